@@ -1,0 +1,346 @@
+//! The plan: what the planner decided and every filter obeys.
+//!
+//! One check ([`Plan::check`]) guards both ends of the wall: the planner calls it before a plan
+//! leaves, the filter before it takes one over. Unknown fields are ignored, so that a newer planner
+//! and an older filter get on; a change of meaning raises [`FORMAT`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Revision, Share};
+
+/// The meaning of the fields below; a filter refuses any other.
+pub const FORMAT: u32 = 1;
+/// Most variants in one plan.
+pub const VARIANTS_MAX: usize = 64;
+/// Most slots of one variant.
+pub const SLOTS_MAX: u32 = 100_000;
+/// Largest batch of one variant.
+pub const BATCH_MAX: u32 = 1024;
+/// Longest name of a service or variant.
+pub const NAME_MAX: usize = 63;
+/// Longest name of an Envoy cluster.
+pub const CLUSTER_MAX: usize = 256;
+/// Longest predicted service time and longest age limit: one hour, in ms.
+pub const HOUR_MS: u64 = 3_600_000;
+/// How far the shares' sum may be from 1.
+pub const SHARE_TOLERANCE: f64 = 1e-3;
+/// Largest plan on the wire, in bytes: [`VARIANTS_MAX`] variants with room for fields to come.
+pub const BYTES_MAX: usize = 64 * 1024;
+
+/// Which variants serve, with how much of the traffic and how many at once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// The service the plan is for.
+    pub service: String,
+    /// Later plans have greater revisions.
+    pub revision: Revision,
+    /// When the planner published it, Unix time in ms.
+    #[serde(default)]
+    pub published_ms: u64,
+    /// How long the filter may go by it without a newer one, in ms.
+    pub max_age_ms: u64,
+    /// At least one, at most [`VARIANTS_MAX`].
+    pub variants: Vec<VariantPlan>,
+}
+
+/// One variant's part of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VariantPlan {
+    /// Public name: lower-case letters, digits and single dashes.
+    pub name: String,
+    /// The Envoy cluster that serves it.
+    pub cluster: String,
+    /// Its quota: the fraction of traffic it should get, 0 to 1.
+    pub share: Share,
+    /// Requests it may execute at once, over all proxies.
+    pub slots: u32,
+    /// Requests its server executes together, 1 or more.
+    #[serde(default = "one")]
+    pub batch: u32,
+    /// Predicted time from dispatch to answer, in ms (a high percentile); 0 where unknown.
+    #[serde(default)]
+    pub service_ms: f64,
+    /// Accuracy in percent, 0 to 100.
+    #[serde(default)]
+    pub accuracy: f64,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+/// Why a plan is not one, naming the field and the value.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum PlanError {
+    #[error("format: {0} is unknown here; this build reads format {FORMAT}")]
+    Format(u32),
+    #[error(
+        "{field}: '{value}' is not a name: 1 to {NAME_MAX} of a-z, 0-9 and single dashes inside"
+    )]
+    Name { field: String, value: String },
+    #[error("revision: {0} must be 1 to {max}", max = Revision::MAX)]
+    Revision(Revision),
+    #[error("max_age_ms: {0} must be 1 to {HOUR_MS}")]
+    MaxAge(u64),
+    #[error("variants: {0} of them; there must be 1 to {VARIANTS_MAX}")]
+    Variants(usize),
+    #[error("variants[{0}].name: '{1}' stands twice")]
+    Twice(usize, String),
+    #[error(
+        "variants[{index}].cluster: '{value}' must be 1 to {CLUSTER_MAX} printable ASCII characters without spaces"
+    )]
+    Cluster { index: usize, value: String },
+    #[error("variants[{index}].{field}: {value} must be {right}")]
+    Value {
+        index: usize,
+        field: &'static str,
+        value: f64,
+        right: &'static str,
+    },
+    #[error("variants[{0}].slots: a variant with a share needs at least one slot")]
+    ShareWithoutSlots(usize),
+    #[error("variants[].share: they sum to {0}; they must sum to 1")]
+    Shares(f64),
+}
+
+impl Plan {
+    /// Whether the plan may be published or obeyed.
+    ///
+    /// # Errors
+    /// The first rule it breaks, with the field's path and value.
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.format != FORMAT {
+            return Err(PlanError::Format(self.format));
+        }
+        check_name("service", &self.service)?;
+        if self.revision == Revision(0) || self.revision > Revision::MAX {
+            return Err(PlanError::Revision(self.revision));
+        }
+        if !(1..=HOUR_MS).contains(&self.max_age_ms) {
+            return Err(PlanError::MaxAge(self.max_age_ms));
+        }
+        if !(1..=VARIANTS_MAX).contains(&self.variants.len()) {
+            return Err(PlanError::Variants(self.variants.len()));
+        }
+        for (index, variant) in self.variants.iter().enumerate() {
+            variant.check(index)?;
+            let earlier = self.variants.iter().take(index);
+            if earlier.into_iter().any(|other| other.name == variant.name) {
+                return Err(PlanError::Twice(index, variant.name.clone()));
+            }
+        }
+        let sum: f64 = self.variants.iter().map(|variant| variant.share.0).sum();
+        if (sum - 1.0).abs() > SHARE_TOLERANCE {
+            return Err(PlanError::Shares(sum));
+        }
+        Ok(())
+    }
+}
+
+impl VariantPlan {
+    fn check(&self, index: usize) -> Result<(), PlanError> {
+        check_name(&format!("variants[{index}].name"), &self.name)?;
+        if !is_cluster(&self.cluster) {
+            let value = self.cluster.clone();
+            return Err(PlanError::Cluster { index, value });
+        }
+        let slots = f64::from(self.slots);
+        let batch = f64::from(self.batch);
+        for (field, value, right, holds) in [
+            (
+                "share",
+                self.share.0,
+                "0 to 1",
+                (0.0..=1.0).contains(&self.share.0),
+            ),
+            ("slots", slots, "0 to 100000", self.slots <= SLOTS_MAX),
+            (
+                "batch",
+                batch,
+                "1 to 1024",
+                (1..=BATCH_MAX).contains(&self.batch),
+            ),
+            (
+                "service_ms",
+                self.service_ms,
+                "0 to 3600000",
+                (0.0..=HOUR_MS as f64).contains(&self.service_ms),
+            ),
+            (
+                "accuracy",
+                self.accuracy,
+                "0 to 100 (percent)",
+                (0.0..=100.0).contains(&self.accuracy),
+            ),
+        ] {
+            if !holds {
+                return Err(PlanError::Value {
+                    index,
+                    field,
+                    value,
+                    right,
+                });
+            }
+        }
+        if self.share.0 > 0.0 && self.slots == 0 {
+            return Err(PlanError::ShareWithoutSlots(index));
+        }
+        Ok(())
+    }
+}
+
+/// Whether `name` can name a service or variant: 1 to [`NAME_MAX`] lower-case letters, digits and
+/// dashes, no dash first, last or doubled (so that a metric name splits back into its labels).
+pub fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX).contains(&name.len())
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+        && !name.contains("--")
+}
+
+/// Whether `cluster` can be an Envoy cluster's name (Istio's `outbound|80||svc` included).
+pub fn is_cluster(cluster: &str) -> bool {
+    (1..=CLUSTER_MAX).contains(&cluster.len()) && cluster.bytes().all(|b| b.is_ascii_graphic())
+}
+
+fn check_name(field: &str, value: &str) -> Result<(), PlanError> {
+    if is_name(value) {
+        return Ok(());
+    }
+    Err(PlanError::Name {
+        field: field.to_owned(),
+        value: value.chars().take(NAME_MAX + 1).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Plan {
+        let variant = |name: &str, share| VariantPlan {
+            name: name.into(),
+            cluster: name.into(),
+            share: Share(share),
+            slots: 2,
+            batch: 1,
+            service_ms: 40.0,
+            accuracy: 70.0,
+        };
+        Plan {
+            format: FORMAT,
+            service: "demo".into(),
+            revision: Revision(1),
+            published_ms: 0,
+            max_age_ms: 60_000,
+            variants: vec![variant("small", 0.25), variant("large", 0.75)],
+        }
+    }
+
+    /// A rule by the change that breaks it, and the field its message must name.
+    #[test]
+    fn each_rule_refuses_what_breaks_it_and_names_the_field() {
+        type Break = fn(&mut Plan);
+        let table: &[(Break, &str)] = &[
+            (|p| p.format = 2, "format: 2"),
+            (
+                |p| p.service = "Demo Service".into(),
+                "service: 'Demo Service'",
+            ),
+            (|p| p.revision = Revision(0), "revision: 0"),
+            (
+                |p| p.revision = Revision(u64::MAX),
+                "revision: 18446744073709551615",
+            ),
+            (|p| p.max_age_ms = 0, "max_age_ms: 0"),
+            (|p| p.variants.clear(), "variants: 0"),
+            (
+                |p| p.variants = vec![p.variants[0].clone(); 65],
+                "variants: 65",
+            ),
+            (
+                |p| p.variants[1].name = "small".into(),
+                "variants[1].name: 'small'",
+            ),
+            (
+                |p| p.variants[1].name = "a--b".into(),
+                "variants[1].name: 'a--b'",
+            ),
+            (
+                |p| p.variants[0].cluster = "a b".into(),
+                "variants[0].cluster: 'a b'",
+            ),
+            (
+                |p| p.variants[0].share = Share(f64::NAN),
+                "variants[0].share: NaN",
+            ),
+            (
+                |p| p.variants[0].share = Share(-0.25),
+                "variants[0].share: -0.25",
+            ),
+            (
+                |p| p.variants[0].slots = 1 << 20,
+                "variants[0].slots: 1048576",
+            ),
+            (|p| p.variants[0].slots = 0, "variants[0].slots"),
+            (|p| p.variants[0].batch = 0, "variants[0].batch: 0"),
+            (
+                |p| p.variants[0].service_ms = f64::INFINITY,
+                "variants[0].service_ms: inf",
+            ),
+            (
+                |p| p.variants[0].accuracy = 101.0,
+                "variants[0].accuracy: 101",
+            ),
+            (
+                |p| p.variants.iter_mut().for_each(|v| v.share = Share(0.0)),
+                "share: they sum to 0",
+            ),
+        ];
+        assert_eq!(good().check(), Ok(()));
+        for (breaks, message) in table {
+            let mut plan = good();
+            breaks(&mut plan);
+            let error = plan.check().expect_err(message).to_string();
+            assert!(
+                error.contains(message),
+                "'{error}' does not name '{message}'"
+            );
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_ignored_and_optional_ones_filled() {
+        let json = r#"{"format":1,"service":"demo","revision":5,"max_age_ms":1000,"novelty":{},
+            "variants":[{"name":"a","cluster":"a","share":1.0,"slots":1,"colour":"red"}]}"#;
+        let plan: Plan = serde_json::from_str(json).unwrap();
+        assert_eq!(plan.check(), Ok(()));
+        assert_eq!(plan.variants[0].batch, 1);
+    }
+
+    #[test]
+    fn the_largest_plan_fits_the_wire() {
+        let mut plan = good();
+        let longest = VariantPlan {
+            cluster: "c".repeat(CLUSTER_MAX),
+            share: Share(1.0 / VARIANTS_MAX as f64),
+            slots: SLOTS_MAX,
+            service_ms: 1234.567,
+            ..plan.variants[0].clone()
+        };
+        plan.variants = (0..VARIANTS_MAX)
+            .map(|i| VariantPlan {
+                name: format!("{i:0>width$}", width = NAME_MAX),
+                ..longest.clone()
+            })
+            .collect();
+        assert_eq!(plan.check(), Ok(()));
+        assert!(serde_json::to_vec(&plan).unwrap().len() < BYTES_MAX);
+    }
+}
