@@ -1,0 +1,93 @@
+//! What a request costs in the core, without Envoy: reading its deadline, choosing a variant,
+//! holding it and handing a slot over, with as many held as the default configuration allows.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::hint::black_box;
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use weir_filter::config::Config;
+use weir_filter::deadline::Wire;
+use weir_filter::engine::{End, Engine};
+use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::verdict::Verdict;
+
+const HEADERS: [(&str, &[u8]); 8] = [
+    (":method", b"POST"),
+    (":path", b"/v2/models/resnet/infer"),
+    (":authority", b"models.example"),
+    ("content-type", b"application/json"),
+    ("user-agent", b"bench"),
+    ("x-request-id", b"6f1c9f0e-3f5c-4b57-9b0b-6f8f6a3f8a11"),
+    ("x-slo-ms", b"1000"),
+    ("x-slo-start", b"1790000000000.000"),
+];
+
+fn engine(slots: u32) -> Engine {
+    let variant = |name: &str, share: f64| {
+        format!(
+            r#"{{"name":"{name}","cluster":"{name}","share":{share},"slots":{slots},"service_ms":40,"accuracy":70}}"#
+        )
+    };
+    let variants = [variant("a", 0.5), variant("b", 0.3), variant("c", 0.2)].join(",");
+    let json = format!(r#"{{"service":"bench","plan":{{"variants":[{variants}]}}}}"#);
+    Engine::new(Config::parse(json.as_bytes()).expect("a valid configuration"))
+}
+
+fn at(us: u64) -> Now {
+    Now {
+        mono: Mono(us * 1000),
+        wall: Wall(1_790_000_000_000_000_000 + us * 1000),
+    }
+}
+
+/// What the shell does after each call: the samples are handed over.
+fn settle(engine: &mut Engine, samples: &mut Vec<weir_filter::stats::Sample>) {
+    engine.stats.swap(samples);
+}
+
+fn through(c: &mut Criterion) {
+    let mut engine = engine(1000);
+    let (mut stream, mut samples) = (0_u32, Vec::new());
+    c.bench_function("request through a free slot", |b| {
+        b.iter(|| {
+            stream = stream.wrapping_add(1);
+            let wire = Wire::pick(black_box(HEADERS));
+            let verdict = engine.on_request(stream, &wire, at(10));
+            black_box(engine.on_answer(stream, at(20)));
+            engine.on_end(stream, End::Answered, at(30));
+            settle(&mut engine, &mut samples);
+            verdict
+        });
+    });
+}
+
+fn held(c: &mut Criterion) {
+    let (mut samples, mut verdicts) = (Vec::new(), Vec::new());
+    c.bench_function("held among 4,096, slot handed over", |b| {
+        b.iter_batched_ref(
+            || full(4095),
+            |(engine, running)| {
+                let wire = Wire::pick(black_box(HEADERS));
+                let verdict = engine.on_request(1_000_000, &wire, at(10));
+                assert!(matches!(verdict, Verdict::Park));
+                engine.on_end(*running, End::Answered, at(20));
+                engine.release(at(20), &mut verdicts);
+                verdicts.clear();
+                settle(engine, &mut samples);
+            },
+            BatchSize::LargeInput,
+        );
+    });
+}
+
+/// An engine with three slots taken and so many held; and one of those that run.
+fn full(held: u32) -> (Engine, u32) {
+    let mut engine = engine(1);
+    for stream in 0..held + 3 {
+        engine.on_request(stream, &Wire::pick(HEADERS), at(0));
+    }
+    (engine, 0)
+}
+
+criterion_group!(benches, through, held);
+criterion_main!(benches);

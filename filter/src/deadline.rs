@@ -1,0 +1,166 @@
+//! Headers → deadline: how much time the client gives, since when, and so until when.
+//!
+//! deadline = start + budget, each the first header that is valid:
+//! budget `x-slo-ms`, `x-llm-d-slo-ttft-ms`, `x-llm-d-inference-ttl`, `grpc-timeout`,
+//! `x-envoy-expected-rq-timeout-ms`, the default; start `x-slo-start`, `x-request-start`, now.
+//!
+//! A client's word can only make its request *less* urgent than the most urgent honest one:
+//! budgets are clamped, a start in the future or older than believable counts as now, and a
+//! deadline that is already past is told apart ([`Expired`]) instead of sorting first.
+
+use std::time::Duration;
+
+use crate::time::{Mono, Now, Wall};
+
+mod parse;
+mod wire;
+
+pub use parse::grpc_timeout;
+pub use wire::{Field, Wire};
+
+/// What the configuration lets clients say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Budget of a request that names none.
+    pub default: Duration,
+    /// Least budget; smaller ones are raised to it.
+    pub least: Duration,
+    /// Greatest budget; larger ones are cut to it.
+    pub greatest: Duration,
+    /// Oldest believable start; an older one counts as now.
+    pub greatest_age: Duration,
+    /// How far ahead of ours a client's clock may be without being counted as disbelieved.
+    pub skew_allowance: Duration,
+    /// Kept back for the answer's way to the client.
+    pub reserve: Duration,
+    /// Whether `x-slo-deadline` of an earlier hop is believed.
+    pub trust_deadline: bool,
+}
+
+/// When a request's time is up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadline {
+    /// When its answer must leave here: the client's deadline less the reserve.
+    pub at: Mono,
+    /// When the client's own time is up.
+    pub client_at: Mono,
+    /// The same on the wall clock, for the next hop.
+    pub client_wall: Wall,
+}
+
+/// The deadline was past when the request arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expired;
+
+/// What the headers came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reading {
+    /// The deadline, if there is time left.
+    pub deadline: Result<Deadline, Expired>,
+    /// The fields whose values were not believed.
+    pub disbelieved: Disbelieved,
+}
+
+/// A set of [`Field`]s.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Disbelieved(u16);
+
+impl Disbelieved {
+    /// Adds one.
+    pub fn add(&mut self, field: Field) {
+        self.0 |= 1 << field as u16;
+    }
+
+    /// Those in the set.
+    pub fn iter(self) -> impl Iterator<Item = Field> {
+        Field::ALL
+            .into_iter()
+            .filter(move |field| self.0 & (1 << *field as u16) != 0)
+    }
+}
+
+/// Reads the deadline of a request that arrived `now`.
+#[must_use]
+pub fn read(policy: &Policy, wire: &Wire<'_>, now: Now) -> Reading {
+    let mut disbelieved = Disbelieved::default();
+    let left = match trusted_left(policy, wire, now, &mut disbelieved) {
+        Some(left) => left,
+        None => {
+            let budget = budget(policy, wire, &mut disbelieved);
+            budget.saturating_sub(age(policy, wire, now, &mut disbelieved))
+        }
+    };
+    let usable = left.saturating_sub(policy.reserve);
+    let deadline = if usable.is_zero() {
+        Err(Expired)
+    } else {
+        Ok(Deadline {
+            at: now.mono + usable,
+            client_at: now.mono + left,
+            client_wall: now.wall + left,
+        })
+    };
+    Reading {
+        deadline,
+        disbelieved,
+    }
+}
+
+/// Time left by an earlier hop's deadline, where one is given, valid and trusted.
+fn trusted_left(
+    policy: &Policy,
+    wire: &Wire<'_>,
+    now: Now,
+    disbelieved: &mut Disbelieved,
+) -> Option<Duration> {
+    let value = wire
+        .get(Field::Deadline)
+        .filter(|_| policy.trust_deadline)?;
+    let Some(at) = parse::epoch(value) else {
+        disbelieved.add(Field::Deadline);
+        return None;
+    };
+    if now.wall.since(at) > policy.greatest_age {
+        disbelieved.add(Field::Deadline);
+        return None;
+    }
+    Some(at.since(now.wall).min(policy.greatest))
+}
+
+fn budget(policy: &Policy, wire: &Wire<'_>, disbelieved: &mut Disbelieved) -> Duration {
+    for field in Field::BUDGETS {
+        let Some(value) = wire.get(field) else {
+            continue;
+        };
+        let parsed = match field {
+            Field::GrpcTimeout => parse::grpc_timeout(value),
+            _ => parse::millis(value),
+        };
+        match parsed {
+            Some(budget) => return budget.clamp(policy.least, policy.greatest),
+            None => disbelieved.add(field),
+        }
+    }
+    policy.default
+}
+
+/// How long ago the client sent it, by what of its word is believable.
+fn age(policy: &Policy, wire: &Wire<'_>, now: Now, disbelieved: &mut Disbelieved) -> Duration {
+    for field in Field::STARTS {
+        let Some(value) = wire.get(field) else {
+            continue;
+        };
+        let believed = parse::epoch(value).filter(|start| {
+            now.wall.since(*start) <= policy.greatest_age
+                && start.since(now.wall) <= policy.skew_allowance
+        });
+        match believed {
+            Some(start) => return now.wall.since(start),
+            None => disbelieved.add(field),
+        }
+    }
+    Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests;

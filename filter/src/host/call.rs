@@ -1,0 +1,165 @@
+//! Each hostcall wrapped once. Many of the SDK's panic on a status they do not expect; here are
+//! the ones we use, with what we make of a failure.
+
+use std::time::Duration;
+
+use proxy_wasm::hostcalls;
+use proxy_wasm::types::{BufferType, Bytes, MapType, MetricType};
+
+use crate::time::{Mono, Now, Wall};
+
+/// Both clocks. The monotonic one is Envoy's, the same for all its VMs.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the one place that reads the clocks"
+)]
+pub(super) fn now() -> Now {
+    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let wall_ns = wall.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    });
+    Now {
+        mono: mono(),
+        wall: Wall(wall_ns),
+    }
+}
+
+/// `coarsetime` counts in 2^-32 s.
+fn mono() -> Mono {
+    let ticks = coarsetime::Instant::now().as_ticks();
+    let ns = (u128::from(ticks) * 1_000_000_000) >> 32;
+    Mono(ns as u64)
+}
+
+/// All headers of the current request.
+pub(super) fn request_headers() -> Vec<(String, Bytes)> {
+    hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default()
+}
+
+/// Sets, or with `None` removes, a header of the current request.
+pub(super) fn set_request_header(name: &str, value: Option<&str>) {
+    let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, name, value);
+}
+
+/// The status of the current answer, upstream's or Envoy's own.
+pub(super) fn response_status() -> Option<Bytes> {
+    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, ":status")
+        .ok()
+        .flatten()
+}
+
+/// Sets a header of the current answer.
+pub(super) fn set_response_header(name: &str, value: &str) {
+    let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value));
+}
+
+/// Adds to a header of the current answer that may already be there.
+pub(super) fn add_response_header(name: &str, value: &str) {
+    let _ = hostcalls::add_map_value(MapType::HttpResponseHeaders, name, value);
+}
+
+/// A property of the current stream, as text.
+pub(super) fn text(path: &[&str]) -> Option<String> {
+    let bytes = hostcalls::get_property(path.to_vec()).ok().flatten()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// A property of the current stream, as a whole number.
+pub(super) fn number(path: &[&str]) -> Option<u64> {
+    let bytes = hostcalls::get_property(path.to_vec()).ok().flatten()?;
+    Some(u64::from_le_bytes(bytes.try_into().ok()?))
+}
+
+/// Makes `context` the one the next hostcalls are about; whether it still exists.
+pub(super) fn turn_to(context: u32) -> bool {
+    hostcalls::set_effective_context(context).is_ok()
+}
+
+/// Lets a held request go on.
+pub(super) fn resume_request() {
+    let _ = hostcalls::resume_http_request();
+}
+
+/// Answers the current request here.
+pub(super) fn answer(status: u32, headers: Vec<(&str, &str)>, body: &[u8]) {
+    let _ = hostcalls::send_http_response(status, headers, Some(body));
+}
+
+/// Makes Envoy pick the route again: another filter may have had it picked before ours.
+pub(super) fn clear_route_cache() {
+    let _ = hostcalls::call_foreign_function("clear_route_cache", None);
+}
+
+/// How often `on_tick` is called from now on.
+pub(super) fn set_tick(period: Duration) {
+    let _ = hostcalls::set_tick_period(period);
+}
+
+/// Shared data and its version.
+pub(super) fn shared(key: &str) -> (Option<Bytes>, Option<u32>) {
+    hostcalls::get_shared_data(key).unwrap_or((None, None))
+}
+
+/// Writes shared data if its version is still `version`; whether it was.
+pub(super) fn set_shared(key: &str, value: &[u8], version: Option<u32>) -> bool {
+    hostcalls::set_shared_data(key, Some(value), version).is_ok()
+}
+
+/// Makes this VM the owner of a queue.
+pub(super) fn own_queue(name: &str) -> Option<u32> {
+    hostcalls::register_shared_queue(name).ok()
+}
+
+/// Another VM's queue, if it has one of that name.
+pub(super) fn find_queue(vm_id: &str, name: &str) -> Option<u32> {
+    hostcalls::resolve_shared_queue(vm_id, name).ok().flatten()
+}
+
+/// Wakes the owner of a queue.
+pub(super) fn ring(queue: u32) {
+    let _ = hostcalls::enqueue_shared_queue(queue, Some(b"!"));
+}
+
+/// Empties our own queue. Bounded: whoever rings while we read rings again.
+pub(super) fn hear(queue: u32) {
+    const RINGS_MAX: usize = 64;
+    for _ in 0..RINGS_MAX {
+        if !matches!(hostcalls::dequeue_shared_queue(queue), Ok(Some(_))) {
+            break;
+        }
+    }
+}
+
+/// Sends a GET; `None` where the cluster does not exist.
+pub(super) fn get(cluster: &str, headers: Vec<(&str, &str)>, timeout: Duration) -> Option<u32> {
+    hostcalls::dispatch_http_call(cluster, headers, None, vec![], timeout).ok()
+}
+
+/// The status of the answer to [`get`].
+pub(super) fn call_status() -> Option<u32> {
+    let status = hostcalls::get_map_value_bytes(MapType::HttpCallResponseHeaders, ":status");
+    std::str::from_utf8(&status.ok()??).ok()?.parse().ok()
+}
+
+/// At most `max` bytes of the answer to [`get`].
+pub(super) fn call_body(max: usize) -> Bytes {
+    hostcalls::get_buffer(BufferType::HttpCallResponseBody, 0, max)
+        .ok()
+        .flatten()
+        .unwrap_or_default()
+}
+
+/// A metric's number in Envoy; `None` where Envoy will not have it.
+pub(super) fn define(kind: MetricType, name: &str) -> Option<u32> {
+    hostcalls::define_metric(kind, name).ok()
+}
+
+/// Sets a gauge or records into a histogram.
+pub(super) fn record(metric: u32, value: u64) {
+    let _ = hostcalls::record_metric(metric, value);
+}
+
+/// Moves a counter or gauge.
+pub(super) fn increment(metric: u32, by: i64) {
+    let _ = hostcalls::increment_metric(metric, by);
+}

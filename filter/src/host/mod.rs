@@ -1,0 +1,22 @@
+//! The shell: what ties the engine to a VM inside Envoy. It reads headers, asks the engine for
+//! verdicts and carries them out; it decides nothing itself.
+//!
+//! One [`root::Root`] for each plugin configuration in each VM, one [`stream::Stream`] for each
+//! request. They share one [`service::Service`] through a `RefCell` that is never borrowed across
+//! a hostcall which can call back.
+
+mod call;
+mod meter;
+mod poll;
+mod root;
+mod service;
+mod shared;
+mod stream;
+
+use proxy_wasm::traits::RootContext;
+use proxy_wasm::types::LogLevel;
+
+proxy_wasm::main! {{
+    proxy_wasm::set_log_level(LogLevel::Info);
+    proxy_wasm::set_root_context(|id| -> Box<dyn RootContext> { Box::new(root::Root::new(id)) });
+}}

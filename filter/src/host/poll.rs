@@ -1,0 +1,152 @@
+//! The long poll of the planner: one call at a time, at once again after an answer, with a growing
+//! pause after a failure. It says once that the planner is out of reach and once that it is back.
+
+use std::time::Duration;
+
+use weir_api::Revision;
+use weir_api::plan::BYTES_MAX;
+
+use crate::config::Planner;
+use crate::time::Mono;
+
+use super::call;
+
+/// Longest wait for an answer; the planner answers after 20 s at the latest.
+const TIMEOUT: Duration = Duration::from_secs(25);
+/// Pause after the first failure; it doubles with each further one.
+const PAUSE_LEAST: Duration = Duration::from_millis(500);
+/// Longest pause.
+const PAUSE_MOST: Duration = Duration::from_secs(8);
+
+/// Pause after a plan that was refused: the planner, asked again, would say the same at once.
+const PAUSE_REFUSED: Duration = Duration::from_secs(1);
+
+/// What a poll brought.
+pub(super) enum Brought {
+    /// Bytes that should be a plan.
+    Plan(Vec<u8>),
+    /// Word that there is no newer one.
+    Nothing,
+    /// No word.
+    Unreachable,
+}
+
+/// The poll's state in this VM.
+pub(super) struct Poll {
+    planner: Planner,
+    path: String,
+    call: Option<u32>,
+    pause: Duration,
+    not_before: Mono,
+    silent: bool,
+}
+
+/// What a poll tells the planner of its proxy.
+pub(super) struct Identity<'a> {
+    pub(super) service: &'a str,
+    pub(super) incarnation: u64,
+}
+
+impl Poll {
+    pub(super) fn new(planner: Planner, identity: &Identity<'_>) -> Poll {
+        let node = call::text(&["xds", "node", "id"])
+            .or_else(|| call::text(&["node", "id"]))
+            .filter(|node| !node.is_empty())
+            .unwrap_or_else(|| "envoy".to_owned());
+        let node: String = node
+            .chars()
+            .map(|c| if is_plain(c) { c } else { '_' })
+            .collect();
+        let path = format!(
+            "/v1/plans/{}?proxy={node}&incarnation={}&role=both",
+            identity.service, identity.incarnation
+        );
+        Poll {
+            planner,
+            path,
+            call: None,
+            pause: PAUSE_LEAST,
+            not_before: Mono(0),
+            silent: false,
+        }
+    }
+
+    /// Asks for a plan newer than `after`, unless a call is under way or it is not yet time.
+    /// `false` where the call could not even be made.
+    pub(super) fn ask(&mut self, after: Revision, workers: u32, now: Mono) -> bool {
+        if self.call.is_some() || now < self.not_before {
+            return true;
+        }
+        let path = format!("{}&workers={workers}&after={after}", self.path);
+        let bearer = format!("Bearer {}", self.planner.key);
+        let headers = vec![
+            (":method", "GET"),
+            (":path", path.as_str()),
+            (":authority", self.planner.authority.as_str()),
+            ("accept", "application/json"),
+            ("authorization", bearer.as_str()),
+        ];
+        self.call = call::get(&self.planner.cluster, headers, TIMEOUT);
+        if self.call.is_none() {
+            let why = format!("there is no cluster '{}'", self.planner.cluster);
+            self.failed(&why, now);
+        }
+        self.call.is_some()
+    }
+
+    /// An answer has come to call `token`; `None` if it was not ours.
+    pub(super) fn on_answer(&mut self, token: u32, now: Mono) -> Option<Brought> {
+        if self.call != Some(token) {
+            return None;
+        }
+        self.call = None;
+        match call::call_status() {
+            Some(200) => {
+                self.reached(now);
+                Some(Brought::Plan(call::call_body(BYTES_MAX + 1)))
+            }
+            Some(204) => {
+                self.reached(now);
+                Some(Brought::Nothing)
+            }
+            Some(status) => {
+                self.failed(&format!("status {status}"), now);
+                Some(Brought::Unreachable)
+            }
+            None => {
+                self.failed("no answer", now);
+                Some(Brought::Unreachable)
+            }
+        }
+    }
+
+    /// The plan just brought was refused: not to be asked for again at once.
+    pub(super) fn refused(&mut self, now: Mono) {
+        self.not_before = now + PAUSE_REFUSED;
+    }
+
+    fn reached(&mut self, now: Mono) {
+        if self.silent {
+            log::info!("weir: the planner answers again");
+        }
+        self.silent = false;
+        self.pause = PAUSE_LEAST;
+        self.not_before = now;
+    }
+
+    fn failed(&mut self, why: &str, now: Mono) {
+        if !self.silent {
+            let (cluster, pause) = (&self.planner.cluster, self.pause);
+            log::warn!(
+                "weir: the planner (cluster '{cluster}') does not answer: {why}; traffic goes on by the last plan, next try in {pause:?}, further failures are only counted"
+            );
+        }
+        self.silent = true;
+        self.not_before = now + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MOST);
+    }
+}
+
+fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._~".contains(c)
+}

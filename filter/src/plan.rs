@@ -1,0 +1,186 @@
+//! Which plan holds: a newer good one is taken, any other refused and the old one kept, and a
+//! plan too old gives way to what the configuration says.
+
+use std::time::Duration;
+
+use weir_api::plan::BYTES_MAX;
+use weir_api::{Plan, PlanError, Revision};
+
+use crate::config::OnStale;
+use crate::time::Mono;
+
+/// Why bytes were not taken for a plan.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum PlanRefused {
+    #[error("{0} bytes; a plan has at most {BYTES_MAX}")]
+    Size(usize),
+    #[error("{path}: {what}")]
+    Shape { path: String, what: String },
+    #[error(transparent)]
+    Rule(#[from] PlanError),
+    #[error("service: '{found}' is not ours ('{ours}')")]
+    Service { found: String, ours: String },
+    #[error("revision: {found} is not newer than {current}")]
+    NotNewer { found: Revision, current: Revision },
+}
+
+/// Reads a plan and checks that it is for `service`, newer than `current` and valid.
+///
+/// # Errors
+/// The first thing wrong with it.
+pub fn read(json: &[u8], service: &str, current: Revision) -> Result<Plan, PlanRefused> {
+    if json.len() > BYTES_MAX {
+        return Err(PlanRefused::Size(json.len()));
+    }
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let plan: Plan =
+        serde_path_to_error::deserialize(&mut reader).map_err(|error| PlanRefused::Shape {
+            path: error.path().to_string(),
+            what: error.into_inner().to_string(),
+        })?;
+    plan.check()?;
+    if plan.service != service {
+        return Err(PlanRefused::Service {
+            found: plan.service,
+            ours: service.to_owned(),
+        });
+    }
+    if plan.revision <= current {
+        return Err(PlanRefused::NotNewer {
+            found: plan.revision,
+            current,
+        });
+    }
+    Ok(plan)
+}
+
+/// What to go by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// The plan in force.
+    Plan,
+    /// Envoy's own routes: there never was a plan.
+    Pass,
+    /// Nothing: refuse.
+    Refuse,
+}
+
+/// The plan in force, by where it came from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Source {
+    /// There is none.
+    #[default]
+    None,
+    /// The configuration's; it never grows old.
+    Static,
+    /// A planner's.
+    Planner {
+        /// Its revision.
+        revision: Revision,
+        /// When it is too old.
+        stale_at: Mono,
+    },
+}
+
+impl Source {
+    /// A planner's plan that was received at `received`.
+    #[must_use]
+    pub fn planner(plan: &Plan, received: Mono) -> Source {
+        let stale_at = received + Duration::from_millis(plan.max_age_ms);
+        Source::Planner {
+            revision: plan.revision,
+            stale_at,
+        }
+    }
+
+    /// The revision a newer plan has to beat; 0 where no planner has spoken.
+    #[must_use]
+    pub fn revision(self) -> Revision {
+        match self {
+            Source::None | Source::Static => Revision(0),
+            Source::Planner { revision, .. } => revision,
+        }
+    }
+
+    /// Whether the plan in force is too old.
+    #[must_use]
+    pub fn is_stale(self, now: Mono) -> bool {
+        matches!(self, Source::Planner { stale_at, .. } if stale_at <= now)
+    }
+
+    /// What to go by at `now`. (A stale plan under `static` is replaced by the engine beforehand.)
+    #[must_use]
+    pub fn rule(self, on_stale: OnStale, now: Mono) -> Rule {
+        match self {
+            Source::None if on_stale == OnStale::Refuse => Rule::Refuse,
+            Source::None => Rule::Pass,
+            Source::Static => Rule::Plan,
+            Source::Planner { .. } if on_stale == OnStale::Refuse && self.is_stale(now) => {
+                Rule::Refuse
+            }
+            Source::Planner { .. } => Rule::Plan,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"{"format":1,"service":"demo","revision":7,"max_age_ms":1000,
+        "variants":[{"name":"a","cluster":"a","share":1,"slots":1}]}"#;
+
+    #[track_caller]
+    fn refused(json: &str, message: &str) {
+        let error = read(json.as_bytes(), "demo", Revision(6))
+            .expect_err(message)
+            .to_string();
+        assert!(error.contains(message), "'{error}' lacks '{message}'");
+    }
+
+    #[test]
+    fn only_a_newer_good_plan_of_ours_is_taken() {
+        assert_eq!(
+            read(GOOD.as_bytes(), "demo", Revision(6)).unwrap().revision,
+            Revision(7)
+        );
+        refused("<html>", "expected value");
+        refused("{}", "missing field");
+        refused(
+            &GOOD.replace("\"slots\":1", "\"slots\":-1"),
+            "variants[0].slots: invalid value",
+        );
+        refused(&GOOD.replace("\"share\":1", "\"share\":0"), "they sum to 0");
+        refused(
+            &GOOD.replace("demo", "other"),
+            "service: 'other' is not ours",
+        );
+        refused(&GOOD.replace(":7", ":6"), "revision: 6 is not newer than 6");
+        refused(
+            &format!("{GOOD}{}", " ".repeat(BYTES_MAX)),
+            "a plan has at most",
+        );
+    }
+
+    #[test]
+    fn what_holds_by_source_age_and_configuration() {
+        let plan = read(GOOD.as_bytes(), "demo", Revision(0)).unwrap();
+        let source = Source::planner(&plan, Mono(0));
+        let (fresh, stale) = (Mono(999_999_999), Mono(1_000_000_000));
+        for (source, on_stale, now, rule) in [
+            (Source::None, OnStale::Keep, fresh, Rule::Pass),
+            (Source::None, OnStale::Refuse, fresh, Rule::Refuse),
+            (Source::Static, OnStale::Refuse, stale, Rule::Plan),
+            (source, OnStale::Refuse, fresh, Rule::Plan),
+            (source, OnStale::Refuse, stale, Rule::Refuse),
+            (source, OnStale::Keep, stale, Rule::Plan),
+        ] {
+            assert_eq!(
+                source.rule(on_stale, now),
+                rule,
+                "{source:?} {on_stale:?} {now:?}"
+            );
+        }
+    }
+}

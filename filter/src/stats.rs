@@ -1,0 +1,91 @@
+//! What happened, as values: the engine leaves samples, the shell turns them into Envoy's metrics.
+
+use std::time::Duration;
+
+use weir_api::metrics::Metric;
+
+use crate::deadline::Field;
+use crate::gate::VariantId;
+use crate::verdict::Reason;
+
+/// The value of a metric's second label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Label {
+    /// It has none.
+    None,
+    /// A variant; the engine knows its name.
+    Variant(VariantId),
+    /// A reason.
+    Reason(Reason),
+    /// A header.
+    Header(Field),
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sample {
+    /// To which metric it belongs.
+    pub metric: Metric,
+    /// Its second label.
+    pub label: Label,
+    /// How it changes it.
+    pub change: Change,
+}
+
+/// How a metric changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// A counter or gauge goes up or down by so much.
+    By(i64),
+    /// A gauge is set.
+    To(u64),
+    /// A histogram gets a value.
+    Value(u64),
+}
+
+/// Samples since they were last taken. The buffer is kept, so that counting allocates nothing.
+#[derive(Debug, Default)]
+pub struct Stats {
+    samples: Vec<Sample>,
+}
+
+impl Stats {
+    /// Counts one.
+    pub fn count(&mut self, metric: Metric, label: Label) {
+        self.by(metric, label, 1);
+    }
+
+    /// Moves a gauge.
+    pub fn by(&mut self, metric: Metric, label: Label, by: i64) {
+        self.samples.push(Sample {
+            metric,
+            label,
+            change: Change::By(by),
+        });
+    }
+
+    /// Sets a gauge.
+    pub fn set(&mut self, metric: Metric, to: u64) {
+        self.samples.push(Sample {
+            metric,
+            label: Label::None,
+            change: Change::To(to),
+        });
+    }
+
+    /// Records a time, in ms, rounded up so that what took any time is not 0.
+    pub fn time(&mut self, metric: Metric, label: Label, time: Duration) {
+        let ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
+        self.samples.push(Sample {
+            metric,
+            label,
+            change: Change::Value(ms),
+        });
+    }
+
+    /// Swaps the samples for an empty buffer, so that neither side allocates a new one.
+    pub fn swap(&mut self, buffer: &mut Vec<Sample>) {
+        buffer.clear();
+        std::mem::swap(&mut self.samples, buffer);
+    }
+}
