@@ -1,0 +1,50 @@
+//! Compiles what the demo and the tests run: the filter module and the workspace's programs.
+//!
+//! Always the whole workspace in the `dev` profile: another selection of packages would unify other
+//! features and compile HiGHS, the largest item of a clean build, a second time.
+
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use xshell::Shell;
+
+use crate::layout::{Layout, WASM_TARGET};
+
+/// Cargo's arguments for what the tests and the demo are made of.
+const FILTER: [&str; 8] = [
+    "build",
+    "--package",
+    "weir-filter",
+    "--lib",
+    "--target",
+    WASM_TARGET,
+    "--profile",
+    "wasm",
+];
+const PROGRAMS: [&str; 3] = ["build", "--workspace", "--bins"];
+
+/// The filter module first (short, and what most often fails), then planner and demo.
+pub(crate) fn all(sh: &Shell, layout: &Layout) -> Result<()> {
+    let module = layout.filter();
+    run(sh, &FILTER).context("the filter does not compile")?;
+    anyhow::ensure!(
+        module.is_file(),
+        "cargo left no filter module at {}",
+        module.display()
+    );
+    run(sh, &PROGRAMS).context("the workspace does not compile")
+}
+
+/// Cargo with these arguments, announced; the one that runs this program, so that both are of one
+/// toolchain.
+pub(crate) fn cargo(sh: &Shell, args: &[&str]) -> Command {
+    eprintln!("$ cargo {}", args.join(" "));
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    Command::from(sh.cmd(cargo).args(args))
+}
+
+fn run(sh: &Shell, args: &[&str]) -> Result<()> {
+    let status = cargo(sh, args).status().context("cannot run cargo")?;
+    anyhow::ensure!(status.success(), "cargo {} failed", args.join(" "));
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Where things are: the workspace, its build folder, the tools fetched into it, what cargo built.
+//!
+//! Decides names of folders only; never creates or removes anything.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// The target the filter is compiled for.
+pub(crate) const WASM_TARGET: &str = "wasm32-wasip1";
+
+/// The folders a task works with.
+pub(crate) struct Layout {
+    /// The workspace's top level.
+    pub(crate) root: PathBuf,
+    /// Cargo's build folder, wherever it was told to put it.
+    target: PathBuf,
+    /// The profile's folder in it, which holds the programs.
+    binaries: PathBuf,
+}
+
+impl Layout {
+    /// The workspace this program was compiled in, and the build folder it lies in.
+    pub(crate) fn find() -> Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .context("xtask lies at the top of a file system")?
+            .to_owned();
+        let program = std::env::current_exe().context("where is this program?")?;
+        let binaries = program
+            .parent()
+            .context("this program lies in no folder")?
+            .to_owned();
+        // Cargo marks its build folder; the profile's folder is one or two levels below it.
+        let target = binaries
+            .ancestors()
+            .find(|folder| folder.join("CACHEDIR.TAG").is_file())
+            .map_or_else(|| root.join("target"), Path::to_owned);
+        Ok(Self {
+            root,
+            target,
+            binaries,
+        })
+    }
+
+    /// What setup fetched, one folder per package.
+    pub(crate) fn tools(&self) -> PathBuf {
+        self.target.join("tools")
+    }
+
+    /// A program of the workspace.
+    pub(crate) fn binary(&self, name: &str) -> PathBuf {
+        self.binaries.join(name)
+    }
+
+    /// The filter module.
+    pub(crate) fn filter(&self) -> PathBuf {
+        self.target.join(WASM_TARGET).join("wasm/weir_filter.wasm")
+    }
+}

