@@ -1,0 +1,224 @@
+//! The load generator against emulators, without a proxy: is the load open, and is every fate told?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weir_tests::emulator::{Emulator, EmulatorConfig, Law};
+use weir_tests::fate::{Fate, Summary};
+use weir_tests::load::{Protocol, Rates, Run, Schedule, Sender, Target, start};
+use weir_tests::network::Network;
+use weir_tests::wait;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+async fn emulator(model: &str, law: Law, cores: f64) -> Emulator {
+    let config = EmulatorConfig {
+        aliases: vec!["m".into()],
+        cores,
+        ..EmulatorConfig::new(model, law)
+    };
+    Emulator::start(config).await.unwrap()
+}
+
+fn sender() -> Sender {
+    Sender {
+        slo: ms(1000),
+        patience: ms(5000),
+        body: "{}".into(),
+        answer_bytes: 0,
+        protocol: Protocol::Http1,
+    }
+}
+
+fn target(emulator: &Emulator) -> Target {
+    let url = format!("{}/v2/models/m/infer", emulator.url());
+    Target {
+        name: emulator.model().into(),
+        url,
+        headers: Vec::new(),
+    }
+}
+
+fn run(schedule: &Schedule, network: Network, sender: Sender, targets: &[&Emulator]) -> Run {
+    let targets = targets.iter().map(|emulator| target(emulator)).collect();
+    start(
+        Arc::new(schedule.clone()),
+        Arc::new(network),
+        sender,
+        targets,
+    )
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_stalled_server_does_not_slow_the_load_down() {
+    let stalled = emulator("stalled", Law::constant(1.0), 0.0).await;
+    let rates = Rates::constant(200.0, 1).unwrap();
+    let schedule = Schedule::new(&rates, &Network::none(), 0, 1).unwrap();
+    let sent = schedule.requests.len();
+    let run = run(&schedule, Network::none(), sender(), &[&stalled]);
+    // All of them are with the server at once, though it has answered none.
+    wait::until("all to be sent", LIMIT, || stalled.load() == (sent, 0))
+        .await
+        .unwrap();
+    let progress = run.progress();
+    assert_eq!((progress[0].sent, progress[0].ended), (sent as u64, 0));
+    stalled.set_cores(1000.0).unwrap();
+    let record = run.finish().await.unwrap();
+    assert!(record.outcomes[0].iter().all(|outcome| outcome.answered()));
+}
+
+#[tokio::test]
+async fn the_same_schedule_goes_to_every_target_with_honest_stamps() {
+    let (small, large) = tokio::join!(
+        emulator("small", Law::constant(1.0), 8.0),
+        emulator("large", Law::constant(1.0), 8.0)
+    );
+    let rates = Rates::constant(100.0, 1).unwrap();
+    let network = Network::constant(1e6, ms(40));
+    let schedule = Schedule::new(&rates, &network, 80_000, 9).unwrap();
+    assert!(
+        schedule
+            .requests
+            .iter()
+            .all(|request| request.upload == ms(100))
+    );
+    let run = run(&schedule, network, sender(), &[&small, &large]);
+    let record = run.finish().await.unwrap();
+    for (outcomes, emulator) in record.outcomes.iter().zip([&small, &large]) {
+        let of = |id: &str| outcomes.iter().find(|outcome| outcome.id == id).unwrap();
+        let mut executed = emulator.executions();
+        executed.sort_by_key(|done| of(&done.request_id).sent_at);
+        assert_eq!(executed.len(), schedule.requests.len());
+        let first = &executed[0].headers["x-slo-start"].parse::<u128>().unwrap();
+        let first_at = schedule.requests[0].send_at.as_micros();
+        for (done, planned) in executed.iter().zip(&schedule.requests) {
+            assert_eq!(done.request_id, planned.id);
+            assert_eq!(done.headers["x-slo-ms"], "1000");
+            // Stamped with the send time, before the upload.
+            let start: u128 = done.headers["x-slo-start"].parse().unwrap();
+            assert_eq!(start - first, planned.send_at.as_micros() - first_at);
+            let outcome = of(&planned.id);
+            let variant = Some(emulator.model().to_owned());
+            assert_eq!(outcome.fate, Fate::Answered { variant });
+            // 100 ms up, at least 1 ms of service, 20 ms down.
+            assert!(outcome.latency() >= ms(121), "{:?}", outcome.latency());
+        }
+    }
+    // Not a test of this machine's speed: that the figure is there and plausible.
+    assert!(record.lag.max_ms >= record.lag.p99_ms && record.lag.p99_ms > 0.0);
+}
+
+#[tokio::test]
+async fn every_fate_is_told() {
+    let emulator = emulator("m", Law::constant(1.0), 1.0).await;
+    let one = Schedule::at(vec![ms(0)], &Network::none(), 0, 1).unwrap();
+    let one_fate = async |sender: Sender, schedule: &Schedule| {
+        let run = run(schedule, Network::none(), sender, &[&emulator]);
+        let mut record = run.finish().await.unwrap();
+        record.outcomes[0].pop().unwrap()
+    };
+
+    emulator.fail_next(1);
+    let refused = Fate::Refused {
+        status: 500,
+        reason: "status-500".into(),
+    };
+    assert_eq!(one_fate(sender(), &one).await.fate, refused);
+
+    emulator.set_cores(0.0).unwrap();
+    let outcome = one_fate(
+        Sender {
+            patience: ms(50),
+            ..sender()
+        },
+        &one,
+    )
+    .await;
+    assert_eq!((outcome.fate, outcome.ended_at), (Fate::Gone, ms(50)));
+    emulator.set_cores(1.0).unwrap();
+    wait::until("the abandoned work", LIMIT, || {
+        emulator.executions().len() == 1
+    })
+    .await
+    .unwrap();
+
+    // Patience ends while the request is still on its way: the server never hears of it.
+    let slow = Schedule::at(vec![ms(0)], &Network::constant(1.0, ms(0)), 1000, 1).unwrap();
+    assert_eq!(
+        one_fate(
+            Sender {
+                patience: ms(50),
+                ..sender()
+            },
+            &slow
+        )
+        .await
+        .fate,
+        Fate::Gone
+    );
+    assert_eq!(emulator.executions().len(), 1);
+
+    emulator.set_cores(0.0).unwrap();
+    let (outcome, ()) = tokio::join!(one_fate(sender(), &one), async {
+        wait::until("the request", LIMIT, || emulator.load() == (1, 0))
+            .await
+            .unwrap();
+        emulator.hang_up();
+    });
+    let Fate::Lost { error } = outcome.fate else {
+        panic!("{:?}", outcome.fate)
+    };
+    assert!(!error.is_empty());
+}
+
+#[tokio::test]
+async fn the_books_of_a_run_balance_with_those_of_its_backends() {
+    let emulator = emulator("m", Law::constant(20.0), 1.0).await;
+    // Twice what one core can do: some late, some gone, none lost, each executed once.
+    let rates = Rates::constant(100.0, 1).unwrap();
+    let schedule = Schedule::new(&rates, &Network::none(), 0, 5).unwrap();
+    let sender = Sender {
+        slo: ms(100),
+        patience: ms(400),
+        ..sender()
+    };
+    let run = run(&schedule, Network::none(), sender, &[&emulator]);
+    let record = run.finish().await.unwrap();
+    wait::until("all to be executed", LIMIT, || emulator.load() == (0, 0))
+        .await
+        .unwrap();
+    let executed = emulator.executions();
+    let ids = executed.iter().map(|done| done.request_id.as_str());
+    let sum = Summary::of(&record.outcomes[0], ms(100), |_| Some(70.0)).unwrap();
+    let sum = sum.with_backends(ids, emulator.core_seconds());
+    assert_eq!(sum.check(), Ok(()));
+    assert_eq!(sum.sent, schedule.requests.len() as u64);
+    assert_eq!(executed.len() as u64, sum.sent);
+    assert!(sum.late > 0 && sum.gone > 0 && sum.on_time > 0, "{sum:?}");
+    assert_eq!(sum.mean_accuracy, Some(70.0));
+}
+
+#[tokio::test]
+async fn a_target_that_is_none_is_refused_before_the_run() {
+    let schedule = Arc::new(Schedule::at(vec![], &Network::none(), 0, 1).unwrap());
+    for (url, header) in [("not a url", "x-a"), ("http://127.0.0.1:1/", "bad header")] {
+        let headers = vec![(header.to_owned(), "1".to_owned())];
+        let bad = Target {
+            name: "plain".into(),
+            url: url.into(),
+            headers,
+        };
+        let error = start(
+            Arc::clone(&schedule),
+            Arc::new(Network::none()),
+            sender(),
+            vec![bad],
+        );
+        assert!(error.unwrap_err().to_string().contains("plain"));
+    }
+}

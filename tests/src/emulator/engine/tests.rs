@@ -1,0 +1,159 @@
+//! The engine on a virtual clock: order, bound, batching, capacity.
+
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::emulator::{Law, Noise};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn engine(change: impl FnOnce(&mut EmulatorConfig)) -> Engine<()> {
+    let mut config = EmulatorConfig::new("m", Law::constant(100.0));
+    change(&mut config);
+    Engine::new(config).unwrap()
+}
+
+fn arrive(engine: &mut Engine<()>, now: Duration) -> usize {
+    let ended = engine.advance(now).len();
+    assert!(
+        engine
+            .arrive(now, String::new(), BTreeMap::new(), ())
+            .is_ok()
+    );
+    ended + engine.advance(now).len()
+}
+
+fn starts(engine: &Engine<()>) -> Vec<f64> {
+    engine
+        .executions()
+        .0
+        .iter()
+        .map(|done| done.started_ms)
+        .collect()
+}
+
+#[test]
+fn one_after_another_at_the_instant_a_core_is_free() {
+    let mut engine = engine(|_| {});
+    for at in [0, 10, 20, 350] {
+        arrive(&mut engine, ms(at));
+    }
+    // Nobody looked between 20 and 350 ms; no capacity was lost by that.
+    assert_eq!(starts(&engine), [0.0, 100.0, 200.0, 350.0]);
+    assert_eq!(engine.next_event(), Some(ms(450)));
+}
+
+#[test]
+fn more_cores_start_waiting_work_at_once_and_fewer_leave_running_work_alone() {
+    let mut engine = engine(|_| {});
+    for _ in 0..6 {
+        arrive(&mut engine, ms(0));
+    }
+    engine.advance(ms(50));
+    engine.set_resources(ms(50), 3.0, Parallelism::PerCore);
+    engine.advance(ms(50));
+    assert_eq!(starts(&engine), [0.0, 50.0, 50.0]);
+    engine.set_resources(ms(50), 0.0, Parallelism::PerCore);
+    assert_eq!(engine.advance(ms(1000)).len(), 3);
+    assert_eq!((engine.next_event(), engine.load()), (None, (3, 0)));
+    assert!((engine.core_seconds(ms(1000)) - 0.05).abs() < 1e-9);
+}
+
+#[test]
+fn a_batch_starts_when_full_or_when_it_has_waited_enough() {
+    let mut engine = engine(|config| {
+        config.law = Law {
+            gamma_ms: 10.0,
+            ..Law::default()
+        };
+        config.batch_max = NonZeroU32::new(3).unwrap();
+        config.batch_delay = ms(5);
+    });
+    for at in [0, 1, 2, 3] {
+        arrive(&mut engine, ms(at));
+    }
+    assert_eq!(engine.advance(ms(32)).len(), 3);
+    engine.advance(ms(100));
+    let batches: Vec<_> = engine
+        .executions()
+        .0
+        .iter()
+        .map(|done| (done.batch, done.started_ms))
+        .collect();
+    // The fourth waited until 8 ms for company, then for the core.
+    assert_eq!(batches, [(3, 2.0), (3, 2.0), (3, 2.0), (1, 32.0)]);
+}
+
+#[test]
+fn a_full_queue_gives_the_request_back() {
+    let mut engine = engine(|config| config.cores = 0.0);
+    for _ in 0..QUEUE_MAX {
+        assert!(
+            engine
+                .arrive(ms(0), String::new(), BTreeMap::new(), ())
+                .is_ok()
+        );
+    }
+    assert_eq!(
+        engine.arrive(ms(0), String::new(), BTreeMap::new(), ()),
+        Err(())
+    );
+}
+
+#[test]
+fn noise_has_mean_one_and_follows_its_seed() {
+    let run = |seed| {
+        let mut engine = engine(|config| config.noise = Some(Noise { sigma: 0.2, seed }));
+        (0..2000).for_each(|_| assert_eq!(arrive(&mut engine, ms(0)), 0));
+        engine.advance(Duration::from_secs(1000));
+        starts(&engine)
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+    let mean = run(1).last().unwrap() / 1999.0;
+    assert!((97.0..103.0).contains(&mean), "mean {mean} ms");
+}
+
+proptest! {
+    /// FIFO, conserving, never above the bound, each as long as the law says.
+    #[test]
+    fn executions_keep_order_bound_and_law(
+        gaps in prop::collection::vec(0u64..80, 1..60),
+        cores in 1u32..5,
+        batch_max in 1u32..4,
+    ) {
+        let law = Law { gamma_ms: 30.0, epsilon_ms: 5.0, delta_ms: 3.0, eta_ms: 2.0 };
+        let mut engine = engine(|config| {
+            config.law = law;
+            config.cores = f64::from(cores);
+            config.batch_max = NonZeroU32::new(batch_max).unwrap();
+            config.batch_delay = ms(4);
+        });
+        let mut now = Duration::ZERO;
+        let mut ended = 0;
+        for gap in &gaps {
+            now += ms(*gap);
+            ended += arrive(&mut engine, now);
+        }
+        ended += engine.advance(now + Duration::from_secs(60)).len();
+        prop_assert_eq!(ended, gaps.len());
+        let done: Vec<_> = engine.executions().0.iter().cloned().collect();
+        prop_assert!(done.is_sorted_by_key(|d| d.arrived_ms));
+        prop_assert!(done.is_sorted_by_key(|d| d.started_ms));
+        for d in &done {
+            let took = d.ended_ms - d.started_ms;
+            prop_assert!((took - law.service_ms(d.batch, 1.0)).abs() < 1e-3);
+            prop_assert!(d.started_ms >= d.arrived_ms && d.batch <= batch_max);
+            let together: f64 = done
+                .iter()
+                .filter(|o| o.started_ms <= d.started_ms && d.started_ms < o.ended_ms)
+                .map(|o| 1.0 / f64::from(o.batch))
+                .sum();
+            prop_assert!(together <= f64::from(cores) + 1e-6);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! How long the emulated server takes: the latency law, and how many executions run at once.
+//!
+//! The law is Sponge's (EuroMLSys '24, Eq. 2): `l(b, c) = γ·b/c + ε/c + δ·b + η`, in ms, for a batch
+//! of `b` requests on `c` cores. Pure arithmetic: no clock, no I/O.
+
+use std::num::NonZeroU32;
+
+use serde::{Deserialize, Serialize};
+
+/// Sponge's four coefficients, in ms.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Law {
+    /// γ: per request, shrinks with cores.
+    pub gamma_ms: f64,
+    /// ε: per batch, shrinks with cores.
+    pub epsilon_ms: f64,
+    /// δ: per request, cores do not help.
+    pub delta_ms: f64,
+    /// η: per batch, cores do not help.
+    pub eta_ms: f64,
+}
+
+impl Law {
+    /// The same time for every batch on any number of cores.
+    pub const fn constant(ms: f64) -> Law {
+        Law {
+            gamma_ms: 0.0,
+            epsilon_ms: 0.0,
+            delta_ms: 0.0,
+            eta_ms: ms,
+        }
+    }
+
+    /// Service time in ms of `batch` requests executed together on `cores` cores
+    /// (infinite on none, unless cores do not matter).
+    pub fn service_ms(&self, batch: u32, cores: f64) -> f64 {
+        let batch = f64::from(batch);
+        let shrinking = self.gamma_ms * batch + self.epsilon_ms;
+        let fixed = self.delta_ms * batch + self.eta_ms;
+        if shrinking == 0.0 {
+            fixed
+        } else {
+            shrinking / cores + fixed
+        }
+    }
+
+    /// Refuses coefficients that are negative or no numbers, by name.
+    ///
+    /// # Errors
+    /// The first such coefficient with its value.
+    pub fn check(&self) -> anyhow::Result<()> {
+        for (name, value) in [
+            ("gamma_ms", self.gamma_ms),
+            ("epsilon_ms", self.epsilon_ms),
+            ("delta_ms", self.delta_ms),
+            ("eta_ms", self.eta_ms),
+        ] {
+            anyhow::ensure!(
+                value.is_finite() && value >= 0.0,
+                "law.{name}: {value} must be a number of ms, 0 or more"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// How many batches the server executes at once, and on how many cores each.
+/// In JSON: `null` for one per core, a number for so many.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Option<NonZeroU32>", into = "Option<NonZeroU32>")]
+pub enum Parallelism {
+    /// As many as there are whole cores, each on one core (so `c = 1` in the law, and a fraction of
+    /// a core left over idles); below one core, one execution on that fraction. TensorFlow Serving
+    /// ran like this, with as many batch threads as cores, in InfAdapter's profiles.
+    #[default]
+    PerCore,
+    /// So many, each on its part of the cores.
+    Fixed(NonZeroU32),
+}
+
+impl Parallelism {
+    /// Batches executed at once on `cores` cores; on no cores nothing starts.
+    pub fn at_once(self, cores: f64) -> u32 {
+        match self {
+            _ if cores <= 0.0 => 0,
+            Parallelism::PerCore => cores.floor().max(1.0) as u32,
+            Parallelism::Fixed(n) => n.get(),
+        }
+    }
+
+    /// Cores that each execution has: `c` of the law.
+    pub fn cores_each(self, cores: f64) -> f64 {
+        match self {
+            Parallelism::PerCore => cores.min(1.0),
+            Parallelism::Fixed(n) => cores / f64::from(n.get()),
+        }
+    }
+}
+
+impl From<Option<NonZeroU32>> for Parallelism {
+    fn from(n: Option<NonZeroU32>) -> Parallelism {
+        n.map_or(Parallelism::PerCore, Parallelism::Fixed)
+    }
+}
+
+impl From<Parallelism> for Option<NonZeroU32> {
+    fn from(parallelism: Parallelism) -> Option<NonZeroU32> {
+        match parallelism {
+            Parallelism::PerCore => None,
+            Parallelism::Fixed(n) => Some(n),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_law_is_sponges_second_equation() {
+        let law = Law {
+            gamma_ms: 40.0,
+            epsilon_ms: 8.0,
+            delta_ms: 2.0,
+            eta_ms: 5.0,
+        };
+        for (batch, cores, ms) in [
+            (1, 1.0, 55.0),
+            (1, 4.0, 19.0),
+            (4, 1.0, 181.0),
+            (4, 8.0, 34.0),
+        ] {
+            assert_eq!(law.service_ms(batch, cores), ms, "l({batch}, {cores})");
+        }
+        assert_eq!(Law::constant(7.0).service_ms(3, 0.0), 7.0);
+        assert!(law.service_ms(1, 0.0).is_infinite());
+    }
+
+    #[test]
+    fn a_bad_coefficient_is_named() {
+        for (law, field) in [
+            (
+                Law {
+                    gamma_ms: -1.0,
+                    ..Law::default()
+                },
+                "law.gamma_ms: -1",
+            ),
+            (
+                Law {
+                    eta_ms: f64::NAN,
+                    ..Law::default()
+                },
+                "law.eta_ms: NaN",
+            ),
+        ] {
+            assert!(
+                law.check().unwrap_err().to_string().contains(field),
+                "{field}"
+            );
+        }
+    }
+
+    #[test]
+    fn parallelism_follows_the_cores_or_is_fixed() {
+        let four = Parallelism::Fixed(NonZeroU32::new(4).unwrap());
+        for (parallelism, cores, at_once, each) in [
+            (Parallelism::PerCore, 6.0, 6, 1.0),
+            (Parallelism::PerCore, 2.9, 2, 1.0),
+            (Parallelism::PerCore, 0.5, 1, 0.5),
+            (Parallelism::PerCore, 0.0, 0, 0.0),
+            (four, 6.0, 4, 1.5),
+            (four, 0.0, 0, 0.0),
+        ] {
+            assert_eq!(
+                parallelism.at_once(cores),
+                at_once,
+                "{parallelism:?} {cores}"
+            );
+            assert_eq!(
+                parallelism.cores_each(cores),
+                each,
+                "{parallelism:?} {cores}"
+            );
+        }
+        assert_eq!(
+            serde_json::to_string(&Parallelism::PerCore).unwrap(),
+            "null"
+        );
+        assert_eq!(serde_json::from_str::<Parallelism>("4").unwrap(), four);
+        assert!(serde_json::from_str::<Parallelism>("0").is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! Envoy's admin interface: ready or not, where the listeners are, what the metrics say.
+//!
+//! Reads only; never changes a running Envoy.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use reqwest::{Client, Url};
+use serde_json::Value;
+
+/// How long one answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// A client of one admin interface.
+#[derive(Debug)]
+pub(super) struct Admin {
+    address: SocketAddr,
+    client: Client,
+}
+
+impl Admin {
+    pub(super) fn new(address: SocketAddr) -> Result<Self> {
+        let client = Client::builder().no_proxy().timeout(ANSWER_MAX).build()?;
+        Ok(Self { address, client })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Whether every listener is open and every cluster warm.
+    pub(super) async fn is_ready(&self) -> bool {
+        self.get("/ready", &[]).await.is_ok()
+    }
+
+    /// The listeners' names and addresses.
+    pub(super) async fn listeners(&self) -> Result<BTreeMap<String, SocketAddr>> {
+        let text = self.get("/listeners", &[("format", "json")]).await?;
+        let answer: Value = serde_json::from_str(&text)?;
+        let statuses = answer.get("listener_statuses").and_then(Value::as_array);
+        let statuses = statuses.context("/listeners names no listener_statuses")?;
+        statuses.iter().map(name_and_address).collect()
+    }
+
+    pub(super) async fn stats(&self, filter: &str) -> Result<String> {
+        self.get("/stats/prometheus", &[("filter", filter)]).await
+    }
+
+    pub(super) async fn counter(&self, name: &str) -> Result<u64> {
+        // No filter: it would match Envoy's own names, which Prometheus's only resemble.
+        let text = self.get("/stats/prometheus", &[]).await?;
+        // Envoy writes `name{} 5` for a metric without labels, which the parser does not take.
+        let lines = text.lines().map(|line| Ok(line.replacen("{}", "", 1)));
+        let scrape = prometheus_parse::Scrape::parse(lines)?;
+        let of = |value: &prometheus_parse::Value| match value {
+            prometheus_parse::Value::Counter(value)
+            | prometheus_parse::Value::Gauge(value)
+            | prometheus_parse::Value::Untyped(value) => *value,
+            _ => 0.0,
+        };
+        let samples = scrape.samples.iter().filter(|sample| sample.metric == name);
+        Ok(samples.map(|sample| of(&sample.value)).sum::<f64>() as u64)
+    }
+
+    async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<String> {
+        let url = format!("http://{}{path}", self.address);
+        let url = Url::parse_with_params(&url, query)?;
+        let answer = self.client.get(url).send().await?.error_for_status()?;
+        Ok(answer.text().await?)
+    }
+}
+
+fn name_and_address(status: &Value) -> Result<(String, SocketAddr)> {
+    let text = |pointer: &str| status.pointer(pointer).and_then(Value::as_str);
+    let port = status
+        .pointer("/local_address/socket_address/port_value")
+        .and_then(Value::as_u64);
+    let (Some(name), Some(host), Some(port)) = (
+        text("/name"),
+        text("/local_address/socket_address/address"),
+        port,
+    ) else {
+        anyhow::bail!("a listener without name, address or port: {status}");
+    };
+    Ok((name.to_owned(), format!("{host}:{port}").parse()?))
+}

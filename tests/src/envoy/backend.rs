@@ -1,0 +1,66 @@
+//! A cluster of the test bed, made from a shipped one.
+//!
+//! Decides its name, hosts and protocol; every limit is the template's.
+
+use std::net::SocketAddr;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::bootstrap::at;
+
+/// One cluster and its hosts, each with its weight.
+#[derive(Debug, Clone)]
+pub(super) struct Backend {
+    pub(super) cluster: String,
+    pub(super) hosts: Vec<(SocketAddr, u32)>,
+    pub(super) http2: bool,
+}
+
+impl Backend {
+    /// Hosts of equal weight.
+    pub(super) fn new(cluster: &str, hosts: &[SocketAddr], http2: bool) -> Self {
+        let hosts = hosts.iter().map(|host| (*host, 1)).collect();
+        Self {
+            cluster: cluster.to_owned(),
+            hosts,
+            http2,
+        }
+    }
+
+    /// The template with this name, these hosts and their protocol.
+    pub(super) fn cluster_from(&self, template: &Value) -> Result<Value> {
+        let mut cluster = self.addressed(template)?;
+        if self.http2 {
+            let options = "/typed_extension_protocol_options/\
+                           envoy.extensions.upstreams.http.v3.HttpProtocolOptions/explicit_http_config";
+            // The windows that the shipped file names beside the line it says to replace.
+            *at(&mut cluster, options)? = json!({ "http2_protocol_options": {
+                "initial_stream_window_size": 65536, "initial_connection_window_size": 1_048_576,
+            } });
+        }
+        Ok(cluster)
+    }
+
+    /// The template with this name and these hosts.
+    pub(super) fn addressed(&self, template: &Value) -> Result<Value> {
+        let mut cluster = template.clone();
+        let host = |(host, weight): &(SocketAddr, u32)| {
+            json!({
+                "endpoint": { "address": address(&host.ip().to_string(), host.port()) },
+                "load_balancing_weight": weight,
+            })
+        };
+        let hosts: Vec<_> = self.hosts.iter().map(host).collect();
+        *at(&mut cluster, "/name")? = json!(self.cluster);
+        *at(&mut cluster, "/type")? = json!("STATIC");
+        *at(&mut cluster, "/load_assignment")? =
+            json!({ "cluster_name": self.cluster, "endpoints": [{ "lb_endpoints": hosts }] });
+        Ok(cluster)
+    }
+}
+
+/// An address as Envoy wants it.
+pub(super) fn address(host: &str, port: u16) -> Value {
+    json!({ "socket_address": { "address": host, "port_value": port } })
+}

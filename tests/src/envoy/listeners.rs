@@ -1,0 +1,127 @@
+//! The shipped listener, and the two that Weir is compared with.
+//!
+//! Decides what `plain` and `careful` are: the shipped listener without the filter, every limit and
+//! timeout kept, and routes of their own. Never tunes either to look worse.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::backend::Backend;
+use super::bootstrap::at;
+
+/// The one cluster of the `careful` listener.
+const CAREFUL: &str = "careful";
+
+/// What a good engineer does without Weir: one cluster over all variants, least-request, weights
+/// proportional to capacity, a timeout equal to the latency objective, and circuit breakers.
+#[derive(Debug, Clone)]
+pub struct Careful {
+    /// Each variant's server and its capacity; only their proportion counts. 1 to 128 after scaling
+    /// by the caller: Envoy spreads finely enough within that.
+    pub hosts: Vec<(SocketAddr, u32)>,
+    /// The latency objective.
+    pub timeout: Duration,
+    /// Requests sent to the servers at once; beyond it Envoy answers 503.
+    pub max_requests: u32,
+    /// Requests waiting for a connection; beyond it Envoy answers 503.
+    pub max_pending_requests: u32,
+}
+
+impl Careful {
+    pub(super) fn cluster_from(&self, template: &Value) -> Result<Value> {
+        let backend = Backend {
+            cluster: CAREFUL.to_owned(),
+            hosts: self.hosts.clone(),
+            http2: false,
+        };
+        let mut cluster = backend.cluster_from(template)?;
+        let thresholds = at(&mut cluster, "/circuit_breakers/thresholds")?.as_array_mut();
+        for threshold in thresholds.context("circuit_breakers.thresholds: not a list")? {
+            *at(threshold, "/max_requests")? = json!(self.max_requests);
+            *at(threshold, "/max_pending_requests")? = json!(self.max_pending_requests);
+        }
+        Ok(cluster)
+    }
+}
+
+/// The listener `plain`: what one gets by listing the variants with equal weights.
+pub(super) fn plain(filterless: &Value, backends: &[Backend]) -> Result<Value> {
+    let weight = |backend: &Backend| json!({ "name": backend.cluster, "weight": 1 });
+    let clusters: Vec<_> = backends.iter().map(weight).collect();
+    renamed(filterless, "plain", |route| {
+        *at(route, "/route")? = json!({ "weighted_clusters": { "clusters": clusters } });
+        Ok(())
+    })
+}
+
+/// The listener `careful`.
+pub(super) fn careful(filterless: &Value, careful: &Careful) -> Result<Value> {
+    let timeout = format!("{}s", careful.timeout.as_secs_f64());
+    renamed(filterless, CAREFUL, |route| {
+        *at(route, "/route")? = json!({ "cluster": CAREFUL, "timeout": timeout });
+        Ok(())
+    })
+}
+
+/// A copy of the listener without the filter.
+pub(super) fn without_filter(listener: &Value) -> Result<Value> {
+    let mut listener = listener.clone();
+    filters(&mut listener)?.retain(|filter| !is_wasm(filter));
+    Ok(listener)
+}
+
+/// The listener's HTTP connection manager.
+pub(super) fn manager(listener: &mut Value) -> Result<&mut Value> {
+    at(listener, "/filter_chains/0/filters/0/typed_config")
+}
+
+/// The filter's plugin: its configuration, its VM.
+pub(super) fn plugin(listener: &mut Value) -> Result<&mut Value> {
+    let filter = filters(listener)?.iter_mut().find(|filter| is_wasm(filter));
+    at(
+        filter.context("http_filters: no envoy.filters.http.wasm")?,
+        "/typed_config/config",
+    )
+}
+
+/// The route of that name.
+pub(super) fn route<'a>(listener: &'a mut Value, name: &str) -> Result<&'a mut Value> {
+    let named = |route: &&mut Value| route.get("name").and_then(Value::as_str) == Some(name);
+    let route = routes(listener)?.iter_mut().find(named);
+    route.with_context(|| format!("routes: none is named {name}"))
+}
+
+/// The listener under another name, with the fallback route as its only one, changed by `change`.
+fn renamed(
+    listener: &Value,
+    name: &str,
+    change: impl FnOnce(&mut Value) -> Result<()>,
+) -> Result<Value> {
+    let mut listener = listener.clone();
+    *at(&mut listener, "/name")? = json!(name);
+    let mut only = route(&mut listener, "fallback")?.clone();
+    change(&mut only)?;
+    *routes(&mut listener)? = vec![only];
+    let manager = manager(&mut listener)?;
+    *at(manager, "/stat_prefix")? = json!(name);
+    *at(manager, "/route_config/name")? = json!(name);
+    Ok(listener)
+}
+
+fn routes(listener: &mut Value) -> Result<&mut Vec<Value>> {
+    let routes = at(manager(listener)?, "/route_config/virtual_hosts/0/routes")?;
+    routes.as_array_mut().context("routes: not a list")
+}
+
+fn filters(listener: &mut Value) -> Result<&mut Vec<Value>> {
+    at(manager(listener)?, "/http_filters")?
+        .as_array_mut()
+        .context("http_filters: not a list")
+}
+
+fn is_wasm(filter: &Value) -> bool {
+    filter.get("name").and_then(Value::as_str) == Some("envoy.filters.http.wasm")
+}

@@ -1,0 +1,249 @@
+//! A real Envoy with the shipped configuration, on free ports, gone when it is dropped.
+//!
+//! Decides how Envoy is started, when it counts as ready and what is kept when a story fails. Never
+//! decides what is configured: that is `envoy/weir.yaml`, adapted by [`Bootstrap`].
+
+mod admin;
+mod backend;
+mod bootstrap;
+mod listeners;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+use tokio::time::{Instant, sleep};
+
+pub use bootstrap::Bootstrap;
+pub use listeners::Careful;
+
+use crate::process::Process;
+use admin::Admin;
+
+/// How long Envoy may take until it serves; then [`Envoy::start`] fails. Compiling the module and a
+/// busy machine take seconds, a hang takes for ever.
+pub const START_MAX: Duration = Duration::from_secs(30);
+/// How often a starting Envoy is asked.
+const ASK_EVERY: Duration = Duration::from_millis(10);
+/// How much of the log an error repeats, in lines.
+pub const LOG_TAIL_MAX: usize = 40;
+
+/// Where this variable is set, a dropped [`Envoy`] keeps its configuration and log; without it only
+/// one dropped by a panic does.
+pub const KEEP_LOGS: &str = "WEIR_KEEP_LOGS";
+
+/// A running Envoy.
+#[derive(Debug)]
+pub struct Envoy {
+    // Before the folder, so that the process is gone when its log is removed.
+    process: Process,
+    folder: Option<TempDir>,
+    log: PathBuf,
+    admin: Admin,
+    listeners: BTreeMap<String, SocketAddr>,
+}
+
+impl Envoy {
+    /// Starts Envoy with `concurrency` workers and waits until all its listeners are open.
+    ///
+    /// # Errors
+    /// There is no Envoy or no filter module, or it exits or is not ready within [`START_MAX`]: the
+    /// message then ends with the last [`LOG_TAIL_MAX`] lines of its log.
+    pub async fn start(bootstrap: &Bootstrap, concurrency: u32) -> Result<Self> {
+        let program = program()?;
+        let folder = tempfile::Builder::new().prefix("weir-envoy-").tempdir()?;
+        let path = |name: &str| folder.path().join(name);
+        let (config, log, address) = (path("envoy.json"), path("envoy.log"), path("admin"));
+        std::fs::write(&config, serde_json::to_vec_pretty(&bootstrap.config()?)?)?;
+        let mut command = Command::new(program);
+        command
+            .arg("--config-path")
+            .arg(&config)
+            .arg("--admin-address-path")
+            .arg(&address);
+        command.arg("--concurrency").arg(concurrency.to_string());
+        // Several Envoys run at once, none of which takes over from another.
+        command
+            .arg("--disable-hot-restart")
+            .args(["--log-level", "info"]);
+        let mut process = Process::spawn(&mut command, &log)?;
+        match until_ready(&mut process, &address).await {
+            Ok((admin, listeners)) => Ok(Self {
+                process,
+                folder: Some(folder),
+                log,
+                admin,
+                listeners,
+            }),
+            Err(error) => {
+                drop(process);
+                Err(error.context(format!(
+                    "Envoy did not start; its log ends:\n{}",
+                    tail(&log)
+                )))
+            }
+        }
+    }
+
+    /// Where the listener of that name accepts connections: `weir`, `plain` or `careful`.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn listener(&self, name: &str) -> Result<SocketAddr> {
+        let known = || {
+            self.listeners
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let found = self.listeners.get(name).copied();
+        found.with_context(|| format!("no listener '{name}'; there are: {}", known()))
+    }
+
+    /// Where the admin interface answers.
+    #[must_use]
+    pub fn admin(&self) -> SocketAddr {
+        self.admin.address()
+    }
+
+    /// Envoy's metrics whose name matches the regular expression, as Prometheus text.
+    ///
+    /// # Errors
+    /// The admin interface does not answer.
+    pub async fn stats(&self, filter: &str) -> Result<String> {
+        self.admin.stats(filter).await
+    }
+
+    /// A counter or gauge by its Prometheus name, summed over its labels; 0 where there is none yet.
+    ///
+    /// # Errors
+    /// The admin interface does not answer.
+    pub async fn counter(&self, name: &str) -> Result<u64> {
+        self.admin.counter(name).await
+    }
+
+    /// One of the filter's own counters or gauges; `value` is the variant, reason or header, and
+    /// empty where the metric has no such label. 0 where there is none yet.
+    ///
+    /// # Errors
+    /// The admin interface does not answer.
+    pub async fn metric(
+        &self,
+        metric: weir_api::metrics::Metric,
+        service: &str,
+        value: &str,
+    ) -> Result<u64> {
+        let name = weir_api::metrics::encode(metric, service, value);
+        self.admin.counter(&name.replace('-', "_")).await
+    }
+
+    /// Everything Envoy has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        read_log(&self.log)
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+}
+
+impl Drop for Envoy {
+    fn drop(&mut self) {
+        if (std::thread::panicking() || std::env::var_os(KEEP_LOGS).is_some())
+            && let Some(folder) = self.folder.take()
+        {
+            eprintln!(
+                "Envoy's configuration and log are kept in {}",
+                folder.keep().display()
+            );
+        }
+    }
+}
+
+/// Checks a configuration file as `envoy --mode validate` does.
+///
+/// # Errors
+/// There is no Envoy, or it refuses the file: the message ends with what it said.
+pub fn validate(config: &Path) -> Result<()> {
+    let output = Command::new(program()?)
+        .args(["--mode", "validate", "--config-path"])
+        .arg(config)
+        .output()
+        .context("cannot run Envoy")?;
+    if !output.status.success() {
+        bail!(
+            "{} is refused:\n{}",
+            config.display(),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+async fn until_ready(
+    process: &mut Process,
+    address: &Path,
+) -> Result<(Admin, BTreeMap<String, SocketAddr>)> {
+    let latest = Instant::now() + START_MAX;
+    loop {
+        if let Some(status) = process.exited()? {
+            bail!("it exited with {status}");
+        }
+        let written = std::fs::read_to_string(address).unwrap_or_default();
+        if let Ok(address) = written.trim().parse() {
+            let admin = Admin::new(address)?;
+            if admin.is_ready().await {
+                let listeners = admin.listeners().await?;
+                return Ok((admin, listeners));
+            }
+        }
+        if Instant::now() > latest {
+            bail!("it was not ready within {} s", START_MAX.as_secs());
+        }
+        sleep(ASK_EVERY).await;
+    }
+}
+
+/// The Envoy that `cargo xtask` names, or the one it has fetched.
+fn program() -> Result<PathBuf> {
+    artefact("WEIR_ENVOY_BIN", "tools/envoy/envoy/_bin/envoy", "Envoy")
+}
+
+/// The filter module that `cargo xtask` names, or the one it has built.
+fn module() -> Result<PathBuf> {
+    artefact(
+        "WEIR_FILTER_WASM",
+        "wasm32-wasip1/wasm/weir_filter.wasm",
+        "filter module",
+    )
+}
+
+/// What the variable names, else what lies there in cargo's build folder, which holds this program.
+fn artefact(variable: &str, in_target: &str, what: &str) -> Result<PathBuf> {
+    let named = std::env::var_os(variable).map(PathBuf::from);
+    let program = std::env::current_exe().context("where is this program?")?;
+    let mut built = program.ancestors().map(|folder| folder.join(in_target));
+    named
+        .or_else(|| built.find(|path| path.is_file()))
+        .filter(|path| path.is_file())
+        .with_context(|| format!("there is no {what} ({variable}): run `cargo xtask test`"))
+}
+
+fn read_log(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).unwrap_or_default()).into_owned()
+}
+
+fn tail(log: &Path) -> String {
+    let log = read_log(log);
+    let lines: Vec<_> = log.lines().collect();
+    let from = lines.len().saturating_sub(LOG_TAIL_MAX);
+    lines.into_iter().skip(from).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,17 @@
+//! The test bed, and what the demo is made of: everything around filter and planner that a story needs.
+//!
+//! A run goes `load` → `network` → Envoy with the filter → `emulator`, and back into a `fate`:
+//! the **load** generator sends what a schedule says when it says so (open loop, never waiting for
+//! answers), the **network** says how long a payload takes over a link whose bandwidth changes, the
+//! variant **emulator** is a model server without a model (a latency law, bounded parallelism, a FIFO
+//! queue; it executes what clients have abandoned), and every request's **fate** is recorded as the
+//! client saw it. Nothing here decides anything about deadlines; that is what is being tested.
+
+pub mod emulator;
+pub mod envoy;
+pub mod fate;
+pub mod load;
+pub mod network;
+pub mod process;
+pub mod scene;
+pub mod wait;

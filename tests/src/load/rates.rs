@@ -1,0 +1,247 @@
+//! How many requests per second, second by second, and the arrivals that follow from it.
+//!
+//! Arrivals are a Poisson process whose rate is constant within a second: a Poisson number for
+//! each second, at uniform times within it, all out of one seed.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, Poisson};
+
+/// Longest run, in seconds: a day.
+pub const SECONDS_MAX: usize = 86_400;
+/// Greatest rate, in requests per second.
+pub const RATE_MAX_RPS: f64 = 100_000.0;
+
+/// Requests per second for each second of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rates(Vec<f64>);
+
+impl Rates {
+    /// These rates, one for each second.
+    ///
+    /// # Errors
+    /// No seconds, more than [`SECONDS_MAX`], or a rate that is not 0 to [`RATE_MAX_RPS`], by number.
+    pub fn new(rates_rps: Vec<f64>) -> anyhow::Result<Rates> {
+        let seconds = rates_rps.len();
+        anyhow::ensure!(
+            (1..=SECONDS_MAX).contains(&seconds),
+            "{seconds} seconds; there must be 1 to {SECONDS_MAX}"
+        );
+        let bad = rates_rps
+            .iter()
+            .position(|rate| !(0.0..=RATE_MAX_RPS).contains(rate));
+        if let Some((second, rate)) = bad.and_then(|at| Some((at, rates_rps.get(at)?))) {
+            anyhow::bail!("second {second}: {rate} requests/s must be 0 to {RATE_MAX_RPS}");
+        }
+        Ok(Rates(rates_rps))
+    }
+
+    /// The same rate throughout.
+    ///
+    /// # Errors
+    /// As [`Rates::new`].
+    pub fn constant(rps: f64, seconds: usize) -> anyhow::Result<Rates> {
+        Rates::new(vec![rps; seconds])
+    }
+
+    /// `low` for the first third, up to `high` along half a cosine and back within the middle third
+    /// (its crest held for the third's middle third), `low` again.
+    ///
+    /// # Errors
+    /// As [`Rates::new`].
+    pub fn swell(low_rps: f64, high_rps: f64, seconds: usize) -> anyhow::Result<Rates> {
+        let rate = |second: usize| {
+            let at = (second as f64 + 0.5) / seconds as f64;
+            // 0 at the middle third's ends, 1 at the middle of the run.
+            let inward = ((at - 1.0 / 3.0).min(2.0 / 3.0 - at) * 6.0).clamp(0.0, 1.0);
+            let ramp = (inward * 1.5).min(1.0);
+            low_rps + (high_rps - low_rps) * (1.0 - (std::f64::consts::PI * ramp).cos()) / 2.0
+        };
+        Rates::new((0..seconds).map(rate).collect())
+    }
+
+    /// The trace in `path`: one rate per line, or JSON, either an array of rates or an object with
+    /// such an array as `rps`. After a `#` in the path comes the key of an object of such objects.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is none, naming file and line or second.
+    pub fn from_file(path: &Path) -> anyhow::Result<Rates> {
+        let whole = path.to_string_lossy();
+        let (file, key) = match whole.rsplit_once('#') {
+            Some((file, key)) if !path.exists() => (Path::new(file).to_owned(), Some(key)),
+            _ => (path.to_owned(), None),
+        };
+        let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
+        Rates::from_text(&text, key).with_context(|| format!("{}", file.display()))
+    }
+
+    fn from_text(text: &str, key: Option<&str>) -> anyhow::Result<Rates> {
+        if !text.trim_start().starts_with(['[', '{']) {
+            return Rates::from_lines(text);
+        }
+        let json: serde_json::Value = serde_json::from_str(text)?;
+        let part = match key {
+            Some(key) => json
+                .get(key)
+                .with_context(|| format!("there is no '{key}' in it"))?,
+            None => &json,
+        };
+        let array = part.get("rps").unwrap_or(part);
+        let array = array
+            .as_array()
+            .context("neither an array nor an object with 'rps'")?;
+        let rate = |(second, value): (usize, &serde_json::Value)| {
+            value
+                .as_f64()
+                .with_context(|| format!("second {second}: {value} is not a number"))
+        };
+        Rates::new(
+            array
+                .iter()
+                .enumerate()
+                .map(rate)
+                .collect::<anyhow::Result<_>>()?,
+        )
+    }
+
+    fn from_lines(text: &str) -> anyhow::Result<Rates> {
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim().is_empty());
+        let rate = |(index, line): (usize, &str)| {
+            let bad = || format!("line {}: '{line}' is not a number of requests/s", index + 1);
+            line.trim().parse::<f64>().with_context(bad)
+        };
+        Rates::new(lines.map(rate).collect::<anyhow::Result<_>>()?)
+    }
+
+    /// Every rate times `factor`.
+    ///
+    /// # Errors
+    /// As [`Rates::new`].
+    pub fn scaled(&self, factor: f64) -> anyhow::Result<Rates> {
+        Rates::new(self.0.iter().map(|rate| rate * factor).collect())
+    }
+
+    /// The first `seconds`, from the beginning again where the trace is shorter.
+    ///
+    /// # Errors
+    /// As [`Rates::new`].
+    pub fn fitted(&self, seconds: usize) -> anyhow::Result<Rates> {
+        Rates::new(self.0.iter().copied().cycle().take(seconds).collect())
+    }
+
+    /// The rates in requests/s, one for each second.
+    pub fn rps(&self) -> &[f64] {
+        &self.0
+    }
+
+    /// Send times, ascending, since the start of the run.
+    ///
+    /// # Errors
+    /// None for rates within their limits.
+    pub fn arrivals(&self, seed: u64) -> anyhow::Result<Vec<Duration>> {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut arrivals = Vec::new();
+        for (second, rate) in self.0.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
+            let count = Poisson::new(*rate)?.sample(&mut rng) as usize;
+            let first = arrivals.len();
+            let at = |within: f64| Duration::from_secs_f64(second as f64 + within);
+            arrivals.extend((0..count).map(|_| at(rng.random::<f64>())));
+            arrivals
+                .get_mut(first..)
+                .unwrap_or_default()
+                .sort_unstable();
+        }
+        Ok(arrivals)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_follow_rate_and_seed() {
+        let rates =
+            Rates::new([vec![200.0; 100], vec![0.0; 10], vec![20.0; 100]].concat()).unwrap();
+        let arrivals = rates.arrivals(3).unwrap();
+        assert_eq!(arrivals, rates.arrivals(3).unwrap());
+        assert_ne!(arrivals, rates.arrivals(4).unwrap());
+        assert!(arrivals.is_sorted());
+        let count = |from, to| {
+            let within = Duration::from_secs(from)..Duration::from_secs(to);
+            arrivals.iter().filter(|at| within.contains(at)).count() as f64
+        };
+        // Four standard deviations on either side.
+        assert!((count(0, 100) - 20_000.0).abs() < 4.0 * 20_000f64.sqrt());
+        assert!((count(110, 210) - 2000.0).abs() < 4.0 * 2000f64.sqrt());
+        assert_eq!(count(100, 110), 0.0);
+    }
+
+    #[test]
+    fn gaps_are_exponential_not_even() {
+        let arrivals = Rates::constant(100.0, 200).unwrap().arrivals(1).unwrap();
+        let gaps: Vec<f64> = arrivals
+            .windows(2)
+            .map(|w| (w[1] - w[0]).as_secs_f64())
+            .collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        let variation = variance.sqrt() / mean;
+        assert!(
+            (0.95..1.05).contains(&variation),
+            "coefficient of variation {variation}"
+        );
+    }
+
+    #[test]
+    fn a_swell_rises_in_the_middle_third_and_falls_again() {
+        let swell = Rates::swell(40.0, 280.0, 60).unwrap();
+        let at = |second: usize| swell.rps()[second];
+        assert_eq!((at(0), at(19), at(40), at(59)), (40.0, 40.0, 40.0, 40.0));
+        assert_eq!((at(29), at(30)), (280.0, 280.0));
+        assert!(swell.rps()[20..30].is_sorted());
+        assert!((20..40).all(|second| (at(second) - at(59 - second)).abs() < 1e-9));
+    }
+
+    #[test]
+    fn traces_are_read_looped_and_scaled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        for text in [
+            "3\n5\n\n4\n",
+            "[3, 5, 4]",
+            r#"{"rps": [3, 5, 4], "note": 1}"#,
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let rates = Rates::from_file(&path).unwrap();
+            assert_eq!(rates.rps(), [3.0, 5.0, 4.0], "{text}");
+            assert_eq!(rates.fitted(5).unwrap().rps(), [3.0, 5.0, 4.0, 3.0, 5.0]);
+            assert_eq!(rates.scaled(2.0).unwrap().rps(), [6.0, 10.0, 8.0]);
+        }
+        std::fs::write(&path, r#"{"bursty": {"rps": [7]}}"#).unwrap();
+        let keyed = |key| Rates::from_file(&folder.path().join(format!("trace#{key}")));
+        assert_eq!(keyed("bursty").unwrap().rps(), [7.0]);
+        assert!(format!("{:#}", keyed("calm").unwrap_err()).contains("'calm'"));
+        for (text, message) in [
+            ("", "0 seconds"),
+            ("3\nx", "line 2: 'x'"),
+            ("3\n-1", "second 1: -1"),
+            ("[3, \"x\"]", "second 1: \"x\""),
+            ("{}", "'rps'"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = format!("{:#}", Rates::from_file(&path).unwrap_err());
+            assert!(
+                error.contains(message) && error.contains("trace"),
+                "{error}"
+            );
+        }
+    }
+}

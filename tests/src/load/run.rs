@@ -1,0 +1,258 @@
+//! Sends a schedule to its targets and records every request's fate.
+//!
+//! The sending loop only sleeps and spawns; it awaits no answer. A request's task plays its network
+//! delay, sends, waits as long as the client's patience lasts, and adds the answer's way back.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hdrhistogram::Histogram;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+
+use super::client::{Sender, Target, client, fate, lost};
+use super::{Planned, Schedule};
+use crate::fate::{Fate, Outcome};
+use crate::network::Network;
+
+/// How late requests were sent compared with the schedule.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Lag {
+    /// 99th percentile, in ms.
+    pub p99_ms: f64,
+    /// The latest, in ms.
+    pub max_ms: f64,
+}
+
+/// Counts of one target while the run goes on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Requests sent.
+    pub sent: u64,
+    /// Requests that have ended.
+    pub ended: u64,
+    /// Requests answered on time.
+    pub on_time: u64,
+}
+
+/// What a run leaves.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// For each target, its requests in the order of the schedule.
+    pub outcomes: Vec<Vec<Outcome>>,
+    /// How late the generator was.
+    pub lag: Lag,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    sent: AtomicU64,
+    ended: AtomicU64,
+    on_time: AtomicU64,
+}
+
+/// A run that is going on; dropping it stops it.
+#[derive(Debug)]
+pub struct Run {
+    started: Instant,
+    tallies: Arc<Vec<Tally>>,
+    sending: JoinHandle<anyhow::Result<Record>>,
+}
+
+impl Run {
+    /// Since its start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Counts so far, one for each target.
+    pub fn progress(&self) -> Vec<Progress> {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let progress = |tally: &Tally| Progress {
+            sent: read(&tally.sent),
+            ended: read(&tally.ended),
+            on_time: read(&tally.on_time),
+        };
+        self.tallies.iter().map(progress).collect()
+    }
+
+    /// Whether every request has ended.
+    pub fn is_finished(&self) -> bool {
+        self.sending.is_finished()
+    }
+
+    /// Waits until every request has ended.
+    ///
+    /// # Errors
+    /// A request's task broke: the record would not be whole.
+    pub async fn finish(mut self) -> anyhow::Result<Record> {
+        (&mut self.sending).await?
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.sending.abort();
+    }
+}
+
+/// What all requests of a run share.
+struct Shared {
+    started: Instant,
+    /// Unix time of `started`, in µs.
+    started_us: u128,
+    schedule: Arc<Schedule>,
+    network: Arc<Network>,
+    sender: Sender,
+    targets: Vec<(reqwest::Client, Target)>,
+    tallies: Arc<Vec<Tally>>,
+    lag_us: Mutex<Histogram<u64>>,
+}
+
+/// Starts sending `schedule` to all `targets` at once; send times count from now.
+///
+/// # Errors
+/// A target's URL or header that is none, or a client that cannot be made.
+pub fn start(
+    schedule: Arc<Schedule>,
+    network: Arc<Network>,
+    sender: Sender,
+    targets: Vec<Target>,
+) -> anyhow::Result<Run> {
+    let tallies: Arc<Vec<Tally>> = Arc::new(targets.iter().map(|_| Tally::default()).collect());
+    let targets = targets
+        .into_iter()
+        .map(|target| Ok((client(&target, &sender)?, target)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let started_us = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros();
+    let shared = Shared {
+        started: Instant::now(),
+        started_us,
+        schedule,
+        network,
+        sender,
+        targets,
+        tallies: Arc::clone(&tallies),
+        lag_us: Mutex::new(Histogram::new(3)?),
+    };
+    let started = shared.started;
+    Ok(Run {
+        started,
+        tallies,
+        sending: tokio::spawn(send_all(Arc::new(shared))),
+    })
+}
+
+async fn send_all(shared: Arc<Shared>) -> anyhow::Result<Record> {
+    let mut tasks = JoinSet::new();
+    let mut ended = Vec::new();
+    for (index, planned) in shared.schedule.requests.iter().enumerate() {
+        tokio::time::sleep_until(shared.started + planned.send_at).await;
+        for target in 0..shared.targets.len() {
+            tasks.spawn(send_one(Arc::clone(&shared), index, target));
+        }
+        while let Some(done) = tasks.try_join_next() {
+            ended.push(done?);
+        }
+    }
+    while let Some(done) = tasks.join_next().await {
+        ended.push(done?);
+    }
+    ended.sort_unstable_by_key(|(target, index, _)| (*target, *index));
+    let mut outcomes: Vec<Vec<Outcome>> = shared.targets.iter().map(|_| Vec::new()).collect();
+    for (target, _, outcome) in ended {
+        if let (Some(of_target), Some(outcome)) = (outcomes.get_mut(target), outcome) {
+            of_target.push(outcome);
+        }
+    }
+    let lag = shared.lag_us.lock().unwrap_or_else(PoisonError::into_inner);
+    let ms = |us: u64| us as f64 / 1e3;
+    let lag = Lag {
+        p99_ms: ms(lag.value_at_quantile(0.99)),
+        max_ms: ms(lag.max()),
+    };
+    Ok(Record { outcomes, lag })
+}
+
+async fn send_one(
+    shared: Arc<Shared>,
+    index: usize,
+    target: usize,
+) -> (usize, usize, Option<Outcome>) {
+    let parts = (
+        shared.schedule.requests.get(index),
+        shared.targets.get(target),
+    );
+    let (Some(planned), Some((client, to))) = parts else {
+        return (target, index, None);
+    };
+    let tally = shared.tallies.get(target);
+    let count = |which: fn(&Tally) -> &AtomicU64| {
+        if let Some(tally) = tally {
+            which(tally).fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    count(|tally| &tally.sent);
+    let leaves = planned.send_at.saturating_add(shared.sender.patience);
+    let (ended_at, fate) = match shared
+        .until(leaves, shared.travel(planned, client, to))
+        .await
+    {
+        Some((ended_at, fate)) if ended_at <= leaves => (ended_at, fate),
+        // Gone before the answer, or while it was on its way back.
+        _ => (leaves, Fate::Gone),
+    };
+    let outcome = Outcome {
+        id: planned.id.clone(),
+        sent_at: planned.send_at,
+        ended_at,
+        fate,
+    };
+    if outcome.on_time(shared.sender.slo) {
+        count(|tally| &tally.on_time);
+    }
+    count(|tally| &tally.ended);
+    (target, index, Some(outcome))
+}
+
+impl Shared {
+    async fn until<T>(&self, at: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::time::timeout_at(self.started + at, work).await.ok()
+    }
+
+    /// Up, served, and (computed) down again: when it ended, and how.
+    async fn travel(
+        &self,
+        planned: &Planned,
+        client: &reqwest::Client,
+        to: &Target,
+    ) -> (Duration, Fate) {
+        let due = self.started + planned.send_at + planned.upload;
+        tokio::time::sleep_until(due).await;
+        self.note_lag(due.elapsed());
+        let start_us = self.started_us + planned.send_at.as_micros();
+        let request = client
+            .post(&to.url)
+            .header("x-request-id", &planned.id)
+            .header("x-slo-start", start_us.to_string())
+            .body(self.sender.body.clone());
+        let fate = match request.send().await {
+            Ok(response) => fate(response).await,
+            Err(error) => lost(&error),
+        };
+        let now = self.started.elapsed();
+        (
+            now + self.network.download(now, self.sender.answer_bytes),
+            fate,
+        )
+    }
+
+    fn note_lag(&self, lag: Duration) {
+        let us = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
+        self.lag_us
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .saturating_record(us);
+    }
+}

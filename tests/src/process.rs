@@ -1,0 +1,124 @@
+//! One child process that does not outlive this one.
+//!
+//! Decides only about life and death: killed and waited for on drop, and killed by a watchdog where
+//! this process is itself killed and drops nothing.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+use anyhow::{Context, Result};
+
+/// Reads the child's id, then on until this process closes the pipe, which its end does; then kills.
+const WATCHDOG: &str = "read -r id && { while read -r _; do :; done; kill -KILL \"$id\"; }";
+
+/// A child and its watchdog.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    watchdog: Watchdog,
+}
+
+/// A shell at the other end of a pipe.
+#[derive(Debug)]
+struct Watchdog {
+    shell: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts `command` with all its output in the file `log`.
+    pub fn spawn(command: &mut Command, log: &Path) -> Result<Self> {
+        let file = File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
+        let errors = file.try_clone().context("cannot share the log")?;
+        command.stdin(Stdio::null()).stdout(file).stderr(errors);
+        let shown = Path::new(command.get_program()).display().to_string();
+        // The watchdog first, so that nothing but the writing of the id lies between.
+        let watchdog = Watchdog::spawn()?;
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot run {shown}"))?;
+        let mut process = Self { child, watchdog };
+        process.watchdog.watch(process.child.id())?;
+        Ok(process)
+    }
+
+    /// The child's process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How the child ended, where it has.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.child
+            .try_wait()
+            .context("cannot ask for the child's state")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watchdog first: once the child is waited for, its id may be another's.
+        end(&mut self.watchdog.shell);
+        end(&mut self.child);
+    }
+}
+
+impl Watchdog {
+    fn spawn() -> Result<Self> {
+        let mut shell = Command::new("sh")
+            .args(["-c", WATCHDOG])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot run sh")?;
+        let pipe = shell.stdin.take();
+        Ok(Self { shell, pipe })
+    }
+
+    fn watch(&mut self, id: u32) -> Result<()> {
+        let pipe = self.pipe.as_mut().context("the watchdog has no pipe")?;
+        writeln!(pipe, "{id}").context("the watchdog does not listen")
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        end(&mut self.shell);
+    }
+}
+
+/// Kills and waits; nothing happens to a child that was waited for before.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_dies_with_the_pipe_of_its_watchdog() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sleep");
+        let mut process = Process::spawn(command.arg("600"), &folder.path().join("log")).unwrap();
+        assert_eq!(process.exited().unwrap(), None);
+        // What the system does for a process that is killed.
+        drop(process.watchdog.pipe.take());
+        assert!(!process.child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("/nonesuch/envoy");
+        let error = Process::spawn(&mut command, &folder.path().join("log")).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("/nonesuch/envoy"),
+            "{error:#}"
+        );
+    }
+}

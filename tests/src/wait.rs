@@ -1,0 +1,61 @@
+//! Waiting for a condition instead of sleeping for a guess.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Returns as soon as `condition` holds.
+///
+/// # Errors
+/// It does not within `limit`; the message says `what` was waited for.
+pub async fn until(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> bool,
+) -> anyhow::Result<()> {
+    until_async(what, limit, async || condition()).await
+}
+
+/// [`until`] for a condition that must itself be awaited, such as an answer over HTTP.
+///
+/// # Errors
+/// As [`until`].
+pub async fn until_async(
+    what: &str,
+    limit: Duration,
+    mut condition: impl AsyncFnMut() -> bool,
+) -> anyhow::Result<()> {
+    let started = Instant::now();
+    while !condition().await {
+        anyhow::ensure!(
+            started.elapsed() < limit,
+            "waited {limit:?} in vain for {what}"
+        );
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn it_returns_when_the_condition_holds_and_names_it_when_it_never_does() {
+        let mut looks = 0;
+        let third = || {
+            looks += 1;
+            looks == 3
+        };
+        until("the third look", Duration::from_secs(5), third)
+            .await
+            .unwrap();
+        let error = until("rain", Duration::from_millis(20), || false)
+            .await
+            .unwrap_err();
+        assert!(error.to_string().contains("rain"));
+    }
+}
