@@ -218,7 +218,10 @@ fn program() -> Result<PathBuf> {
 }
 
 /// The filter module that `cargo xtask` names, or the one it has built.
-fn module() -> Result<PathBuf> {
+///
+/// # Errors
+/// There is none.
+pub fn filter_module() -> Result<PathBuf> {
     artefact(
         "WEIR_FILTER_WASM",
         "wasm32-wasip1/wasm/weir_filter.wasm",
