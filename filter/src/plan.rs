@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use weir_api::plan::BYTES_MAX;
-use weir_api::{Plan, PlanError, Revision};
+use weir_api::{Plan, PlanError, Revision, json};
 
 use crate::config::OnStale;
 use crate::time::Mono;
@@ -15,8 +15,8 @@ use crate::time::Mono;
 pub enum PlanRefused {
     #[error("{0} bytes; a plan has at most {BYTES_MAX}")]
     Size(usize),
-    #[error("{path}: {what}")]
-    Shape { path: String, what: String },
+    #[error(transparent)]
+    Shape(#[from] json::Misread),
     #[error(transparent)]
     Rule(#[from] PlanError),
     #[error("service: '{found}' is not ours ('{ours}')")]
@@ -29,16 +29,11 @@ pub enum PlanRefused {
 ///
 /// # Errors
 /// The first thing wrong with it.
-pub fn read(json: &[u8], service: &str, current: Revision) -> Result<Plan, PlanRefused> {
-    if json.len() > BYTES_MAX {
-        return Err(PlanRefused::Size(json.len()));
+pub fn read(bytes: &[u8], service: &str, current: Revision) -> Result<Plan, PlanRefused> {
+    if bytes.len() > BYTES_MAX {
+        return Err(PlanRefused::Size(bytes.len()));
     }
-    let mut reader = serde_json::Deserializer::from_slice(json);
-    let plan: Plan =
-        serde_path_to_error::deserialize(&mut reader).map_err(|error| PlanRefused::Shape {
-            path: error.path().to_string(),
-            what: error.into_inner().to_string(),
-        })?;
+    let plan: Plan = json::read(bytes)?;
     plan.check()?;
     if plan.service != service {
         return Err(PlanRefused::Service {
@@ -147,6 +142,7 @@ mod tests {
         );
         refused("<html>", "expected value");
         refused("{}", "missing field");
+        refused(&format!("{GOOD} and more"), "trailing characters");
         refused(
             &GOOD.replace("\"slots\":1", "\"slots\":-1"),
             "variants[0].slots: invalid value",

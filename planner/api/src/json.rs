@@ -1,0 +1,54 @@
+//! Reading JSON so that a mistake is named by its path.
+
+use serde::de::DeserializeOwned;
+
+/// What could not be read, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {what}")]
+pub struct Misread {
+    /// The key's path, such as `plan.variants[0].slots`, or `(top level)`.
+    pub path: String,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// Reads one JSON value and nothing after it.
+///
+/// # Errors
+/// It is no JSON, not of the form of `T`, or something follows it.
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Misread> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        misread(&path, error.inner())
+    })?;
+    reader.end().map_err(|error| misread(".", &error))?;
+    Ok(value)
+}
+
+fn misread(path: &str, error: &serde_json::Error) -> Misread {
+    let path = match path {
+        "." => "(top level)",
+        path => path,
+    };
+    Misread {
+        path: path.to_owned(),
+        what: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_mistake_is_named_by_its_path() {
+        type Shape = BTreeMap<String, Vec<u8>>;
+        let error = |json: &str| read::<Shape>(json.as_bytes()).unwrap_err().to_string();
+        assert!(error(r#"{"a":[1,300]}"#).starts_with("a[1]: invalid value"));
+        assert!(error("5").starts_with("(top level): invalid type"));
+        assert!(error("{} {}").starts_with("(top level): trailing characters"));
+        assert_eq!(read::<Shape>(b" {} ").unwrap(), Shape::new());
+    }
+}
