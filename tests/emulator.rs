@@ -13,10 +13,10 @@ use weir_tests::wait;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-async fn emulator(change: impl FnOnce(&mut EmulatorConfig)) -> Emulator {
+async fn emulator(change: impl FnOnce(&mut EmulatorConfig)) -> anyhow::Result<Emulator> {
     let mut config = EmulatorConfig::new("small", Law::constant(1.0));
     change(&mut config);
-    Emulator::start(config).await.unwrap()
+    Emulator::start(config).await
 }
 
 async fn infer(emulator: &Emulator, body: Vec<u8>) -> reqwest::Result<reqwest::Response> {
@@ -29,16 +29,16 @@ async fn infer(emulator: &Emulator, body: Vec<u8>) -> reqwest::Result<reqwest::R
         .await
 }
 
-async fn status(emulator: &Emulator, path: &str) -> StatusCode {
-    reqwest::get(format!("{}{path}", emulator.url()))
-        .await
-        .unwrap()
-        .status()
+async fn status(emulator: &Emulator, path: &str) -> reqwest::Result<u16> {
+    let answer = reqwest::get(format!("{}{path}", emulator.url())).await?;
+    Ok(answer.status().as_u16())
 }
 
 #[tokio::test]
 async fn it_speaks_the_open_inference_protocol() {
-    let emulator = emulator(|config| config.aliases.push("classifier".into())).await;
+    let emulator = emulator(|config| config.aliases.push("classifier".into()))
+        .await
+        .unwrap();
     for (path, wanted) in [
         ("/v2/health/live", 200),
         ("/v2/health/ready", 200),
@@ -50,7 +50,7 @@ async fn it_speaks_the_open_inference_protocol() {
         ("/v2/models/other/ready", 404),
         ("/v2/models/small/infer", 405),
     ] {
-        assert_eq!(status(&emulator, path).await.as_u16(), wanted, "{path}");
+        assert_eq!(status(&emulator, path).await.unwrap(), wanted, "{path}");
     }
     let request = json!({"id": "mine", "inputs": [
         {"name": "input", "datatype": "FP32", "shape": [2], "data": [0.5, 1.5]}]});
@@ -68,7 +68,7 @@ async fn it_speaks_the_open_inference_protocol() {
 
 #[tokio::test]
 async fn a_body_of_any_kind_is_counted_and_checked_up_to_the_limit() {
-    let emulator = emulator(|_| {}).await;
+    let emulator = emulator(|_| {}).await.unwrap();
     let bytes: Vec<u8> = (0..3_000_000u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
@@ -104,7 +104,8 @@ async fn it_takes_as_long_as_its_law_says_on_the_cores_it_has() {
         };
         config.cores = 2.0;
     })
-    .await;
+    .await
+    .unwrap();
     let started = Instant::now();
     let answers: Vec<_> = (0..6).map(|_| infer(&emulator, Vec::new())).collect();
     for answer in answers
@@ -136,7 +137,8 @@ async fn cores_change_while_it_runs_and_nothing_exceeds_them() {
             ..Law::default()
         }
     })
-    .await;
+    .await
+    .unwrap();
     let resources = format!("{}/emulator/resources", emulator.url());
     let url = format!("{}/v2/models/small/infer", emulator.url());
     let client = Client::new();
@@ -189,7 +191,8 @@ async fn bad_resources_are_refused_by_name_and_change_nothing() {
     let emulator = emulator(|config| {
         config.parallelism = Parallelism::Fixed(NonZeroU32::new(3).unwrap());
     })
-    .await;
+    .await
+    .unwrap();
     let resources = format!("{}/emulator/resources", emulator.url());
     let client = Client::new();
     for (body, field) in [
@@ -228,7 +231,9 @@ async fn bad_resources_are_refused_by_name_and_change_nothing() {
 
 #[tokio::test]
 async fn what_a_client_abandons_is_executed_all_the_same() {
-    let emulator = emulator(|config| config.law = Law::constant(50.0)).await;
+    let emulator = emulator(|config| config.law = Law::constant(50.0))
+        .await
+        .unwrap();
     let url = format!("{}/v2/models/small/infer", emulator.url());
     let client = Client::new();
     let mut requests = Vec::new();
@@ -264,7 +269,7 @@ async fn what_a_client_abandons_is_executed_all_the_same() {
 
 #[tokio::test]
 async fn it_fails_when_asked_to() {
-    let mut emulator = emulator(|_| {}).await;
+    let mut emulator = emulator(|_| {}).await.unwrap();
     emulator.fail_next(2);
     for wanted in [500, 500, 200] {
         assert_eq!(infer(&emulator, Vec::new()).await.unwrap().status(), wanted);
@@ -283,7 +288,7 @@ async fn it_fails_when_asked_to() {
     emulator.hang_up();
     assert!(held.await.unwrap().is_err());
     assert_eq!(emulator.load(), (1, 0));
-    assert_eq!(status(&emulator, "/v2/health/live").await, 200);
+    assert_eq!(status(&emulator, "/v2/health/live").await.unwrap(), 200);
 
     emulator.crash();
     assert_eq!(emulator.load(), (0, 0));
@@ -293,21 +298,23 @@ async fn it_fails_when_asked_to() {
     .await
     .unwrap();
     emulator.come_back().await.unwrap();
-    assert_eq!(status(&emulator, "/v2/health/ready").await, 200);
+    assert_eq!(status(&emulator, "/v2/health/ready").await.unwrap(), 200);
 }
 
 #[tokio::test]
 async fn until_its_model_is_loaded_it_is_alive_but_not_ready() {
-    let emulator = emulator(|config| config.ready_after = Duration::from_millis(300)).await;
+    let emulator = emulator(|config| config.ready_after = Duration::from_millis(300))
+        .await
+        .unwrap();
     for (path, wanted) in [
         ("/v2/health/live", 200),
         ("/v2/health/ready", 503),
         ("/v2/models/small/ready", 503),
     ] {
-        assert_eq!(status(&emulator, path).await.as_u16(), wanted, "{path}");
+        assert_eq!(status(&emulator, path).await.unwrap(), wanted, "{path}");
     }
     assert_eq!(infer(&emulator, Vec::new()).await.unwrap().status(), 503);
-    let ready = async || status(&emulator, "/v2/health/ready").await == 200;
+    let ready = async || status(&emulator, "/v2/health/ready").await.unwrap() == 200;
     wait::until_async("the model", LIMIT, ready).await.unwrap();
     assert_eq!(infer(&emulator, Vec::new()).await.unwrap().status(), 200);
     assert_eq!(emulator.executions().len(), 1);

@@ -8,7 +8,6 @@
     clippy::indexing_slicing
 )]
 
-
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
 use weir_tests::envoy::{Bootstrap, Envoy};
@@ -18,7 +17,8 @@ use weir_tests::wait;
 const HELD: u64 = 2000;
 /// What a held request may cost above what Envoy needs, in bytes.
 const EXTRA_MAX: f64 = 2048.0;
-const FILTERS: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
+const FILTERS: &str =
+    "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
 
 #[test]
 fn the_module_is_under_a_megabyte() {
@@ -35,7 +35,10 @@ async fn memory(envoy: &Envoy) -> (f64, f64) {
     let answer: Value = serde_json::from_str(&text).unwrap();
     let allocated = answer["allocated"].as_str().unwrap().parse().unwrap();
     let status = std::fs::read_to_string(format!("/proc/{}/status", envoy.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("RssAnon")).unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("RssAnon"))
+        .unwrap();
     let kb: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
     (allocated, kb * 1024.0)
 }
@@ -50,20 +53,35 @@ async fn cost(envoy: &Envoy, url: &str, held: impl AsyncFnMut() -> bool) -> (f64
             Scene::spawn(request)
         })
         .collect();
-    wait::until_async("all to be held", PATIENCE, held).await.unwrap();
+    wait::until_async("all to be held", PATIENCE, held)
+        .await
+        .unwrap();
     let after = memory(envoy).await;
     requests.iter().for_each(tokio::task::JoinHandle::abort);
-    ((after.0 - before.0) / HELD as f64, (after.1 - before.1) / HELD as f64)
+    (
+        (after.0 - before.0) / HELD as f64,
+        (after.1 - before.1) / HELD as f64,
+    )
 }
 
 #[tokio::test]
 async fn a_held_request_costs_little_more_than_envoy_itself_needs() {
-    let one = Variant { name: "small", share: 1.0, slots: 1, service_ms: 1.0 };
-    let scene = Scene::start(&[one], 1, |bootstrap, _| bootstrap).await.unwrap();
+    let one = Variant {
+        name: "small",
+        share: 1.0,
+        slots: 1,
+        service_ms: 1.0,
+    };
+    let scene = Scene::start(&[one], 1, |bootstrap, _| bootstrap)
+        .await
+        .unwrap();
     scene.backends[0].slow_by(100_000.0).unwrap();
     let running = Scene::spawn(scene.infer_within(60_000));
     scene.until(Metric::InFlight, "small", 1).await.unwrap();
-    let url = format!("http://{}/v2/models/model/infer", scene.envoy.listener("weir").unwrap());
+    let url = format!(
+        "http://{}/v2/models/model/infer",
+        scene.envoy.listener("weir").unwrap()
+    );
     let held = async || scene.metric(Metric::Held, "").await.unwrap() == HELD;
     let ours = cost(&scene.envoy, &url, held).await;
     running.abort();
@@ -83,13 +101,27 @@ async fn a_held_request_costs_little_more_than_envoy_itself_needs() {
         .fallback("small")
         .amend(FILTERS, delay);
     let envoy = Envoy::start(&bootstrap, 1).await.unwrap();
-    let url = format!("http://{}/v2/models/model/infer", envoy.listener("weir").unwrap());
+    let url = format!(
+        "http://{}/v2/models/model/infer",
+        envoy.listener("weir").unwrap()
+    );
     let held = async || {
-        let active = envoy.counter("envoy_http_downstream_rq_active").await.unwrap();
+        let active = envoy
+            .counter("envoy_http_downstream_rq_active")
+            .await
+            .unwrap();
         active >= HELD
     };
     let envoys = cost(&envoy, &url, held).await;
-    println!("a held request, bytes allocated / resident: {ours:.0?} with the filter, {envoys:.0?} by Envoy alone");
-    assert!(envoys.0 > 5_000.0, "the comparison holds nothing: {envoys:?}");
-    assert!(ours.0 - envoys.0 <= EXTRA_MAX, "{ours:?} against {envoys:?}");
+    println!(
+        "a held request, bytes allocated / resident: {ours:.0?} with the filter, {envoys:.0?} by Envoy alone"
+    );
+    assert!(
+        envoys.0 > 5_000.0,
+        "the comparison holds nothing: {envoys:?}"
+    );
+    assert!(
+        ours.0 - envoys.0 <= EXTRA_MAX,
+        "{ours:?} against {envoys:?}"
+    );
 }

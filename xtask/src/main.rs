@@ -102,9 +102,10 @@ fn demo(task: &str, layout: &Layout) -> Result<()> {
             demo.display()
         );
     }
-    Err(replace(
-        Command::from(sh.cmd(demo)).arg(task).args(passed()),
-    ))
+    // Paths among the arguments are meant from where they were typed.
+    let here = std::env::current_dir().context("where is this folder?")?;
+    let mut demo = Command::from(sh.cmd(demo));
+    Err(replace(demo.arg(task).args(passed()).current_dir(here)))
 }
 
 fn test(layout: &Layout) -> Result<()> {

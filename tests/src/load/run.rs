@@ -16,6 +16,9 @@ use super::{Planned, Schedule};
 use crate::fate::{Fate, Outcome};
 use crate::network::Network;
 
+/// Greatest lag that is told from a greater one: an hour, in µs.
+const LAG_MAX_US: u64 = 3_600_000_000;
+
 /// How late requests were sent compared with the schedule.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Lag {
@@ -134,7 +137,7 @@ pub fn start(
         sender,
         targets,
         tallies: Arc::clone(&tallies),
-        lag_us: Mutex::new(Histogram::new(3)?),
+        lag_us: Mutex::new(Histogram::new_with_bounds(1, LAG_MAX_US, 3)?),
     };
     let started = shared.started;
     Ok(Run {

@@ -1,22 +1,22 @@
 //! The run: sends the load through all three listeners at once, shows how it goes, and collects what
 //! the report and the picture are made of. Decides nothing about the system it drives.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::time::{MissedTickBehavior, interval};
 use weir_tests::fate::{Outcome, Summary};
 use weir_tests::load::{Lag, Progress, Protocol, Rates, Run, Schedule, Sender, start};
 use weir_tests::network::Network;
 
-use crate::planner::Cycle;
+use crate::planner::{Cycle, Status};
 use crate::scenario::{ANSWER_BYTES, PATIENCE, PAYLOAD_BYTES, Scenario};
 use crate::system::{LISTENERS, Set, System};
-use crate::visible;
+use crate::visible::{Spread, Visible};
 
 /// How often progress is shown and the planner asked.
 const LOOK: Duration = Duration::from_millis(500);
@@ -37,7 +37,8 @@ pub(crate) struct Results {
     pub(crate) lag: Lag,
     /// The planner's turns during the run, by second since its start.
     pub(crate) cycles: Vec<(f64, Cycle)>,
-    pub(crate) visible: visible::Visible,
+    /// From publishing a plan to its being taken over, in ms.
+    pub(crate) visible: Spread,
 }
 
 /// Runs the load.
@@ -56,38 +57,56 @@ pub(crate) async fn drive(
         answer_bytes: ANSWER_BYTES,
         protocol: Protocol::Http1,
     };
+    let visible_before = Visible::read(system).await?;
     system.reset();
     let began_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
     let run = start(schedule, Arc::new(network), sender, system.targets()?)?;
     let mut cycles = BTreeMap::new();
     watch(system, &run, rates, &mut cycles).await;
     let record = run.finish().await?;
+    let last = system.planner.status(CYCLES_ASKED).await;
+    remember(
+        &mut cycles,
+        last.context("the planner has gone during the run")?,
+    );
     let core_seconds: Vec<f64> = system.sets.iter().map(Set::core_seconds).collect();
-    let visible = visible::read(system).await?;
+    let visible = Visible::read(system).await?.since(&visible_before);
     system.drain().await?;
     let mut summaries = Vec::new();
     for ((outcomes, set), core_seconds) in
         record.outcomes.iter().zip(&system.sets).zip(core_seconds)
     {
         let sum = Summary::of(outcomes, scenario.slo(), |name| scenario.accuracy(name))?;
-        summaries.push(with_backends(sum, set, core_seconds)?);
+        summaries.push(with_backends(sum, outcomes, set, core_seconds)?);
     }
     let second = |at_ms: u64| (at_ms as f64 - began_ms as f64) / 1e3;
-    let cycles = cycles
+    let mut cycles: Vec<(f64, Cycle)> = cycles
         .into_values()
-        .map(|cycle: Cycle| (second(cycle.at_ms), cycle));
+        .map(|cycle: Cycle| (second(cycle.at_ms), cycle))
+        .collect();
+    // The run begins with what the turn before it left.
+    let before = cycles.partition_point(|(second, _)| *second < 0.0);
+    cycles.drain(..before.saturating_sub(1));
+    if let Some((second, cycle)) = cycles.first_mut().filter(|(second, _)| *second < 0.0) {
+        (*second, cycle.published) = (0.0, 0);
+    }
     Ok(Results {
         summaries,
         outcomes: record.outcomes,
         lag: record.lag,
-        cycles: cycles.filter(|(second, _)| *second >= 0.0).collect(),
+        cycles,
         visible,
     })
 }
 
-fn with_backends(sum: Summary, set: &Set, core_seconds: f64) -> Result<Summary> {
+fn with_backends(
+    sum: Summary,
+    outcomes: &[Outcome],
+    set: &Set,
+    core_seconds: f64,
+) -> Result<Summary> {
     let forgotten: u64 = set.servers.iter().map(|server| server.forgotten()).sum();
-    anyhow::ensure!(
+    ensure!(
         forgotten == 0,
         "{forgotten} executions were forgotten: the run is too long"
     );
@@ -96,10 +115,25 @@ fn with_backends(sum: Summary, set: &Set, core_seconds: f64) -> Result<Summary> 
         .iter()
         .flat_map(|server| server.executions())
         .collect();
-    let ids = executed
-        .iter()
-        .map(|execution| execution.request_id.as_str());
-    Ok(sum.with_backends(ids, core_seconds))
+    // Ids tell executions apart; changed on the way, they would hide that one was executed twice.
+    let ids = || {
+        executed
+            .iter()
+            .map(|execution| execution.request_id.as_str())
+    };
+    let sent: HashSet<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
+    if let Some(id) = ids().find(|id| !sent.contains(id)) {
+        bail!("a server executed '{id}', which the load generator never sent");
+    }
+    let known: HashSet<&str> = ids().collect();
+    let answered = outcomes.iter().filter(|outcome| outcome.answered());
+    if let Some(Outcome { id, .. }) = answered
+        .into_iter()
+        .find(|o| !known.contains(o.id.as_str()))
+    {
+        bail!("'{id}' was answered, but no server executed it");
+    }
+    Ok(sum.with_backends(ids(), core_seconds))
 }
 
 /// Shows how the run goes and asks the planner for its turns until every request has ended.
@@ -117,7 +151,7 @@ async fn watch(system: &System, run: &Run, rates: &Rates, cycles: &mut BTreeMap<
         looks.tick().await;
         // A status that does not come leaves a gap in the picture, no more.
         if let Ok(status) = system.planner.status(CYCLES_ASKED).await {
-            cycles.extend(status.cycles.into_iter().map(|cycle| (cycle.at_ms, cycle)));
+            remember(cycles, status);
         }
         let second = run.elapsed().as_secs();
         let message = message(&run.progress(), rates.rps().get(second as usize));
@@ -129,6 +163,10 @@ async fn watch(system: &System, run: &Run, rates: &Rates, cycles: &mut BTreeMap<
         }
     }
     bar.finish_and_clear();
+}
+
+fn remember(cycles: &mut BTreeMap<u64, Cycle>, status: Status) {
+    cycles.extend(status.cycles.into_iter().map(|cycle| (cycle.at_ms, cycle)));
 }
 
 fn message(progress: &[Progress], rate: Option<&f64>) -> String {

@@ -103,7 +103,8 @@ fn draw_load(
         rates.len() as f64,
     );
     let demand = |(second, cycle): &(f64, Cycle)| Some((*second, cycle.demand_rps?));
-    let forecast: Points = cycles.iter().filter_map(demand).collect();
+    let shown = |(second, _): &(f64, f64)| *second <= rates.len() as f64;
+    let forecast: Points = cycles.iter().filter_map(demand).filter(shown).collect();
     let capacity = scenario.static_capacity_rps();
     let highest = offered
         .iter()
@@ -129,10 +130,7 @@ fn draw_load(
     );
     chart.draw_series(level)?;
     chart.draw_series(LineSeries::new(offered, BLACK.stroke_width(2)))?;
-    chart.draw_series(LineSeries::new(
-        within(forecast, x_max),
-        RED.stroke_width(2),
-    ))?;
+    chart.draw_series(LineSeries::new(forecast, RED.stroke_width(2)))?;
     legend(
         area,
         &[
@@ -195,11 +193,7 @@ fn draw_stack(
             cycles.iter().map(|(second, cycle)| (*second, sum(cycle))),
             frame.x_max,
         );
-        chart.draw_series(AreaSeries::new(
-            within(tops, frame.x_max),
-            0.0,
-            colour.filled(),
-        ))?;
+        chart.draw_series(AreaSeries::new(tops, 0.0, colour.filled()))?;
     }
     let upside_down: Vec<(&str, RGBColor)> = names.into_iter().rev().collect();
     legend(area, &upside_down)
@@ -256,24 +250,19 @@ fn legend(area: &Area, names: &[(&str, RGBColor)]) -> Result<()> {
     Ok(())
 }
 
-/// Each value held until the next one, the last until `end`.
+/// Each value held until the next one, the last until `end`; what comes later is left out.
 fn steps(values: impl Iterator<Item = (f64, f64)>, end: f64) -> Points {
     let mut points: Points = Vec::new();
-    for (at, value) in values {
+    for (at, value) in values.take_while(|(at, _)| *at <= end) {
         if let Some((_, before)) = points.last().copied() {
             points.push((at, before));
         }
         points.push((at, value));
     }
-    if let Some((at, last)) = points.last().copied() {
-        points.push((end.max(at), last));
+    if let Some((_, last)) = points.last().copied() {
+        points.push((end, last));
     }
     points
-}
-
-/// Without what lies beyond the frame.
-fn within(points: Points, x_max: f64) -> Points {
-    points.into_iter().filter(|(at, _)| *at <= x_max).collect()
 }
 
 /// Percent on time over the second of sending; a second without requests has no point.
@@ -301,7 +290,7 @@ mod tests {
 
     #[test]
     fn steps_hold_their_value() {
-        let points = steps([(0.0, 1.0), (2.0, 5.0)].into_iter(), 4.0);
+        let points = steps([(0.0, 1.0), (2.0, 5.0), (4.5, 9.0)].into_iter(), 4.0);
         assert_eq!(points, [(0.0, 1.0), (2.0, 1.0), (2.0, 5.0), (4.0, 5.0)]);
     }
 

@@ -260,13 +260,9 @@ mod tests {
         let scenario = Scenario::shipped().unwrap();
         let cores: f64 = scenario.variants.iter().map(Variant::initial_cores).sum();
         assert_eq!(cores, f64::from(scenario.budget.cores));
-        assert!((scenario.static_capacity_rps() - 233.38).abs() < 0.01);
-        for (variant, accuracy, ms) in scenario
-            .variants
-            .iter()
-            .zip([(69.75, 40.9), (76.13, 96.9), (78.31, 262.5)])
-            .map(|(v, (a, ms))| (v, a, ms))
-        {
+        assert!((scenario.static_capacity_rps() - 233.40).abs() < 0.01);
+        let printed = [(69.75, 40.9), (76.13, 96.9), (78.31, 262.5)];
+        for (variant, (accuracy, ms)) in scenario.variants.iter().zip(printed) {
             assert_eq!(variant.accuracy, accuracy);
             assert!((variant.law().service_ms(1, 1.0) - ms).abs() < 0.05);
             assert!((1000.0 / variant.capacity.slope_rps - ms).abs() < 0.1);

@@ -15,6 +15,7 @@ use weir_tests::wait;
 
 use crate::planner::Planner;
 use crate::scenario::{MODEL, Scenario};
+use crate::visible::Visible;
 
 /// The listeners, in the order in which they are shown. Their names are the report's keys.
 pub(crate) const LISTENERS: [&str; 3] = ["plain", "careful", "weir"];
@@ -83,14 +84,17 @@ impl System {
             .await?
             .revision
             .context("the planner has no plan")?;
-        // Gauges add up over workers, so greater only means that some have it; the rest follow.
         let metric = weir_api::metrics::Metric::PlanRevision;
         let service = self.planner.service().to_owned();
         let obeyed = async || {
             let revision = self.envoy.metric(metric, &service, "").await;
             revision.is_ok_and(|revision| revision >= newest)
         };
-        wait::until_async("the filter to take the planner's plan", READY_MAX, obeyed).await
+        wait::until_async("the filter to take the planner's plan", READY_MAX, obeyed).await?;
+        // How long that took includes the planner's own start; it must be in Envoy's histogram before
+        // a run begins, so that the run does not count it.
+        let counted = async || Visible::read(self).await.is_ok_and(|seen| !seen.is_empty());
+        wait::until_async("Envoy to count it", READY_MAX, counted).await
     }
 
     /// Where each listener accepts requests for inference.

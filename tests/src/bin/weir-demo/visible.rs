@@ -1,8 +1,9 @@
 //! How long plans took from the planner to every worker, as Envoy's own histogram says.
 
-use anyhow::Result;
-use serde::Serialize;
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use weir_api::metrics::{Metric, encode};
 
 use crate::system::System;
@@ -16,9 +17,6 @@ pub(crate) struct Spread {
     pub(crate) max: Option<f64>,
 }
 
-/// From publishing to taking over, over all plans and workers.
-pub(crate) type Visible = Spread;
-
 impl Spread {
     /// Of these values.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Spread {
@@ -31,41 +29,80 @@ impl Spread {
     }
 }
 
-/// Reads the histogram from Envoy's admin interface.
-pub(crate) async fn read(system: &System) -> Result<Visible> {
-    let name = encode(Metric::PlanVisibleMs, system.planner.service(), "");
-    let url = format!(
-        "http://{}/stats?format=json&filter={name}",
-        system.envoy.admin()
-    );
-    let answer: Value = reqwest::get(url).await?.error_for_status()?.json().await?;
-    Ok(spread(&answer, &name).unwrap_or_default())
+/// The histogram's counts by the upper bound of each bucket, in ms: from publishing a plan to its
+/// being taken over, over all plans and workers so far. Envoy's buckets are about 3 % wide or less,
+/// and 1 ms at least: it counts whole ms.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Visible(BTreeMap<u64, u64>);
+
+#[derive(Deserialize)]
+struct Answer {
+    stats: Vec<Stat>,
 }
 
-/// From `{"stats": [{"histograms": {"supported_quantiles": [0, 25, …], "computed_quantiles":
-/// [{"name", "values": [{"cumulative"}, …]}]}}]}`.
-fn spread(answer: &Value, name: &str) -> Option<Visible> {
-    let stats = answer.get("stats")?.as_array()?;
-    let histograms = stats.iter().find_map(|stat| stat.get("histograms"))?;
-    let quantiles = histograms.get("supported_quantiles")?.as_array()?;
-    let computed = histograms.get("computed_quantiles")?.as_array()?;
-    let ours = |histogram: &&Value| {
-        histogram
-            .get("name")
-            .and_then(Value::as_str)
-            .is_some_and(|found| found.ends_with(name))
-    };
-    let values = computed.iter().find(ours)?.get("values")?.as_array()?;
-    let at = |wanted: f64| {
-        let index = quantiles
-            .iter()
-            .position(|quantile| quantile.as_f64() == Some(wanted))?;
-        values.get(index)?.get("cumulative")?.as_f64()
-    };
-    Some(Spread {
-        p50: at(50.0),
-        max: at(100.0),
-    })
+#[derive(Deserialize)]
+struct Stat {
+    histograms: Option<Histograms>,
+}
+
+#[derive(Deserialize)]
+struct Histograms {
+    #[serde(default)]
+    details: Vec<Detail>,
+}
+
+#[derive(Deserialize)]
+struct Detail {
+    name: String,
+    totals: Vec<Bucket>,
+}
+
+#[derive(Deserialize)]
+struct Bucket {
+    lower_bound: f64,
+    width: f64,
+    count: u64,
+}
+
+impl Visible {
+    /// Reads it from Envoy's admin interface. Envoy shows there what it had at its last flush, up to
+    /// a second ago.
+    pub(crate) async fn read(system: &System) -> Result<Visible> {
+        let name = encode(Metric::PlanVisibleMs, system.planner.service(), "");
+        let query = format!("format=json&histogram_buckets=detailed&filter={name}");
+        let url = format!("http://{}/stats?{query}", system.envoy.admin());
+        let answer = reqwest::get(url).await?.error_for_status()?.text().await?;
+        Visible::parse(&answer, &name)
+    }
+
+    fn parse(answer: &str, name: &str) -> Result<Visible> {
+        let answer: Answer = serde_json::from_str(answer).context("Envoy's histogram")?;
+        let details = answer.stats.into_iter().filter_map(|stat| stat.histograms);
+        let ours = details
+            .flat_map(|all| all.details)
+            .filter(|detail| detail.name.ends_with(name));
+        let bound = |bucket: &Bucket| (bucket.lower_bound + bucket.width).ceil() as u64;
+        let mut counts = BTreeMap::new();
+        for bucket in ours.flat_map(|detail| detail.totals) {
+            *counts.entry(bound(&bucket)).or_default() += bucket.count;
+        }
+        Ok(Visible(counts))
+    }
+
+    /// Whether it counts anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What was added since `before`.
+    pub(crate) fn since(&self, before: &Visible) -> Spread {
+        let earlier = |bound: &u64| before.0.get(bound).copied().unwrap_or(0);
+        let new = |(bound, count): (&u64, &u64)| {
+            let times = count.saturating_sub(earlier(bound)) as usize;
+            std::iter::repeat_n(*bound as f64, times)
+        };
+        Spread::of(self.0.iter().flat_map(new))
+    }
 }
 
 #[cfg(test)]
@@ -73,20 +110,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn median_and_greatest_are_read_from_envoys_answer() {
-        let answer = serde_json::json!({"stats": [{"histograms": {
-        "supported_quantiles": [0.0, 50.0, 100.0],
-        "computed_quantiles": [
-            {"name": "cluster.x", "values": [{"cumulative": 9}, {"cumulative": 9}, {"cumulative": 9}]},
-            {"name": "wasmcustom.visible", "values": [
-                {"interval": null, "cumulative": 0.1}, {"cumulative": 3.05}, {"cumulative": 41}]},
-        ]}}]});
-        let expected = Spread {
-            p50: Some(3.05),
-            max: Some(41.0),
+    fn what_a_run_added_is_read_from_envoys_answers() {
+        let answer = |totals: &str| {
+            let ours =
+                format!(r#"{{"name":"wasmcustom.visible","totals":[{totals}],"intervals":[]}}"#);
+            let other =
+                r#"{"name":"cluster.x","totals":[{"lower_bound":900,"width":10,"count":9}]}"#;
+            let text = format!(
+                r#"{{"stats":[{{"histograms":{{"supported_percentiles":[50],"details":[{other},{ours}]}}}}]}}"#
+            );
+            Visible::parse(&text, "visible").unwrap()
         };
-        assert_eq!(spread(&answer, "visible"), Some(expected));
-        assert_eq!(spread(&serde_json::json!({"stats": []}), "visible"), None);
+        let slow = r#"{"lower_bound":470,"width":10,"count":3}"#;
+        let before = answer(slow);
+        let after = answer(&format!(
+            r#"{slow},{{"lower_bound":4,"width":1,"count":5}},{{"lower_bound":40,"width":1,"count":1}}"#
+        ));
+        assert_eq!(
+            after.since(&before),
+            Spread {
+                p50: Some(5.0),
+                max: Some(41.0)
+            }
+        );
+        assert_eq!(before.since(&before), Spread::default());
+        assert!(
+            Visible::parse(r#"{"stats":[]}"#, "visible")
+                .unwrap()
+                .is_empty()
+        );
     }
 
     #[test]
