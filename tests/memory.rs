@@ -22,7 +22,7 @@ const FILTERS: &str =
 
 #[test]
 fn the_module_is_under_a_megabyte() {
-    let module = weir_tests::envoy::filter_module().unwrap();
+    let module = weir_tests::built::filter().unwrap();
     let bytes = std::fs::metadata(&module).unwrap().len();
     assert!(bytes < 1_000_000, "{}: {bytes} bytes", module.display());
 }

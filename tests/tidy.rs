@@ -19,7 +19,10 @@ use weir_filter::verdict::Reason;
 const LINES_MAX: usize = 450;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap()
+        .to_owned()
 }
 
 fn readme() -> String {
@@ -34,22 +37,33 @@ fn files() -> Vec<PathBuf> {
         .output()
         .expect("git");
     let names = String::from_utf8(listed.stdout).unwrap();
-    let files: Vec<_> = names.lines().map(|name| root().join(name)).filter(|p| p.is_file()).collect();
+    let files: Vec<_> = names
+        .lines()
+        .map(|name| root().join(name))
+        .filter(|p| p.is_file())
+        .collect();
     assert!(files.len() > 50, "git lists {} files", files.len());
     files
 }
 
 fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted))
+    path.extension()
+        .is_some_and(|e| extensions.iter().any(|wanted| e == *wanted))
 }
 
 #[test]
 fn the_readme_names_every_reason_with_its_status() {
     let readme = readme();
     for reason in Reason::ALL {
-        let (label, status) = (format!("`{}`", reason.label()), format!("| {} |", reason.status()));
+        let (label, status) = (
+            format!("`{}`", reason.label()),
+            format!("| {} |", reason.status()),
+        );
         let row = |line: &&str| line.starts_with('|') && line.contains(&label);
-        let found = readme.lines().filter(row).any(|line| line.contains(&status));
+        let found = readme
+            .lines()
+            .filter(row)
+            .any(|line| line.contains(&status));
         assert!(found, "no row with {label} and {status}");
     }
 }
@@ -58,7 +72,11 @@ fn the_readme_names_every_reason_with_its_status() {
 fn the_readme_names_every_header_and_metric() {
     let readme = readme();
     for field in Field::ALL {
-        assert!(readme.contains(&format!("`{}`", field.name())), "{}", field.name());
+        assert!(
+            readme.contains(&format!("`{}`", field.name())),
+            "{}",
+            field.name()
+        );
     }
     for metric in Metric::ALL {
         let name = metric.name().strip_prefix("weir_").unwrap();
@@ -81,7 +99,9 @@ fn the_readme_names_every_dependency() {
         }
         count += 1;
         assert!(
-            named.split(|c: char| !(c.is_alphanumeric() || "-_".contains(c))).any(|word| word == name),
+            named
+                .split(|c: char| !(c.is_alphanumeric() || "-_".contains(c)))
+                .any(|word| word == name),
             "{name} is not in the table of dependencies"
         );
     }
@@ -94,7 +114,11 @@ fn files_stay_small_and_say_what_they_are() {
         let text = fs::read_to_string(path).unwrap();
         let lines = text.lines().count();
         assert!(lines <= LINES_MAX, "{}: {lines} lines", path.display());
-        assert!(text.starts_with("//!"), "{} does not say what it is", path.display());
+        assert!(
+            text.starts_with("//!"),
+            "{} does not say what it is",
+            path.display()
+        );
     }
 }
 
@@ -102,7 +126,8 @@ fn files_stay_small_and_say_what_they_are() {
 fn nothing_points_at_one_machine() {
     let homes = ["/root/", "/work/", "/home/"];
     for path in files() {
-        if !has_extension(&path, &["rs", "toml", "yaml", "md", "txt"]) || path.ends_with("tidy.rs") {
+        if !has_extension(&path, &["rs", "toml", "yaml", "md", "txt"]) || path.ends_with("tidy.rs")
+        {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();

@@ -7,11 +7,13 @@
 //! queue; it executes what clients have abandoned), and every request's **fate** is recorded as the
 //! client saw it. Nothing here decides anything about deadlines; that is what is being tested.
 
+pub mod built;
 pub mod emulator;
 pub mod envoy;
 pub mod fate;
 pub mod load;
 pub mod network;
+pub mod planner;
 pub mod process;
 pub mod scene;
 pub mod wait;

@@ -225,7 +225,7 @@ impl Bootstrap {
         if let Some(configuration) = &self.plugin {
             *at(plugin, "/configuration/value")? = json!(configuration);
         }
-        let module = self.module.clone().map_or_else(super::filter_module, Ok)?;
+        let module = self.module.clone().map_or_else(crate::built::filter, Ok)?;
         *at(plugin, "/vm_config/code/local/filename")? = json!(module);
         Ok(())
     }

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep};
 pub use bootstrap::Bootstrap;
 pub use listeners::Careful;
 
+use crate::built;
 use crate::process::Process;
 use admin::Admin;
 
@@ -54,7 +55,7 @@ impl Envoy {
     /// There is no Envoy or no filter module, or it exits or is not ready within [`START_MAX`]: the
     /// message then ends with the last [`LOG_TAIL_MAX`] lines of its log.
     pub async fn start(bootstrap: &Bootstrap, concurrency: u32) -> Result<Self> {
-        let program = program()?;
+        let program = built::envoy()?;
         let folder = tempfile::Builder::new().prefix("weir-envoy-").tempdir()?;
         let path = |name: &str| folder.path().join(name);
         let (config, log, address) = (path("envoy.json"), path("envoy.log"), path("admin"));
@@ -173,7 +174,7 @@ impl Drop for Envoy {
 /// # Errors
 /// There is no Envoy, or it refuses the file: the message ends with what it said.
 pub fn validate(config: &Path) -> Result<()> {
-    let output = Command::new(program()?)
+    let output = Command::new(built::envoy()?)
         .args(["--mode", "validate", "--config-path"])
         .arg(config)
         .output()
@@ -210,34 +211,6 @@ async fn until_ready(
         }
         sleep(ASK_EVERY).await;
     }
-}
-
-/// The Envoy that `cargo xtask` names, or the one it has fetched.
-fn program() -> Result<PathBuf> {
-    artefact("WEIR_ENVOY_BIN", "tools/envoy/envoy/_bin/envoy", "Envoy")
-}
-
-/// The filter module that `cargo xtask` names, or the one it has built.
-///
-/// # Errors
-/// There is none.
-pub fn filter_module() -> Result<PathBuf> {
-    artefact(
-        "WEIR_FILTER_WASM",
-        "wasm32-wasip1/wasm/weir_filter.wasm",
-        "filter module",
-    )
-}
-
-/// What the variable names, else what lies there in cargo's build folder, which holds this program.
-fn artefact(variable: &str, in_target: &str, what: &str) -> Result<PathBuf> {
-    let named = std::env::var_os(variable).map(PathBuf::from);
-    let program = std::env::current_exe().context("where is this program?")?;
-    let mut built = program.ancestors().map(|folder| folder.join(in_target));
-    named
-        .or_else(|| built.find(|path| path.is_file()))
-        .filter(|path| path.is_file())
-        .with_context(|| format!("there is no {what} ({variable}): run `cargo xtask test`"))
 }
 
 fn read_log(path: &Path) -> String {

@@ -13,10 +13,10 @@ use weir_tests::fate::{Outcome, Summary};
 use weir_tests::load::{Lag, Progress, Protocol, Rates, Run, Schedule, Sender, start};
 use weir_tests::network::Network;
 
-use crate::planner::{Cycle, Status};
 use crate::scenario::{ANSWER_BYTES, PATIENCE, PAYLOAD_BYTES, Scenario};
 use crate::system::{LISTENERS, Set, System};
 use crate::visible::{Spread, Visible};
+use weir_tests::planner::{Cycle, Status};
 
 /// How often progress is shown and the planner asked.
 const LOOK: Duration = Duration::from_millis(500);

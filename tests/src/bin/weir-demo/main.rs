@@ -8,7 +8,6 @@
 mod cli;
 mod drive;
 mod picture;
-mod planner;
 mod report;
 mod scenario;
 mod system;

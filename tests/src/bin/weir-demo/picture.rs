@@ -9,9 +9,9 @@ use plotters::prelude::*;
 use weir_tests::fate::Outcome;
 
 use crate::drive::Results;
-use crate::planner::{Cycle, CycleVariant};
 use crate::scenario::Scenario;
 use crate::system::LISTENERS;
+use weir_tests::planner::{Cycle, CycleVariant};
 
 const SIZE: (u32, u32) = (1000, 1120);
 /// Room for the legend, on the right.

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 use weir_tests::emulator::Emulator;
 use weir_tests::envoy::{Bootstrap, Envoy};
 use weir_tests::load::Target;
+use weir_tests::planner::{Planner, free_port};
 use weir_tests::wait;
 
-use crate::planner::Planner;
 use crate::scenario::{MODEL, Scenario};
 use crate::visible::Visible;
 
@@ -65,7 +65,12 @@ impl System {
         let weir = sets.last().context("no set of servers")?;
         let resize: Vec<String> = weir.servers.iter().map(resize_url).collect();
         let file = scenario.service_file(planner_at, &stats, &resize)?;
-        let planner = Planner::start(scenario, planner_at, &file, &key)?;
+        let planner = Planner::start(
+            &scenario.service,
+            planner_at,
+            &file,
+            (&scenario.key_env, &key),
+        )?;
         let mut system = System {
             planner,
             envoy,
@@ -218,10 +223,4 @@ fn bootstrap(
 
 fn resize_url(server: &Emulator) -> String {
     format!("{}/emulator/resources", server.url())
-}
-
-/// A port nobody listens on. Envoy must know the planner's before the planner can know Envoy's.
-fn free_port() -> Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
-    Ok(listener.local_addr()?)
 }

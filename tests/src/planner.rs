@@ -1,9 +1,10 @@
-//! The planner as a child process, and what its status says about the run.
+//! The real planner as a child process, and what its status says.
+//!
+//! It starts, asks and ends it; what it plans is in its service file.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,13 +12,11 @@ use anyhow::{Context, Result};
 use reqwest::Client;
 use serde::Deserialize;
 use tempfile::TempDir;
-use weir_tests::process::Process;
-use weir_tests::wait;
 
-use crate::scenario::Scenario;
+use crate::built;
+use crate::process::Process;
+use crate::wait;
 
-/// Names the program; `cargo xtask` sets it.
-const PROGRAM: &str = "WEIR_PLANNER_BIN";
 /// How long one answer of the planner may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How much of the log an error repeats, in lines.
@@ -25,7 +24,7 @@ const LOG_TAIL_MAX: usize = 20;
 
 /// The running planner; it ends when dropped.
 #[derive(Debug)]
-pub(crate) struct Planner {
+pub struct Planner {
     process: Process,
     folder: TempDir,
     address: SocketAddr,
@@ -35,67 +34,74 @@ pub(crate) struct Planner {
 
 /// The part of the status that is read.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Status {
+pub struct Status {
     /// Of the plan that is out.
-    pub(crate) revision: Option<u64>,
+    pub revision: Option<u64>,
     /// The latest turns, oldest first.
-    pub(crate) cycles: Vec<Cycle>,
+    pub cycles: Vec<Cycle>,
 }
 
 /// One turn of the planner.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Cycle {
+pub struct Cycle {
     /// When it began, Unix time in ms.
-    pub(crate) at_ms: u64,
+    pub at_ms: u64,
     /// From the first observation to the plan handed out.
-    pub(crate) cycle_ms: f64,
+    pub cycle_ms: f64,
     /// Plans published.
-    pub(crate) published: u64,
+    pub published: u64,
     /// The demand planned for, in requests/s.
-    pub(crate) demand_rps: Option<f64>,
+    pub demand_rps: Option<f64>,
     /// By name.
-    pub(crate) variants: BTreeMap<String, CycleVariant>,
+    pub variants: BTreeMap<String, CycleVariant>,
 }
 
 /// One variant at the end of a turn.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct CycleVariant {
+pub struct CycleVariant {
     /// Cores in force.
-    pub(crate) cores_actuated: f64,
+    pub cores_actuated: f64,
     /// Its quota.
-    pub(crate) share: f64,
+    pub share: f64,
 }
 
 impl Planner {
-    /// Starts it with this service file.
-    pub(crate) fn start(
-        scenario: &Scenario,
+    /// Starts it for `service` with this service file, which has it listen on `address`; `key` is the
+    /// environment variable the file names for the shared key, and the key.
+    ///
+    /// # Errors
+    /// There is no planner, or it cannot be started.
+    pub fn start(
+        service: &str,
         address: SocketAddr,
         service_file: &str,
-        key: &str,
+        key: (&str, &str),
     ) -> Result<Planner> {
         let folder = tempfile::Builder::new().prefix("weir-planner-").tempdir()?;
         let config = folder.path().join("service.yaml");
         fs::write(&config, service_file)?;
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(built::planner()?);
         command
             .arg("serve")
             .arg("--config")
             .arg(&config)
-            .env(&scenario.key_env, key);
+            .env(key.0, key.1);
         let process = Process::spawn(&mut command, &folder.path().join(LOG))?;
         let client = Client::builder().no_proxy().timeout(ANSWER_MAX).build()?;
         Ok(Planner {
             process,
             folder,
             address,
-            service: scenario.service.clone(),
+            service: service.to_owned(),
             client,
         })
     }
 
     /// Waits until a plan is out.
-    pub(crate) async fn until_ready(&mut self, limit: Duration) -> Result<()> {
+    ///
+    /// # Errors
+    /// The planner ends, or there is none within `limit`: the message ends with its log.
+    pub async fn until_ready(&mut self, limit: Duration) -> Result<()> {
         let url = format!("{}/readyz", self.url());
         let mut ended = None;
         let (process, client) = (&mut self.process, &self.client);
@@ -113,7 +119,10 @@ impl Planner {
     }
 
     /// The latest `cycles` turns.
-    pub(crate) async fn status(&self, cycles: usize) -> Result<Status> {
+    ///
+    /// # Errors
+    /// The planner does not answer, or not with a status.
+    pub async fn status(&self, cycles: usize) -> Result<Status> {
         let url = format!(
             "{}/v1/services/{}?cycles={cycles}",
             self.url(),
@@ -123,11 +132,13 @@ impl Planner {
         answer.json().await.context("the planner's status")
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// `http://127.0.0.1:port`.
+    pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    pub(crate) fn service(&self) -> &str {
+    /// The service it plans for.
+    pub fn service(&self) -> &str {
         &self.service
     }
 
@@ -142,10 +153,11 @@ impl Planner {
 
 const LOG: &str = "planner.log";
 
-/// The planner that `cargo xtask` names, or the one built beside this program.
-fn program() -> Result<PathBuf> {
-    let beside = || Some(std::env::current_exe().ok()?.with_file_name("weir-planner"));
-    let named = std::env::var_os(PROGRAM).map(PathBuf::from);
-    let found = named.or_else(beside).filter(|path| path.is_file());
-    found.with_context(|| format!("there is no planner ({PROGRAM}): run `cargo xtask demo`"))
+/// A port nobody listens on. Envoy must know the planner's before the planner can know Envoy's.
+///
+/// # Errors
+/// There is none.
+pub fn free_port() -> Result<SocketAddr> {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
+    Ok(listener.local_addr()?)
 }
