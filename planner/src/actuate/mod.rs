@@ -1,0 +1,91 @@
+//! The cores to have → cores in force. Make before break: capacity grows before weight moves to it,
+//! and weight moves away before capacity shrinks; what counts is what a backend has confirmed.
+
+mod local;
+mod steps;
+
+use std::future::Future;
+use std::time::Duration;
+
+use weir_api::Cores;
+
+pub use local::{ANSWER_BYTES_MAX, Advisory, Local};
+pub use steps::{Step, Transition};
+
+/// A change of one variant's cores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resize {
+    /// Index of the variant.
+    pub variant: usize,
+    /// The cores it is to have.
+    pub cores: Cores,
+}
+
+/// One variant's cores in force, as far as they are known: the two differ while it is not known
+/// whether a change has happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InForce {
+    /// What a plan may count on.
+    pub at_least: Cores,
+    /// What the budget has to bear.
+    pub at_most: Cores,
+}
+
+impl InForce {
+    /// These, and no others.
+    pub fn certain(cores: Cores) -> InForce {
+        InForce {
+            at_least: cores,
+            at_most: cores,
+        }
+    }
+
+    /// These or `cores`.
+    #[must_use]
+    pub fn or(self, cores: Cores) -> InForce {
+        InForce {
+            at_least: self.at_least.min(cores),
+            at_most: self.at_most.max(cores),
+        }
+    }
+}
+
+/// Why cores could not be read or changed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum ActuateError {
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    #[error("not reachable: {0}")]
+    Unreachable(String),
+    #[error("status {0}, not 200: {1}")]
+    Status(u16, String),
+    #[error("the answer does not say the cores in force, {{\"cores\": 4}}: {0}")]
+    Answer(String),
+    #[error("it has no address where its cores are changed")]
+    NoAddress,
+    #[error("mode advisory changes nothing")]
+    Advisory,
+}
+
+impl ActuateError {
+    /// Whether the change may be in force all the same.
+    pub fn leaves_doubt(&self) -> bool {
+        matches!(
+            self,
+            ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_)
+        )
+    }
+}
+
+/// The port to the backends' cores; a replay answers from its simulation.
+pub trait Actuate {
+    /// The cores in force, in the variants' order; `None` where a backend has no way to say.
+    fn cores(&self) -> impl Future<Output = Vec<Option<Result<Cores, ActuateError>>>> + Send;
+
+    /// Makes these changes at the same time; the answers, in the same order, are the cores then in force.
+    fn resize(
+        &self,
+        changes: &[Resize],
+    ) -> impl Future<Output = Vec<Result<Cores, ActuateError>>> + Send;
+}

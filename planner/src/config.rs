@@ -1,0 +1,204 @@
+//! The service file: read once, checked wholly, then true. Nothing else in the planner doubts a
+//! value of [`Service`]; nothing here reads the key or opens a connection.
+//!
+//! `service.example.yaml` beside this crate documents every key. Unknown, missing or wrong keys are
+//! refused with the key's path, the value and what is allowed.
+
+mod check;
+mod raw;
+mod rule;
+mod variant;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_api::Cores;
+
+use crate::key::KeySource;
+use crate::profile::Profile;
+
+/// Largest service file, in bytes.
+pub const FILE_BYTES_MAX: usize = 256 * 1024;
+/// Most proxies scraped.
+pub const STATS_MAX: usize = 256;
+/// Most whole cores of one variant.
+pub const CORES_MAX: u32 = 1024;
+/// Most whole cores of one service.
+pub const BUDGET_MAX: u32 = 65_536;
+/// Most numbers of cores, over all variants, that a solve chooses from.
+pub const OPTIONS_MAX: u32 = 8192;
+/// Longest demand window: with the shortest cycle it holds 6,000 intervals.
+pub const WINDOW_MAX: Duration = Duration::from_secs(600);
+/// Shortest cycle.
+pub const CYCLE_MIN: Duration = Duration::from_millis(100);
+/// Longest cycle.
+pub const CYCLE_MAX: Duration = Duration::from_secs(60);
+
+/// The fast loop of DESIGN: shares, slots and cores move every second.
+pub const CYCLE: Duration = Duration::from_secs(1);
+/// A scrape on a local network takes a few ms; three tenths of a cycle is a proxy in trouble.
+pub const SCRAPE_TIMEOUT: Duration = Duration::from_millis(300);
+/// A resize that is not confirmed by then is tried again in the next cycle.
+pub const RESIZE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Typical instances take 10 ms; the rest of the cycle is left to act.
+pub const SOLVER_LIMIT: Duration = Duration::from_millis(250);
+/// Proxies outlive a minute without a planner before their stated fallback holds.
+pub const PLAN_MAX_AGE: Duration = Duration::from_secs(60);
+
+const _: () = assert!(SCRAPE_TIMEOUT.as_millis() < CYCLE.as_millis());
+const _: () = assert!(RESIZE_TIMEOUT.as_millis() < CYCLE.as_millis());
+const _: () = assert!(SOLVER_LIMIT.as_millis() < CYCLE.as_millis());
+const _: () = assert!(PLAN_MAX_AGE.as_millis() > 2 * CYCLE.as_millis());
+
+/// A checked service: made by [`Service::from_yaml`] only.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Service {
+    /// Its name, which the proxies' filters carry too.
+    pub name: String,
+    /// Where to answer.
+    pub listen: SocketAddr,
+    /// Where the proxies' key is.
+    pub key: KeySource,
+    /// The latency promised, client to client.
+    pub slo: Duration,
+    /// The longest a variant may take for one answer: the SLO's share that is not the network's
+    /// and the queue's. L of InfAdapter's Eq. 1.
+    pub latency_max_ms: f64,
+    /// The fast loop.
+    pub cycle: Duration,
+    /// How long proxies may go by a plan.
+    pub plan_max_age: Duration,
+    /// Whether cores are changed.
+    pub mode: Mode,
+    /// What a good plan is.
+    pub objective: Objective,
+    /// Cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
+    pub budget: u32,
+    /// How demand is made of arrivals.
+    pub demand: DemandRule,
+    /// Longest solve.
+    pub solver_limit: Duration,
+    /// The proxies' statistics.
+    pub stats: Vec<reqwest::Url>,
+    /// Longest scrape.
+    pub scrape_timeout: Duration,
+    /// Longest resize.
+    pub resize_timeout: Duration,
+    /// One or more, names distinct.
+    pub variants: Vec<Variant>,
+}
+
+/// Whether the planner acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Observes, solves, publishes shares for the cores that are there and exports the cores it
+    /// would give; changes none.
+    Advisory,
+    /// Changes the cores too.
+    Active,
+}
+
+/// InfAdapter's objective, α·AA − (β·RC + γ·LC), all three terms 0 to 1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Objective {
+    /// Weight of the answers' mean accuracy.
+    pub alpha: f64,
+    /// Weight of the fraction of the budget in use.
+    pub beta: f64,
+    /// Weight of the longest loading, over the longest there is.
+    pub gamma: f64,
+    /// The cores in force are kept while they carry the demand and their objective is within this
+    /// of the optimum: noise in the demand shall not resize.
+    pub tolerance: f64,
+}
+
+/// λ = headroom × the greater of a smoothed and a recent greatest rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DemandRule {
+    /// Time constant of the exponential average.
+    pub smoothing: Duration,
+    /// How far back the greatest rate is looked for.
+    pub window: Duration,
+    /// The span over which that rate is a mean.
+    pub moving: Duration,
+    /// 1 or more.
+    pub headroom: f64,
+}
+
+/// A checked variant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    /// Public name.
+    pub name: String,
+    /// Envoy cluster.
+    pub cluster: String,
+    /// Percent.
+    pub accuracy: f64,
+    /// Cores it has until its backend says otherwise.
+    pub initial: Cores,
+    /// Cores it keeps without any share; 0 unloads it.
+    pub least: u32,
+    /// Most cores.
+    pub greatest: u32,
+    /// What it does with them.
+    pub profile: Profile,
+    /// Time from loading to the first answer: rt_m of InfAdapter's Eq. 1.
+    pub readiness: Duration,
+    /// Where its cores are read and changed; `None` where they cannot be.
+    pub resize: Option<reqwest::Url>,
+}
+
+/// Why a service file is refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum ConfigError {
+    #[error("{0} bytes; a service file has at most {FILE_BYTES_MAX}")]
+    TooLarge(usize),
+    #[error("{path}: {message}")]
+    Form { path: String, message: String },
+    #[error("{path}: {value}; it must be {right}")]
+    Value {
+        path: String,
+        value: String,
+        right: String,
+    },
+}
+
+impl Service {
+    /// Reads and checks a service file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the key's path, the value and what is allowed.
+    pub fn from_yaml(text: &str) -> Result<Service, ConfigError> {
+        if text.len() > FILE_BYTES_MAX {
+            return Err(ConfigError::TooLarge(text.len()));
+        }
+        raw::RawService::from_yaml(text)?.try_into()
+    }
+
+    /// The accuracies as fractions, in the variants' order.
+    pub fn accuracies(&self) -> Vec<f64> {
+        self.variants
+            .iter()
+            .map(|variant| variant.accuracy / 100.0)
+            .collect()
+    }
+
+    /// What each variant sustains with those cores, in requests per second.
+    pub fn capacities(&self, cores: &[Cores]) -> Vec<f64> {
+        let capacity =
+            |(variant, cores): (&Variant, &Cores)| variant.capacity(*cores, self.latency_max_ms);
+        self.variants.iter().zip(cores).map(capacity).collect()
+    }
+}
+
+impl Variant {
+    /// What it sustains with `cores` where one answer may take `latency_max_ms`.
+    pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> f64 {
+        self.profile.capacity(cores, latency_max_ms).0
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

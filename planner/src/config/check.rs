@@ -1,0 +1,175 @@
+//! The rules about a service: from [`RawService`] to [`Service`], each refusal with its path.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use weir_api::plan::{HOUR_MS, VARIANTS_MAX};
+
+use super::raw::{RawDemand, RawObjective, RawService, RawVariant};
+use super::rule::{millis, named, refused, rule, seconds, url, within};
+use super::variant::{Frame, variant};
+use super::{
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, OPTIONS_MAX, Objective, STATS_MAX,
+    Service, Variant, WINDOW_MAX,
+};
+use crate::key::KeySource;
+
+/// Weights are relative to each other; more than a thousandfold is a slip of the pen.
+const WEIGHT_MAX: f64 = 1000.0;
+
+impl TryFrom<RawService> for Service {
+    type Error = ConfigError;
+
+    fn try_from(raw: RawService) -> Result<Service, ConfigError> {
+        let slo_ms = within("slo_ms", raw.slo_ms, 1..=HOUR_MS, "ms")?;
+        let part = within(
+            "latency_budget",
+            raw.latency_budget,
+            0.01..=1.0,
+            "of slo_ms",
+        )?;
+        let cycles = whole_ms(CYCLE_MIN)..=whole_ms(CYCLE_MAX);
+        let cycle = millis("cycle_ms", raw.cycle_ms, cycles, "")?;
+        let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
+        let more = ", more than two cycles";
+        let plan_max_age = millis("plan_max_age_ms", raw.plan_max_age_ms, ages, more)?;
+        let shorter =
+            |path, value| millis(path, value, 1..=raw.cycle_ms - 1, ", less than cycle_ms");
+        let budget = within(
+            "budget.cores",
+            raw.budget.cores,
+            1..=BUDGET_MAX,
+            "whole cores",
+        )?;
+        Ok(Service {
+            name: named("service", &raw.service)?,
+            listen: listen(&raw.listen)?,
+            key: key(raw.key_env, raw.key_file)?,
+            slo: Duration::from_millis(slo_ms),
+            latency_max_ms: part * slo_ms as f64,
+            cycle,
+            plan_max_age,
+            mode: raw.mode,
+            objective: objective(&raw.objective)?,
+            budget,
+            demand: demand(&raw.demand)?,
+            solver_limit: shorter("solver.time_limit_ms", raw.solver.time_limit_ms)?,
+            stats: stats(&raw.proxies.stats)?,
+            scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
+            resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
+            variants: variants(
+                &raw.variants,
+                Frame {
+                    budget,
+                    mode: raw.mode,
+                },
+            )?,
+        })
+    }
+}
+
+fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {
+    let weight =
+        |name: &str, value| within(format!("objective.{name}"), value, 0.0..=WEIGHT_MAX, "");
+    Ok(Objective {
+        alpha: weight("alpha", raw.alpha)?,
+        beta: weight("beta", raw.beta)?,
+        gamma: weight("gamma", raw.gamma)?,
+        tolerance: weight("tolerance", raw.tolerance)?,
+    })
+}
+
+fn demand(raw: &RawDemand) -> Result<DemandRule, ConfigError> {
+    let longest = WINDOW_MAX.as_secs_f64();
+    let within_window = 0.1..=raw.window_s.max(0.1);
+    Ok(DemandRule {
+        smoothing: seconds("demand.smoothing_s", raw.smoothing_s, 0.1..=longest, "")?,
+        window: seconds("demand.window_s", raw.window_s, 1.0..=longest, "")?,
+        moving: seconds(
+            "demand.moving_s",
+            raw.moving_s,
+            within_window,
+            ", at most window_s",
+        )?,
+        headroom: within("demand.headroom", raw.headroom, 1.0..=10.0, "")?,
+    })
+}
+
+fn variants(raw: &[RawVariant], frame: Frame) -> Result<Vec<Variant>, ConfigError> {
+    within("variants", raw.len(), 1..=VARIANTS_MAX, "of them")?;
+    let variant = |(index, raw)| variant(&format!("variants[{index}]"), raw, frame);
+    let variants: Vec<Variant> = raw
+        .iter()
+        .enumerate()
+        .map(variant)
+        .collect::<Result<_, _>>()?;
+    let mut names = BTreeSet::new();
+    for (index, variant) in variants.iter().enumerate() {
+        let path = format!("variants[{index}].name");
+        let right = "another name: this one stands twice";
+        rule(names.insert(&variant.name), path, &variant.name, right)?;
+    }
+    let sum = |cores: fn(&Variant) -> u32| variants.iter().map(cores).sum::<u32>();
+    let right = format!("at most budget.cores ({}) over all variants", frame.budget);
+    let initial = sum(|variant| variant.initial.millis() / 1000);
+    rule(
+        initial <= frame.budget,
+        "variants[].cores.initial",
+        initial,
+        &right,
+    )?;
+    let least = sum(|variant| variant.least);
+    rule(
+        least <= frame.budget,
+        "variants[].cores.least",
+        least,
+        &right,
+    )?;
+    let options = sum(|variant| variant.greatest - variant.least + 1);
+    let right = format!("at most {OPTIONS_MAX} (greatest − least + 1, over all variants)");
+    rule(options <= OPTIONS_MAX, "variants[].cores", options, &right)?;
+    Ok(variants)
+}
+
+fn key(env: Option<String>, file: Option<String>) -> Result<KeySource, ConfigError> {
+    let right = "exactly one of the two: \
+        key_env (an environment variable's name) or key_file (a path)";
+    match (env, file) {
+        (Some(env), None) => {
+            let fits = !env.is_empty() && !env.contains(['=', '\0']);
+            rule(fits, "key_env", &env, "an environment variable's name")?;
+            Ok(KeySource::Env(env))
+        }
+        (None, Some(file)) => Ok(KeySource::File(file.into())),
+        (None, None) => Err(refused("key_env, key_file", "both missing", right)),
+        (Some(_), Some(_)) => Err(refused("key_env, key_file", "both given", right)),
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
+    let right = "an address with a port, such as 127.0.0.1:8080";
+    text.parse().map_err(|_| refused("listen", text, right))
+}
+
+fn stats(texts: &[String]) -> Result<Vec<reqwest::Url>, ConfigError> {
+    within("proxies.stats", texts.len(), 1..=STATS_MAX, "addresses")?;
+    let mut urls = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        let path = format!("proxies.stats[{index}]");
+        let url = url(&path, text)?;
+        // Counted twice, its demand would be planned for twice.
+        rule(
+            !urls.contains(&url),
+            path,
+            text,
+            "another address: this one stands twice",
+        )?;
+        urls.push(url);
+    }
+    Ok(urls)
+}
+
+fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

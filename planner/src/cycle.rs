@@ -1,0 +1,236 @@
+//! One turn: observe → forecast → solve → actuate → publish. What each failure falls back to:
+//!
+//! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
+//! - a backend does not say its cores: the last that were confirmed hold
+//! - no demand known, or the solver found nothing in time: the cores stay
+//! - more demand than capacity: the greatest capacity there is, shared out in proportion
+//! - a resize fails: the variant keeps its cores, the plan is made of those, the next turn tries again
+//! - no valid plan can be made: the last one stays until proxies find it too old
+//!
+//! The turn reaches the world through three ports ([`Observe`], [`Actuate`], [`Publish`]) and takes
+//! the time as an argument; the clock is read only to report how long the stages took.
+
+mod act;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use act::{STEPS_MAX, TAKE_OVER_MAX};
+use tokio::time::Instant;
+use weir_api::{Cores, Rps, VariantPlan};
+
+use crate::actuate::{Actuate, ActuateError, InForce};
+use crate::clock::Now;
+use crate::config::{Mode, Service};
+use crate::decide::{Decision, Kind, decide};
+use crate::forecast::{Demand, Forecast};
+use crate::observe::{Arrivals, Observation, Observe, Scrape};
+use crate::publish::Publish;
+use crate::status::{CycleReport, Stages, VariantReport};
+use crate::trouble::Troubles;
+
+/// What a planner knows from turn to turn.
+#[derive(Debug)]
+pub struct Planner {
+    service: Arc<Service>,
+    arrivals: Arrivals,
+    demand: Demand,
+    /// In the variants' order, like all such lists.
+    in_force: Vec<InForce>,
+    last: Option<(Kind, Vec<Cores>)>,
+    troubles: Troubles,
+}
+
+/// The three ports of a turn.
+#[derive(Debug)]
+pub struct Ports<'a, O, A, P> {
+    /// The proxies' statistics.
+    pub observe: &'a O,
+    /// The backends' cores.
+    pub actuate: &'a A,
+    /// The filters.
+    pub publish: &'a P,
+}
+
+impl Planner {
+    /// Nothing known but the service.
+    pub fn new(service: Arc<Service>) -> Planner {
+        Planner {
+            arrivals: Arrivals::new(service.stats.len()),
+            demand: Demand::new(service.demand),
+            in_force: service
+                .variants
+                .iter()
+                .map(|variant| InForce::certain(variant.initial))
+                .collect(),
+            last: None,
+            troubles: Troubles::default(),
+            service,
+        }
+    }
+
+    /// One turn.
+    pub async fn turn<O, A, P>(&mut self, ports: &Ports<'_, O, A, P>, now: Now) -> CycleReport
+    where
+        O: Observe,
+        A: Actuate,
+        P: Publish,
+    {
+        let begin = Instant::now();
+        let (scrapes, cores) = tokio::join!(ports.observe.scrape(), ports.actuate.cores());
+        self.see_cores(cores);
+        let observe = begin.elapsed();
+        let observation = self.see_arrivals(now, &scrapes);
+        let expected = self.demand.forecast();
+        let demand = expected.map(|expected| expected.demand);
+        let forecast = begin.elapsed() - observe;
+        let decision = self.decide(expected).await;
+        let solve = begin.elapsed() - observe - forecast;
+        self.say(&decision);
+        let target = match self.service.mode {
+            Mode::Active => decision.cores.clone(),
+            Mode::Advisory => self.actuated(),
+        };
+        let so_far = now.after(begin.elapsed());
+        let acted = self.act(ports, &target, demand, so_far).await;
+        let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
+        let [observe, forecast, solve, actuate, publish] = stages;
+        let variants = self.variants(&decision.cores, &acted.plan);
+        CycleReport {
+            at_ms: now.unix_ms,
+            cycle_ms: stages.iter().sum(),
+            settle_ms: ms(acted.settle),
+            stages_ms: Stages {
+                observe,
+                forecast,
+                solve,
+                actuate,
+                publish,
+            },
+            revision: acted.revision,
+            published: acted.published,
+            unpublished: acted.unpublished,
+            measured_rps: observation.measured,
+            demand_rps: demand,
+            proxies_answered: observation.answered,
+            proxies_lost: observation.lost,
+            outcome: decision.kind,
+            kept: decision.kept,
+            why: decision.why,
+            objective: decision.objective,
+            optimum: decision.optimum,
+            resizes_confirmed: acted.confirmed,
+            resizes_failed: acted.failed,
+            variants,
+        }
+    }
+
+    fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
+        for (url, scrape) in self.service.stats.iter().zip(scrapes) {
+            match &scrape.arrivals {
+                Ok(_) => self.troubles.went_well(url.as_str()),
+                Err(error) => self
+                    .troubles
+                    .failed(url.as_str(), error, "its last rate holds"),
+            }
+        }
+        let observation = self.arrivals.observe(now.at, scrapes);
+        // Silence before the first request says nothing about what is to come.
+        if let Some(rate) = observation.measured.filter(|_| observation.seen) {
+            self.demand.observe(now.at, rate);
+        }
+        observation
+    }
+
+    fn see_cores(&mut self, answers: Vec<Option<Result<Cores, ActuateError>>>) {
+        let lists = answers
+            .into_iter()
+            .zip(&self.service.variants)
+            .zip(&mut self.in_force);
+        for ((answer, variant), in_force) in lists {
+            let who = format!("cores of {}", variant.name);
+            match answer {
+                Some(Ok(cores)) => {
+                    self.troubles.went_well(&who);
+                    *in_force = InForce::certain(cores);
+                }
+                Some(Err(error)) => self.troubles.failed(&who, &error, "those known last hold"),
+                None => {}
+            }
+        }
+    }
+
+    /// What plans and decisions may count on.
+    fn actuated(&self) -> Vec<Cores> {
+        self.in_force
+            .iter()
+            .map(|in_force| in_force.at_least)
+            .collect()
+    }
+
+    async fn decide(&self, forecast: Option<Forecast>) -> Decision {
+        let (service, actuated) = (Arc::clone(&self.service), self.actuated());
+        // The solver computes for milliseconds: not on a thread that serves polls.
+        let solving = tokio::task::spawn_blocking(move || decide(&service, &actuated, forecast));
+        solving.await.unwrap_or_else(|error| Decision {
+            cores: self.actuated(),
+            kind: Kind::OutOfTime,
+            kept: true,
+            why: format!("cores stay: the solver broke: {error}"),
+            objective: None,
+            optimum: None,
+        })
+    }
+
+    /// One line for each changed decision.
+    fn say(&mut self, decision: &Decision) {
+        let new = (decision.kind, decision.cores.clone());
+        if self.last.as_ref() == Some(&new) {
+            return;
+        }
+        let cores = |cores: &[Cores]| -> String {
+            let named = self.service.variants.iter().zip(cores);
+            named
+                .map(|(variant, cores)| format!(" {} {cores}", variant.name))
+                .collect()
+        };
+        let wish = if self.service.mode == Mode::Advisory {
+            "would have"
+        } else {
+            "to have"
+        };
+        let (wanted, there) = (cores(&decision.cores), cores(&self.actuated()));
+        let (kind, why) = (decision.kind.label(), &decision.why);
+        tracing::info!("{kind}: {why}; cores {wish}:{wanted}, in force:{there}");
+        self.last = Some(new);
+    }
+
+    fn variants(&self, asked: &[Cores], plan: &[VariantPlan]) -> BTreeMap<String, VariantReport> {
+        let capacities = self.service.capacities(&self.actuated());
+        let lists = self
+            .service
+            .variants
+            .iter()
+            .zip(asked.iter().zip(&self.in_force))
+            .zip(capacities);
+        let reports = lists.map(|((variant, (asked, in_force)), capacity)| {
+            let part = plan.iter().find(|part| part.name == variant.name);
+            let report = VariantReport {
+                cores_asked: *asked,
+                cores_actuated: in_force.at_least,
+                share: part.map(|part| part.share).unwrap_or_default(),
+                slots: part.map_or(0, |part| part.slots),
+                capacity_rps: Rps(capacity),
+            };
+            (variant.name.clone(), report)
+        });
+        reports.collect()
+    }
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}

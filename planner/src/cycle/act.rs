@@ -1,0 +1,150 @@
+//! The second half of a turn: cores and plans, step by step, as [`Transition`] says.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use weir_api::{Cores, Revision, Rps, VariantPlan};
+
+use super::{Planner, Ports};
+use crate::actuate::{Actuate, Resize, Step, Transition};
+use crate::clock::Now;
+use crate::plan::draft;
+use crate::publish::Publish;
+
+/// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
+/// with every worker within 100 ms.
+pub const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
+/// Most steps of one transition: grow, publish, shrink, grow, publish, and as many for failures.
+pub const STEPS_MAX: usize = 10;
+
+/// What acting came to.
+#[derive(Debug, Default)]
+pub(super) struct Acted {
+    pub(super) revision: Option<Revision>,
+    pub(super) plan: Vec<VariantPlan>,
+    pub(super) published: u32,
+    pub(super) unpublished: u32,
+    pub(super) confirmed: u32,
+    pub(super) failed: u32,
+    pub(super) actuate: Duration,
+    pub(super) publish: Duration,
+    pub(super) settle: Duration,
+}
+
+impl Planner {
+    /// Makes `target` the cores in force, as far as it can be, and publishes on the way.
+    pub(super) async fn act<O, A, P>(
+        &mut self,
+        ports: &Ports<'_, O, A, P>,
+        target: &[Cores],
+        demand: Option<Rps>,
+        now: Now,
+    ) -> Acted
+    where
+        A: Actuate,
+        P: Publish,
+    {
+        let budget = Cores::whole(self.service.budget);
+        let mut transition = Transition::new(&self.in_force, target, budget);
+        let mut acted = Acted::default();
+        let begin = Instant::now();
+        let mut first_out = None;
+        let mut awaited = None;
+        for _ in 0..STEPS_MAX {
+            match transition.next() {
+                Step::Resize(changes) => {
+                    // Once for each plan: what follows a shrinking need not wait again.
+                    if let Some(revision) = acted.revision.filter(|out| awaited != Some(*out)) {
+                        ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
+                        awaited = Some(revision);
+                    }
+                    self.resize(ports.actuate, &mut transition, &changes, &mut acted)
+                        .await;
+                }
+                Step::Publish(cores) => {
+                    let publishing = begin.elapsed();
+                    let now = now.after(publishing);
+                    let out = self.publish(ports.publish, &cores, demand, now, &mut acted);
+                    if first_out.is_none() {
+                        first_out = Some(begin.elapsed());
+                        acted.actuate = publishing;
+                        acted.publish = begin.elapsed() - publishing;
+                    }
+                    if !out {
+                        break;
+                    }
+                    transition.published(cores);
+                }
+                Step::Done => break,
+            }
+        }
+        acted.settle = begin.elapsed() - first_out.unwrap_or_default();
+        self.in_force = transition.in_force();
+        acted
+    }
+
+    async fn resize<A: Actuate>(
+        &mut self,
+        actuate: &A,
+        transition: &mut Transition,
+        changes: &[Resize],
+        acted: &mut Acted,
+    ) {
+        let answers = actuate.resize(changes).await;
+        for (change, answer) in changes.iter().zip(answers) {
+            let name = self
+                .service
+                .variants
+                .get(change.variant)
+                .map_or("", |variant| &variant.name);
+            let who = format!("resize of {name}");
+            match answer {
+                Ok(in_force) => {
+                    acted.confirmed += 1;
+                    self.troubles.went_well(&who);
+                    transition.confirmed(*change, in_force);
+                }
+                Err(error) => {
+                    acted.failed += 1;
+                    let asked = format!(
+                        "it keeps its cores instead of {}; tried again every cycle",
+                        change.cores
+                    );
+                    self.troubles.failed(&who, &error, &asked);
+                    transition.failed(*change, error.leaves_doubt());
+                }
+            }
+        }
+    }
+
+    fn publish<P: Publish>(
+        &mut self,
+        publish: &P,
+        cores: &[Cores],
+        demand: Option<Rps>,
+        now: Now,
+        acted: &mut Acted,
+    ) -> bool {
+        let offer =
+            draft(&self.service, cores, demand).ok_or_else(|| "no variant has a core".to_owned());
+        let offer = offer.and_then(|variants| {
+            acted.plan.clone_from(&variants);
+            publish
+                .publish(variants, now)
+                .map_err(|error| error.to_string())
+        });
+        match offer {
+            Ok(receipt) => {
+                self.troubles.went_well("plan");
+                acted.published += u32::from(receipt.new);
+                acted.revision = Some(receipt.revision);
+                true
+            }
+            Err(error) => {
+                self.troubles.failed("plan", &error, "the last one stays");
+                acted.unpublished += 1;
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! Demand and the cores in force → the cores to have, with the reason. Values in, values out; it
+//! changes nothing and knows no time but the solver's limit.
+//!
+//! - no demand known, or nothing ever seen → the cores stay (a scrape that failed is no reason to act)
+//! - optimal → the optimum, unless the cores in force carry the demand and are within the tolerance of
+//!   it, or the forecast has not settled
+//! - more demand than capacity → the greatest capacity there is
+//! - the solver found nothing in time → what carries the demand without it, or else the cores stay
+
+use weir_api::{Cores, Rps};
+
+use crate::config::{Service, Variant};
+use crate::forecast::Forecast;
+use crate::solve::{Allocation, Candidate, Choice, Outcome, Problem, infadapter};
+
+/// The least demand solved for once a request was seen: a service that idles is still one.
+pub const DEMAND_MIN: Rps = Rps(0.01);
+
+/// The cores to have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// In the variants' order.
+    pub cores: Vec<Cores>,
+    /// How the solve went.
+    pub kind: Kind,
+    /// Whether the cores in force were preferred to an optimum within the tolerance.
+    pub kept: bool,
+    /// Why, in a sentence.
+    pub why: String,
+    /// What the cores to have are worth, α·AA − (β·RC + γ·LC).
+    pub objective: Option<f64>,
+    /// What the optimum is worth, or the best found.
+    pub optimum: Option<f64>,
+}
+
+/// How a solve went; a closed list, for labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// There was nothing to solve for.
+    NoDemand,
+    /// Proven.
+    Optimal,
+    /// Time ran out; the gap is in the why.
+    Good,
+    /// Demand above all capacity.
+    Infeasible,
+    /// Time ran out with nothing in hand.
+    OutOfTime,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 5] = [
+        Kind::NoDemand,
+        Kind::Optimal,
+        Kind::Good,
+        Kind::Infeasible,
+        Kind::OutOfTime,
+    ];
+
+    /// The name in metrics and JSON.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Kind::NoDemand => "no-demand",
+            Kind::Optimal => "optimal",
+            Kind::Good => "good",
+            Kind::Infeasible => "infeasible",
+            Kind::OutOfTime => "out-of-time",
+        }
+    }
+}
+
+/// Decides for `forecast` with `actuated` cores in force.
+pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>) -> Decision {
+    let Some(Forecast { demand, settled }) = forecast else {
+        let why = "no demand is known yet: no request was seen, or none since its first count";
+        return keep(actuated, Kind::NoDemand, why.to_owned());
+    };
+    let problem = problem(service, actuated, demand);
+    let current = whole(actuated);
+    let outcome = infadapter::solve(&problem, current.as_deref(), service.solver_limit);
+    let (kind, best, note) = match outcome {
+        Outcome::Optimal(best) => (Kind::Optimal, best, String::new()),
+        Outcome::Good { allocation, gap } => (
+            Kind::Good,
+            allocation,
+            format!(", at most {gap:.4} below the optimum"),
+        ),
+        Outcome::OutOfTime {
+            why,
+            best: Some(best),
+        } => (
+            Kind::OutOfTime,
+            best,
+            format!(", found without the solver ({why})"),
+        ),
+        Outcome::OutOfTime { why, best: None } => {
+            return keep(actuated, Kind::OutOfTime, format!("cores stay: {why}"));
+        }
+        Outcome::Infeasible {
+            why,
+            best_effort: Some(best),
+        } => {
+            return overloaded(&problem, current, best, why);
+        }
+        Outcome::Infeasible {
+            why,
+            best_effort: None,
+        } => {
+            return keep(actuated, Kind::Infeasible, why);
+        }
+    };
+    choose(&problem, current, best, settled, kind, note)
+}
+
+/// The problem that `demand` poses with `actuated` cores in force.
+pub fn problem(service: &Service, actuated: &[Cores], demand: Rps) -> Problem {
+    let candidate = |(variant, cores): (&Variant, &Cores)| Candidate {
+        name: variant.name.clone(),
+        accuracy: variant.accuracy / 100.0,
+        readiness: variant.readiness,
+        loaded: *cores > Cores::ZERO,
+        options: options(service, variant),
+    };
+    Problem {
+        demand_rps: demand.0.max(DEMAND_MIN.0),
+        budget: service.budget,
+        objective: service.objective,
+        variants: service
+            .variants
+            .iter()
+            .zip(actuated)
+            .map(candidate)
+            .collect(),
+    }
+}
+
+/// The numbers of cores that are of use: the least, and those that carry anything.
+fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
+    let choice = |cores| Choice {
+        cores,
+        capacity_rps: variant.capacity(Cores::whole(cores), service.latency_max_ms),
+    };
+    let all = (variant.least..=variant.greatest).map(choice);
+    all.filter(|option| option.cores == variant.least || option.capacity_rps > 0.0)
+        .collect()
+}
+
+/// The best, or the cores in force where they carry the demand and there is reason to keep them.
+fn choose(
+    problem: &Problem,
+    current: Option<Vec<u32>>,
+    best: Allocation,
+    settled: bool,
+    kind: Kind,
+    note: String,
+) -> Decision {
+    let optimum = best.objective;
+    let current = current.and_then(|cores| problem.allocation(&cores));
+    let near = |current: &Allocation| optimum - current.objective <= problem.objective.tolerance;
+    let kept = current.filter(|current| (!settled || near(current)) && current.cores != best.cores);
+    let chosen = kept.as_ref().unwrap_or(&best);
+    let reason = match &kept {
+        None => "",
+        Some(kept) if near(kept) => ", kept: within the tolerance of the optimum",
+        Some(_) => ", kept: the demand's window has not filled yet",
+    };
+    let why = format!(
+        "{:.1} requests/s: accuracy {:.2} % on {} of {} cores{note}{reason}",
+        problem.demand_rps,
+        accuracy(problem, chosen) * 100.0,
+        chosen.cores.iter().sum::<u32>(),
+        problem.budget,
+    );
+    Decision {
+        cores: chosen.cores.iter().copied().map(Cores::whole).collect(),
+        kind,
+        kept: kept.is_some(),
+        why,
+        objective: Some(chosen.objective),
+        optimum: Some(optimum),
+    }
+}
+
+/// The greatest capacity; the cores in force if theirs is as great.
+fn overloaded(
+    problem: &Problem,
+    current: Option<Vec<u32>>,
+    best: Allocation,
+    why: String,
+) -> Decision {
+    let capacity = |cores: &[u32]| problem.capacities(cores).iter().sum::<f64>();
+    let most = capacity(&best.cores) * (1.0 - crate::solve::check::TOLERANCE);
+    let within = |cores: &Vec<u32>| cores.iter().sum::<u32>() <= problem.budget;
+    let kept =
+        current.filter(|cores| *cores != best.cores && within(cores) && capacity(cores) >= most);
+    let is_kept = kept.is_some();
+    let cores = kept.unwrap_or(best.cores);
+    Decision {
+        cores: cores.into_iter().map(Cores::whole).collect(),
+        kind: Kind::Infeasible,
+        kept: is_kept,
+        why,
+        objective: None,
+        optimum: None,
+    }
+}
+
+fn keep(actuated: &[Cores], kind: Kind, why: String) -> Decision {
+    Decision {
+        cores: actuated.to_vec(),
+        kind,
+        kept: true,
+        why,
+        objective: None,
+        optimum: None,
+    }
+}
+
+fn accuracy(problem: &Problem, allocation: &Allocation) -> f64 {
+    problem
+        .variants
+        .iter()
+        .zip(&allocation.shares)
+        .map(|(variant, share)| variant.accuracy * share)
+        .sum()
+}
+
+/// The cores as whole numbers, if they are.
+fn whole(cores: &[Cores]) -> Option<Vec<u32>> {
+    cores
+        .iter()
+        .map(|cores| (cores.millis() % 1000 == 0).then_some(cores.millis() / 1000))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::service;
+
+    fn settled(demand_rps: f64) -> Option<Forecast> {
+        Some(Forecast {
+            demand: Rps(demand_rps),
+            settled: true,
+        })
+    }
+
+    fn cores(cores: &[u32]) -> Vec<Cores> {
+        cores.iter().copied().map(Cores::whole).collect()
+    }
+
+    #[test]
+    fn without_a_known_demand_the_cores_stay() {
+        let decision = decide(&service(8), &cores(&[3, 2]), None);
+        assert_eq!(
+            (decision.kind, decision.cores),
+            (Kind::NoDemand, cores(&[3, 2]))
+        );
+        assert!(
+            decision.why.contains("no demand is known yet"),
+            "{}",
+            decision.why
+        );
+    }
+
+    #[test]
+    fn before_the_forecast_settles_cores_that_carry_it_stay() {
+        let service = service(8);
+        let decide = |demand_rps, settled| {
+            let forecast = Forecast {
+                demand: Rps(demand_rps),
+                settled,
+            };
+            decide(&service, &cores(&[4, 2]), Some(forecast))
+        };
+        let early = decide(6.0, false);
+        assert_eq!((early.kept, early.cores), (true, cores(&[4, 2])));
+        assert!(
+            early
+                .why
+                .ends_with("kept: the demand's window has not filled yet"),
+            "{}",
+            early.why
+        );
+        assert_eq!(decide(6.0, true).cores, cores(&[1, 1]));
+        // What they do not carry is acted on at once.
+        assert_eq!(decide(100.0, false).cores, decide(100.0, true).cores);
+    }
+
+    /// Cores in force and demand → cores to have, how, kept.
+    fn check(in_force: &[u32], demand_rps: f64, expected: &[u32], kind: Kind, kept: bool) {
+        let decision = decide(&service(8), &cores(in_force), settled(demand_rps));
+        let got = (decision.cores, decision.kind, decision.kept);
+        assert_eq!(
+            got,
+            (cores(expected), kind, kept),
+            "{demand_rps}: {}",
+            decision.why
+        );
+    }
+
+    #[test]
+    fn demand_moves_cores_where_it_is_worth_it() {
+        // a: 0.8·(20·n − 2), 70 %, 1 to 8 cores; b: 0.8·(10·n − 2), 80 %, 0 to 4 cores; budget 8.
+        check(&[2, 2], 6.0, &[1, 1], Kind::Optimal, false);
+        check(&[2, 2], 28.0, &[1, 4], Kind::Optimal, false);
+        check(&[1, 4], 100.0, &[5, 3], Kind::Optimal, false);
+        // Requests were seen once, none come now: the least that could serve one.
+        check(&[6, 2], 0.0, &[1, 1], Kind::Optimal, false);
+        // More than there is: the greatest capacity.
+        check(&[6, 2], 500.0, &[8, 0], Kind::Infeasible, false);
+        check(&[8, 0], 500.0, &[8, 0], Kind::Infeasible, false);
+    }
+
+    #[test]
+    fn what_is_near_the_optimum_is_kept_and_said_so() {
+        let mut service = service(8);
+        let demand = settled(6.0);
+        let optimum = decide(&service, &cores(&[1, 1]), demand);
+        assert!(!optimum.kept && optimum.objective == optimum.optimum);
+        // One core of eight too many costs 0.05 / 8.
+        for (tolerance, kept) in [(0.006, false), (0.007, true)] {
+            service.objective.tolerance = tolerance;
+            let decision = decide(&service, &cores(&[2, 1]), demand);
+            assert_eq!(decision.kept, kept);
+            assert_eq!(decision.cores, cores(if kept { &[2, 1] } else { &[1, 1] }));
+            assert_eq!(
+                decision.optimum, optimum.optimum,
+                "the exact optimum stays reported"
+            );
+            assert_eq!(decision.why.contains("kept"), kept, "{}", decision.why);
+        }
+        // What does not carry the demand is never kept, whatever the tolerance.
+        service.objective.tolerance = 1000.0;
+        assert!(!decide(&service, &cores(&[1, 0]), settled(60.0)).kept);
+        // A fraction of a core, set by hand, is no allocation to keep.
+        let by_hand = [Cores::from_millis(1500), Cores::whole(1)];
+        assert!(!decide(&service, &by_hand, demand).kept);
+    }
+
+    #[test]
+    fn a_promise_nobody_can_keep_is_no_crash() {
+        let mut service = service(8);
+        service.latency_max_ms = 1.0;
+        let decision = decide(&service, &cores(&[3, 2]), settled(10.0));
+        assert_eq!(
+            (decision.kind, decision.cores),
+            (Kind::Infeasible, cores(&[3, 2]))
+        );
+        assert!(
+            decision.why.contains("no variant can answer in time"),
+            "{}",
+            decision.why
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! Rates measured so far → the demand λ to plan for:
+//!
+//! λ = headroom × max(exponential average, greatest moving mean, greatest certain rate),
+//! the latter two over the window
+//!
+//! The average alone lags behind a rise; the recent greatest covers it and holds the cores for a
+//! window after a fall. It is taken over means of `moving` (3 s), not over single seconds: at
+//! 40 requests/s one second is Poisson with a deviation of 16 %, and the greatest of ten such
+//! seconds lies 24 % above the true rate; means of three seconds lie about 10 % above it.
+//!
+//! A steep rise is over before three seconds have shown it. So a single second counts too, by what
+//! is certain of it: two deviations below what was counted, (k − 2√k) / s. The greatest of ten such
+//! bounds lies below the true rate while that is steady, and within a cycle of it when it doubles.
+//!
+//! Until the window has filled, its greatest is not known, only what there was of it: the forecast
+//! is not *settled*, and cores that carry it are not taken away (a load that has just begun, or a
+//! planner that has, looks small).
+//!
+//! Pure: the time is an argument, intervals may be irregular. An interval without an observation
+//! adds nothing: the last demand holds.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weir_api::Rps;
+
+use crate::config::{CYCLE_MIN, DemandRule, WINDOW_MAX};
+
+/// Most intervals remembered: the longest window and mean of the shortest cycles.
+pub const INTERVALS_MAX: usize = 2 * (WINDOW_MAX.as_millis() / CYCLE_MIN.as_millis()) as usize;
+
+/// The least span whose count is taken for a rate by itself, s: shorter ones are bursts.
+const SWIFT_S: f64 = 1.0;
+/// How many deviations below its count a rate is certain.
+const DEVIATIONS: f64 = 2.0;
+
+/// What to plan for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// λ.
+    pub demand: Rps,
+    /// Whether the window it is taken from has filled.
+    pub settled: bool,
+}
+
+/// What is remembered of the rates.
+#[derive(Debug, Clone)]
+pub struct Demand {
+    rule: DemandRule,
+    average: Option<f64>,
+    first: Option<Duration>,
+    last: Option<Duration>,
+    intervals: VecDeque<Interval>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    end: Duration,
+    seconds: f64,
+    requests: f64,
+}
+
+impl Demand {
+    /// Nothing known yet.
+    pub fn new(rule: DemandRule) -> Demand {
+        Demand {
+            rule,
+            average: None,
+            first: None,
+            last: None,
+            intervals: VecDeque::new(),
+        }
+    }
+
+    /// Takes in the mean rate since the last observation.
+    pub fn observe(&mut self, at: Duration, rate: Rps) {
+        let seconds = self
+            .last
+            .map_or(0.0, |last| at.saturating_sub(last).as_secs_f64());
+        self.first = self.first.or(Some(at));
+        self.last = Some(at);
+        let weight = 1.0 - (-seconds / self.rule.smoothing.as_secs_f64()).exp();
+        self.average = Some(
+            self.average
+                .map_or(rate.0, |average| average + weight * (rate.0 - average)),
+        );
+        if seconds > 0.0 {
+            self.intervals.push_back(Interval {
+                end: at,
+                seconds,
+                requests: rate.0 * seconds,
+            });
+        }
+        let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
+        while self
+            .intervals
+            .front()
+            .is_some_and(|first| first.end < oldest)
+            || self.intervals.len() > INTERVALS_MAX
+        {
+            self.intervals.pop_front();
+        }
+    }
+
+    /// λ; `None` before the first observation.
+    pub fn forecast(&self) -> Option<Forecast> {
+        let (average, first, last) = (self.average?, self.first?, self.last?);
+        let demand = Rps(self.rule.headroom * average.max(self.recent_greatest()));
+        let settled = last.saturating_sub(first) >= self.rule.window;
+        Some(Forecast { demand, settled })
+    }
+
+    fn recent_greatest(&self) -> f64 {
+        let since = self
+            .last
+            .unwrap_or_default()
+            .saturating_sub(self.rule.window);
+        let recent = self
+            .intervals
+            .iter()
+            .rposition(|interval| interval.end <= since)
+            .map_or(0, |old| old + 1);
+        (recent..self.intervals.len())
+            .map(|end| self.moving_mean(end).max(self.certain_rate(end)))
+            .fold(0.0, f64::max)
+    }
+
+    /// The mean rate over `moving` up to the end of that interval, or over what there is.
+    fn moving_mean(&self, end: usize) -> f64 {
+        let (requests, seconds) = self.count(end, self.rule.moving.as_secs_f64());
+        requests / seconds
+    }
+
+    /// What the rate over the last second up to the end of that interval was at least.
+    fn certain_rate(&self, end: usize) -> f64 {
+        let (requests, seconds) = self.count(end, SWIFT_S);
+        (requests - DEVIATIONS * requests.sqrt()) / seconds.max(SWIFT_S)
+    }
+
+    /// Requests and seconds of the intervals up to that one, back over `span` s.
+    fn count(&self, end: usize, span: f64) -> (f64, f64) {
+        let (mut requests, mut seconds) = (0.0, 0.0);
+        for interval in self.intervals.iter().take(end + 1).rev() {
+            if seconds >= span * 0.999 {
+                break;
+            }
+            requests += interval.requests;
+            seconds += interval.seconds;
+        }
+        (requests, seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(headroom: f64) -> Demand {
+        let seconds = Duration::from_secs;
+        Demand::new(DemandRule {
+            smoothing: seconds(5),
+            window: seconds(10),
+            moving: seconds(3),
+            headroom,
+        })
+    }
+
+    /// Rates, one a second from second 0, and the demand after the last.
+    fn check(headroom: f64, rates: &[f64], expected: f64) {
+        let mut demand = demand(headroom);
+        for (second, rate) in rates.iter().enumerate() {
+            demand.observe(Duration::from_secs(second as u64), Rps(*rate));
+        }
+        let got = demand.forecast().unwrap().demand.0;
+        assert!(
+            (got - expected).abs() < 1e-6,
+            "{rates:?}: {got}, not {expected}"
+        );
+    }
+
+    #[test]
+    fn demand_by_history() {
+        assert_eq!(demand(1.1).forecast(), None);
+        check(1.1, &[0.0], 0.0);
+        check(1.1, &[40.0; 20], 44.0);
+        // One noisy second counts for a third.
+        check(
+            1.0,
+            &[[40.0; 20].as_slice(), &[55.0], &[40.0; 3]].concat(),
+            45.0,
+        );
+        // A steep rise counts at once, by what is certain of it; then at the moving mean's pace.
+        check(1.0, &[[40.0; 20].as_slice(), &[100.0]].concat(), 80.0);
+        check(1.0, &[[40.0; 20].as_slice(), &[100.0; 3]].concat(), 100.0);
+        // The greatest mean holds for a window after the fall, and then the average's rest.
+        check(1.0, &[[100.0; 20].as_slice(), &[0.0; 9]].concat(), 100.0);
+        check(
+            1.0,
+            &[[100.0; 60].as_slice(), &[0.0; 13]].concat(),
+            100.0 * (-13.0f64 / 5.0).exp(),
+        );
+    }
+
+    #[test]
+    fn a_forecast_settles_once_its_window_has_filled() {
+        let mut demand = demand(1.0);
+        for second in 100..120 {
+            demand.observe(Duration::from_secs(second), Rps(40.0));
+            assert_eq!(
+                demand.forecast().unwrap().settled,
+                second >= 110,
+                "{second}"
+            );
+        }
+    }
+
+    #[test]
+    fn irregular_intervals_weigh_by_their_length() {
+        let mut demand = demand(1.0);
+        for (at_ms, rate) in [(0, 40.0), (1000, 40.0), (1100, 400.0), (3000, 40.0)] {
+            demand.observe(Duration::from_millis(at_ms), Rps(rate));
+        }
+        // Greatest is (40 + 40) / 1.1 s, the tenth of a second at 400 included.
+        assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
+        // Nothing observed for a while: the demand holds.
+        assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut demand = demand(1.0);
+        for tick in 0..3 * INTERVALS_MAX as u64 {
+            demand.observe(Duration::from_micros(tick), Rps(1.0));
+        }
+        assert!(demand.intervals.len() <= INTERVALS_MAX);
+    }
+}

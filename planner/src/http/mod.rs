@@ -1,0 +1,136 @@
+//! The doors: plans for the proxies (with the key), the status, health and metrics for people.
+//! Nothing here decides; every error is JSON, `{"error": "…"}`.
+//!
+//! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
+//! - `GET /v1/services/{service}?cycles=…` is the status ([`services`])
+//! - `GET /healthz` the process answers · `GET /readyz` a plan is out · `GET /metrics`
+
+mod plans;
+mod server;
+mod services;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use tokio::sync::{Semaphore, watch};
+
+pub use server::{CONNECTIONS_MAX, GRACE, HEAD_BYTES_MAX, HEAD_MAX, answer};
+
+use crate::clock::Clock;
+use crate::config::Service;
+use crate::key::Key;
+use crate::metrics::Metrics;
+use crate::publish::Publisher;
+use crate::status::Status;
+
+/// How long a poll is held: under the 25 s that the proxies' call waits.
+pub const HOLD: Duration = Duration::from_secs(20);
+/// Most polls held at once: one for each proxy that is remembered, and as many for their restarts.
+pub const POLLS_MAX: usize = 2 * crate::publish::PROXIES_MAX;
+/// Largest request body: no route reads one.
+pub const BODY_MAX: usize = 1024;
+
+/// What the routes share.
+#[derive(Debug)]
+pub struct App {
+    /// The one service.
+    pub service: Arc<Service>,
+    /// What polls must carry.
+    pub key: Key,
+    /// The plans.
+    pub publisher: Arc<Publisher>,
+    /// The turns.
+    pub status: Arc<Status>,
+    /// The counts.
+    pub metrics: Arc<Metrics>,
+    /// The time.
+    pub clock: Clock,
+    /// How long a poll is held, [`HOLD`] but in tests.
+    pub hold: Duration,
+    /// A permit for each poll that may be held.
+    pub polls: Semaphore,
+    /// How many permits there are in all.
+    pub polls_max: usize,
+    /// True once the planner is to end.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// A refusal.
+#[derive(Debug)]
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
+    }
+}
+
+/// The routes.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/plans/{service}", get(plans::poll))
+        .route("/v1/services/{service}", get(services::status))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "no such path".to_owned()) })
+        .method_not_allowed_fallback(|| async {
+            Refusal(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "only GET is known here".to_owned(),
+            )
+        })
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .with_state(app)
+}
+
+impl App {
+    fn known(&self, service: &str) -> Result<(), Refusal> {
+        if service == self.service.name {
+            return Ok(());
+        }
+        let shown: String = service.chars().take(weir_api::plan::NAME_MAX).collect();
+        Err(Refusal(
+            StatusCode::NOT_FOUND,
+            format!("service: '{shown}' is not planned for here"),
+        ))
+    }
+
+    fn waiting(&self) -> usize {
+        self.polls_max
+            .saturating_sub(self.polls.available_permits())
+    }
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
+    match app.publisher.newest() {
+        Some(_) => Ok("ready\n"),
+        None => Err(Refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no plan is published yet".to_owned(),
+        )),
+    }
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
+    let proxies = app.publisher.proxies().live(app.clock.now()).len();
+    let revision = app
+        .publisher
+        .newest()
+        .map_or(0, |newest| newest.plan.revision.0);
+    let text = app.metrics.text(proxies, app.waiting(), revision);
+    let text =
+        text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response())
+}

@@ -1,0 +1,362 @@
+//! The doors over real HTTP on free ports.
+
+mod server;
+
+use std::net::SocketAddr;
+
+use reqwest::{Client, Response};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use weir_api::{Plan, Revision};
+
+use super::*;
+use crate::config::tests::service;
+use crate::publish::{AFTER_MAX, Publish};
+
+const KEY: &str = "secret-key";
+/// As good as for ever, for polls that must not end by themselves.
+const LONG: Duration = Duration::from_secs(60);
+
+struct Doors {
+    app: Arc<App>,
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
+    client: Client,
+}
+
+impl Doors {
+    async fn open(hold: Duration, polls_max: usize, connections_max: usize) -> Doors {
+        let (stop, stopped) = watch::channel(false);
+        let app = Arc::new(App {
+            service: Arc::new(service(8)),
+            key: Key::new(KEY).unwrap(),
+            publisher: Arc::new(Publisher::new("demo", Duration::from_secs(60))),
+            status: Arc::new(Status::default()),
+            metrics: Arc::new(Metrics::new().unwrap()),
+            clock: Clock::start(),
+            hold,
+            polls: Semaphore::new(polls_max),
+            polls_max,
+            stop: stopped.clone(),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = router(Arc::clone(&app));
+        let serving = tokio::spawn(answer(listener, router, connections_max, stopped));
+        let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
+        Doors {
+            app,
+            address,
+            stop,
+            serving,
+            client,
+        }
+    }
+
+    fn publish(&self, cores: u32) -> Revision {
+        let cores = [weir_api::Cores::whole(cores), weir_api::Cores::whole(1)];
+        let draft = crate::plan::draft(&self.app.service, &cores, None).unwrap();
+        self.app
+            .publisher
+            .publish(draft, self.app.clock.now())
+            .unwrap()
+            .revision
+    }
+
+    async fn get(&self, path: &str) -> Response {
+        self.client
+            .get(format!("http://{}{path}", self.address))
+            .send()
+            .await
+            .unwrap()
+    }
+
+    async fn poll(&self, query: &str) -> Response {
+        let url = format!("http://{}/v1/plans/demo{query}", self.address);
+        self.client.get(url).bearer_auth(KEY).send().await.unwrap()
+    }
+
+    fn poll_beside(&self, query: String) -> tokio::task::JoinHandle<Response> {
+        let url = format!("http://{}/v1/plans/demo{query}", self.address);
+        let request = self.client.get(url).bearer_auth(KEY);
+        tokio::spawn(async move { request.send().await.unwrap() })
+    }
+
+    /// Returns once so many polls are held.
+    async fn until_held(&self, polls: usize) {
+        while self.app.waiting() != polls {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+async fn plan(response: Response) -> Plan {
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "application/json");
+    let plan: Plan = response.json().await.unwrap();
+    assert_eq!(plan.check(), Ok(()));
+    plan
+}
+
+async fn error(response: Response, status: u16) -> String {
+    assert_eq!(response.status(), status);
+    let json: Value = response.json().await.unwrap();
+    json["error"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_plan_that_is_there_is_given_at_once_and_a_newer_one_wakes_all() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let first = doors.publish(1);
+    for query in [
+        "",
+        "?after=0",
+        "?after=5&proxy=envoy-1&incarnation=7&workers=2&role=both&novelty=x",
+    ] {
+        assert_eq!(
+            plan(doors.poll(query).await).await.revision,
+            first,
+            "{query}"
+        );
+    }
+    let waiting: Vec<_> = (0..32)
+        .map(|_| doors.poll_beside(format!("?after={first}")))
+        .collect();
+    doors.until_held(32).await;
+    let second = doors.publish(2);
+    assert!(second > first);
+    for poll in waiting {
+        assert_eq!(plan(poll.await.unwrap()).await.revision, second);
+    }
+    doors.until_held(0).await;
+}
+
+#[tokio::test]
+async fn the_first_plan_answers_who_came_before_it() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    assert_eq!(
+        error(doors.get("/readyz").await, 503).await,
+        "no plan is published yet"
+    );
+    assert_eq!(doors.get("/healthz").await.text().await.unwrap(), "ok\n");
+    let early = doors.poll_beside(String::new());
+    doors.until_held(1).await;
+    let first = doors.publish(1);
+    assert_eq!(plan(early.await.unwrap()).await.revision, first);
+    assert_eq!(doors.get("/readyz").await.status(), 200);
+}
+
+#[tokio::test]
+async fn nothing_newer_is_204_after_the_hold() {
+    let doors = Doors::open(Duration::from_millis(50), 64, 128).await;
+    let first = doors.publish(1);
+    let begin = tokio::time::Instant::now();
+    assert_eq!(doors.poll(&format!("?after={first}")).await.status(), 204);
+    assert!(begin.elapsed() >= Duration::from_millis(50), "it was held");
+}
+
+#[tokio::test]
+async fn who_has_no_key_learns_nothing() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    doors.publish(1);
+    let url = |path: &str| format!("http://{}{path}", doors.address);
+    for path in [
+        "/v1/plans/demo",
+        "/v1/plans/other",
+        "/v1/plans/demo?after=nonsense",
+    ] {
+        for value in [
+            None,
+            Some(""),
+            Some("Bearer"),
+            Some("Bearer wrong-key"),
+            Some("Basic secret-key"),
+            Some(KEY),
+        ] {
+            let mut request = doors.client.get(url(path));
+            if let Some(value) = value {
+                request = request.header("authorization", value);
+            }
+            let refused = error(request.send().await.unwrap(), 401).await;
+            assert!(refused.contains("Bearer"), "{path} {value:?}: {refused}");
+        }
+    }
+    let lower = doors
+        .client
+        .get(url("/v1/plans/demo"))
+        .header("authorization", "bearer secret-key");
+    assert_eq!(lower.send().await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn what_is_no_poll_is_refused_with_the_reason() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    doors.publish(1);
+    let long = format!("?proxy={}", "p".repeat(257));
+    let beyond = format!("?after={}", AFTER_MAX.0 + 1);
+    for (query, says) in [
+        ("?after=-1", "after"),
+        ("?after=1.5", "after"),
+        ("?after=99999999999999999999", "after"),
+        (&beyond, "after: "),
+        ("?workers=many", "workers"),
+        ("?workers=5000", "workers: 5000 must be at most 4096"),
+        ("?role=king", "router"),
+        ("?proxy=a%00b", "proxy: "),
+        (&long, "at most 256 bytes"),
+    ] {
+        let refused = error(doors.poll(query).await, 400).await;
+        assert!(
+            refused.contains(says),
+            "{query}: '{refused}' does not say '{says}'"
+        );
+    }
+    let other = doors
+        .client
+        .get(format!("http://{}/v1/plans/other", doors.address))
+        .bearer_auth(KEY);
+    let refused = error(other.send().await.unwrap(), 404).await;
+    assert!(refused.contains("'other'"), "{refused}");
+    assert_eq!(error(doors.get("/v2").await, 404).await, "no such path");
+    let post = doors
+        .client
+        .post(format!("http://{}/readyz", doors.address))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(error(post, 405).await, "only GET is known here");
+}
+
+#[tokio::test]
+async fn a_proxy_ahead_of_us_gets_a_plan_beyond_its_own_at_once() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let first = doors.publish(1);
+    let level = doors.poll_beside(format!("?after={first}"));
+    doors.until_held(1).await;
+    let ahead = first.0 + 1_000_000;
+    let answer = plan(doors.poll(&format!("?after={ahead}")).await).await;
+    assert_eq!(answer.revision, Revision(ahead + 1));
+    assert_eq!(
+        plan(level.await.unwrap()).await.revision,
+        Revision(ahead + 1),
+        "all hear of it"
+    );
+    // The most that can be claimed still leaves room above it.
+    let answer = plan(doors.poll(&format!("?after={AFTER_MAX}")).await).await;
+    assert_eq!(answer.revision, Revision(AFTER_MAX.0 + 1));
+}
+
+#[tokio::test]
+async fn too_many_waiting_polls_are_told_to_come_back() {
+    let doors = Doors::open(LONG, 2, 128).await;
+    let first = doors.publish(1);
+    let held: Vec<_> = (0..2)
+        .map(|_| doors.poll_beside(format!("?after={first}")))
+        .collect();
+    doors.until_held(2).await;
+    let full = doors.poll(&format!("?after={first}")).await;
+    assert_eq!(full.headers()["retry-after"], "1");
+    assert_eq!(
+        error(full, 503).await,
+        "2 polls wait already, no more are held"
+    );
+    // Who leaves makes room.
+    held[0].abort();
+    doors.until_held(1).await;
+    let next = doors.poll_beside(format!("?after={first}"));
+    doors.until_held(2).await;
+    let second = doors.publish(2);
+    assert_eq!(plan(next.await.unwrap()).await.revision, second);
+}
+
+#[tokio::test]
+async fn the_status_shows_plan_proxies_counts_and_turns() {
+    let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
+    let empty: Value = doors.get("/v1/services/demo").await.json().await.unwrap();
+    assert_eq!(
+        (&empty["revision"], &empty["latest"]),
+        (&Value::Null, &Value::Null)
+    );
+    let first = doors.publish(1);
+    doors
+        .poll(&format!(
+            "?after={first}&proxy=envoy-1&incarnation=3&workers=2&role=gate"
+        ))
+        .await;
+    let world = crate::cycle::tests::reports(5).await;
+    for report in &world {
+        doors.app.metrics.record(report);
+        doors.app.status.push(report.clone());
+    }
+    let status: Value = doors
+        .get("/v1/services/demo?cycles=2")
+        .await
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(status["service"], "demo");
+    assert_eq!(status["revision"], first.0);
+    assert_eq!(status["plan"]["variants"][0]["name"], "a");
+    assert_eq!(status["counters"]["cycles"], 5);
+    let proxy = &status["proxies"]["envoy-1"];
+    assert_eq!(
+        (&proxy["incarnation"], &proxy["workers"], &proxy["role"]),
+        (&3.into(), &2.into(), &"gate".into())
+    );
+    assert_eq!(proxy["revision"], first.0);
+    assert_eq!(status["cycles"].as_array().unwrap().len(), 2);
+    assert_eq!(status["latest"], status["cycles"][1]);
+    assert_eq!(status["latest"]["at_ms"], world[4].at_ms);
+    let a = &status["latest"]["variants"]["a"];
+    for key in [
+        "cores_asked",
+        "cores_actuated",
+        "share",
+        "slots",
+        "capacity_rps",
+    ] {
+        assert!(a[key].is_number(), "{key}: {a}");
+    }
+    let none: Value = doors
+        .get("/v1/services/demo?cycles=0")
+        .await
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(none["cycles"].as_array().unwrap().len(), 0);
+    assert!(
+        error(doors.get("/v1/services/demo?cycles=x").await, 400)
+            .await
+            .contains("cycles")
+    );
+    assert!(
+        error(doors.get("/v1/services/other").await, 404)
+            .await
+            .contains("'other'")
+    );
+    let text = doors.get("/metrics").await.text().await.unwrap();
+    for line in [
+        "weir_planner_cycle_ms_count 5",
+        "weir_planner_polls_total{answer=\"none\"} 1",
+        "weir_planner_proxies 1",
+        "weir_planner_slots{variant=\"a\"}",
+        "weir_planner_stage_ms_bucket{stage=\"solve\"",
+    ] {
+        assert!(text.contains(line), "no '{line}' in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_ring_of_turns_is_bounded() {
+    let status = Status::default();
+    let report = crate::cycle::tests::reports(1).await.remove(0);
+    for turn in 0..crate::status::CYCLES_MAX as u64 + 10 {
+        status.push(crate::status::CycleReport {
+            at_ms: turn,
+            ..report.clone()
+        });
+    }
+    let kept = status.latest(usize::MAX);
+    assert_eq!((kept.len(), kept[0].at_ms), (crate::status::CYCLES_MAX, 10));
+}

@@ -1,0 +1,110 @@
+//! The command line of `weir-planner`. It reads arguments, the service file, the key and signals,
+//! and leaves the rest to the library. The only place with `anyhow`.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+use weir_planner::config::Service;
+use weir_planner::serve::serve;
+
+/// Plans which model variants serve, with how many cores and what share of the traffic.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Plan for a service until interrupted.
+    Serve(Serve),
+}
+
+#[derive(Debug, clap::Args)]
+struct Serve {
+    /// The service file (YAML).
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Where to answer, instead of the file's `listen`; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Write the address that is answered on into this file, once it is.
+    #[arg(long, value_name = "FILE")]
+    address_file: Option<PathBuf>,
+}
+
+fn main() -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    match Arguments::parse().command {
+        Command::Serve(arguments) => run(arguments),
+    }
+}
+
+#[tokio::main]
+async fn run(arguments: Serve) -> anyhow::Result<()> {
+    let path = &arguments.config;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("service file {}", path.display()))?;
+    let service =
+        Service::from_yaml(&text).with_context(|| format!("service file {}", path.display()))?;
+    let key = service
+        .key
+        .read()
+        .with_context(|| format!("service file {}", path.display()))?;
+    let stop = stop_on_signal()?;
+    let address = arguments.listen.unwrap_or(service.listen);
+    let listener = TcpListener::bind(address).await;
+    let listener = listener.with_context(|| {
+        format!("listen: {address} cannot be had; name a free one with --listen")
+    })?;
+    let address = listener.local_addr()?;
+    if let Some(file) = &arguments.address_file {
+        write_whole(file, &format!("{address}\n"))
+            .with_context(|| format!("--address-file {}", file.display()))?;
+    }
+    tracing::info!(
+        "planning for {} on http://{address}, mode {:?}",
+        service.name,
+        service.mode
+    );
+    serve(service, key, listener, stop).await?;
+    tracing::info!("ended");
+    Ok(())
+}
+
+/// Readers see the whole text or no file.
+fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
+    std::fs::write(&beside, text)?;
+    std::fs::rename(&beside, file)
+}
+
+fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {
+    let (sender, stop) = watch::channel(false);
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        // Nobody is left to tell where the planner ended by itself.
+        let _ = sender.send(true);
+    });
+    Ok(stop)
+}

@@ -1,0 +1,252 @@
+//! The planner's own metrics, in one registry of its own: no globals. Labels are of closed lists or
+//! come from the service file, never from a request.
+
+use prometheus::{
+    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge, Opts, Registry, TextEncoder,
+};
+
+use crate::status::CycleReport;
+
+/// Buckets for what takes a fraction of a cycle, in ms.
+const MS: [f64; 13] = [
+    0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0,
+];
+
+/// What a poll was answered with; a closed list, for labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PollAnswer {
+    /// A plan.
+    Plan,
+    /// Nothing newer.
+    None,
+    /// Wrong or no key.
+    Unauthorised,
+    /// Too many wait already.
+    Full,
+    /// Not a poll we know.
+    Bad,
+}
+
+impl PollAnswer {
+    /// The name in metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            PollAnswer::Plan => "plan",
+            PollAnswer::None => "none",
+            PollAnswer::Unauthorised => "unauthorised",
+            PollAnswer::Full => "full",
+            PollAnswer::Bad => "bad",
+        }
+    }
+}
+
+/// The registry and what is in it.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    cycles: IntCounterVec,
+    cycle_ms: Histogram,
+    stage_ms: HistogramVec,
+    measured_rps: Gauge,
+    demand_rps: Gauge,
+    scrapes_lost: IntCounter,
+    resizes_confirmed: IntCounter,
+    resizes_failed: IntCounter,
+    plans_published: IntCounter,
+    plans_unfit: IntCounter,
+    plan_revision: IntGauge,
+    polls: IntCounterVec,
+    polls_waiting: IntGauge,
+    proxies: IntGauge,
+    cores_asked: GaugeVec,
+    cores_actuated: GaugeVec,
+    capacity_rps: GaugeVec,
+    share: GaugeVec,
+    slots: GaugeVec,
+}
+
+/// The counts since the start, as the status shows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Counters {
+    /// Turns.
+    pub cycles: u64,
+    /// Plans published.
+    pub plans_published: u64,
+    /// Offers that were no valid plan.
+    pub plans_unfit: u64,
+    /// Scrapes without an answer.
+    pub scrapes_lost: u64,
+    /// Changes of cores that were confirmed.
+    pub resizes_confirmed: u64,
+    /// Changes of cores that failed.
+    pub resizes_failed: u64,
+}
+
+impl Metrics {
+    /// All at zero.
+    ///
+    /// # Errors
+    /// A name that the registry does not take: a mistake in this file.
+    pub fn new() -> prometheus::Result<Metrics> {
+        let make = Make(Registry::new_custom(Some("weir_planner".to_owned()), None)?);
+        Ok(Metrics {
+            cycles: make.counters("cycles_total", "Turns, by outcome of the solve.", "outcome")?,
+            cycle_ms: make.histogram("cycle_ms", "From observing to the first plan offered.")?,
+            stage_ms: make.histograms("stage_ms", "The same, by stage.", "stage")?,
+            measured_rps: make.gauge(
+                "measured_rps",
+                "Requests arriving at all proxies; NaN while unknown.",
+            )?,
+            demand_rps: make.gauge("demand_rps", "The demand planned for; NaN while unknown.")?,
+            scrapes_lost: make.counter(
+                "scrapes_lost_total",
+                "Scrapes of proxies without an answer.",
+            )?,
+            resizes_confirmed: make.counter(
+                "resizes_confirmed_total",
+                "Changes of cores that were confirmed.",
+            )?,
+            resizes_failed: make
+                .counter("resizes_failed_total", "Changes of cores that failed.")?,
+            plans_published: make.counter("plans_published_total", "Plans published.")?,
+            plans_unfit: make.counter(
+                "plans_unfit_total",
+                "Plans that did not pass their check and were not published.",
+            )?,
+            plan_revision: make.int_gauge("plan_revision", "The revision that is out.")?,
+            polls: make.counters("polls_total", "Polls of proxies, by answer.", "answer")?,
+            polls_waiting: make
+                .int_gauge("polls_waiting", "Polls that wait for a newer plan now.")?,
+            proxies: make.int_gauge("proxies", "Proxies that polled within a minute.")?,
+            cores_asked: make
+                .gauges("cores_asked", "Cores the decision wants a variant to have.")?,
+            cores_actuated: make
+                .gauges("cores_actuated", "Cores a variant's backend has confirmed.")?,
+            capacity_rps: make.gauges(
+                "capacity_rps",
+                "What a variant sustains with the cores in force.",
+            )?,
+            share: make.gauges("share", "A variant's part of the traffic, 0 to 1.")?,
+            slots: make.gauges("slots", "Requests a variant may execute at once.")?,
+            registry: make.0,
+        })
+    }
+
+    /// Counts a turn and shows its figures.
+    pub fn record(&self, report: &CycleReport) {
+        self.cycles
+            .with_label_values(&[report.outcome.label()])
+            .inc();
+        self.cycle_ms.observe(report.cycle_ms);
+        let stages = report.stages_ms;
+        for (stage, took_ms) in [
+            ("observe", stages.observe),
+            ("forecast", stages.forecast),
+            ("solve", stages.solve),
+            ("actuate", stages.actuate),
+            ("publish", stages.publish),
+        ] {
+            self.stage_ms.with_label_values(&[stage]).observe(took_ms);
+        }
+        self.measured_rps
+            .set(report.measured_rps.map_or(f64::NAN, |rate| rate.0));
+        self.demand_rps
+            .set(report.demand_rps.map_or(f64::NAN, |rate| rate.0));
+        self.scrapes_lost.inc_by(report.proxies_lost as u64);
+        self.resizes_confirmed
+            .inc_by(report.resizes_confirmed.into());
+        self.resizes_failed.inc_by(report.resizes_failed.into());
+        self.plans_published.inc_by(report.published.into());
+        self.plans_unfit.inc_by(report.unpublished.into());
+        for (name, variant) in &report.variants {
+            let show = |gauges: &GaugeVec, value| gauges.with_label_values(&[name]).set(value);
+            show(&self.cores_asked, variant.cores_asked.as_f64());
+            show(&self.cores_actuated, variant.cores_actuated.as_f64());
+            show(&self.capacity_rps, variant.capacity_rps.0);
+            show(&self.share, variant.share.0);
+            show(&self.slots, variant.slots.into());
+        }
+    }
+
+    /// Counts the answer to a poll.
+    pub fn polled(&self, answer: PollAnswer) {
+        self.polls.with_label_values(&[answer.label()]).inc();
+    }
+
+    /// The counts since the start.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            cycles: self.cycle_ms.get_sample_count(),
+            plans_published: self.plans_published.get(),
+            plans_unfit: self.plans_unfit.get(),
+            scrapes_lost: self.scrapes_lost.get(),
+            resizes_confirmed: self.resizes_confirmed.get(),
+            resizes_failed: self.resizes_failed.get(),
+        }
+    }
+
+    /// Prometheus' text form, with what is only known when asked.
+    ///
+    /// # Errors
+    /// The encoder's.
+    pub fn text(
+        &self,
+        proxies: usize,
+        waiting: usize,
+        revision: u64,
+    ) -> prometheus::Result<Vec<u8>> {
+        let shown = |value| i64::try_from(value).unwrap_or(i64::MAX);
+        self.proxies.set(shown(proxies as u64));
+        self.polls_waiting.set(shown(waiting as u64));
+        self.plan_revision.set(shown(revision));
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        Ok(text)
+    }
+}
+
+struct Make(Registry);
+
+impl Make {
+    fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
+        self.registered(IntCounter::new(name, help)?)
+    }
+
+    fn counters(&self, name: &str, help: &str, label: &str) -> prometheus::Result<IntCounterVec> {
+        self.registered(IntCounterVec::new(Opts::new(name, help), &[label])?)
+    }
+
+    fn gauge(&self, name: &str, help: &str) -> prometheus::Result<Gauge> {
+        self.registered(Gauge::new(name, help)?)
+    }
+
+    fn int_gauge(&self, name: &str, help: &str) -> prometheus::Result<IntGauge> {
+        self.registered(IntGauge::new(name, help)?)
+    }
+
+    fn gauges(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
+        self.registered(GaugeVec::new(Opts::new(name, help), &["variant"])?)
+    }
+
+    fn histogram(&self, name: &str, help: &str) -> prometheus::Result<Histogram> {
+        self.registered(Histogram::with_opts(
+            HistogramOpts::new(name, help).buckets(MS.to_vec()),
+        )?)
+    }
+
+    fn histograms(&self, name: &str, help: &str, label: &str) -> prometheus::Result<HistogramVec> {
+        self.registered(HistogramVec::new(
+            HistogramOpts::new(name, help).buckets(MS.to_vec()),
+            &[label],
+        )?)
+    }
+
+    fn registered<C>(&self, collector: C) -> prometheus::Result<C>
+    where
+        C: prometheus::core::Collector + Clone + 'static,
+    {
+        self.0.register(Box::new(collector.clone()))?;
+        Ok(collector)
+    }
+}

@@ -1,0 +1,196 @@
+//! Reads `/stats/prometheus` of each proxy. Bounded in time and size; what it cannot read is an
+//! error, never a zero.
+
+use std::time::Duration;
+
+use weir_api::metrics::{Metric, PREFIX, decode};
+
+use super::{Observe, Scrape, ScrapeError};
+use crate::clock::Clock;
+
+/// Largest answer of a proxy: 100 times what a filter with 64 variants exports.
+pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Scrapes real proxies.
+#[derive(Debug, Clone)]
+pub struct Scraper {
+    http: reqwest::Client,
+    clock: Clock,
+    service: String,
+    stats: Vec<reqwest::Url>,
+    timeout: Duration,
+}
+
+impl Scraper {
+    /// Scrapes `stats` for the arrivals of `service`.
+    pub fn new(
+        http: reqwest::Client,
+        clock: Clock,
+        service: &str,
+        stats: &[reqwest::Url],
+        timeout: Duration,
+    ) -> Self {
+        Scraper {
+            http,
+            clock,
+            service: service.to_owned(),
+            stats: stats.to_vec(),
+            timeout,
+        }
+    }
+
+    async fn one(self, url: reqwest::Url) -> Scrape {
+        let body = tokio::time::timeout(self.timeout, fetch(&self.http, url));
+        let arrivals = match body.await {
+            Ok(text) => text.map(|text| arrivals(&text, &self.service)),
+            Err(_) => Err(ScrapeError::Timeout(self.timeout)),
+        };
+        Scrape {
+            at: self.clock.now().at,
+            arrivals,
+        }
+    }
+}
+
+impl Observe for Scraper {
+    async fn scrape(&self) -> Vec<Scrape> {
+        let looks: Vec<_> = self
+            .stats
+            .iter()
+            .map(|url| tokio::spawn(self.clone().one(url.clone())))
+            .collect();
+        let mut scrapes = Vec::with_capacity(looks.len());
+        for look in looks {
+            scrapes.push(look.await.unwrap_or_else(|error| Scrape {
+                at: self.clock.now().at,
+                arrivals: Err(ScrapeError::Unreachable(error.to_string())),
+            }));
+        }
+        scrapes
+    }
+}
+
+async fn fetch(http: &reqwest::Client, url: reqwest::Url) -> Result<String, ScrapeError> {
+    let unreachable = |error: reqwest::Error| ScrapeError::Unreachable(reason(&error));
+    let mut answer = http.get(url).send().await.map_err(unreachable)?;
+    if answer.status() != reqwest::StatusCode::OK {
+        return Err(ScrapeError::Status(answer.status().as_u16()));
+    }
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
+        if body.len() + chunk.len() > SCRAPE_BYTES_MAX {
+            return Err(ScrapeError::TooLarge);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    String::from_utf8(body).map_err(|_| ScrapeError::NotText)
+}
+
+/// The innermost cause, without the address (which the log line names already).
+fn reason(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+/// The arrivals of `service`; none if the filter exports nothing yet.
+fn arrivals(text: &str, service: &str) -> f64 {
+    // Envoy writes `name{} 5` for a metric without labels, which the parser does not take.
+    let lines = text
+        .lines()
+        .filter(|line| line.starts_with(PREFIX))
+        .map(|line| Ok(line.replacen("{}", "", 1)));
+    let samples = prometheus_parse::Scrape::parse(lines)
+        .map(|scrape| scrape.samples)
+        .unwrap_or_default();
+    let ours = samples.into_iter().filter_map(|sample| {
+        let series = decode(&sample.metric)?;
+        let value = match sample.value {
+            prometheus_parse::Value::Untyped(value) | prometheus_parse::Value::Counter(value) => {
+                value
+            }
+            _ => return None,
+        };
+        let counts = series.metric == Metric::Arrivals && series.service == service;
+        (counts && value.is_finite() && value >= 0.0).then_some(value)
+    });
+    ours.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrivals_are_found_in_what_envoy_writes() {
+        let text = "# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n\
+            # TYPE weir_arrivals__service__demo_two counter\nweir_arrivals__service__demo_two{} 12\n\
+            # TYPE weir_arrivals__service__other counter\nweir_arrivals__service__other{} 99\n\
+            # TYPE weir_served__service__demo_two__variant__a counter\n\
+            weir_served__service__demo_two__variant__a{} 7\n\
+            # TYPE weir_wait_ms__service__demo_two histogram\n\
+            weir_wait_ms__service__demo_two_bucket{le=\"1\"} 3\n";
+        for (service, expected) in [("demo-two", 12.0), ("other", 99.0), ("third", 0.0)] {
+            assert_eq!(arrivals(text, service), expected, "{service}");
+        }
+        assert_eq!(
+            arrivals("weir_arrivals__service__demo{} NaN\n\u{0}garbage{", "demo"),
+            0.0
+        );
+        assert_eq!(
+            arrivals("weir_arrivals__service__demo 3 1700000000000\n", "demo"),
+            3.0
+        );
+        assert_eq!(
+            arrivals(
+                "weir_arrivals__service__demo{local_cluster=\"x\"} 3\n",
+                "demo"
+            ),
+            3.0
+        );
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_read_is_an_error_and_never_a_zero() {
+        use axum::http::StatusCode;
+        use axum::routing::get;
+        let router = axum::Router::new()
+            .route(
+                "/good",
+                get(|| async { "weir_arrivals__service__demo{} 7\n" }),
+            )
+            .route("/fresh", get(|| async { "" }))
+            .route(
+                "/failing",
+                get(|| async { StatusCode::SERVICE_UNAVAILABLE }),
+            )
+            .route("/vast", get(|| async { "#".repeat(SCRAPE_BYTES_MAX + 1) }))
+            .route("/binary", get(|| async { vec![0xff; 3] }))
+            .route("/silent", get(std::future::pending::<&str>));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let paths = ["silent", "good", "fresh", "failing", "vast", "binary"];
+        let stats = paths.map(|path| format!("http://{address}/{path}").parse().unwrap());
+        let timeout = Duration::from_millis(500);
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let scraper = Scraper::new(http, Clock::start(), "demo", &stats, timeout);
+        let arrivals: Vec<_> = scraper
+            .scrape()
+            .await
+            .into_iter()
+            .map(|scrape| scrape.arrivals)
+            .collect();
+        let expected = [
+            Err(ScrapeError::Timeout(timeout)),
+            Ok(7.0),
+            Ok(0.0),
+            Err(ScrapeError::Status(503)),
+            Err(ScrapeError::TooLarge),
+            Err(ScrapeError::NotText),
+        ];
+        assert_eq!(arrivals, expected);
+    }
+}

@@ -1,0 +1,184 @@
+//! What a variant can do with so many cores: its latency law, how much it runs at once, and the
+//! rate it sustains. Values in, values out; measured elsewhere, configured in the service file.
+//!
+//! - latency of one batch, Sponge (EuroMLSys '24) Eq. 2: l(b, c) = γ·b/c + ε/c + δ·b + η
+//! - sustained rate, InfAdapter's (EuroMLSys '23) fit: th(n) = slope·n + intercept, of which a
+//!   stated fraction is used (its code: 0.8). Its code also rounds down to whole requests per
+//!   second; we do not, because that takes up to all of a slow model's capacity.
+//!
+//! Both are given, and the lesser rate holds: what the slots can execute by the law is a bound on
+//! any fit.
+
+use weir_api::{Cores, Rps};
+
+/// How many batches a server executes at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parallelism {
+    /// One on each whole core (inter-op parallelism = cores), a fraction left over idles; below one
+    /// core, one on that fraction.
+    PerCore,
+    /// So many, which divide the cores among them.
+    Fixed(u32),
+}
+
+/// Latency law of one batch on the cores it has to itself; all in ms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latency {
+    /// γ: for each item, divided by the cores.
+    pub gamma_ms: f64,
+    /// ε: for each batch, divided by the cores.
+    pub epsilon_ms: f64,
+    /// δ: for each item, whatever the cores.
+    pub delta_ms: f64,
+    /// η: for each batch, whatever the cores.
+    pub eta_ms: f64,
+    /// The high percentile over the law's mean, 1 or more.
+    pub tail: f64,
+}
+
+/// Sustained rate within the SLO.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fit {
+    /// Requests per second for each core.
+    pub slope_rps: f64,
+    /// Requests per second at no cores; mostly negative.
+    pub intercept_rps: f64,
+    /// Fraction of it that is planned with, above 0 to 1.
+    pub utilisation: f64,
+}
+
+/// All that is known of a variant's speed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Profile {
+    /// Its latency law.
+    pub latency: Latency,
+    /// How many batches it executes at once.
+    pub parallelism: Parallelism,
+    /// Requests in one batch.
+    pub batch: u32,
+    /// Its sustained rate.
+    pub fit: Fit,
+}
+
+impl Latency {
+    /// l(b, c) in ms; infinite without cores.
+    pub fn mean_ms(&self, batch: u32, cores: f64) -> f64 {
+        if cores <= 0.0 {
+            return f64::INFINITY;
+        }
+        let batch = f64::from(batch);
+        self.gamma_ms * batch / cores
+            + self.epsilon_ms / cores
+            + self.delta_ms * batch
+            + self.eta_ms
+    }
+}
+
+impl Profile {
+    /// Requests it executes at once with `cores`; 0 without cores.
+    pub fn slots(&self, cores: Cores) -> u32 {
+        self.batches(cores).saturating_mul(self.batch)
+    }
+
+    /// Predicted time from dispatch to answer in ms, a high percentile; infinite without cores.
+    pub fn service_ms(&self, cores: Cores) -> f64 {
+        self.mean_ms(cores) * self.latency.tail
+    }
+
+    /// The rate to plan with: th(n) above, 0 where one answer takes longer than `latency_max_ms`.
+    pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> Rps {
+        if self.service_ms(cores) > latency_max_ms {
+            return Rps(0.0);
+        }
+        let fitted = self.fit.slope_rps * cores.as_f64() + self.fit.intercept_rps;
+        let mean_ms = self.mean_ms(cores);
+        let executed = if mean_ms > 0.0 {
+            f64::from(self.slots(cores)) * 1000.0 / mean_ms
+        } else {
+            f64::INFINITY
+        };
+        Rps(self.fit.utilisation * fitted.min(executed).max(0.0))
+    }
+
+    fn mean_ms(&self, cores: Cores) -> f64 {
+        let each = match self.parallelism {
+            Parallelism::PerCore => cores.as_f64().min(1.0),
+            Parallelism::Fixed(batches) => cores.as_f64() / f64::from(batches),
+        };
+        self.latency.mean_ms(self.batch, each)
+    }
+
+    fn batches(&self, cores: Cores) -> u32 {
+        match self.parallelism {
+            _ if cores == Cores::ZERO => 0,
+            Parallelism::PerCore => (cores.millis() / 1000).max(1),
+            Parallelism::Fixed(batches) => batches,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(parallelism: Parallelism, batch: u32) -> Profile {
+        Profile {
+            latency: Latency {
+                gamma_ms: 30.0,
+                epsilon_ms: 6.0,
+                delta_ms: 3.0,
+                eta_ms: 1.0,
+                tail: 1.5,
+            },
+            parallelism,
+            batch,
+            fit: Fit {
+                slope_rps: 20.0,
+                intercept_rps: -5.0,
+                utilisation: 0.8,
+            },
+        }
+    }
+
+    #[test]
+    fn slots_and_service_time_follow_the_law() {
+        let fixed = Parallelism::Fixed;
+        let per_core = Parallelism::PerCore;
+        // parallelism, batch, millicores → slots, service in ms (tail 1.5)
+        for (parallelism, batch, millis, slots, service_ms) in [
+            (per_core, 1, 4000, 4, 60.0),
+            (per_core, 2, 4000, 8, 109.5),
+            (per_core, 1, 500, 1, 114.0),
+            (per_core, 1, 2500, 2, 60.0),
+            (fixed(1), 4, 4000, 4, 1.5 * (30.0 + 1.5 + 12.0 + 1.0)),
+            (fixed(2), 1, 4000, 2, 33.0),
+            (fixed(2), 1, 0, 0, f64::INFINITY),
+        ] {
+            let profile = profile(parallelism, batch);
+            let cores = Cores::from_millis(millis);
+            assert_eq!(
+                profile.slots(cores),
+                slots,
+                "{parallelism:?} {batch} {millis}"
+            );
+            let got = profile.service_ms(cores);
+            assert!(
+                got == service_ms || (got - service_ms).abs() < 1e-9,
+                "{got} {service_ms}"
+            );
+        }
+    }
+
+    #[test]
+    fn capacity_is_the_lesser_of_fit_and_law_and_none_where_too_slow() {
+        let per_core = profile(Parallelism::PerCore, 1);
+        // 20·4 − 5 = 75 fitted; 4 slots / 40 ms = 100 executed.
+        assert_eq!(per_core.capacity(Cores::whole(4), 500.0), Rps(60.0));
+        assert_eq!(per_core.capacity(Cores::whole(4), 59.0), Rps(0.0));
+        assert_eq!(per_core.capacity(Cores::ZERO, 500.0), Rps(0.0));
+        assert_eq!(per_core.capacity(Cores::from_millis(200), 5000.0), Rps(0.0));
+        // One at a time: 1 / 13 ms is what 4 cores execute; the fit of 20·40 − 5 must not exceed it.
+        let single = profile(Parallelism::Fixed(1), 1).capacity(Cores::whole(40), 500.0);
+        assert!((single.0 - 0.8 * 1000.0 / 4.9).abs() < 1e-9, "{single}");
+    }
+}

@@ -1,0 +1,268 @@
+//! Plans → filters: revisions, and who waits for which. Every plan is checked before it leaves.
+//!
+//! A plan is published when its content changed, renewed under a new revision after a third of its
+//! age limit (so that a filter sees two renewals before it takes a plan for stale), and published at
+//! once where a proxy already holds a greater revision than ours: a planner that was started anew, or
+//! whose clock was set back, must not be ignored.
+
+mod proxies;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use weir_api::plan::FORMAT;
+use weir_api::{Plan, PlanError, Revision, VariantPlan};
+
+use crate::clock::Now;
+use crate::plan::differs;
+
+pub use proxies::{LIVE_FOR, PROXIES_MAX, Poll, Proxies, ProxyState, Role};
+
+/// Greatest revision a poll may claim to have. Above it no revisions would be left to outrun it with
+/// (half of [`Revision::MAX`] is the year 142,000).
+pub const AFTER_MAX: Revision = Revision(Revision::MAX.0 / 2);
+
+/// A plan that is out.
+#[derive(Debug, Clone)]
+pub struct Published {
+    /// As it was checked.
+    pub plan: Plan,
+    /// As it goes over the wire.
+    pub json: Arc<[u8]>,
+    /// When; [`Now::at`].
+    pub at: Duration,
+}
+
+/// What became of an offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// The revision that is out.
+    pub revision: Revision,
+    /// Whether this offer made it.
+    pub new: bool,
+}
+
+/// The port to the filters; a replay hands the plan to its simulated ones.
+pub trait Publish {
+    /// Publishes, if there is reason to.
+    ///
+    /// # Errors
+    /// What is offered is no valid plan; the last one stays.
+    fn publish(&self, variants: Vec<VariantPlan>, now: Now) -> Result<Receipt, PlanError>;
+
+    /// Waits until every live proxy has `revision`, at most `within`; whether they have.
+    fn taken_over(&self, revision: Revision, within: Duration)
+    -> impl Future<Output = bool> + Send;
+}
+
+/// Publishes to real filters, which poll.
+#[derive(Debug)]
+pub struct Publisher {
+    service: String,
+    max_age: Duration,
+    /// Least revision of the next plan.
+    floor: Mutex<Revision>,
+    newest: watch::Sender<Option<Arc<Published>>>,
+    proxies: Proxies,
+}
+
+impl Publisher {
+    /// Nothing published yet.
+    pub fn new(service: &str, max_age: Duration) -> Publisher {
+        Publisher {
+            service: service.to_owned(),
+            max_age,
+            floor: Mutex::new(Revision(0)),
+            newest: watch::Sender::new(None),
+            proxies: Proxies::default(),
+        }
+    }
+
+    /// The newest plan, and word of each newer one.
+    pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Published>>> {
+        self.newest.subscribe()
+    }
+
+    /// The newest plan.
+    pub fn newest(&self) -> Option<Arc<Published>> {
+        self.newest.borrow().clone()
+    }
+
+    /// The proxies that poll.
+    pub fn proxies(&self) -> &Proxies {
+        &self.proxies
+    }
+
+    /// A proxy holds `after`: if that is beyond our newest, ours is published anew beyond it.
+    pub fn outrun(&self, after: Revision, now: Now) {
+        let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
+        *floor = (*floor).max(after.min(AFTER_MAX));
+        let newest = self.newest();
+        if let Some(newest) = newest.filter(|newest| newest.plan.revision < after) {
+            // It passed the check before; only its revision and time change.
+            let _ = self.send(&mut floor, newest.plan.variants.clone(), now);
+        }
+    }
+
+    fn send(
+        &self,
+        floor: &mut Revision,
+        variants: Vec<VariantPlan>,
+        now: Now,
+    ) -> Result<Receipt, PlanError> {
+        let plan = Plan {
+            format: FORMAT,
+            service: self.service.clone(),
+            revision: floor.next(now.unix_ms),
+            published_ms: now.unix_ms,
+            max_age_ms: u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX),
+            variants,
+        };
+        plan.check()?;
+        let revision = plan.revision;
+        *floor = revision;
+        // A checked plan holds no map and no number that JSON lacks.
+        let json = serde_json::to_vec(&plan).unwrap_or_default().into();
+        self.newest.send_replace(Some(Arc::new(Published {
+            plan,
+            json,
+            at: now.at,
+        })));
+        Ok(Receipt {
+            revision,
+            new: true,
+        })
+    }
+}
+
+impl Publish for Publisher {
+    fn publish(&self, variants: Vec<VariantPlan>, now: Now) -> Result<Receipt, PlanError> {
+        let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(newest) = self.newest() {
+            let fresh = now.at.saturating_sub(newest.at) < self.max_age / 3;
+            if fresh && !differs(&newest.plan.variants, &variants) {
+                return Ok(Receipt {
+                    revision: newest.plan.revision,
+                    new: false,
+                });
+            }
+        }
+        self.send(&mut floor, variants, now)
+    }
+
+    async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
+        tokio::time::timeout(within, self.proxies.all_have(revision))
+            .await
+            .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weir_api::Share;
+
+    fn variants(share: f64) -> Vec<VariantPlan> {
+        let variant = |name: &str, share| VariantPlan {
+            name: name.into(),
+            cluster: name.into(),
+            share: Share(share),
+            slots: 2,
+            batch: 1,
+            service_ms: 40.0,
+            accuracy: 70.0,
+        };
+        vec![variant("small", share), variant("large", 1.0 - share)]
+    }
+
+    fn now(seconds: u64) -> Now {
+        Now {
+            at: Duration::from_secs(seconds),
+            unix_ms: 1_000_000 + seconds * 1000,
+        }
+    }
+
+    #[test]
+    fn published_when_changed_and_renewed_at_a_third_of_its_age() {
+        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        // second, share → revision out, whether new
+        for (second, share, revision, new) in [
+            (0, 0.5, 1_000_000, true),
+            (1, 0.5, 1_000_000, false),
+            (2, 0.504, 1_000_000, false),
+            (3, 0.51, 1_003_000, true),
+            (22, 0.51, 1_003_000, false),
+            (23, 0.51, 1_023_000, true),
+        ] {
+            let receipt = publisher.publish(variants(share), now(second)).unwrap();
+            assert_eq!(
+                receipt,
+                Receipt {
+                    revision: Revision(revision),
+                    new
+                },
+                "second {second}"
+            );
+        }
+        let newest = publisher.newest().unwrap();
+        assert_eq!(newest.plan.published_ms, 1_023_000);
+        assert_eq!(
+            serde_json::from_slice::<Plan>(&newest.json).unwrap(),
+            newest.plan
+        );
+    }
+
+    #[test]
+    fn revisions_rise_when_the_clock_falls() {
+        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        publisher.publish(variants(0.5), now(100)).unwrap();
+        let back = Now {
+            at: Duration::from_secs(101),
+            unix_ms: 5,
+        };
+        assert_eq!(
+            publisher.publish(variants(0.2), back).unwrap().revision,
+            Revision(1_100_001)
+        );
+    }
+
+    #[test]
+    fn a_proxy_ahead_of_us_is_outrun_at_once() {
+        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        publisher.outrun(Revision(3_000_000), now(0));
+        assert!(
+            publisher.newest().is_none(),
+            "there is no plan to publish yet"
+        );
+        assert_eq!(
+            publisher.publish(variants(0.5), now(0)).unwrap().revision,
+            Revision(3_000_001)
+        );
+        publisher.outrun(Revision(3_000_001), now(1));
+        assert_eq!(
+            publisher.newest().unwrap().plan.revision,
+            Revision(3_000_001),
+            "level is not ahead"
+        );
+        publisher.outrun(Revision(4_000_000), now(1));
+        assert_eq!(
+            publisher.newest().unwrap().plan.revision,
+            Revision(4_000_001)
+        );
+    }
+
+    #[test]
+    fn a_plan_that_is_none_does_not_leave() {
+        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        let out = publisher.publish(variants(0.5), now(0)).unwrap().revision;
+        let mut bad = variants(0.1);
+        bad[0].slots = 0;
+        assert_eq!(
+            publisher.publish(bad, now(1)),
+            Err(PlanError::ShareWithoutSlots(0))
+        );
+        assert_eq!(publisher.newest().unwrap().plan.revision, out);
+    }
+}

@@ -1,0 +1,62 @@
+//! A fair answer without a solver: one variant carries what the others' least cores do not. It gives
+//! the solver something to begin with, and the planner something to do when the solver's time runs
+//! out. It is never called optimal.
+
+use super::{Allocation, Problem};
+
+/// The best of: the cores in force, and for each variant the fewest cores of it that carry the
+/// demand while the others have their least. `None` where none of these carries it.
+pub fn start(problem: &Problem, current: Option<&[u32]>) -> Option<Allocation> {
+    let least: Vec<u32> = problem
+        .variants
+        .iter()
+        .map(|v| v.options.first().map_or(0, |option| option.cores))
+        .collect();
+    let current = current.and_then(|cores| problem.allocation(cores));
+    let alone = (0..least.len()).filter_map(|index| alone(problem, &least, index));
+    alone
+        .chain(current)
+        .max_by(|a, b| a.objective.total_cmp(&b.objective))
+}
+
+fn alone(problem: &Problem, least: &[u32], index: usize) -> Option<Allocation> {
+    let carried: f64 = problem.capacities(least).iter().sum();
+    let missing = problem.demand_rps - (carried - problem.capacity(index, *least.get(index)?));
+    let options = &problem.variants.get(index)?.options;
+    let enough = options
+        .iter()
+        .find(|option| option.capacity_rps >= missing)?;
+    let mut cores = least.to_vec();
+    *cores.get_mut(index)? = enough.cores;
+    problem.allocation(&cores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::problem;
+    use super::*;
+
+    #[test]
+    fn one_variant_carries_what_the_others_do_not() {
+        let variants = [(0.7, 20.0, 1, 10), (0.8, 10.0, 1, 10)];
+        // demand, cores in force → cores
+        for (demand, current, cores) in [
+            (25.0, None, Some([1, 1])),
+            (95.0, None, Some([1, 8])),
+            (120.0, None, Some([6, 1])),
+            (120.0, Some([5, 2]), Some([5, 2])),
+            (120.0, Some([9, 9]), Some([6, 1])),
+            (500.0, None, None),
+        ] {
+            let start = start(
+                &problem(demand, 10, &variants),
+                current.as_ref().map(|c| c.as_slice()),
+            );
+            assert_eq!(
+                start.map(|start| start.cores),
+                cores.map(Vec::from),
+                "{demand} {current:?}"
+            );
+        }
+    }
+}
