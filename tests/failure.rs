@@ -177,7 +177,7 @@ async fn a_plugin_configuration_that_is_wrong_is_refused_at_start() {
     ];
     for (plugin, message) in table {
         let bootstrap = Bootstrap::shipped().unwrap().plugin(&plugin);
-        let error = Envoy::start(&bootstrap, 1).await.err().expect(message);
+        let error = Envoy::start(&bootstrap, 1).await.expect_err(message);
         let said = format!("{error:#}");
         assert!(said.contains(message), "'{message}' is not in:\n{said}");
     }
