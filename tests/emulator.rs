@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
-use weir_tests::emulator::{BODY_MAX, Emulator, EmulatorConfig, InferAnswer, Law, Parallelism};
+use weir_tests::emulator::{BODY_MAX, Emulator, InferAnswer, Law, Parallelism, ServerConfig};
 use weir_tests::wait;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-async fn emulator(change: impl FnOnce(&mut EmulatorConfig)) -> anyhow::Result<Emulator> {
-    let mut config = EmulatorConfig::new("small", Law::constant(1.0));
+async fn emulator(change: impl FnOnce(&mut ServerConfig)) -> anyhow::Result<Emulator> {
+    let mut config = ServerConfig::new("small", Law::constant(1.0));
     change(&mut config);
     Emulator::start(config).await
 }
@@ -216,9 +216,9 @@ async fn bad_resources_are_refused_by_name_and_change_nothing() {
         .unwrap();
     assert_eq!(now, json!({"cores": 1.0, "parallelism": 3}));
     assert!(emulator.set_cores(f64::NAN).is_err());
-    let bad = EmulatorConfig {
+    let bad = ServerConfig {
         cores: -2.0,
-        ..EmulatorConfig::new("m", Law::default())
+        ..ServerConfig::new("m", Law::default())
     };
     assert!(
         Emulator::start(bad)

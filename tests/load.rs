@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weir_tests::emulator::{Emulator, EmulatorConfig, Law};
+use weir_tests::emulator::{Emulator, Law, ServerConfig};
 use weir_tests::fate::{Fate, Summary};
 use weir_tests::load::{Protocol, Rates, Run, Schedule, Sender, Target, start};
 use weir_tests::network::Network;
@@ -16,10 +16,10 @@ const fn ms(ms: u64) -> Duration {
 }
 
 async fn emulator(model: &str, law: Law, cores: f64) -> anyhow::Result<Emulator> {
-    let config = EmulatorConfig {
+    let config = ServerConfig {
         aliases: vec!["m".into()],
         cores,
-        ..EmulatorConfig::new(model, law)
+        ..ServerConfig::new(model, law)
     };
     Emulator::start(config).await
 }

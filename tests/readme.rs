@@ -9,7 +9,7 @@
 )]
 
 use serde_json::{Value, json};
-use weir_tests::emulator::{Emulator, EmulatorConfig, Law};
+use weir_tests::emulator::{Emulator, Law, ServerConfig};
 use weir_tests::envoy::{Bootstrap, Envoy};
 use weir_tests::scene::see;
 
@@ -32,7 +32,7 @@ async fn the_readmes_lines_work_in_an_envoy() {
     let mut servers = Vec::new();
     let mut bootstrap = Bootstrap::shipped().unwrap();
     for name in ["small", "large"] {
-        let mut config = EmulatorConfig::new(name, Law::constant(1.0));
+        let mut config = ServerConfig::new(name, Law::constant(1.0));
         config.aliases.push("model".to_owned());
         let server = Emulator::start(config).await.unwrap();
         bootstrap = bootstrap.backend(name, server.addr());

@@ -10,10 +10,10 @@
 pub mod built;
 pub mod emulator;
 pub mod envoy;
-pub mod fate;
 pub mod load;
-pub mod network;
 pub mod planner;
 pub mod process;
 pub mod scene;
 pub mod wait;
+
+pub use weir_model::{fate, network};

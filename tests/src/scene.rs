@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use weir_api::metrics::Metric;
 
-use crate::emulator::{Emulator, EmulatorConfig, Law};
+use crate::emulator::{Emulator, Law, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
 use crate::wait;
 
@@ -67,7 +67,7 @@ impl Scene {
         let mut backends = Vec::new();
         let mut bootstrap = Bootstrap::shipped()?;
         for variant in variants {
-            let mut config = EmulatorConfig::new(variant.name, Law::constant(variant.service_ms));
+            let mut config = ServerConfig::new(variant.name, Law::constant(variant.service_ms));
             config.cores = 1000.0;
             config.aliases.push("model".to_owned());
             let emulator = Emulator::start(config).await?;

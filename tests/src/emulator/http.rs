@@ -15,9 +15,9 @@ use axum::{Json, Router};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::engine::Execution;
-use super::law::Parallelism;
 use super::server::Server;
+use weir_model::server::Execution;
+use weir_model::server::Parallelism;
 
 /// Largest request body, in bytes; a larger one is answered 413.
 pub const BODY_MAX: usize = 64 * 1024 * 1024;

@@ -5,89 +5,22 @@
 //! most real servers, goes on executing what a client has abandoned. It decides nothing about
 //! deadlines: it records the headers it was sent and answers late if it is late.
 //!
-//! [`law`] and `engine` are pure; `server` runs them on the clock, `http` is the door; this file is
-//! the handle.
+//! What it does when is [`weir_model::server`]'s to say; `server` runs that on the clock, `http` is the
+//! door; this file is the handle.
 
-mod engine;
 mod http;
-pub mod law;
 mod server;
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::AbortHandle;
 
-pub use engine::{EXECUTIONS_MAX, Execution, QUEUE_MAX, SERVICE_MAX};
 pub use http::{BODY_MAX, InferAnswer, Output, Resources};
-pub use law::{Law, Parallelism};
-
-/// Most cores an emulator can be given.
-pub const CORES_MAX: f64 = 1024.0;
-
-/// What an emulator pretends to be.
-#[derive(Debug, Clone)]
-pub struct EmulatorConfig {
-    /// The model's name, in its paths and answers.
-    pub model: String,
-    /// Other names it answers to, so that a client need not name the variant.
-    pub aliases: Vec<String>,
-    /// The service time of a batch.
-    pub law: Law,
-    /// Cores at the start, 0 to [`CORES_MAX`].
-    pub cores: f64,
-    /// How many batches are executed at once.
-    pub parallelism: Parallelism,
-    /// Most requests executed together.
-    pub batch_max: NonZeroU32,
-    /// How long a batch that is not full waits for more.
-    pub batch_delay: Duration,
-    /// How long after its start the server is ready; until then it answers 503.
-    pub ready_after: Duration,
-    /// Multiplicative noise on the service time.
-    pub noise: Option<Noise>,
-}
-
-/// A log-normal factor with mean 1 on each batch's service time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Noise {
-    /// Standard deviation of the factor's logarithm.
-    pub sigma: f64,
-    /// The same seed gives the same factors in the same order.
-    pub seed: u64,
-}
-
-impl EmulatorConfig {
-    /// One core, one execution per core, no batching, no noise, ready at once.
-    pub fn new(model: &str, law: Law) -> EmulatorConfig {
-        EmulatorConfig {
-            model: model.to_owned(),
-            aliases: Vec::new(),
-            law,
-            cores: 1.0,
-            parallelism: Parallelism::PerCore,
-            batch_max: NonZeroU32::MIN,
-            batch_delay: Duration::ZERO,
-            ready_after: Duration::ZERO,
-            noise: None,
-        }
-    }
-
-    fn check(&self) -> anyhow::Result<()> {
-        self.law.check()?;
-        check_cores(self.cores).map_err(anyhow::Error::msg)?;
-        if let Some(noise) = self.noise {
-            let sigma = noise.sigma;
-            anyhow::ensure!(
-                (0.0..=1.0).contains(&sigma),
-                "noise.sigma: {sigma} must be 0 to 1"
-            );
-        }
-        Ok(())
-    }
-}
+pub use weir_model::server::{
+    CORES_MAX, EXECUTIONS_MAX, Execution, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX,
+    ServerConfig,
+};
 
 /// A running emulator; it stops when dropped.
 #[derive(Debug)]
@@ -103,7 +36,7 @@ impl Emulator {
     ///
     /// # Errors
     /// A configuration value out of its range, by name, or no port.
-    pub async fn start(config: EmulatorConfig) -> anyhow::Result<Emulator> {
+    pub async fn start(config: ServerConfig) -> anyhow::Result<Emulator> {
         config.check()?;
         let server = Arc::new(server::Server::new(config)?);
         let clockwork = tokio::spawn(server::run_clockwork(Arc::clone(&server))).abort_handle();
@@ -223,14 +156,4 @@ impl Drop for Emulator {
         self.crash();
         self.clockwork.abort();
     }
-}
-
-/// Cores that an emulator can run on, or what is wrong with them.
-fn check_cores(cores: f64) -> Result<f64, String> {
-    if (0.0..=CORES_MAX).contains(&cores) {
-        return Ok(cores);
-    }
-    Err(format!(
-        "cores: {cores} must be a number from 0 to {CORES_MAX}"
-    ))
 }

@@ -19,17 +19,17 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use super::engine::{Engine, Execution};
+use super::ServerConfig;
 use super::http::{Resources, routes};
-use super::law::Parallelism;
-use super::{EmulatorConfig, check_cores};
+use weir_model::server::Parallelism;
+use weir_model::server::{Execution, ServerModel, check_cores};
 
 /// The state that handlers, the clockwork and the handle share.
 pub(super) struct Server {
     names: Vec<String>,
     ready_after: Duration,
     started: Instant,
-    engine: Mutex<Engine<oneshot::Sender<Execution>>>,
+    engine: Mutex<ServerModel<oneshot::Sender<Execution>>>,
     /// Something arrived or changed: the clockwork looks again.
     changed: Notify,
     /// A new value closes every connection.
@@ -46,14 +46,14 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    pub(super) fn new(config: EmulatorConfig) -> anyhow::Result<Server> {
+    pub(super) fn new(config: ServerConfig) -> anyhow::Result<Server> {
         let mut names = vec![config.model.clone()];
         names.extend(config.aliases.iter().cloned());
         Ok(Server {
             names,
             ready_after: config.ready_after,
             started: Instant::now(),
-            engine: Mutex::new(Engine::new(config)?),
+            engine: Mutex::new(ServerModel::new(config)?),
             changed: Notify::new(),
             hang_up: watch::Sender::new(0),
             fail_next: AtomicU32::new(0),
@@ -127,14 +127,14 @@ impl Server {
         self.lock().crash();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Engine<oneshot::Sender<Execution>>> {
+    fn lock(&self) -> MutexGuard<'_, ServerModel<oneshot::Sender<Execution>>> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings the engine up to now, changes it, and starts what the change lets start.
     fn advance_then<R>(
         &self,
-        change: impl FnOnce(&mut Engine<oneshot::Sender<Execution>>, Duration) -> R,
+        change: impl FnOnce(&mut ServerModel<oneshot::Sender<Execution>>, Duration) -> R,
     ) -> R {
         let (result, ended) = {
             let mut engine = self.lock();

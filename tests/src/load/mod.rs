@@ -8,76 +8,8 @@
 //! How late the generator itself was is measured ([`Lag`]); a run in which it lagged proves nothing.
 
 mod client;
-mod rates;
 mod run;
 
-use std::time::Duration;
-
 pub use client::{Protocol, Sender, Target};
-pub use rates::{RATE_MAX_RPS, Rates, SECONDS_MAX};
 pub use run::{Lag, Progress, Record, Run, start};
-
-use crate::network::Network;
-
-/// Requests of one run.
-pub const REQUESTS_MAX: usize = 5_000_000;
-
-/// One request before it is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
-    /// Its `x-request-id`.
-    pub id: String,
-    /// When the client sends it, since the start of the run.
-    pub send_at: Duration,
-    /// How long it then takes to the proxy.
-    pub upload: Duration,
-}
-
-/// All requests of a run, in the order of sending: the same for every target, and for every run with
-/// the same rates, network, payload and seed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Schedule {
-    /// The requests.
-    pub requests: Vec<Planned>,
-}
-
-impl Schedule {
-    /// Poisson arrivals at `rates`, each with `payload_bytes` over `network`.
-    ///
-    /// # Errors
-    /// More than [`REQUESTS_MAX`] requests.
-    pub fn new(
-        rates: &Rates,
-        network: &Network,
-        payload_bytes: u64,
-        seed: u64,
-    ) -> anyhow::Result<Schedule> {
-        Schedule::at(rates.arrivals(seed)?, network, payload_bytes, seed)
-    }
-
-    /// Requests at exactly these times.
-    ///
-    /// # Errors
-    /// More than [`REQUESTS_MAX`] requests.
-    pub fn at(
-        mut send_at: Vec<Duration>,
-        network: &Network,
-        payload_bytes: u64,
-        seed: u64,
-    ) -> anyhow::Result<Schedule> {
-        let count = send_at.len();
-        anyhow::ensure!(
-            count <= REQUESTS_MAX,
-            "{count} requests; at most {REQUESTS_MAX}"
-        );
-        send_at.sort_unstable();
-        let plan = |(index, send_at): (usize, Duration)| Planned {
-            id: format!("{seed:x}-{index}"),
-            send_at,
-            upload: network.upload(send_at, payload_bytes),
-        };
-        Ok(Schedule {
-            requests: send_at.into_iter().enumerate().map(plan).collect(),
-        })
-    }
-}
+pub use weir_model::load::{Planned, RATE_MAX_RPS, REQUESTS_MAX, Rates, SECONDS_MAX, Schedule};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use weir_tests::emulator::{EmulatorConfig, Law, Noise};
+use weir_tests::emulator::{Law, Noise, ServerConfig};
 use weir_tests::envoy::Careful;
 use weir_tests::load::Rates;
 use weir_tests::network::Network;
@@ -223,16 +223,16 @@ impl Variant {
     }
 
     /// Its emulated server.
-    pub(crate) fn emulator(&self, seed: u64) -> EmulatorConfig {
+    pub(crate) fn emulator(&self, seed: u64) -> ServerConfig {
         let noise = Noise {
             sigma: sigma(self.latency.tail),
             seed,
         };
-        EmulatorConfig {
+        ServerConfig {
             aliases: vec![MODEL.to_owned()],
             cores: self.initial_cores(),
             noise: Some(noise),
-            ..EmulatorConfig::new(&self.name, self.law())
+            ..ServerConfig::new(&self.name, self.law())
         }
     }
 }

@@ -5,19 +5,19 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 
 use super::*;
-use crate::emulator::{Law, Noise};
+use crate::server::{Law, Noise};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn engine(change: impl FnOnce(&mut EmulatorConfig)) -> Engine<()> {
-    let mut config = EmulatorConfig::new("m", Law::constant(100.0));
+fn engine(change: impl FnOnce(&mut ServerConfig)) -> ServerModel<()> {
+    let mut config = ServerConfig::new("m", Law::constant(100.0));
     change(&mut config);
-    Engine::new(config).unwrap()
+    ServerModel::new(config).unwrap()
 }
 
-fn arrive(engine: &mut Engine<()>, now: Duration) -> usize {
+fn arrive(engine: &mut ServerModel<()>, now: Duration) -> usize {
     let ended = engine.advance(now).len();
     assert!(
         engine
@@ -27,7 +27,7 @@ fn arrive(engine: &mut Engine<()>, now: Duration) -> usize {
     ended + engine.advance(now).len()
 }
 
-fn starts(engine: &Engine<()>) -> Vec<f64> {
+fn starts(engine: &ServerModel<()>) -> Vec<f64> {
     engine
         .executions()
         .0

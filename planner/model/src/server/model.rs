@@ -13,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
 use serde::Serialize;
 
-use super::EmulatorConfig;
+use super::ServerConfig;
 use super::law::Parallelism;
 
 /// Requests that may wait; above that the server answers 503.
@@ -53,8 +53,8 @@ struct Job<T> {
 }
 
 /// The queue, the executions, and the resources they run on.
-pub(super) struct Engine<T> {
-    config: EmulatorConfig,
+pub struct ServerModel<T> {
+    config: ServerConfig,
     slow_by: f64,
     noise: Option<(LogNormal<f64>, ChaCha8Rng)>,
     queue: VecDeque<Job<T>>,
@@ -69,8 +69,12 @@ pub(super) struct Engine<T> {
     clock: Duration,
 }
 
-impl<T> Engine<T> {
-    pub(super) fn new(config: EmulatorConfig) -> anyhow::Result<Engine<T>> {
+impl<T> ServerModel<T> {
+    /// A server that idles since time zero.
+    ///
+    /// # Errors
+    /// A noise that is no distribution.
+    pub fn new(config: ServerConfig) -> anyhow::Result<ServerModel<T>> {
         let noise = match config.noise {
             // The mean of the factor is 1.
             Some(noise) => Some((
@@ -79,7 +83,7 @@ impl<T> Engine<T> {
             )),
             None => None,
         };
-        Ok(Engine {
+        Ok(ServerModel {
             config,
             slow_by: 1.0,
             noise,
@@ -95,7 +99,7 @@ impl<T> Engine<T> {
     }
 
     /// Takes a request in; gives `reply` back where the queue is full.
-    pub(super) fn arrive(
+    pub fn arrive(
         &mut self,
         now: Duration,
         request_id: String,
@@ -115,7 +119,7 @@ impl<T> Engine<T> {
     }
 
     /// Moves on to `now`: ends and starts what is due, each at its own instant, and returns what ended.
-    pub(super) fn advance(&mut self, now: Duration) -> Vec<(T, Execution)> {
+    pub fn advance(&mut self, now: Duration) -> Vec<(T, Execution)> {
         let mut ended = Vec::new();
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.clock = at;
@@ -133,7 +137,7 @@ impl<T> Engine<T> {
     }
 
     /// When something happens next if nothing arrives until then.
-    pub(super) fn next_event(&self) -> Option<Duration> {
+    pub fn next_event(&self) -> Option<Duration> {
         let end = self.running.first_key_value().map(|((end, _), _)| *end);
         let start = if self.has_free_lane() {
             self.due()
@@ -147,13 +151,13 @@ impl<T> Engine<T> {
     }
 
     /// Cores and parallelism now.
-    pub(super) fn resources(&self) -> (f64, Parallelism) {
+    pub fn resources(&self) -> (f64, Parallelism) {
         (self.config.cores, self.config.parallelism)
     }
 
-    /// Other resources from `now` on; what already runs keeps what it has. Call [`Engine::advance`]
+    /// Other resources from `now` on; what already runs keeps what it has. Call [`ServerModel::advance`]
     /// with the same `now` first.
-    pub(super) fn set_resources(&mut self, now: Duration, cores: f64, parallelism: Parallelism) {
+    pub fn set_resources(&mut self, now: Duration, cores: f64, parallelism: Parallelism) {
         self.core_seconds = self.core_seconds(now);
         self.counted_until = now;
         self.config.cores = cores;
@@ -161,18 +165,18 @@ impl<T> Engine<T> {
     }
 
     /// Executions that start from now on take `factor` times as long.
-    pub(super) fn slow_by(&mut self, factor: f64) {
+    pub fn slow_by(&mut self, factor: f64) {
         self.slow_by = factor;
     }
 
-    /// Cores × seconds since the start or the last [`Engine::reset`].
-    pub(super) fn core_seconds(&self, now: Duration) -> f64 {
+    /// Cores × seconds since the start or the last [`ServerModel::reset`].
+    pub fn core_seconds(&self, now: Duration) -> f64 {
         let since = now.saturating_sub(self.counted_until).as_secs_f64();
         self.core_seconds + self.config.cores * since
     }
 
     /// Forgets executions and core-seconds; what waits and runs goes on.
-    pub(super) fn reset(&mut self, now: Duration) {
+    pub fn reset(&mut self, now: Duration) {
         self.executions.clear();
         self.forgotten = 0;
         self.core_seconds = 0.0;
@@ -180,17 +184,17 @@ impl<T> Engine<T> {
     }
 
     /// What was started, in that order, and how many earlier ones were forgotten.
-    pub(super) fn executions(&self) -> (&VecDeque<Execution>, u64) {
+    pub fn executions(&self) -> (&VecDeque<Execution>, u64) {
         (&self.executions, self.forgotten)
     }
 
     /// Requests waiting and executing.
-    pub(super) fn load(&self) -> (usize, usize) {
+    pub fn load(&self) -> (usize, usize) {
         (self.queue.len(), self.running.values().map(Vec::len).sum())
     }
 
     /// Drops all that waits or runs, as a crash would.
-    pub(super) fn crash(&mut self) {
+    pub fn crash(&mut self) {
         self.queue.clear();
         self.running.clear();
     }

@@ -1,0 +1,72 @@
+//! Load: how many requests when, fixed before a run by rates, a network and a seed.
+
+mod rates;
+
+use std::time::Duration;
+
+pub use rates::{RATE_MAX_RPS, Rates, SECONDS_MAX};
+
+use crate::network::Network;
+
+/// Requests of one run.
+pub const REQUESTS_MAX: usize = 5_000_000;
+
+/// One request before it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Its `x-request-id`.
+    pub id: String,
+    /// When the client sends it, since the start of the run.
+    pub send_at: Duration,
+    /// How long it then takes to the proxy.
+    pub upload: Duration,
+}
+
+/// All requests of a run, in the order of sending: the same for every target, and for every run with
+/// the same rates, network, payload and seed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    /// The requests.
+    pub requests: Vec<Planned>,
+}
+
+impl Schedule {
+    /// Poisson arrivals at `rates`, each with `payload_bytes` over `network`.
+    ///
+    /// # Errors
+    /// More than [`REQUESTS_MAX`] requests.
+    pub fn new(
+        rates: &Rates,
+        network: &Network,
+        payload_bytes: u64,
+        seed: u64,
+    ) -> anyhow::Result<Schedule> {
+        Schedule::at(rates.arrivals(seed)?, network, payload_bytes, seed)
+    }
+
+    /// Requests at exactly these times.
+    ///
+    /// # Errors
+    /// More than [`REQUESTS_MAX`] requests.
+    pub fn at(
+        mut send_at: Vec<Duration>,
+        network: &Network,
+        payload_bytes: u64,
+        seed: u64,
+    ) -> anyhow::Result<Schedule> {
+        let count = send_at.len();
+        anyhow::ensure!(
+            count <= REQUESTS_MAX,
+            "{count} requests; at most {REQUESTS_MAX}"
+        );
+        send_at.sort_unstable();
+        let plan = |(index, send_at): (usize, Duration)| Planned {
+            id: format!("{seed:x}-{index}"),
+            send_at,
+            upload: network.upload(send_at, payload_bytes),
+        };
+        Ok(Schedule {
+            requests: send_at.into_iter().enumerate().map(plan).collect(),
+        })
+    }
+}
