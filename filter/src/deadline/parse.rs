@@ -9,9 +9,9 @@ const DIGITS_MAX: usize = 32;
 
 /// Where epoch seconds end and ms begin, ms and µs, µs and ns. Today is 1.8e9 s, 1.8e12 ms,
 /// 1.8e15 µs, 1.8e18 ns: each bound is two orders from both sides, until the year 5138.
-const SECONDS_END: f64 = 1e11;
-const MILLIS_END: f64 = 1e14;
-const MICROS_END: f64 = 1e17;
+const SECONDS_END: u64 = 100_000_000_000;
+const MILLIS_END: u64 = 100_000_000_000_000;
+const MICROS_END: u64 = 100_000_000_000_000_000;
 
 /// A budget in ms: digits, with a fraction if need be. Too large a number is the greatest one.
 pub(super) fn millis(value: &[u8]) -> Option<Duration> {
@@ -40,17 +40,29 @@ pub fn grpc_timeout(value: &[u8]) -> Option<Duration> {
 }
 
 /// A moment of the Unix epoch in s, ms, µs or ns, told apart by magnitude; `t=` may stand before it.
+/// In whole numbers throughout: a float does not hold the nanoseconds of today. A number too large is
+/// the latest moment there is, and disbelieved as such.
 pub(super) fn epoch(value: &[u8]) -> Option<Wall> {
+    const NANO: u64 = 1_000_000_000;
     let value = value.trim_ascii();
-    let number = decimal(value.strip_prefix(b"t=").unwrap_or(value))?;
-    let scale = match number {
-        n if n < SECONDS_END => 1e9,
-        n if n < MILLIS_END => 1e6,
-        n if n < MICROS_END => 1e3,
-        _ => 1.0,
+    let number = digits(value.strip_prefix(b"t=").unwrap_or(value))?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let whole = match whole {
+        "" => 0,
+        digits => digits.parse::<u64>().unwrap_or(u64::MAX),
     };
-    // A float above u64::MAX becomes u64::MAX: far in the future, and disbelieved there.
-    Some(Wall((number * scale) as u64))
+    let unit_ns = match whole {
+        n if n < SECONDS_END => NANO,
+        n if n < MILLIS_END => 1_000_000,
+        n if n < MICROS_END => 1_000,
+        _ => 1,
+    };
+    let nanos = fraction.bytes().chain(std::iter::repeat(b'0')).take(9);
+    let nanos = nanos.fold(0, |nanos, digit| nanos * 10 + u64::from(digit - b'0'));
+    let part_ns = u128::from(nanos) * u128::from(unit_ns) / u128::from(NANO);
+    Some(Wall(
+        whole.saturating_mul(unit_ns).saturating_add(part_ns as u64),
+    ))
 }
 
 /// A percentage, 0 to 100.
@@ -58,14 +70,16 @@ pub(super) fn percent(value: &[u8]) -> Option<f64> {
     decimal(value).filter(|percent| *percent <= 100.0)
 }
 
-/// Digits with at most one dot; no sign, exponent, blank inside, infinity or NaN.
 fn decimal(value: &[u8]) -> Option<f64> {
-    let value = value.trim_ascii();
+    digits(value.trim_ascii())?.parse().ok()
+}
+
+/// Digits with at most one dot; no sign, exponent, blank, infinity or NaN.
+fn digits(value: &[u8]) -> Option<&str> {
+    let dots = value.iter().filter(|b| **b == b'.').count();
     let plain = value.iter().all(|b| b.is_ascii_digit() || *b == b'.');
-    if !plain || value.len() > DIGITS_MAX {
-        return None;
-    }
-    std::str::from_utf8(value).ok()?.parse().ok()
+    let number = plain && dots <= 1 && (1..=DIGITS_MAX).contains(&value.len()) && value != b".";
+    std::str::from_utf8(value).ok().filter(|_| number)
 }
 
 /// Longest span a header can stand for: a year. Callers clamp far below it.

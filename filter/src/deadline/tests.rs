@@ -236,6 +236,21 @@ fn an_earlier_hops_deadline_counts_only_where_trusted() {
 }
 
 proptest! {
+    /// What is told the next hop is what the client said, to the millisecond: 19 digits of
+    /// nanoseconds are more than a float holds.
+    #[test]
+    fn a_start_is_read_exactly(ago_ms in 0..900_u64, unit in 0..4_usize) {
+        let start_ms = EPOCH_MS - ago_ms;
+        let start = match unit {
+            0 => format!("{}.{:03}", start_ms / 1000, start_ms % 1000),
+            1 => start_ms.to_string(),
+            2 => format!("{start_ms}000"),
+            _ => format!("{start_ms}000000"),
+        };
+        let deadline = read_at_now(&policy(), &[("x-slo-start", &start)]).deadline.unwrap();
+        prop_assert_eq!(deadline.client_wall, Wall((start_ms + 1000) * 1_000_000), "{}", start);
+    }
+
     /// Whatever a client writes, its request is no more urgent than the most urgent honest one
     /// could be, no less urgent than the greatest budget, and nothing panics.
     #[test]
