@@ -22,8 +22,10 @@ use crate::time::{Mono, Now};
 use crate::verdict::{Reason, Verdict};
 
 mod flow;
+mod gauge;
 mod variants;
 
+pub use gauge::Gauge;
 use variants::Variants;
 
 /// A stream, by the number its VM gave it.

@@ -98,10 +98,13 @@ impl Gate {
     }
 
     /// When something changes by itself: a deadline in the queue, or, where somebody waits, a
-    /// ghost's end.
+    /// ghost's end. Time zero, so at once, where somebody waits beside a slot that a ghost has left.
     #[must_use]
     pub fn next_wake(&self) -> Option<Mono> {
         let deadline = self.queue.earliest()?;
+        if self.has_free() {
+            return Some(Mono(0));
+        }
         let ghost = self.ghosts.first().map_or(deadline, |(end, _)| *end);
         Some(deadline.min(ghost))
     }
@@ -167,7 +170,9 @@ mod tests {
         );
         assert_eq!(gate.next_wake(), Some(Mono(50)));
         gate.lay_ghosts(Mono(50));
-        assert_eq!(gate.next_wake(), Some(Mono(80)));
         assert!(gate.can_hand_over() && !gate.is_open());
+        assert_eq!(gate.next_wake(), Some(Mono(0)), "somebody can go at once");
+        gate.take();
+        assert_eq!(gate.next_wake(), Some(Mono(80)));
     }
 }

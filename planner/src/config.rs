@@ -17,6 +17,8 @@ use weir_api::Cores;
 use crate::key::KeySource;
 use crate::profile::Profile;
 
+pub(crate) use raw::from_yaml;
+
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Most proxies scraped.

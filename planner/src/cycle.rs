@@ -7,10 +7,11 @@
 //! - a resize fails: the variant keeps its cores, the plan is made of those, the next turn tries again
 //! - no valid plan can be made: the last one stays until proxies find it too old
 //!
-//! The turn reaches the world through three ports ([`Observe`], [`Actuate`], [`Publish`]) and takes
-//! the time as an argument; the clock is read only to report how long the stages took.
+//! The turn reaches the world through its [`Ports`] and takes the time as an argument; the stopwatch
+//! among them serves only to say how long the stages took.
 
 mod act;
+mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -19,13 +20,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{STEPS_MAX, TAKE_OVER_MAX};
-use tokio::time::Instant;
+pub use solver::{Aside, Solver};
 use weir_api::{Cores, Rps, VariantPlan};
 
 use crate::actuate::{Actuate, ActuateError, InForce};
 use crate::clock::Now;
 use crate::config::{Mode, Service};
-use crate::decide::{Decision, Kind, decide};
+use crate::decide::{Decision, Kind};
 use crate::forecast::{Demand, Forecast};
 use crate::observe::{Arrivals, Observation, Observe, Scrape};
 use crate::publish::Publish;
@@ -44,15 +45,18 @@ pub struct Planner {
     troubles: Troubles,
 }
 
-/// The three ports of a turn.
-#[derive(Debug)]
-pub struct Ports<'a, O, A, P> {
+/// What a turn reaches the world through.
+pub struct Ports<'a, O, A, P, S> {
     /// The proxies' statistics.
     pub observe: &'a O,
     /// The backends' cores.
     pub actuate: &'a A,
     /// The filters.
     pub publish: &'a P,
+    /// Where is solved.
+    pub solver: &'a S,
+    /// Time since any fixed moment; never goes back.
+    pub stopwatch: &'a (dyn Fn() -> Duration + Sync),
 }
 
 impl Planner {
@@ -73,28 +77,30 @@ impl Planner {
     }
 
     /// One turn.
-    pub async fn turn<O, A, P>(&mut self, ports: &Ports<'_, O, A, P>, now: Now) -> CycleReport
+    pub async fn turn<O, A, P, S>(&mut self, ports: &Ports<'_, O, A, P, S>, now: Now) -> CycleReport
     where
         O: Observe,
         A: Actuate,
         P: Publish,
+        S: Solver,
     {
-        let begin = Instant::now();
+        let begin = (ports.stopwatch)();
+        let elapsed = || (ports.stopwatch)().saturating_sub(begin);
         let (scrapes, cores) = tokio::join!(ports.observe.scrape(), ports.actuate.cores());
         self.see_cores(cores);
-        let observe = begin.elapsed();
+        let observe = elapsed();
         let observation = self.see_arrivals(now, &scrapes);
         let expected = self.demand.forecast();
         let demand = expected.map(|expected| expected.demand);
-        let forecast = begin.elapsed() - observe;
-        let decision = self.decide(expected).await;
-        let solve = begin.elapsed() - observe - forecast;
+        let forecast = elapsed() - observe;
+        let decision = self.decide(ports.solver, expected).await;
+        let solve = elapsed() - observe - forecast;
         self.say(&decision);
         let target = match self.service.mode {
             Mode::Active => decision.cores.clone(),
             Mode::Advisory => self.actuated(),
         };
-        let so_far = now.after(begin.elapsed());
+        let so_far = now.after(elapsed());
         let acted = self.act(ports, &target, demand, so_far).await;
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
@@ -171,18 +177,9 @@ impl Planner {
             .collect()
     }
 
-    async fn decide(&self, forecast: Option<Forecast>) -> Decision {
-        let (service, actuated) = (Arc::clone(&self.service), self.actuated());
-        // The solver computes for milliseconds: not on a thread that serves polls.
-        let solving = tokio::task::spawn_blocking(move || decide(&service, &actuated, forecast));
-        solving.await.unwrap_or_else(|error| Decision {
-            cores: self.actuated(),
-            kind: Kind::OutOfTime,
-            kept: true,
-            why: format!("cores stay: the solver broke: {error}"),
-            objective: None,
-            optimum: None,
-        })
+    async fn decide<S: Solver>(&self, solver: &S, forecast: Option<Forecast>) -> Decision {
+        let decision = solver.decide(&self.service, self.actuated(), forecast);
+        decision.await
     }
 
     /// One line for each changed decision.

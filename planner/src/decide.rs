@@ -218,6 +218,12 @@ fn keep(actuated: &[Cores], kind: Kind, why: String) -> Decision {
     }
 }
 
+/// The solver did not even come back.
+pub(crate) fn broken(actuated: &[Cores], error: &dyn std::fmt::Display) -> Decision {
+    let why = format!("cores stay: the solver broke: {error}");
+    keep(actuated, Kind::OutOfTime, why)
+}
+
 fn accuracy(problem: &Problem, allocation: &Allocation) -> f64 {
     problem
         .variants

@@ -40,3 +40,5 @@ pub mod serve;
 pub mod clock;
 
 pub mod key;
+
+pub mod replay;

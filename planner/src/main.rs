@@ -1,5 +1,7 @@
 //! The command line of `weir-planner`. It reads arguments, the service file, the key and signals,
-//! and leaves the rest to the library. The only place with `anyhow`.
+//! and leaves the rest to the library. The only place with `anyhow`, together with [`command`].
+
+mod command;
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -26,6 +28,8 @@ struct Arguments {
 enum Command {
     /// Plan for a service until interrupted.
     Serve(Serve),
+    /// Play a scenario in virtual time.
+    Replay(command::Replay),
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,15 +46,22 @@ struct Serve {
 }
 
 fn main() -> anyhow::Result<()> {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let command = Arguments::parse().command;
+    // A replayed planner's every plan would drown what the replay itself has to say.
+    let level = match command {
+        Command::Serve(_) => "info",
+        Command::Replay(_) => "warn",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    match Arguments::parse().command {
+    match command {
         Command::Serve(arguments) => run(arguments),
+        Command::Replay(arguments) => arguments.run(),
     }
 }
 

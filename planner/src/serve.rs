@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::actuate::{Actuate, Local};
 use crate::clock::Clock;
 use crate::config::{Mode, Service};
-use crate::cycle::{Planner, Ports};
+use crate::cycle::{Aside, Planner, Ports};
 use crate::http::{App, CONNECTIONS_MAX, HOLD, POLLS_MAX, answer, router};
 use crate::key::Key;
 use crate::metrics::Metrics;
@@ -95,6 +95,8 @@ async fn cycle<O: Observe, A: Actuate>(app: Arc<App>, observe: O, actuate: A) {
         observe: &observe,
         actuate: &actuate,
         publish: app.publisher.as_ref(),
+        solver: &Aside,
+        stopwatch: &|| app.clock.now().at,
     };
     loop {
         ticks.tick().await;

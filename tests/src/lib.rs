@@ -14,6 +14,7 @@ pub mod load;
 pub mod planner;
 pub mod process;
 pub mod scene;
+pub mod validate;
 pub mod wait;
 
 pub use weir_model::{fate, network};

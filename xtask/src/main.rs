@@ -1,4 +1,4 @@
-//! What a person types: `cargo xtask setup | demo | up | test | bench | envoy`.
+//! What a person types: `cargo xtask setup | demo | up | validate | test | bench | envoy`.
 //!
 //! Decides what has to be there before a command can run, and hands the command its environment.
 //! Never part of what runs: the command replaces this process, so that signals and the exit code
@@ -41,6 +41,8 @@ enum Task {
     Demo(Passed),
     /// Start the demo's system without load, until interrupted.
     Up(Passed),
+    /// Compare replay with a real Envoy at three loads.
+    Validate(Passed),
     /// Run all tests, those against a real Envoy included; arguments go to `cargo test`.
     Test(Passed),
     /// Run the benchmarks; arguments go to `cargo bench`.
@@ -82,6 +84,7 @@ fn run(task: Task) -> Result<()> {
         }
         Task::Demo(_) => demo("demo", &layout),
         Task::Up(_) => demo("up", &layout),
+        Task::Validate(_) => demo("validate", &layout),
         Task::Test(_) => test(&layout),
         Task::Bench(_) => bench(&layout),
         Task::Envoy(_) => {

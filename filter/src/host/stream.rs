@@ -135,7 +135,13 @@ fn pass() {
 
 fn forward(dispatch: &Dispatch) {
     let remaining_ms = dispatch.remaining.as_millis().max(1).to_string();
-    let timeout_ms = dispatch.timeout.as_millis().max(1).to_string();
+    // Rounded up: an answer in the deadline's last millisecond is in time.
+    let timeout_ms = dispatch
+        .timeout
+        .as_nanos()
+        .div_ceil(1_000_000)
+        .max(1)
+        .to_string();
     call::set_request_header("x-slo-cluster", Some(&dispatch.cluster));
     call::set_request_header("x-slo-variant", Some(&dispatch.name));
     call::set_request_header("x-slo-remaining-ms", Some(&remaining_ms));

@@ -1,7 +1,7 @@
 //! The service file as written: the shape and the defaults, no rule about values.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 
 use super::{CYCLE, ConfigError, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT};
 use crate::profile::Parallelism;
@@ -131,22 +131,27 @@ pub(super) struct RawParallelism(pub(super) Parallelism);
 impl RawService {
     /// Reads the shape.
     pub(super) fn from_yaml(text: &str) -> Result<RawService, ConfigError> {
-        let mut options = serde_saphyr::options::Options::default();
-        options.with_snippet = false;
-        let mut at = None;
-        let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
-            serde_path_to_error::deserialize(yaml).map_err(|error| {
-                at = Some(error.path().to_string());
-                error.into_inner()
-            })
-        });
-        read.map_err(|error| {
-            let path = at
-                .filter(|path| path != ".")
-                .unwrap_or_else(|| "service file".to_owned());
-            refusal(text, path, &error)
-        })
+        from_yaml(text, "service file")
     }
+}
+
+/// Reads any shape; `whole` is what the file is called where a refusal is about all of it.
+pub(crate) fn from_yaml<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, ConfigError> {
+    let mut options = serde_saphyr::options::Options::default();
+    options.with_snippet = false;
+    let mut at = None;
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
+        serde_path_to_error::deserialize(yaml).map_err(|error| {
+            at = Some(error.path().to_string());
+            error.into_inner()
+        })
+    });
+    read.map_err(|error| {
+        let path = at
+            .filter(|path| path != ".")
+            .unwrap_or_else(|| whole.to_owned());
+        refusal(text, path, &error)
+    })
 }
 
 /// The reader's complaint in our words: it names neither the value nor, in plain words, its type.
@@ -159,7 +164,7 @@ fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError
     };
     let right = match *ty {
         "u32" | "u64" | "usize" => "a whole number, 0 or more",
-        "f32" | "f64" => "a number",
+        "f32" | "f64" | "floating point" => "a number",
         other => other,
     };
     let value = error

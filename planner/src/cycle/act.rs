@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
 use weir_api::{Cores, Revision, Rps, VariantPlan};
 
 use super::{Planner, Ports};
@@ -33,9 +32,9 @@ pub(super) struct Acted {
 
 impl Planner {
     /// Makes `target` the cores in force, as far as it can be, and publishes on the way.
-    pub(super) async fn act<O, A, P>(
+    pub(super) async fn act<O, A, P, S>(
         &mut self,
-        ports: &Ports<'_, O, A, P>,
+        ports: &Ports<'_, O, A, P, S>,
         target: &[Cores],
         demand: Option<Rps>,
         now: Now,
@@ -47,7 +46,8 @@ impl Planner {
         let budget = Cores::whole(self.service.budget);
         let mut transition = Transition::new(&self.in_force, target, budget);
         let mut acted = Acted::default();
-        let begin = Instant::now();
+        let begin = (ports.stopwatch)();
+        let elapsed = || (ports.stopwatch)().saturating_sub(begin);
         let mut first_out = None;
         let mut awaited = None;
         for _ in 0..STEPS_MAX {
@@ -62,13 +62,13 @@ impl Planner {
                         .await;
                 }
                 Step::Publish(cores) => {
-                    let publishing = begin.elapsed();
+                    let publishing = elapsed();
                     let now = now.after(publishing);
                     let out = self.publish(ports.publish, &cores, demand, now, &mut acted);
                     if first_out.is_none() {
-                        first_out = Some(begin.elapsed());
+                        first_out = Some(elapsed());
                         acted.actuate = publishing;
-                        acted.publish = begin.elapsed() - publishing;
+                        acted.publish = elapsed() - publishing;
                     }
                     if !out {
                         break;
@@ -78,7 +78,7 @@ impl Planner {
                 Step::Done => break,
             }
         }
-        acted.settle = begin.elapsed() - first_out.unwrap_or_default();
+        acted.settle = elapsed() - first_out.unwrap_or_default();
         self.in_force = transition.in_force();
         acted
     }

@@ -136,6 +136,8 @@ impl Bed {
             observe: &self.world,
             actuate: &self.world,
             publish: &self.world,
+            solver: &Aside,
+            stopwatch: &|| at,
         };
         self.planner
             .turn(

@@ -15,8 +15,8 @@ use axum::{Json, Router};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
+use super::journal::Execution;
 use super::server::Server;
-use weir_model::server::Execution;
 use weir_model::server::Parallelism;
 
 /// Largest request body, in bytes; a larger one is answered 413.

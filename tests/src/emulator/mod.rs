@@ -9,6 +9,7 @@
 //! door; this file is the handle.
 
 mod http;
+mod journal;
 mod server;
 
 use std::net::SocketAddr;
@@ -17,9 +18,9 @@ use std::sync::Arc;
 use tokio::task::AbortHandle;
 
 pub use http::{BODY_MAX, InferAnswer, Output, Resources};
+pub use journal::{EXECUTIONS_MAX, Execution};
 pub use weir_model::server::{
-    CORES_MAX, EXECUTIONS_MAX, Execution, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX,
-    ServerConfig,
+    CORES_MAX, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX, ServerConfig,
 };
 
 /// A running emulator; it stops when dropped.

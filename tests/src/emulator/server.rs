@@ -21,15 +21,19 @@ use tokio::time::Instant;
 
 use super::ServerConfig;
 use super::http::{Resources, routes};
+use super::journal::{Execution, Journal, Rider};
 use weir_model::server::Parallelism;
-use weir_model::server::{Execution, ServerModel, check_cores};
+use weir_model::server::{Run, ServerModel, check_cores};
+
+/// The model, with what the emulator tells of each request.
+type Model = ServerModel<Rider, Journal>;
 
 /// The state that handlers, the clockwork and the handle share.
 pub(super) struct Server {
     names: Vec<String>,
     ready_after: Duration,
     started: Instant,
-    engine: Mutex<ServerModel<oneshot::Sender<Execution>>>,
+    engine: Mutex<Model>,
     /// Something arrived or changed: the clockwork looks again.
     changed: Notify,
     /// A new value closes every connection.
@@ -66,17 +70,15 @@ impl Server {
 
     pub(super) fn executions(&self, after: u64) -> Vec<Execution> {
         let engine = self.lock();
-        engine
-            .executions()
-            .0
-            .iter()
+        let all = &engine.witness().executions;
+        all.iter()
             .filter(|done| done.order > after)
             .cloned()
             .collect()
     }
 
     pub(super) fn forgotten(&self) -> u64 {
-        self.lock().executions().1
+        self.lock().witness().forgotten
     }
 
     pub(super) fn load(&self) -> (usize, usize) {
@@ -108,7 +110,10 @@ impl Server {
     }
 
     pub(super) fn reset(&self) {
-        self.advance_then(|engine, now| engine.reset(now));
+        self.advance_then(|engine, now| {
+            engine.reset(now);
+            engine.witness_mut().clear();
+        });
     }
 
     pub(super) fn slow_by(&self, factor: f64) {
@@ -127,21 +132,19 @@ impl Server {
         self.lock().crash();
     }
 
-    fn lock(&self) -> MutexGuard<'_, ServerModel<oneshot::Sender<Execution>>> {
+    fn lock(&self) -> MutexGuard<'_, Model> {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings the engine up to now, changes it, and starts what the change lets start.
-    fn advance_then<R>(
-        &self,
-        change: impl FnOnce(&mut ServerModel<oneshot::Sender<Execution>>, Duration) -> R,
-    ) -> R {
+    fn advance_then<R>(&self, change: impl FnOnce(&mut Model, Duration) -> R) -> R {
         let (result, ended) = {
             let mut engine = self.lock();
             let now = self.started.elapsed();
-            let mut ended = engine.advance(now);
+            let mut ended = Vec::new();
+            engine.advance(now, &mut ended);
             let result = change(&mut engine, now);
-            ended.extend(engine.advance(now));
+            engine.advance(now, &mut ended);
             (result, ended)
         };
         answer(ended);
@@ -157,7 +160,12 @@ impl Server {
         headers: BTreeMap<String, String>,
     ) -> Option<oneshot::Receiver<Execution>> {
         let (reply, execution) = oneshot::channel();
-        let taken = self.advance_then(|engine, now| engine.arrive(now, request_id, headers, reply));
+        let rider = Rider {
+            request_id,
+            headers,
+            reply,
+        };
+        let taken = self.advance_then(|engine, now| engine.arrive(now, rider));
         taken.is_ok().then_some(execution)
     }
 
@@ -182,7 +190,8 @@ pub(super) async fn run_clockwork(server: Arc<Server>) {
     loop {
         let (ended, next) = {
             let mut engine = server.lock();
-            let ended = engine.advance(server.started.elapsed());
+            let mut ended = Vec::new();
+            engine.advance(server.started.elapsed(), &mut ended);
             (ended, engine.next_event())
         };
         answer(ended);
@@ -197,9 +206,9 @@ pub(super) async fn run_clockwork(server: Arc<Server>) {
 }
 
 /// Tells the handlers that still wait; those whose client has left are gone, the work was done.
-fn answer(ended: Vec<(oneshot::Sender<Execution>, Execution)>) {
-    for (reply, execution) in ended {
-        let _ = reply.send(execution);
+fn answer(ended: Vec<(Rider, Run)>) {
+    for (rider, run) in ended {
+        rider.answer(&run);
     }
 }
 

@@ -1,10 +1,14 @@
 //! Load: how many requests when, fixed before a run by rates, a network and a seed.
 
+mod generate;
 mod rates;
+mod trace;
 
 use std::time::Duration;
 
+pub use generate::Pulse;
 pub use rates::{RATE_MAX_RPS, Rates, SECONDS_MAX};
+pub use trace::{TRACE_BYTES_MAX, TRACE_SECONDS_MAX, read_bounded, read_trace};
 
 use crate::network::Network;
 

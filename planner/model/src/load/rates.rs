@@ -3,10 +3,8 @@
 //! Arrivals are a Poisson process whose rate is constant within a second: a Poisson number for
 //! each second, at uniform times within it, all out of one seed.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, Poisson};
@@ -62,62 +60,6 @@ impl Rates {
             low_rps + (high_rps - low_rps) * (1.0 - (std::f64::consts::PI * ramp).cos()) / 2.0
         };
         Rates::new((0..seconds).map(rate).collect())
-    }
-
-    /// The trace in `path`: one rate per line, or JSON, either an array of rates or an object with
-    /// such an array as `rps`. After a `#` in the path comes the key of an object of such objects.
-    ///
-    /// # Errors
-    /// A file that cannot be read or is none, naming file and line or second.
-    pub fn from_file(path: &Path) -> anyhow::Result<Rates> {
-        let whole = path.to_string_lossy();
-        let (file, key) = match whole.rsplit_once('#') {
-            Some((file, key)) if !path.exists() => (Path::new(file).to_owned(), Some(key)),
-            _ => (path.to_owned(), None),
-        };
-        let text = std::fs::read_to_string(&file).with_context(|| format!("{}", file.display()))?;
-        Rates::from_text(&text, key).with_context(|| format!("{}", file.display()))
-    }
-
-    fn from_text(text: &str, key: Option<&str>) -> anyhow::Result<Rates> {
-        if !text.trim_start().starts_with(['[', '{']) {
-            return Rates::from_lines(text);
-        }
-        let json: serde_json::Value = serde_json::from_str(text)?;
-        let part = match key {
-            Some(key) => json
-                .get(key)
-                .with_context(|| format!("there is no '{key}' in it"))?,
-            None => &json,
-        };
-        let array = part.get("rps").unwrap_or(part);
-        let array = array
-            .as_array()
-            .context("neither an array nor an object with 'rps'")?;
-        let rate = |(second, value): (usize, &serde_json::Value)| {
-            value
-                .as_f64()
-                .with_context(|| format!("second {second}: {value} is not a number"))
-        };
-        Rates::new(
-            array
-                .iter()
-                .enumerate()
-                .map(rate)
-                .collect::<anyhow::Result<_>>()?,
-        )
-    }
-
-    fn from_lines(text: &str) -> anyhow::Result<Rates> {
-        let lines = text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty());
-        let rate = |(index, line): (usize, &str)| {
-            let bad = || format!("line {}: '{line}' is not a number of requests/s", index + 1);
-            line.trim().parse::<f64>().with_context(bad)
-        };
-        Rates::new(lines.map(rate).collect::<anyhow::Result<_>>()?)
     }
 
     /// Every rate times `factor`.
@@ -211,37 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn traces_are_read_looped_and_scaled() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("trace");
-        for text in [
-            "3\n5\n\n4\n",
-            "[3, 5, 4]",
-            r#"{"rps": [3, 5, 4], "note": 1}"#,
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let rates = Rates::from_file(&path).unwrap();
-            assert_eq!(rates.rps(), [3.0, 5.0, 4.0], "{text}");
-            assert_eq!(rates.fitted(5).unwrap().rps(), [3.0, 5.0, 4.0, 3.0, 5.0]);
-            assert_eq!(rates.scaled(2.0).unwrap().rps(), [6.0, 10.0, 8.0]);
-        }
-        std::fs::write(&path, r#"{"bursty": {"rps": [7]}}"#).unwrap();
-        let keyed = |key| Rates::from_file(&folder.path().join(format!("trace#{key}")));
-        assert_eq!(keyed("bursty").unwrap().rps(), [7.0]);
-        assert!(format!("{:#}", keyed("calm").unwrap_err()).contains("'calm'"));
-        for (text, message) in [
-            ("", "0 seconds"),
-            ("3\nx", "line 2: 'x'"),
-            ("3\n-1", "second 1: -1"),
-            ("[3, \"x\"]", "second 1: \"x\""),
-            ("{}", "'rps'"),
-        ] {
-            std::fs::write(&path, text).unwrap();
-            let error = format!("{:#}", Rates::from_file(&path).unwrap_err());
-            assert!(
-                error.contains(message) && error.contains("trace"),
-                "{error}"
-            );
-        }
+    fn rates_are_looped_and_scaled() {
+        let rates = Rates::new(vec![3.0, 5.0, 4.0]).unwrap();
+        assert_eq!(rates.fitted(5).unwrap().rps(), [3.0, 5.0, 4.0, 3.0, 5.0]);
+        assert_eq!(rates.scaled(2.0).unwrap().rps(), [6.0, 10.0, 8.0]);
+        assert!(rates.scaled(1e5).is_err());
     }
 }

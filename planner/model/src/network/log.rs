@@ -98,16 +98,24 @@ fn from_lines(text: &str) -> anyhow::Result<Vec<Segment>> {
         .lines()
         .enumerate()
         .filter(|(_, line)| !line.trim().is_empty());
+    let mut last = None;
     lines
-        .map(|(index, line)| from_line(line).with_context(|| format!("line {}", index + 1)))
+        .map(|(index, line)| {
+            from_line(line, &mut last).with_context(|| format!("line {}", index + 1))
+        })
         .collect()
 }
 
-fn from_line(line: &str) -> anyhow::Result<Segment> {
+/// One line; `last` is the time of the one before it. A line that is missing, twice there or out of
+/// order does not continue from it.
+fn from_line(line: &str, last: &mut Option<u64>) -> anyhow::Result<Segment> {
     let columns: Vec<&str> = line.split_whitespace().collect();
-    let [_epoch, _since_start, _latitude, _longitude, bytes, ms] = columns.as_slice() else {
+    let [_epoch, since_start, _latitude, _longitude, bytes, ms] = columns.as_slice() else {
         anyhow::bail!("{} columns; there must be 6", columns.len());
     };
+    let at: u64 = since_start.parse().with_context(|| {
+        format!("column 2 (ms since the start): '{since_start}', not a whole number, 0 or more")
+    })?;
     let bytes: u64 = bytes
         .parse()
         .with_context(|| format!("column 5 (bytes since the last line): '{bytes}'"))?;
@@ -119,6 +127,13 @@ fn from_line(line: &str) -> anyhow::Result<Segment> {
         .with_context(|| {
             format!("column 6 (ms since the last line): '{ms}', not 1 to {longest}")
         })?;
+    if let Some(last) = last.replace(at) {
+        anyhow::ensure!(
+            last.checked_add(ms) == Some(at),
+            "column 2 (ms since the start): {at} must be {ms} (column 6) after the line before it \
+             ({last}): lines are missing, twice there or out of order"
+        );
+    }
     Ok(Segment {
         duration: Duration::from_millis(ms),
         bytes_per_s: bytes as f64 * 1e3 / ms as f64,
@@ -152,6 +167,22 @@ mod tests {
             (
                 "1 1 51 3 100 1000\n\n1 1 51 3 many 1000".to_owned(),
                 vec!["line 3", "column 5", "many"],
+            ),
+            (
+                "1 1 51 3 100 1000\n1 -5 51 3 9 1000".to_owned(),
+                vec!["line 2", "column 2", "'-5'"],
+            ),
+            (
+                "1 1 51 3 100 1000\n1 2001 51 3 9 1000".to_owned(),
+                vec!["line 2", "column 2", "2001 must be 1000", "(1)", "missing"],
+            ),
+            (
+                "1 1000 51 3 100 1000\n1 1000 51 3 9 1000".to_owned(),
+                vec!["line 2", "column 2", "twice there"],
+            ),
+            (
+                "1 2000 51 3 100 1000\n1 1000 51 3 9 1000".to_owned(),
+                vec!["line 2", "column 2", "out of order"],
             ),
             (
                 "1 1 51 3 100 0".to_owned(),

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 pub use law::{Law, Parallelism};
-pub use model::{EXECUTIONS_MAX, Execution, QUEUE_MAX, SERVICE_MAX, ServerModel};
+pub use model::{QUEUE_MAX, Run, SERVICE_MAX, ServerModel, Witness};
 
 /// Most cores a server can be given.
 pub const CORES_MAX: f64 = 1024.0;

@@ -1,80 +1,93 @@
-//! The emulated server's inside: a FIFO queue, batching, and so many executions at once, on a clock
+//! The modelled server's inside: a FIFO queue, batching, and so many executions at once, on a clock
 //! that the caller brings.
 //!
 //! Pure: time is a `Duration` since the server's start. An execution that ends between two calls is
 //! followed by the next one at the instant it *ended*, not when somebody looked, so that late timers
 //! cost no capacity. Nothing here is ever cancelled: what has arrived is executed, wanted or not.
+//! What rides with a request is the caller's; once its buffers have grown, nothing is allocated.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, LogNormal};
-use serde::Serialize;
 
 use super::ServerConfig;
 use super::law::Parallelism;
 
 /// Requests that may wait; above that the server answers 503.
 pub const QUEUE_MAX: usize = 100_000;
-/// Executions remembered; above that the oldest are forgotten, and counted as such.
-pub const EXECUTIONS_MAX: usize = 500_000;
 /// Longest execution, whatever the law says.
 pub const SERVICE_MAX: Duration = Duration::from_secs(3600);
 
-/// One request as the server executed it. Times are ms since the server's start.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Execution {
-    /// Its `x-request-id`, empty where it had none.
-    pub request_id: String,
-    /// The `x-slo-*` headers and `grpc-timeout`, as received.
-    pub headers: BTreeMap<String, String>,
+/// One request's execution. Times count from the server's start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Run {
     /// 1 for the first request whose execution started; requests of one batch in queue order.
     pub order: u64,
     /// When it had arrived in full.
-    pub arrived_ms: f64,
+    pub arrived: Duration,
     /// When its execution started.
-    pub started_ms: f64,
+    pub started: Duration,
     /// When its execution ends.
-    pub ended_ms: f64,
+    pub ended: Duration,
     /// Requests executed together with it, itself included.
     pub batch: u32,
     /// Cores of its execution: `c` of the law.
     pub cores: f64,
 }
 
-/// A request that waits; `reply` is whatever the shell needs to answer it.
-struct Job<T> {
-    arrived: Duration,
-    request_id: String,
-    headers: BTreeMap<String, String>,
-    reply: T,
+/// Sees every execution start.
+pub trait Witness<T> {
+    /// The execution of `rider`'s request has started.
+    fn started(&mut self, rider: &T, run: &Run);
 }
 
-/// The queue, the executions, and the resources they run on.
-pub struct ServerModel<T> {
+impl<T> Witness<T> for () {
+    fn started(&mut self, _: &T, _: &Run) {}
+}
+
+/// A request that waits.
+struct Job<T> {
+    arrived: Duration,
+    rider: T,
+}
+
+/// A request that runs; the last of a batch frees its lane.
+struct Running<T> {
+    run: Run,
+    frees_lane: bool,
+    rider: T,
+}
+
+/// The queue, the executions, and the resources they run on. `T` rides with each request, and `W`
+/// sees each start.
+pub struct ServerModel<T, W = ()> {
     config: ServerConfig,
     slow_by: f64,
     noise: Option<(LogNormal<f64>, ChaCha8Rng)>,
     queue: VecDeque<Job<T>>,
-    /// By end, then start order; each reply with its record.
-    running: BTreeMap<(Duration, u64), Vec<(T, Execution)>>,
+    /// By end, then start order.
+    running: BinaryHeap<Reverse<Running<T>>>,
+    lanes: u32,
     started: u64,
-    executions: VecDeque<Execution>,
-    forgotten: u64,
+    /// Core-seconds of all executions started, to their ends.
+    committed: f64,
+    witness: W,
     core_seconds: f64,
     counted_until: Duration,
     /// How far it has been moved on; nothing starts before that.
     clock: Duration,
 }
 
-impl<T> ServerModel<T> {
+impl<T, W: Witness<T> + Default> ServerModel<T, W> {
     /// A server that idles since time zero.
     ///
     /// # Errors
     /// A noise that is no distribution.
-    pub fn new(config: ServerConfig) -> anyhow::Result<ServerModel<T>> {
+    pub fn new(config: ServerConfig) -> anyhow::Result<ServerModel<T, W>> {
         let noise = match config.noise {
             // The mean of the factor is 1.
             Some(noise) => Some((
@@ -88,57 +101,49 @@ impl<T> ServerModel<T> {
             slow_by: 1.0,
             noise,
             queue: VecDeque::new(),
-            running: BTreeMap::new(),
+            running: BinaryHeap::new(),
+            lanes: 0,
             started: 0,
-            executions: VecDeque::new(),
-            forgotten: 0,
+            committed: 0.0,
+            witness: W::default(),
             core_seconds: 0.0,
             counted_until: Duration::ZERO,
             clock: Duration::ZERO,
         })
     }
 
-    /// Takes a request in; gives `reply` back where the queue is full.
-    pub fn arrive(
-        &mut self,
-        now: Duration,
-        request_id: String,
-        headers: BTreeMap<String, String>,
-        reply: T,
-    ) -> Result<(), T> {
+    /// Takes a request in; gives `rider` back where the queue is full.
+    pub fn arrive(&mut self, now: Duration, rider: T) -> Result<(), T> {
         if self.queue.len() >= QUEUE_MAX {
-            return Err(reply);
+            return Err(rider);
         }
         self.queue.push_back(Job {
             arrived: now,
-            request_id,
-            headers,
-            reply,
+            rider,
         });
         Ok(())
     }
 
-    /// Moves on to `now`: ends and starts what is due, each at its own instant, and returns what ended.
-    pub fn advance(&mut self, now: Duration) -> Vec<(T, Execution)> {
-        let mut ended = Vec::new();
+    /// Moves on to `now`: ends and starts what is due, each at its own instant; what ended is added
+    /// to `ended`.
+    pub fn advance(&mut self, now: Duration, ended: &mut Vec<(T, Run)>) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.clock = at;
-            while let Some(first) = self
-                .running
-                .first_entry()
-                .filter(|first| first.key().0 <= at)
-            {
-                ended.extend(first.remove());
+            while self.next_end().is_some_and(|end| end <= at) {
+                let Some(Reverse(done)) = self.running.pop() else {
+                    break;
+                };
+                self.lanes -= u32::from(done.frees_lane);
+                ended.push((done.rider, done.run));
             }
             self.start_due(at);
         }
         self.clock = self.clock.max(now);
-        ended
     }
 
     /// When something happens next if nothing arrives until then.
     pub fn next_event(&self) -> Option<Duration> {
-        let end = self.running.first_key_value().map(|((end, _), _)| *end);
+        let end = self.next_end();
         let start = if self.has_free_lane() {
             self.due()
         } else {
@@ -175,33 +180,51 @@ impl<T> ServerModel<T> {
         self.core_seconds + self.config.cores * since
     }
 
-    /// Forgets executions and core-seconds; what waits and runs goes on.
+    /// Core-seconds that executions have taken until `now`.
+    pub fn busy_core_seconds(&self, now: Duration) -> f64 {
+        let to_come = |running: &Reverse<Running<T>>| {
+            let run = &running.0.run;
+            run.ended.saturating_sub(now).as_secs_f64() * run.cores / f64::from(run.batch)
+        };
+        self.committed - self.running.iter().map(to_come).sum::<f64>()
+    }
+
+    /// Forgets core-seconds; what waits and runs goes on.
     pub fn reset(&mut self, now: Duration) {
-        self.executions.clear();
-        self.forgotten = 0;
         self.core_seconds = 0.0;
         self.counted_until = now;
     }
 
-    /// What was started, in that order, and how many earlier ones were forgotten.
-    pub fn executions(&self) -> (&VecDeque<Execution>, u64) {
-        (&self.executions, self.forgotten)
+    /// Who saw each start.
+    pub fn witness(&self) -> &W {
+        &self.witness
+    }
+
+    /// The same, to be changed.
+    pub fn witness_mut(&mut self) -> &mut W {
+        &mut self.witness
     }
 
     /// Requests waiting and executing.
     pub fn load(&self) -> (usize, usize) {
-        (self.queue.len(), self.running.values().map(Vec::len).sum())
+        (self.queue.len(), self.running.len())
     }
 
     /// Drops all that waits or runs, as a crash would.
     pub fn crash(&mut self) {
+        self.committed = self.busy_core_seconds(self.clock);
         self.queue.clear();
         self.running.clear();
+        self.lanes = 0;
+    }
+
+    fn next_end(&self) -> Option<Duration> {
+        self.running.peek().map(|Reverse(first)| first.run.ended)
     }
 
     fn has_free_lane(&self) -> bool {
         let at_once = self.config.parallelism.at_once(self.config.cores);
-        self.running.len() < at_once as usize
+        self.lanes < at_once
     }
 
     /// When the queue's head may start: at once with a full batch, else when it has waited enough.
@@ -221,42 +244,67 @@ impl<T> ServerModel<T> {
     fn start_due(&mut self, at: Duration) {
         while self.has_free_lane() && self.due().is_some_and(|due| due <= at) {
             let batch = self.queue.len().min(self.config.batch_max.get() as usize);
-            let jobs: Vec<Job<T>> = self.queue.drain(..batch).collect();
-            self.start(at, jobs);
+            self.start(at, batch);
         }
     }
 
-    fn start(&mut self, at: Duration, jobs: Vec<Job<T>>) {
-        let batch = jobs.len() as u32;
+    fn start(&mut self, at: Duration, batch: usize) {
+        let size = batch as u32;
         let cores = self.config.parallelism.cores_each(self.config.cores);
         let noise = self
             .noise
             .as_mut()
             .map_or(1.0, |(factor, rng)| factor.sample(rng));
-        let service_ms = self.config.law.service_ms(batch, cores) * noise * self.slow_by;
-        let end = at + Duration::from_secs_f64((service_ms / 1e3).min(SERVICE_MAX.as_secs_f64()));
-        let first = self.started + 1;
-        let mut members = Vec::with_capacity(jobs.len());
-        for job in jobs {
+        let service_ms = self.config.law.service_ms(size, cores) * noise * self.slow_by;
+        let service = Duration::from_secs_f64((service_ms / 1e3).min(SERVICE_MAX.as_secs_f64()));
+        self.lanes += 1;
+        self.committed += service.as_secs_f64() * cores;
+        for left in (0..batch).rev() {
+            let Some(job) = self.queue.pop_front() else {
+                return;
+            };
             self.started += 1;
-            let execution = Execution {
-                request_id: job.request_id,
-                headers: job.headers,
+            let run = Run {
                 order: self.started,
-                arrived_ms: job.arrived.as_secs_f64() * 1e3,
-                started_ms: at.as_secs_f64() * 1e3,
-                ended_ms: end.as_secs_f64() * 1e3,
-                batch,
+                arrived: job.arrived,
+                started: at,
+                ended: at + service,
+                batch: size,
                 cores,
             };
-            if self.executions.len() >= EXECUTIONS_MAX {
-                self.executions.pop_front();
-                self.forgotten += 1;
-            }
-            self.executions.push_back(execution.clone());
-            members.push((job.reply, execution));
+            self.witness.started(&job.rider, &run);
+            self.running.push(Reverse(Running {
+                run,
+                frees_lane: left == 0,
+                rider: job.rider,
+            }));
         }
-        self.running.insert((end, first), members);
+    }
+}
+
+impl<T> Running<T> {
+    fn key(&self) -> (Duration, u64) {
+        (self.run.ended, self.run.order)
+    }
+}
+
+impl<T> PartialEq for Running<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for Running<T> {}
+
+impl<T> PartialOrd for Running<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Running<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
     }
 }
 

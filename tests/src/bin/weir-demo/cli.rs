@@ -19,6 +19,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Start the same system without load, until interrupted.
     Up(UpArgs),
+    /// Compare replay with a real Envoy at three loads: light, near capacity, 1.5 × overload.
+    Validate(ValidateArgs),
 }
 
 #[derive(Debug, Args)]
@@ -54,3 +56,16 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,
 }
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// The scenario; its load is set to each of the three multiples of its servers' capacity.
+    #[arg(long, value_name = "FILE", default_value = VALIDATED)]
+    pub(crate) scenario: PathBuf,
+}
+
+/// The shipped scenario for it.
+const VALIDATED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../planner/scenarios/validate.yaml"
+);

@@ -1,4 +1,4 @@
-//! `weir-demo demo | up`: the whole system in one command, and what it does under a load that rises
+//! `weir-demo demo | up | validate`: the whole system in one command, and what it does under a load that rises
 //! above what it can serve and falls again.
 //!
 //! Order: [`cli`] what was asked, [`scenario`] what is stated, [`system`] what runs (with [`planner`]),
@@ -21,10 +21,11 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use cli::{Cli, Command, DemoArgs, UpArgs};
+use cli::{Cli, Command, DemoArgs, UpArgs, ValidateArgs};
 use report::{Chosen, Report};
 use scenario::{CREST_OVER_CAPACITY, LOW_RPS, MODEL, Scenario};
 use system::System;
+use weir_tests::validate::{LOADS, compare};
 
 /// The exit code of a program ended by Ctrl-C: 128 and the signal's number.
 const INTERRUPTED: u8 = 130;
@@ -54,6 +55,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
         match cli.command {
             Command::Demo(args) => demo(args).await,
             Command::Up(args) => up(args).await,
+            Command::Validate(args) => validated(args).await,
         }
     };
     // Dropping what was under way ends its processes.
@@ -208,4 +210,18 @@ impl Interrupt {
             _ = hangup.recv() => {}
         }
     }
+}
+
+/// Replay beside reality at each load; the exit code says whether they agree.
+async fn validated(args: ValidateArgs) -> Result<Done> {
+    let mut code = ExitCode::SUCCESS;
+    for of_capacity in LOADS {
+        let comparison = compare(&args.scenario, of_capacity).await?;
+        println!("{comparison}");
+        if let Err(apart) = comparison.check() {
+            eprintln!("{apart:#}");
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(Done { code, keep: None })
 }

@@ -11,29 +11,40 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-fn engine(change: impl FnOnce(&mut ServerConfig)) -> ServerModel<()> {
+/// Keeps every start.
+#[derive(Default)]
+struct Starts(Vec<Run>);
+
+impl Witness<()> for Starts {
+    fn started(&mut self, (): &(), run: &Run) {
+        self.0.push(*run);
+    }
+}
+
+type Model = ServerModel<(), Starts>;
+
+fn engine(change: impl FnOnce(&mut ServerConfig)) -> Model {
     let mut config = ServerConfig::new("m", Law::constant(100.0));
     change(&mut config);
     ServerModel::new(config).unwrap()
 }
 
-fn arrive(engine: &mut ServerModel<()>, now: Duration) -> usize {
-    let ended = engine.advance(now).len();
-    assert!(
-        engine
-            .arrive(now, String::new(), BTreeMap::new(), ())
-            .is_ok()
-    );
-    ended + engine.advance(now).len()
+fn arrive(engine: &mut Model, now: Duration) -> usize {
+    let ended = advance(engine, now);
+    assert!(engine.arrive(now, ()).is_ok());
+    ended + advance(engine, now)
 }
 
-fn starts(engine: &ServerModel<()>) -> Vec<f64> {
-    engine
-        .executions()
-        .0
-        .iter()
-        .map(|done| done.started_ms)
-        .collect()
+/// Moves on; how many ended.
+fn advance(engine: &mut Model, now: Duration) -> usize {
+    let mut ended = Vec::new();
+    engine.advance(now, &mut ended);
+    ended.len()
+}
+
+fn starts(engine: &Model) -> Vec<f64> {
+    let runs = engine.witness().0.iter();
+    runs.map(|run| run.started.as_secs_f64() * 1e3).collect()
 }
 
 #[test]
@@ -53,12 +64,12 @@ fn more_cores_start_waiting_work_at_once_and_fewer_leave_running_work_alone() {
     for _ in 0..6 {
         arrive(&mut engine, ms(0));
     }
-    engine.advance(ms(50));
+    advance(&mut engine, ms(50));
     engine.set_resources(ms(50), 3.0, Parallelism::PerCore);
-    engine.advance(ms(50));
+    advance(&mut engine, ms(50));
     assert_eq!(starts(&engine), [0.0, 50.0, 50.0]);
     engine.set_resources(ms(50), 0.0, Parallelism::PerCore);
-    assert_eq!(engine.advance(ms(1000)).len(), 3);
+    assert_eq!(advance(&mut engine, ms(1000)), 3);
     assert_eq!((engine.next_event(), engine.load()), (None, (3, 0)));
     assert!((engine.core_seconds(ms(1000)) - 0.05).abs() < 1e-9);
 }
@@ -76,32 +87,25 @@ fn a_batch_starts_when_full_or_when_it_has_waited_enough() {
     for at in [0, 1, 2, 3] {
         arrive(&mut engine, ms(at));
     }
-    assert_eq!(engine.advance(ms(32)).len(), 3);
-    engine.advance(ms(100));
+    assert_eq!(advance(&mut engine, ms(32)), 3);
+    advance(&mut engine, ms(100));
     let batches: Vec<_> = engine
-        .executions()
+        .witness()
         .0
         .iter()
-        .map(|done| (done.batch, done.started_ms))
+        .map(|run| (run.batch, run.started.as_millis()))
         .collect();
     // The fourth waited until 8 ms for company, then for the core.
-    assert_eq!(batches, [(3, 2.0), (3, 2.0), (3, 2.0), (1, 32.0)]);
+    assert_eq!(batches, [(3, 2), (3, 2), (3, 2), (1, 32)]);
 }
 
 #[test]
 fn a_full_queue_gives_the_request_back() {
     let mut engine = engine(|config| config.cores = 0.0);
     for _ in 0..QUEUE_MAX {
-        assert!(
-            engine
-                .arrive(ms(0), String::new(), BTreeMap::new(), ())
-                .is_ok()
-        );
+        assert!(engine.arrive(ms(0), ()).is_ok());
     }
-    assert_eq!(
-        engine.arrive(ms(0), String::new(), BTreeMap::new(), ()),
-        Err(())
-    );
+    assert_eq!(engine.arrive(ms(0), ()), Err(()));
 }
 
 #[test]
@@ -109,7 +113,7 @@ fn noise_has_mean_one_and_follows_its_seed() {
     let run = |seed| {
         let mut engine = engine(|config| config.noise = Some(Noise { sigma: 0.2, seed }));
         (0..2000).for_each(|_| assert_eq!(arrive(&mut engine, ms(0)), 0));
-        engine.advance(Duration::from_secs(1000));
+        advance(&mut engine, Duration::from_secs(1000));
         starts(&engine)
     };
     assert_eq!(run(1), run(1));
@@ -139,18 +143,18 @@ proptest! {
             now += ms(*gap);
             ended += arrive(&mut engine, now);
         }
-        ended += engine.advance(now + Duration::from_secs(60)).len();
+        ended += advance(&mut engine, now + Duration::from_secs(60));
         prop_assert_eq!(ended, gaps.len());
-        let done: Vec<_> = engine.executions().0.iter().cloned().collect();
-        prop_assert!(done.is_sorted_by_key(|d| d.arrived_ms));
-        prop_assert!(done.is_sorted_by_key(|d| d.started_ms));
+        let done = engine.witness().0.clone();
+        prop_assert!(done.is_sorted_by_key(|d| d.arrived));
+        prop_assert!(done.is_sorted_by_key(|d| d.started));
         for d in &done {
-            let took = d.ended_ms - d.started_ms;
+            let took = (d.ended - d.started).as_secs_f64() * 1e3;
             prop_assert!((took - law.service_ms(d.batch, 1.0)).abs() < 1e-3);
-            prop_assert!(d.started_ms >= d.arrived_ms && d.batch <= batch_max);
+            prop_assert!(d.started >= d.arrived && d.batch <= batch_max);
             let together: f64 = done
                 .iter()
-                .filter(|o| o.started_ms <= d.started_ms && d.started_ms < o.ended_ms)
+                .filter(|o| o.started <= d.started && d.started < o.ended)
                 .map(|o| 1.0 / f64::from(o.batch))
                 .sum();
             prop_assert!(together <= f64::from(cores) + 1e-6);

@@ -1,0 +1,208 @@
+//! Traces from files: how many requests arrived in each second.
+//!
+//! Three forms: one number per line; all numbers on one line, between spaces; JSON, either an array or
+//! an object with such an array as `rps`, or an object of such objects of which a key names one. A
+//! name that ends in `.gz` is decompressed. A second that is missing (a blank line, `null`) is
+//! refused, because everything after it would move; a second with 0 requests is a 0.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::Context;
+use flate2::read::MultiGzDecoder;
+
+use super::{RATE_MAX_RPS, Rates};
+
+/// Largest trace file, in bytes, decompressed.
+pub const TRACE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Longest trace, in seconds: eight weeks. A run is a part of it.
+pub const TRACE_SECONDS_MAX: usize = 56 * 86_400;
+
+impl Rates {
+    /// The whole trace in `path`; after a `#` in the path comes the key of an object of objects.
+    ///
+    /// # Errors
+    /// As [`read_trace`] and [`Rates::new`].
+    pub fn from_file(path: &Path) -> anyhow::Result<Rates> {
+        let whole = path.to_string_lossy();
+        let (file, key) = match whole.rsplit_once('#') {
+            Some((file, key)) if !path.exists() => (Path::new(file).to_owned(), Some(key)),
+            _ => (path.to_owned(), None),
+        };
+        let rates = read_trace(&file, key)?;
+        Rates::new(rates).with_context(|| format!("{}", file.display()))
+    }
+}
+
+/// The trace in `path`, in requests/s for each second; `key` names one of several in a JSON object.
+///
+/// # Errors
+/// A file that cannot be read or is no trace: file, line or second, value and what would be right.
+pub fn read_trace(path: &Path, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
+    let read = || {
+        let text = read_bounded(path, TRACE_BYTES_MAX)?;
+        let rates = match text.trim_start().starts_with(['[', '{']) {
+            true => from_json(&text, key)?,
+            false if key.is_some() => anyhow::bail!("a key names a part of a JSON object"),
+            false => from_text(&text)?,
+        };
+        let seconds = rates.len();
+        anyhow::ensure!(
+            (1..=TRACE_SECONDS_MAX).contains(&seconds),
+            "{seconds} seconds; there must be 1 to {TRACE_SECONDS_MAX}"
+        );
+        Ok(rates)
+    };
+    read().with_context(|| format!("{}", path.display()))
+}
+
+/// The text of a file of at most `bytes_max`, decompressed where its name ends in `.gz`.
+///
+/// # Errors
+/// A file that cannot be read, is larger, or is no UTF-8.
+pub fn read_bounded(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
+    let file = File::open(path)?;
+    let packed = path.extension().is_some_and(|extension| extension == "gz");
+    let mut text = String::new();
+    // One byte more than allowed tells a file that is too long from one that just fits.
+    let read = if packed {
+        let unpacked = MultiGzDecoder::new(file).take(bytes_max + 1);
+        { unpacked }.read_to_string(&mut text)
+    } else {
+        file.take(bytes_max + 1).read_to_string(&mut text)
+    };
+    let bytes = read? as u64;
+    anyhow::ensure!(bytes <= bytes_max, "more than {bytes_max} bytes");
+    Ok(text)
+}
+
+fn rate(value: f64) -> Option<f64> {
+    (0.0..=RATE_MAX_RPS).contains(&value).then_some(value)
+}
+
+fn from_text(text: &str) -> anyhow::Result<Vec<f64>> {
+    let body = text.trim_end();
+    let one_line = !body.contains('\n');
+    let values: Vec<&str> = if one_line {
+        body.split_whitespace().collect()
+    } else {
+        body.lines().map(str::trim).collect()
+    };
+    let read = |(index, value): (usize, &&str)| {
+        let parsed = value.parse().ok().and_then(rate);
+        parsed.with_context(|| {
+            let place = if one_line { "second" } else { "line" };
+            // Seconds count from 0, lines from 1.
+            let at = if one_line { index } else { index + 1 };
+            let value = if value.is_empty() { "nothing" } else { value };
+            format!("{place} {at}: '{value}' must be 0 to {RATE_MAX_RPS} requests/s")
+        })
+    };
+    values.iter().enumerate().map(read).collect()
+}
+
+fn from_json(text: &str, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
+    let json: serde_json::Value = serde_json::from_str(text)?;
+    let keys = || {
+        let keys = json.as_object().map(|object| object.keys());
+        let keys: Vec<_> = keys.into_iter().flatten().map(String::as_str).collect();
+        keys.join(", ")
+    };
+    let part = match key {
+        Some(key) => json
+            .get(key)
+            .with_context(|| format!("there is no '{key}' in it; it has {}", keys()))?,
+        None => &json,
+    };
+    let array = part.get("rps").unwrap_or(part).as_array();
+    let array = array.with_context(|| {
+        format!(
+            "neither an array nor an object with 'rps'; a key may name one of {}",
+            keys()
+        )
+    })?;
+    let read = |(second, value): (usize, &serde_json::Value)| {
+        let parsed = value.as_f64().and_then(rate);
+        parsed.with_context(|| {
+            format!("second {second}: {value} must be 0 to {RATE_MAX_RPS} requests/s")
+        })
+    };
+    array.iter().enumerate().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn every_form_reads_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        for text in [
+            "3\n5\n4\n",
+            "3 5 4\n",
+            "3 5 4",
+            "3\r\n5\r\n4\r\n\n",
+            "[3, 5, 4]",
+            r#"{"rps": [3, 5, 4], "note": 1}"#,
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(read_trace(&path, None).unwrap(), [3.0, 5.0, 4.0], "{text}");
+        }
+        let packed = folder.path().join("trace.txt.gz");
+        let file = File::create(&packed).unwrap();
+        let mut gz = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        gz.write_all(b"3 5 4").unwrap();
+        gz.finish().unwrap();
+        assert_eq!(read_trace(&packed, None).unwrap(), [3.0, 5.0, 4.0]);
+        std::fs::write(&path, r#"{"bursty": {"rps": [7]}, "flat": [8]}"#).unwrap();
+        let keyed = |key| Rates::from_file(&folder.path().join(format!("trace#{key}")));
+        assert_eq!(keyed("bursty").unwrap().rps(), [7.0]);
+        assert_eq!(keyed("flat").unwrap().rps(), [8.0]);
+        let error = format!("{:#}", keyed("calm").unwrap_err());
+        assert!(
+            error.contains("'calm'") && error.contains("bursty, flat"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_trace_is_refused_by_file_place_and_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        for (text, message) in [
+            ("", "0 seconds"),
+            ("3\nx", "line 2: 'x'"),
+            ("3\n-1", "line 2: '-1' must be 0 to 100000"),
+            ("3\n\n4", "line 2: 'nothing'"),
+            ("3\n4 5\n", "line 2: '4 5'"),
+            ("3\nNaN", "line 2: 'NaN'"),
+            ("3 inf 4", "second 1: 'inf'"),
+            ("3 1e6", "second 1: '1e6'"),
+            ("[3, \"x\"]", "second 1: \"x\""),
+            ("[3, null]", "second 1: null"),
+            ("[3,", "line 1"),
+            ("{}", "'rps'"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = format!("{:#}", read_trace(&path, None).unwrap_err());
+            assert!(
+                error.contains(message) && error.contains("trace"),
+                "{error}"
+            );
+        }
+        std::fs::write(folder.path().join("trace.gz"), "3 4").unwrap();
+        assert!(read_trace(&folder.path().join("trace.gz"), None).is_err());
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_bounded(&path, 5).unwrap(), "12345");
+        assert!(
+            read_bounded(&path, 4)
+                .unwrap_err()
+                .to_string()
+                .contains("4 bytes")
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Every schedule of a few requests on small servers, in whole units of time: what the bounds are
+//! held against. Written to be obviously right, not fast.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::{Lanes, Servers, Window};
+
+/// The unit of time.
+pub(super) const UNIT: Duration = Duration::from_millis(10);
+
+/// The units in a time.
+fn units(time: Duration) -> u64 {
+    assert_eq!(
+        time.as_nanos() % UNIT.as_nanos(),
+        0,
+        "{time:?} in whole units"
+    );
+    (time.as_nanos() / UNIT.as_nanos()) as u64
+}
+
+/// Requests left (a bit each), and the ends of what runs on each variant, in order.
+type State = (u64, u32, Vec<Vec<u64>>);
+
+/// The search.
+pub(super) struct Brute<'a> {
+    pub(super) windows: &'a [Window],
+    pub(super) servers: &'a Servers,
+    /// Whether a slot must stay until what runs on it has ended.
+    pub(super) paid: bool,
+    known: HashMap<State, u64>,
+}
+
+impl<'a> Brute<'a> {
+    pub(super) fn new(windows: &'a [Window], servers: &'a Servers, paid: bool) -> Brute<'a> {
+        let known = HashMap::new();
+        Brute {
+            windows,
+            servers,
+            paid,
+            known,
+        }
+    }
+
+    /// The most on time. Requests and steps on whole units: an optimal schedule then starts on them too,
+    /// because each start can be moved ahead to a release, an end or a step.
+    pub(super) fn most_on_time(&mut self) -> u64 {
+        let all = (1u32 << self.windows.len()) - 1;
+        self.from(0, all, vec![Vec::new(); self.servers.variants.len()])
+    }
+
+    fn from(&mut self, now: u64, left: u32, mut running: Vec<Vec<u64>>) -> u64 {
+        let alive = |index: usize| left & (1 << index) != 0 && now < units(self.windows[index].due);
+        let alive: Vec<usize> = (0..self.windows.len()).filter(|i| alive(*i)).collect();
+        if alive.is_empty() {
+            return 0;
+        }
+        for ends in &mut running {
+            ends.retain(|end| *end > now);
+            ends.sort_unstable();
+        }
+        let state = (now, left, running.clone());
+        if let Some(best) = self.known.get(&state) {
+            return *best;
+        }
+        let mut best = self.from(now + 1, left, running.clone());
+        for (variant, lanes) in self.servers.variants.iter().enumerate() {
+            for batch in 1..left + 1 {
+                if batch & left != batch {
+                    continue;
+                }
+                let Some(end) = self.start(now, batch, lanes, &running[variant]) else {
+                    continue;
+                };
+                let mut running = running.clone();
+                running[variant].push(end);
+                let on_time = u64::from(batch.count_ones());
+                best = best.max(on_time + self.from(now, left & !batch, running));
+            }
+        }
+        self.known.insert(state, best);
+        best
+    }
+
+    /// When that batch would end if it began now; `None` where it cannot begin, or not in time.
+    fn start(&self, now: u64, batch: u32, lanes: &Lanes, running: &[u64]) -> Option<u64> {
+        let at = |unit: u64| lanes.steps.iter().rfind(|step| units(step.from) <= unit);
+        let step = at(now)?;
+        let size = batch.count_ones();
+        if size > step.batch || running.len() >= step.slots as usize {
+            return None;
+        }
+        // The law is linear in the batch.
+        let more = (step.full - step.single) / (step.batch - 1).max(1);
+        let end = now + units(step.single + more * (size - 1));
+        let mut members = (0..self.windows.len()).filter(|index| batch & (1 << index) != 0);
+        let fits = members.all(|index| {
+            let window = &self.windows[index];
+            units(window.release) <= now
+                && end <= units(window.due)
+                && lanes.accuracy >= window.min_accuracy
+        });
+        let stays = |unit: u64| {
+            let others = running.iter().filter(|end| **end > unit).count();
+            at(unit).is_some_and(|step| others < step.slots as usize)
+        };
+        (fits && (!self.paid || (now..end).all(stays))).then_some(end)
+    }
+}

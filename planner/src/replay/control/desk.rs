@@ -1,0 +1,191 @@
+//! The ports of a planner's turn on simulated proxies, backends and filters. What takes time is a
+//! future that is ready at its time in the world; nothing is slept and no clock is read.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use weir_api::{Cores, Plan, PlanError, Revision, VariantPlan};
+
+use super::kubelet::Kubelet;
+use crate::actuate::{Actuate, ActuateError, Resize};
+use crate::clock::Now;
+use crate::config::Service;
+use crate::cycle::Solver;
+use crate::decide::{Decision, decide};
+use crate::forecast::Forecast;
+use crate::observe::{Observe, Scrape, ScrapeError};
+use crate::publish::{Publish, Publisher, Receipt};
+use crate::replay::world::nanos;
+
+/// Most decisions remembered; above that they are made anew.
+const MEMO_MAX: usize = 100_000;
+
+/// All that a decision follows from, for one service: the cores in force, in thousandths, and the
+/// forecast, to the bit.
+type Problem = (Vec<u32>, Option<(u64, bool)>);
+
+/// The ports.
+pub(in crate::replay) struct Desk {
+    board: Mutex<Board>,
+    publisher: Publisher,
+    memo: Mutex<BTreeMap<Problem, Decision>>,
+    resize_timeout: Duration,
+}
+
+/// What world and turn tell each other.
+pub(in crate::replay) struct Board {
+    /// The time in the world.
+    pub(in crate::replay) now: Duration,
+    /// By proxy: requests that arrived; `None` while it cannot be scraped.
+    pub(in crate::replay) arrived: Vec<Option<u64>>,
+    /// The backends.
+    pub(in crate::replay) kubelet: Kubelet,
+    /// By proxy: the plan it has.
+    pub(in crate::replay) taken: Vec<Revision>,
+    /// Plans published since the world last looked.
+    pub(in crate::replay) plans: Vec<Plan>,
+    /// When the turn wants to go on, if it waits.
+    pub(in crate::replay) wake_at: Option<Duration>,
+}
+
+impl Desk {
+    pub(in crate::replay) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> Desk {
+        Desk {
+            board: Mutex::new(Board {
+                now: Duration::ZERO,
+                arrived: vec![Some(0); proxies],
+                kubelet,
+                taken: vec![Revision(0); proxies],
+                plans: Vec::new(),
+                wake_at: None,
+            }),
+            publisher: Publisher::new(&service.name, service.plan_max_age),
+            memo: Mutex::new(BTreeMap::new()),
+            resize_timeout: service.resize_timeout,
+        }
+    }
+
+    pub(in crate::replay) fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ready once `ready` has an answer, asked again whenever the world goes on; at `until` at the latest.
+    fn when<T>(
+        &self,
+        until: Duration,
+        mut ready: impl FnMut(&Board) -> Option<T>,
+        late: T,
+    ) -> impl Future<Output = T> {
+        let mut late = Some(late);
+        poll_fn(move |_| {
+            let mut board = self.board();
+            if let Some(answer) = ready(&board) {
+                return Poll::Ready(answer);
+            }
+            match late.take_if(|_| board.now >= until) {
+                Some(late) => Poll::Ready(late),
+                None => {
+                    board.wake_at = Some(board.wake_at.map_or(until, |at| at.min(until)));
+                    Poll::Pending
+                }
+            }
+        })
+    }
+}
+
+impl Observe for Desk {
+    async fn scrape(&self) -> Vec<Scrape> {
+        let board = self.board();
+        let scrape = |arrived: &Option<u64>| Scrape {
+            at: board.now,
+            arrivals: arrived
+                .map(|count| count as f64)
+                .ok_or(ScrapeError::Status(503)),
+        };
+        board.arrived.iter().map(scrape).collect()
+    }
+}
+
+impl Actuate for Desk {
+    async fn cores(&self) -> Vec<Option<Result<Cores, ActuateError>>> {
+        let board = self.board();
+        board
+            .kubelet
+            .confirmed()
+            .iter()
+            .map(|cores| Some(Ok(*cores)))
+            .collect()
+    }
+
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Cores, ActuateError>> {
+        let mut answers = Vec::with_capacity(changes.len());
+        let (begin, ready): (Duration, Vec<Option<u64>>) = {
+            let mut board = self.board();
+            let now = board.now;
+            let ask = |change: &Resize| board.kubelet.ask(nanos(now), change.variant, change.cores);
+            (now, changes.iter().map(ask).collect())
+        };
+        let limit = begin + self.resize_timeout;
+        for (change, ready) in changes.iter().zip(ready) {
+            let Some(ready) = ready.map(Duration::from_nanos) else {
+                answers.push(Err(ActuateError::Status(409, "refused".to_owned())));
+                continue;
+            };
+            // All run at the same time: a later one has most likely been confirmed meanwhile.
+            let confirmed = |board: &Board| (board.now >= ready).then_some(true);
+            let in_time = self.when(ready.min(limit), confirmed, ready <= limit).await;
+            answers.push(if in_time {
+                Ok(change.cores)
+            } else {
+                Err(ActuateError::Timeout(self.resize_timeout))
+            });
+        }
+        answers
+    }
+}
+
+impl Publish for Desk {
+    fn publish(&self, variants: Vec<VariantPlan>, now: Now) -> Result<Receipt, PlanError> {
+        let receipt = self.publisher.publish(variants, now)?;
+        if let Some(newest) = self.publisher.newest().filter(|_| receipt.new) {
+            self.board().plans.push(newest.plan.clone());
+        }
+        Ok(receipt)
+    }
+
+    async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
+        let until = self.board().now + within;
+        let all = move |board: &Board| {
+            board
+                .taken
+                .iter()
+                .all(|taken| *taken >= revision)
+                .then_some(true)
+        };
+        self.when(until, all, false).await
+    }
+}
+
+impl Solver for Desk {
+    async fn decide(
+        &self,
+        service: &Arc<Service>,
+        actuated: Vec<Cores>,
+        forecast: Option<Forecast>,
+    ) -> Decision {
+        let millis = actuated.iter().map(|cores| cores.millis()).collect();
+        let problem = (millis, forecast.map(|f| (f.demand.0.to_bits(), f.settled)));
+        let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(decision) = memo.get(&problem) {
+            return decision.clone();
+        }
+        let decision = decide(service, &actuated, forecast);
+        if memo.len() < MEMO_MAX {
+            memo.insert(problem, decision.clone());
+        }
+        decision
+    }
+}

@@ -1,0 +1,173 @@
+//! What goes wrong, and how it is put right: each fault does to the world what it does to a real
+//! one, and nothing else.
+
+use super::plane::DataPlane;
+use super::request::Fate;
+use super::scenario::FaultKind;
+use super::world::witness::Witness;
+use super::world::{Place, What, World, nanos};
+
+impl<W: Witness> World<'_, W> {
+    pub(super) fn fault_begins(&mut self, fault: u32) {
+        let Some(what) = self
+            .scenario
+            .faults
+            .get(fault as usize)
+            .map(|fault| fault.what)
+        else {
+            return;
+        };
+        let (now, time) = (self.now, self.time());
+        let lasts = match what {
+            FaultKind::PlannerOutage { lasts }
+            | FaultKind::ScrapeLoss { lasts }
+            | FaultKind::ServerCrash { lasts, .. }
+            | FaultKind::ServerSlow { lasts, .. }
+            | FaultKind::ResizeRefused { lasts }
+            | FaultKind::ResizeDeferred { lasts } => nanos(lasts),
+            _ => 0,
+        };
+        let until = now.saturating_add(lasts);
+        match what {
+            FaultKind::ProxyRestart { proxy } => self.restart_proxy(proxy),
+            FaultKind::WorkerTrap { proxy, worker } => {
+                if let Some(index) = self.worker_index(proxy, worker) {
+                    self.restart_worker(index, false);
+                }
+            }
+            FaultKind::PlannerOutage { .. } => self.outage_until = self.outage_until.max(until),
+            FaultKind::ScrapeLoss { .. } => {
+                self.scrapes_lost_until = self.scrapes_lost_until.max(until);
+            }
+            FaultKind::ServerCrash { variant, .. } => {
+                if let Some(site) = self.sites.get_mut(variant) {
+                    site.crash(time);
+                    self.break_off(variant);
+                    self.agenda.add(until, What::Over { fault });
+                }
+            }
+            FaultKind::ServerSlow {
+                variant, percent, ..
+            } => {
+                if let Some(site) = self.sites.get_mut(variant) {
+                    site.slow_by(time, f64::from(percent) / 100.0);
+                    self.agenda.add(until, What::Over { fault });
+                }
+            }
+            FaultKind::LostWake { proxy, worker } => {
+                let index = self.worker_index(proxy, worker);
+                if let (Some(index), DataPlane::Weir(workers)) = (index, &mut self.plane)
+                    && let Some(worker) = workers.get_mut(index as usize)
+                {
+                    worker.loses_wake = true;
+                }
+            }
+            FaultKind::LostPlan { proxy } => {
+                if let Some(loses) = self.loses_plan.get_mut(proxy as usize) {
+                    *loses = true;
+                }
+            }
+            FaultKind::ResizeRefused { .. } => {
+                self.control.with_kubelet(|kubelet| {
+                    kubelet.refused_until = kubelet.refused_until.max(until);
+                });
+            }
+            FaultKind::ResizeDeferred { .. } => {
+                self.control.with_kubelet(|kubelet| {
+                    kubelet.deferred_until = kubelet.deferred_until.max(until);
+                });
+            }
+        }
+    }
+
+    pub(super) fn fault_is_over(&mut self, fault: u32) {
+        let time = self.time();
+        match self
+            .scenario
+            .faults
+            .get(fault as usize)
+            .map(|fault| fault.what)
+        {
+            Some(FaultKind::ServerCrash { variant, .. }) => {
+                if let Some(site) = self.sites.get_mut(variant) {
+                    site.up = true;
+                }
+            }
+            Some(FaultKind::ServerSlow { variant, .. }) => {
+                if let Some(site) = self.sites.get_mut(variant) {
+                    site.slow_by(time, 1.0);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Its connections are gone with all that it held and had in flight, and it counts from 0.
+    fn restart_proxy(&mut self, proxy: u32) {
+        let workers: Vec<u32> = match &self.plane {
+            DataPlane::Weir(workers) => {
+                let of_it = (0..)
+                    .zip(workers)
+                    .filter(|(_, worker)| worker.proxy == proxy);
+                of_it.map(|(index, _)| index).collect()
+            }
+            DataPlane::Fifo(_) => vec![proxy],
+        };
+        for worker in workers {
+            self.restart_worker(worker, true);
+        }
+        if let Some(counted) = self.counted.get_mut(proxy as usize) {
+            *counted = 0;
+        }
+    }
+
+    /// A worker's VM starts anew: what it held is lost; what it had in flight is answered 503, or
+    /// lost with the whole proxy.
+    fn restart_worker(&mut self, index: u32, with_proxy: bool) {
+        for request in 0..self.flights.len() as u32 {
+            let Some(flight) = self.flights.get(request as usize).copied() else {
+                continue;
+            };
+            if flight.worker != index {
+                continue;
+            }
+            match flight.place {
+                Place::Held => self.end(request, Fate::Lost, self.now),
+                Place::InFlight if with_proxy => self.lose(request, flight.attempt),
+                Place::InFlight if matches!(self.plane, DataPlane::Weir(_)) => {
+                    self.break_flight(request, flight.attempt);
+                }
+                _ => {}
+            }
+        }
+        if let DataPlane::Weir(workers) = &mut self.plane
+            && let Some(worker) = workers.get_mut(index as usize)
+        {
+            worker.restart();
+            let at = worker.start(self.now);
+            self.agenda.add(at, What::Tick { worker: index });
+            self.fetch_plan(index);
+            self.renew(index);
+        }
+    }
+
+    /// All that a server had is broken off.
+    fn break_off(&mut self, variant: usize) {
+        for request in 0..self.flights.len() as u32 {
+            let flight = self.flights.get(request as usize).copied();
+            let there =
+                flight.filter(|f| f.place == Place::InFlight && usize::from(f.variant) == variant);
+            if let Some(flight) = there {
+                self.broken(request, flight.attempt);
+            }
+        }
+    }
+
+    fn worker_index(&self, proxy: u32, worker: u32) -> Option<u32> {
+        let DataPlane::Weir(workers) = &self.plane else {
+            return None;
+        };
+        let mut of_proxy = (0..).zip(workers).filter(|(_, known)| known.proxy == proxy);
+        of_proxy.nth(worker as usize).map(|(index, _)| index)
+    }
+}

@@ -1,0 +1,95 @@
+//! Data planes: what stands between clients and servers. One is the filter's engine in as many
+//! workers as there are (`worker`), in three other circumstances too; the others forward at once
+//! (`fifo`). Neither knows the world around it.
+
+mod fifo;
+mod wire;
+mod worker;
+
+use serde_json::{Value, json};
+use weir_api::plan::{FORMAT, HOUR_MS};
+use weir_api::{Cores, VariantPlan};
+use weir_filter::config::Config;
+use weir_filter::members::Part;
+
+pub(super) use fifo::Fifo;
+pub(super) use wire::Headers;
+pub(super) use worker::Worker;
+
+use super::scenario::{Plane, Scenario};
+use super::world::PlayError;
+use crate::plan::draft;
+
+/// A data plane.
+pub(super) enum DataPlane {
+    /// Engines.
+    Weir(Vec<Worker>),
+    /// Queues at the servers.
+    Fifo(Box<Fifo>),
+}
+
+impl DataPlane {
+    pub(super) fn new(
+        plane: Plane,
+        scenario: &Scenario,
+        cores: &[Cores],
+        seed: u64,
+    ) -> Result<DataPlane, PlayError> {
+        let forwards = matches!(
+            plane,
+            Plane::FifoRoundRobin | Plane::FifoWeights | Plane::FifoTimeout
+        );
+        if forwards {
+            let cores: Vec<f64> = cores.iter().map(|cores| cores.as_f64()).collect();
+            return Ok(DataPlane::Fifo(Box::new(Fifo::new(
+                plane,
+                &scenario.service,
+                &cores,
+                seed,
+            ))));
+        }
+        let config = config(plane, scenario, cores)?;
+        let (proxies, workers) = match plane {
+            Plane::WeirGlobal => (1, 1),
+            _ => (
+                scenario.proxies.count.max(1),
+                scenario.proxies.workers.max(1),
+            ),
+        };
+        let count = proxies * workers;
+        // The slots are divided among all workers of all proxies: what they come to once each serves.
+        let worker =
+            |index: u32| Worker::new(index / workers, config.clone(), Part { index, count });
+        Ok(DataPlane::Weir((0..count).map(worker).collect()))
+    }
+}
+
+/// What a plan comes to in that plane's circumstances.
+pub(super) fn circumstances(plane: Plane, variants: &mut [VariantPlan]) {
+    if plane == Plane::EdfWithoutFeasibility {
+        for variant in variants {
+            variant.service_ms = 0.0;
+        }
+    }
+}
+
+/// The plugin's configuration with a static plan for the starting cores, unless it has its own.
+fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, PlayError> {
+    let mut plugin = scenario.proxies.plugin.clone();
+    let keys = plugin.as_object_mut().ok_or(PlayError::PluginShape)?;
+    let ours = || json!(scenario.service.name);
+    keys.entry("service").or_insert_with(ours);
+    if keys.get("plan").is_none_or(Value::is_null) {
+        let variants = draft(&scenario.service, cores, None).ok_or(PlayError::NoCores)?;
+        let plan = json!({
+            "format": FORMAT, "service": scenario.service.name, "revision": 1,
+            "max_age_ms": HOUR_MS, "variants": variants,
+        });
+        keys.insert("plan".to_owned(), plan);
+    }
+    let mut config = Config::parse(plugin.to_string().as_bytes())?;
+    if let Some(plan) = &mut config.static_plan {
+        circumstances(plane, &mut plan.variants);
+    }
+    Ok(config)
+}

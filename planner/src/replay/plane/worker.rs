@@ -1,0 +1,182 @@
+//! One worker of a proxy: the real engine, with the timer and the order of calls that the filter's
+//! host shell has. It decides nothing the shell does not.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_api::Plan;
+use weir_api::metrics::Metric;
+use weir_filter::config::Config;
+use weir_filter::deadline::Wire;
+use weir_filter::engine::{End, Engine, StreamId};
+use weir_filter::members::Part;
+use weir_filter::stats::Sample;
+use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::verdict::{Refusal, Verdict};
+
+use crate::replay::EPOCH_MS;
+
+/// Least time between ticks, as in the shell: Envoy's timers count in ms.
+const TICK_LEAST: Duration = Duration::from_millis(1);
+/// Most time between ticks, as in the shell.
+const TICK_MOST: Duration = Duration::from_millis(500);
+
+/// A worker.
+pub(in crate::replay) struct Worker {
+    /// Its proxy.
+    pub(in crate::replay) proxy: u32,
+    /// Decides.
+    pub(in crate::replay) engine: Engine,
+    /// Whether its next tick does not come.
+    pub(in crate::replay) loses_wake: bool,
+    part: Part,
+    tick_at: u64,
+    owed: Vec<(StreamId, Refusal)>,
+    samples: Vec<Sample>,
+}
+
+impl Worker {
+    /// A worker of a proxy with its part of the slots.
+    pub(in crate::replay) fn new(proxy: u32, config: Config, part: Part) -> Worker {
+        let mut worker = Worker {
+            proxy,
+            engine: Engine::new(config),
+            loses_wake: false,
+            part,
+            tick_at: 0,
+            owed: Vec::new(),
+            samples: Vec::new(),
+        };
+        worker.engine.set_part(part);
+        worker
+    }
+
+    /// The VM starts anew: nothing held, nothing in flight, the static plan.
+    pub(in crate::replay) fn restart(&mut self) {
+        self.engine = Engine::new(self.engine.config().clone());
+        self.engine.set_part(self.part);
+        self.owed.clear();
+        self.tick_at = 0;
+    }
+
+    /// A request has arrived; also how many arrivals the engine has counted since.
+    pub(in crate::replay) fn on_request(
+        &mut self,
+        stream: StreamId,
+        wire: &Wire<'_>,
+        now: u64,
+    ) -> (Verdict, u64) {
+        let verdict = self.engine.on_request(stream, wire, clocks(now));
+        let arrivals = self.report();
+        (verdict, arrivals)
+    }
+
+    /// An answer has come and is passed on.
+    pub(in crate::replay) fn on_answer(
+        &mut self,
+        stream: StreamId,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let tags = self.engine.on_answer(stream, clocks(now));
+        debug_assert!(
+            tags.is_some(),
+            "an answer to a request that is not in flight"
+        );
+        self.on_end(stream, End::Answered, now, verdicts);
+    }
+
+    /// A stream has ended; whoever waits for what it leaves goes next. Refusals wait for the next
+    /// tick, as in the shell.
+    pub(in crate::replay) fn on_end(
+        &mut self,
+        stream: StreamId,
+        end: End,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        self.engine.on_end(stream, end, clocks(now));
+        if self.engine.can_release() {
+            self.engine.release(clocks(now), verdicts);
+        }
+        self.report();
+    }
+
+    /// Keeps back a refusal of a held request until the next tick.
+    pub(in crate::replay) fn owe(&mut self, stream: StreamId, refusal: Refusal) {
+        self.owed.push((stream, refusal));
+    }
+
+    /// The timer has fired, if `now` is when it was last set for.
+    pub(in crate::replay) fn on_tick(
+        &mut self,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> bool {
+        if self.tick_at != now {
+            return false;
+        }
+        self.tick_at = 0;
+        if std::mem::take(&mut self.loses_wake) {
+            return true;
+        }
+        let owed = self.owed.drain(..);
+        verdicts.extend(owed.map(|(stream, refusal)| (stream, Verdict::Reject(refusal))));
+        self.engine.release(clocks(now), verdicts);
+        self.report();
+        true
+    }
+
+    /// A plan is here; one that is not newer changes nothing.
+    pub(in crate::replay) fn on_plan(
+        &mut self,
+        plan: &Rc<Plan>,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        if plan.revision <= self.engine.source().revision() {
+            return;
+        }
+        self.engine.on_plan(plan, Mono(now), clocks(now), verdicts);
+        self.engine.release(clocks(now), verdicts);
+        self.report();
+    }
+
+    /// When the timer has to fire, if that is not what it is set to.
+    pub(in crate::replay) fn arm(&mut self, now: u64) -> Option<u64> {
+        let wake = if self.owed.is_empty() {
+            self.engine.next_wake().unwrap_or(Mono(now) + TICK_MOST)
+        } else {
+            Mono(now)
+        };
+        let period = wake.since(Mono(now)).clamp(TICK_LEAST, TICK_MOST);
+        // Envoy's timer counts whole ms.
+        let period = u64::try_from(period.as_millis()).unwrap_or(1) * 1_000_000;
+        let least = TICK_LEAST.as_nanos() as u64;
+        let late = self.tick_at <= now;
+        if late || now + period + least < self.tick_at {
+            self.tick_at = now + period;
+            return Some(self.tick_at);
+        }
+        None
+    }
+
+    /// The timer is set to its longest period.
+    pub(in crate::replay) fn start(&mut self, now: u64) -> u64 {
+        self.tick_at = now + TICK_MOST.as_nanos() as u64;
+        self.tick_at
+    }
+
+    fn report(&mut self) -> u64 {
+        self.engine.stats.swap(&mut self.samples);
+        let arrivals = |sample: &&Sample| sample.metric == Metric::Arrivals;
+        self.samples.iter().filter(arrivals).count() as u64
+    }
+}
+
+fn clocks(now: u64) -> Now {
+    Now {
+        mono: Mono(now),
+        wall: Wall(EPOCH_MS * 1_000_000 + now),
+    }
+}

@@ -1,0 +1,81 @@
+//! The report's folder: written beside its place and moved there, so that whoever looks finds a whole
+//! report, the one before it, or none. It never deletes a file that is not a report's.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use tempfile::Builder;
+
+use super::ReportError;
+
+/// The files of a report: the page, JSON, the table.
+pub const FILES: [&str; 3] = ["report.html", "report.json", "report.txt"];
+
+/// Refuses a folder that [`super::Report::write`] would refuse: worth asking before a long replay.
+///
+/// # Errors
+/// It holds other things, is no folder, or has no name of its own.
+pub fn check(folder: &Path) -> Result<(), ReportError> {
+    parent(folder)?;
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(at(folder, error)),
+    };
+    for entry in entries {
+        let found = entry.map_err(|error| at(folder, error))?.file_name();
+        if !FILES.iter().any(|file| found == *file) {
+            return Err(ReportError::Foreign {
+                path: folder.display().to_string(),
+                found: found.display().to_string(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Writes the files.
+pub(super) fn write(
+    folder: &Path,
+    files: [(&'static str, String); FILES.len()],
+) -> Result<(), ReportError> {
+    check(folder)?;
+    let parent = parent(folder)?;
+    fs::create_dir_all(&parent).map_err(|error| at(&parent, error))?;
+    // Deleted with all that is in it when this function ends, however it ends.
+    let workshop = Builder::new()
+        .prefix(".weir-report-")
+        .tempdir_in(&parent)
+        .map_err(|error| at(&parent, error))?;
+    let (new, old) = (workshop.path().join("new"), workshop.path().join("old"));
+    fs::create_dir(&new).map_err(|error| at(&new, error))?;
+    for (name, text) in files {
+        let path = new.join(name);
+        fs::write(&path, text).map_err(|error| at(&path, error))?;
+    }
+    match fs::rename(folder, &old) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(at(folder, error)),
+        _ => {}
+    }
+    fs::rename(&new, folder).map_err(|error| at(folder, error))
+}
+
+fn parent(folder: &Path) -> Result<PathBuf, ReportError> {
+    let nameless = || ReportError::Nameless {
+        path: folder.display().to_string(),
+    };
+    folder.file_name().ok_or_else(nameless)?;
+    let parent = folder.parent().ok_or_else(nameless)?;
+    if parent.as_os_str().is_empty() {
+        return Ok(PathBuf::from("."));
+    }
+    Ok(parent.to_owned())
+}
+
+fn at(path: &Path, source: io::Error) -> ReportError {
+    ReportError::File {
+        path: path.display().to_string(),
+        source,
+    }
+}

@@ -1,0 +1,188 @@
+//! A replay told to people and programs: a table, JSON, and one HTML file with everything in it.
+//!
+//! It counts and draws what the plays say and decides nothing. All three forms are made of the same
+//! [`Summary`]s, whose numbers are rounded once, to a thousandth; what is drawn is gathered into so many
+//! points at most (`series::POINTS_MAX`), however long the replay was. No clock, no script, nothing
+//! from outside: the same plays give the same bytes.
+
+mod bars;
+mod chart;
+mod figures;
+mod folder;
+mod html;
+mod series;
+mod summary;
+mod table;
+
+use std::path::Path;
+
+use plotters::drawing::DrawingAreaErrorKind;
+use serde::Serialize;
+
+use super::bound::{self, Bound, Least};
+use super::request::{Play, Request};
+use super::scenario::Scenario;
+use figures::Figure;
+pub use folder::{FILES, check};
+pub use summary::{Summary, Yardstick};
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum ReportError {
+    #[error("{path}: {source}")]
+    File {
+        path: String,
+        source: std::io::Error,
+    },
+    #[error("{path}: {found} is not of a report; name a new folder or an earlier report's")]
+    Foreign { path: String, found: String },
+    #[error("{path}: this is no folder that could be made or replaced; name one by its own name")]
+    Nameless { path: String },
+    #[error("{contender}: {outcomes} outcomes of {requests} requests; every request ends once")]
+    Books {
+        contender: String,
+        outcomes: usize,
+        requests: usize,
+    },
+    #[error("{plays} plays and {yardsticks} yardsticks; there must be one for each play")]
+    Yardsticks { plays: usize, yardsticks: usize },
+    #[error("a figure cannot be drawn: {0}")]
+    Drawing(String),
+    #[error("a number cannot be written as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for ReportError {
+    fn from(error: DrawingAreaErrorKind<E>) -> ReportError {
+        ReportError::Drawing(error.to_string())
+    }
+}
+
+/// A replay, summed up.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    scenario: Stated,
+    contenders: Vec<Summary>,
+    #[serde(skip)]
+    figures: Vec<Figure>,
+}
+
+/// What was replayed.
+#[derive(Debug, Serialize)]
+struct Stated {
+    name: String,
+    seed: u64,
+    length_s: f64,
+    requests: u64,
+    offered_rps: f64,
+    variants: Vec<String>,
+    proxies: u32,
+    workers: u32,
+    faults: usize,
+}
+
+/// The bounds of every play, in the plays' order: the most on time with the cores it had, and the
+/// least core-seconds for as many on time.
+#[must_use]
+pub fn yardsticks(
+    scenario: &Scenario,
+    requests: &[Request],
+    plays: &[Play],
+) -> Vec<(Bound, Option<Least>)> {
+    let bounds = bound::of_plays(scenario, requests, plays);
+    let least = |play: &Play| {
+        let on_time = summary::on_time(scenario, requests, play);
+        bound::least_core_seconds(scenario, requests, on_time)
+    };
+    bounds.into_iter().zip(plays.iter().map(least)).collect()
+}
+
+impl Report {
+    /// Sums up and draws. `yardsticks` are those of the plays, or none at all.
+    ///
+    /// # Errors
+    /// A play without an outcome for each request, or yardsticks for other plays.
+    pub fn new(
+        scenario: &Scenario,
+        requests: &[Request],
+        plays: &[Play],
+        yardsticks: &[(Bound, Option<Least>)],
+    ) -> Result<Report, ReportError> {
+        if !yardsticks.is_empty() && yardsticks.len() != plays.len() {
+            return Err(ReportError::Yardsticks {
+                plays: plays.len(),
+                yardsticks: yardsticks.len(),
+            });
+        }
+        let mut contenders = Vec::with_capacity(plays.len());
+        for (index, play) in plays.iter().enumerate() {
+            let yardstick = yardsticks.get(index);
+            contenders.push(Summary::of(scenario, requests, play, yardstick)?);
+        }
+        let length_s = scenario.length.as_secs_f64();
+        let stated = Stated {
+            name: scenario.name.clone(),
+            seed: scenario.seed,
+            length_s: summary::rounded(length_s),
+            requests: requests.len() as u64,
+            offered_rps: summary::rounded(requests.len() as f64 / length_s.max(1e-9)),
+            variants: scenario
+                .variants
+                .iter()
+                .map(|server| server.name.clone())
+                .collect(),
+            proxies: scenario.proxies.count,
+            workers: scenario.proxies.workers,
+            faults: scenario.faults.len(),
+        };
+        let figures = figures::draw(scenario, requests, plays, &contenders)?;
+        Ok(Report {
+            scenario: stated,
+            contenders,
+            figures,
+        })
+    }
+
+    /// The contenders' sums, in the plays' order.
+    #[must_use]
+    pub fn contenders(&self) -> &[Summary] {
+        &self.contenders
+    }
+
+    /// For people at a terminal.
+    #[must_use]
+    pub fn table(&self) -> String {
+        table::text(&self.contenders)
+    }
+
+    /// For programs: keys always in the same order, fractions to a thousandth.
+    ///
+    /// # Errors
+    /// Never for what [`Report::new`] has made.
+    pub fn json(&self) -> Result<String, ReportError> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+
+    /// For people with a browser: one file that needs no other.
+    #[must_use]
+    pub fn html(&self) -> String {
+        html::page(&self.scenario, &self.contenders, &self.figures)
+    }
+
+    /// Writes all three into the folder, which is there whole or not at all; an earlier report's is replaced.
+    ///
+    /// # Errors
+    /// The path and why it cannot be written, or what else is in that folder.
+    pub fn write(&self, folder: &Path) -> Result<(), ReportError> {
+        let [html, json, text] = FILES;
+        let table = self.table() + "\n";
+        folder::write(
+            folder,
+            [(html, self.html()), (json, self.json()?), (text, table)],
+        )
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

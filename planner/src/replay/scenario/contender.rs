@@ -1,0 +1,101 @@
+//! The contenders' names, and who plays where a scenario does not say.
+
+use std::fmt;
+
+use super::raw::RawContender;
+use super::refused::Wrong;
+use super::{Contender, Control, Plane};
+
+/// Most contenders of one scenario: more than all there are.
+const CONTENDERS_MAX: usize = 64;
+
+impl Plane {
+    /// All of them.
+    pub const ALL: [Plane; 7] = [
+        Plane::Weir,
+        Plane::WeirGlobal,
+        Plane::EdfWithoutFeasibility,
+        Plane::GatewayReceipt,
+        Plane::FifoRoundRobin,
+        Plane::FifoWeights,
+        Plane::FifoTimeout,
+    ];
+
+    /// Its name in scenarios and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Plane::Weir => "weir",
+            Plane::WeirGlobal => "weir-global",
+            Plane::EdfWithoutFeasibility => "edf-without-feasibility",
+            Plane::GatewayReceipt => "gateway-receipt",
+            Plane::FifoRoundRobin => "fifo-round-robin",
+            Plane::FifoWeights => "fifo-weights",
+            Plane::FifoTimeout => "fifo-timeout",
+        }
+    }
+}
+
+impl Control {
+    /// All of them.
+    pub const ALL: [Control; 4] = [
+        Control::Planner,
+        Control::Static,
+        Control::HpaLike,
+        Control::VpaLike,
+    ];
+
+    /// Its name in scenarios and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Control::Planner => "planner",
+            Control::Static => "static",
+            Control::HpaLike => "hpa-like",
+            Control::VpaLike => "vpa-like",
+        }
+    }
+}
+
+impl fmt::Display for Contender {
+    /// `weir+planner`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.plane.name(), self.control.name())
+    }
+}
+
+/// Weir under every control, so that the controls compare; and every data plane with cores as they
+/// are at the start, so that the planes do.
+pub(super) fn standard() -> Vec<Contender> {
+    let weir = Control::ALL.map(|control| Contender {
+        plane: Plane::Weir,
+        control,
+    });
+    let others = Plane::ALL.iter().filter(|plane| **plane != Plane::Weir);
+    let others = others.map(|plane| Contender {
+        plane: *plane,
+        control: Control::Static,
+    });
+    weir.into_iter().chain(others).collect()
+}
+
+pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>, Wrong> {
+    let Some(raw) = raw else {
+        return Ok(standard());
+    };
+    super::refused::within("contenders", raw.len(), 1..=CONTENDERS_MAX, "of them")?;
+    let mut contenders = Vec::new();
+    for (index, raw) in raw.iter().enumerate() {
+        let contender = Contender {
+            plane: raw.plane,
+            control: raw.control,
+        };
+        if contenders.contains(&contender) {
+            let right = "another one: this one stands twice";
+            let path = format!("contenders[{index}]");
+            return Err(Wrong::value(path, contender, right));
+        }
+        contenders.push(contender);
+    }
+    Ok(contenders)
+}

@@ -1,0 +1,107 @@
+//! On which line of a YAML text a path such as `faults[2].what` stands; its nearest parent's line
+//! where it does not stand there itself.
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::Spanned;
+
+/// The line, from 1; `None` in a text that is no YAML.
+pub(super) fn line(text: &str, path: &str) -> Option<u64> {
+    let steps: Vec<&str> = path
+        .split(['.', '[', ']'])
+        .filter(|step| !step.is_empty())
+        .collect();
+    let mut reach = steps.as_slice();
+    loop {
+        if let Some(line) = seek(text, reach) {
+            return Some(line);
+        }
+        reach = reach.split_last()?.1;
+    }
+}
+
+fn seek(text: &str, steps: &[&str]) -> Option<u64> {
+    let mut options = serde_saphyr::options::Options::default();
+    options.with_snippet = false;
+    let found = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
+        Seek(steps).deserialize(yaml)
+    });
+    found.ok().flatten()
+}
+
+/// What is left of the path.
+struct Seek<'a>(&'a [&'a str]);
+
+impl<'de> DeserializeSeed<'de> for Seek<'_> {
+    type Value = Option<u64>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Option<u64>, D::Error> {
+        if self.0.is_empty() {
+            return Spanned::<IgnoredAny>::deserialize(from)
+                .map(|spanned| Some(spanned.referenced.line()));
+        }
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Seek<'_> {
+    type Value = Option<u64>;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a mapping or a list")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<u64>, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<String>()? {
+            match self.0.split_first() {
+                Some((step, rest)) if *step == key => found = map.next_value_seed(Seek(rest))?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Option<u64>, A::Error> {
+        let Some((step, rest)) = self.0.split_first() else {
+            return Ok(None);
+        };
+        let mut found = None;
+        for index in 0.. {
+            let more = if step.parse() == Ok(index) {
+                let next = list.next_element_seed(Seek(rest))?;
+                next.map(|line| found = line).is_some()
+            } else {
+                list.next_element::<IgnoredAny>()?.is_some()
+            };
+            if !more {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn a_path_is_found_or_its_nearest_parent() {
+        let text = "# a note\nname: x\nload:\n  generator: poisson\n  rps: 3\nlist:\n- {a: 1}\n- a: 2\n  b: [1, 2]\n";
+        for (path, at) in [
+            ("name", 2),
+            ("load.rps", 5),
+            ("load.missing", 4),
+            ("list[0].a", 7),
+            ("list[1].b[1]", 9),
+            ("list[9].b", 7),
+            ("nothing", 2),
+        ] {
+            assert_eq!(line(text, path), Some(at), "{path}");
+        }
+        assert_eq!(line("a: [", "a"), None);
+    }
+}

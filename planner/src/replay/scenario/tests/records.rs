@@ -1,0 +1,144 @@
+//! Refusals of the files that a scenario names, and what they may say.
+
+use super::*;
+
+#[test]
+fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
+    let desk = Desk::new();
+    let load = "load: {generator: poisson, rps: 50}";
+    let table: &[(&str, &str, &[&str])] = &[
+        (
+            "a.csv",
+            "arrival_s\n2\n1\n",
+            &["a.csv:3:", "arrival_s: 1;", "(2 s)", "sort"],
+        ),
+        (
+            "a.csv",
+            "arrival_s\n1\n1\n",
+            &["a.csv:3:", "arrival_s: 1;", "ties: true"],
+        ),
+        (
+            "a.csv",
+            "arrival_s\n-1\n",
+            &["a.csv:2:", "arrival_s: -1;", "0 to 86400 s"],
+        ),
+        ("a.csv", "arrival_s\nNaN\n", &["a.csv:2:", "arrival_s: NaN"]),
+        (
+            "a.csv",
+            "arrival_s\n1\n1e9\n",
+            &["a.csv:3:", "arrival_s: 1000000000"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,budget_ms\n1,5\n,5\n",
+            &["a.csv:3:", "arrival_s", "missing"],
+        ),
+        (
+            "a.csv",
+            "arrival_ms\n1000\n90000\n",
+            &["a.csv:3:", "90000", "60 s", "silence_s"],
+        ),
+        (
+            "a.csv",
+            "arrival_ms\nsoon\n",
+            &["a.csv:2:", "arrival_ms: soon", "a number"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,arrival_ms\n1,\n",
+            &["a.csv:1:", "give one"],
+        ),
+        (
+            "a.csv",
+            "arrival\n1\n",
+            &["a.csv:1:", "header: arrival;", "arrival_s, arrival_ms"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,class,class\n1,a,a\n",
+            &["a.csv:1:", "class", "twice"],
+        ),
+        (
+            "a.csv",
+            "budget_ms\n1\n",
+            &["a.csv:1:", "arrival_ms is missing"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,budget_ms\n1\n",
+            &["a.csv:2:", "1 columns", "has 2"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,budget_ms\n1,0\n",
+            &["a.csv:2:", "budget_ms: 0;", "1 to 3600000"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,size_bytes\n1,-1\n",
+            &["a.csv:2:", "size_bytes: -1"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,class\n1,gold\n",
+            &["a.csv:2:", "class: gold", "default"],
+        ),
+        (
+            "a.csv",
+            "arrival_s,min_accuracy\n1,101\n",
+            &["a.csv:2:", "min_accuracy: 101"],
+        ),
+        ("a.csv", "arrival_s\n", &["a.csv:", "no records"]),
+        ("a.csv", "", &["a.csv:1:", "missing"]),
+        (
+            "a.jsonl",
+            "{\"arrival_s\": 1}\n{\"arrival_s\": 0}\n",
+            &["a.jsonl:2:", "arrival_s: 0;"],
+        ),
+        ("a.jsonl", "{\"arrival_s\": 1}\n\n", &["a.jsonl:2:"]),
+        (
+            "a.jsonl",
+            "{\"arrival_s\": 1, \"budget\": 2}\n",
+            &["a.jsonl:1:", "budget", "budget_ms"],
+        ),
+        (
+            "a.jsonl",
+            "{\"arrival_s\": \"1\"}\n",
+            &["a.jsonl:1:", "arrival_s", "invalid type"],
+        ),
+        (
+            "a.jsonl",
+            "{\"budget_ms\": 5}\n",
+            &["a.jsonl:1:", "arrival_s or arrival_ms: missing"],
+        ),
+    ];
+    for (name, text, parts) in table {
+        desk.file(name, text);
+        desk.bad(load, &format!("load: {{records: {name}}}"), parts);
+    }
+    desk.file("a.csv", &format!("arrival_s\n1{}\n", " ".repeat(5000)));
+    desk.bad(
+        load,
+        "load: {records: a.csv}",
+        &["a.csv:2:", "5001 bytes", "4096"],
+    );
+    for (text, parts) in [
+        ("5\n\n6\n", ["line 2", "'nothing'"]),
+        ("5\n-6\n", ["line 2", "'-6'"]),
+    ] {
+        desk.file("bad.txt", text);
+        desk.bad(
+            load,
+            "load: {file: bad.txt}",
+            &[":21:", "load.file", "bad.txt", parts[0], parts[1]],
+        );
+    }
+    // What is meant is taken.
+    desk.file(
+        "a.jsonl",
+        "{\"arrival_s\": 1}\n{\"arrival_ms\": 1000}\n{\"arrival_s\": 99}\n",
+    );
+    let meant = "load: {records: a.jsonl, ties: true, silence_s: 100}";
+    let (_, sending) = desk.good(&SMALL.replace(load, meant));
+    assert_eq!(sending.arrivals.len(), 2, "the third is after length_s");
+}

@@ -1,0 +1,329 @@
+//! A request's life in the world, from its arrival at a proxy to the one end that its client sees.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use weir_filter::engine::End;
+use weir_filter::verdict::{Reason, Refusal, Verdict};
+
+use super::agenda::What;
+use super::flight::Place;
+use super::site::Job;
+use super::witness::Witness;
+use super::{World, nanos};
+use crate::replay::plane::DataPlane;
+use crate::replay::request::{Fate, Request};
+use crate::replay::scenario::Plane;
+
+/// From a connection to a server that is down to its refusal.
+const BREAK_DELAY: Duration = Duration::from_micros(200);
+/// A client's pause before it asks again after a 503, the first time; it doubles with each further one.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// Longest such pause, in first ones.
+const RETRY_PAUSES_MAX: u32 = 64;
+/// The label of a refusal by an open circuit breaker, which is Envoy's, not Weir's.
+const OVERFLOW: &str = "overflow";
+/// The label of a route's timeout without Weir.
+const TIMEOUT: &str = "timeout";
+
+impl<W: Witness> World<'_, W> {
+    pub(super) fn arrive_again(&mut self, request: u32) {
+        let Some(known) = self.requests.get(request as usize) else {
+            return;
+        };
+        let leaves = leaves_at(known);
+        if leaves <= self.now {
+            self.end(request, Fate::Gone, leaves);
+        } else {
+            self.arrive(request);
+        }
+    }
+
+    pub(super) fn arrive(&mut self, request: u32) {
+        let Some(known) = self.requests.get(request as usize) else {
+            return;
+        };
+        let leaves = leaves_at(known);
+        if leaves <= self.now {
+            return self.end(request, Fate::Gone, leaves);
+        }
+        let turn = self.spread.random::<u32>();
+        match &mut self.plane {
+            DataPlane::Weir(workers) => {
+                let index = turn % (workers.len() as u32).max(1);
+                let Some(worker) = workers.get_mut(index as usize) else {
+                    return;
+                };
+                let with_start = self.contender.plane != Plane::GatewayReceipt;
+                let wire = self.headers.write(known, with_start);
+                let (verdict, arrivals) = worker.on_request(request, &wire, self.now);
+                if let Some(counted) = self.counted.get_mut(worker.proxy as usize) {
+                    *counted += arrivals;
+                }
+                if let Some(flight) = self.flights.get_mut(request as usize) {
+                    flight.worker = index;
+                }
+                let told = [(request, verdict)];
+                self.witness
+                    .told(index as usize, &worker.engine, &told, self.now);
+                let [(_, verdict)] = told;
+                if verdict == Verdict::Park {
+                    self.hold(request, leaves);
+                    self.arm(index);
+                } else {
+                    self.carry_out(request, &verdict);
+                }
+            }
+            DataPlane::Fifo(fifo) => {
+                let proxy = turn as usize % self.counted.len().max(1);
+                if let Some(counted) = self.counted.get_mut(proxy) {
+                    *counted += 1;
+                }
+                if let Some(flight) = self.flights.get_mut(request as usize) {
+                    flight.worker = proxy as u32;
+                }
+                let timeout = fifo.timeout;
+                match fifo.choose() {
+                    Some(variant) => self.forward(request, variant as u16, timeout),
+                    None => self.refuse(request, OVERFLOW, 503, None),
+                }
+            }
+        }
+    }
+
+    fn hold(&mut self, request: u32, leaves: u64) {
+        if let Some(flight) = self.flights.get_mut(request as usize) {
+            flight.place = Place::Held;
+            let attempt = flight.attempt;
+            self.agenda.add(leaves, What::Leave { request, attempt });
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, request: u32, verdict: &Verdict) {
+        match verdict {
+            Verdict::Forward(dispatch) => {
+                let variant = self.names.get(&*dispatch.name).copied().unwrap_or(u16::MAX);
+                self.forward(request, variant, whole_ms(dispatch.timeout));
+            }
+            Verdict::Reject(refusal) => {
+                let Refusal {
+                    reason,
+                    retry_after_s,
+                } = *refusal;
+                self.refuse(request, reason.label(), reason.status(), retry_after_s);
+            }
+            Verdict::Pass => {
+                let reason = Reason::NoPlan;
+                self.refuse(request, reason.label(), reason.status(), None);
+            }
+            Verdict::Park => {}
+        }
+    }
+
+    fn forward(&mut self, request: u32, variant: u16, timeout: Duration) {
+        let (now, time) = (self.now, self.time());
+        let place = request as usize;
+        let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get_mut(place))
+        else {
+            return;
+        };
+        (flight.place, flight.variant) = (Place::InFlight, variant);
+        let attempt = flight.attempt;
+        if let Some(outcome) = self.outcomes.get_mut(place) {
+            outcome.dispatched = Some(time);
+        }
+        let site = self
+            .sites
+            .get_mut(usize::from(variant))
+            .filter(|site| site.up);
+        let taken = site.is_some_and(|site| site.take(time, Job { request, attempt }));
+        if taken {
+            let limit = leaves_at(known).min(now.saturating_add(nanos(timeout)));
+            // An answer at the very instant still counts.
+            self.agenda
+                .add(limit.saturating_add(1), What::Limit { request, attempt });
+            self.wake_site(variant);
+        } else {
+            self.agenda
+                .add(now + nanos(BREAK_DELAY), What::Broken { request, attempt });
+        }
+    }
+
+    /// A server has something to end or start.
+    pub(super) fn serve(&mut self, variant: u16) {
+        let time = self.time();
+        let mut ended = std::mem::take(&mut self.ended);
+        if let Some(site) = self.sites.get_mut(usize::from(variant)) {
+            site.advance(time, &mut ended);
+        }
+        for (job, _) in ended.drain(..) {
+            self.answer(job, variant);
+        }
+        self.ended = ended;
+        self.wake_site(variant);
+    }
+
+    /// An execution has ended; nobody may be waiting for it any more.
+    fn answer(&mut self, job: Job, variant: u16) {
+        let Some(worker) = self.lands(job.request, job.attempt) else {
+            return;
+        };
+        self.reach_client(job.request, Fate::Answered(variant));
+        let stream = job.request;
+        self.tell(worker, |worker, now, verdicts| {
+            worker.on_answer(stream, now, verdicts)
+        });
+        self.obey(worker, true);
+        self.arm(worker);
+    }
+
+    pub(super) fn limit(&mut self, request: u32, attempt: u8) {
+        let Some(worker) = self.lands(request, attempt) else {
+            return;
+        };
+        let Some(known) = self.requests.get(request as usize) else {
+            return;
+        };
+        let leaves = leaves_at(known);
+        if leaves <= self.now {
+            self.end(request, Fate::Gone, leaves);
+            self.on_end(worker, request, End::Gone);
+        } else {
+            let label = match self.plane {
+                DataPlane::Weir(_) => Reason::Expired.label(),
+                DataPlane::Fifo(_) => TIMEOUT,
+            };
+            self.refuse(request, label, 504, None);
+            self.on_end(worker, request, End::TimedOut);
+        }
+    }
+
+    pub(super) fn leave(&mut self, request: u32, attempt: u8) {
+        let flight = self.flights.get(request as usize);
+        let held = flight.filter(|f| f.place == Place::Held && f.attempt == attempt);
+        let Some(worker) = held.map(|flight| flight.worker) else {
+            return;
+        };
+        self.end(request, Fate::Gone, self.now);
+        self.on_end(worker, request, End::Gone);
+    }
+
+    /// The server was down, or went down.
+    pub(in crate::replay) fn broken(&mut self, request: u32, attempt: u8) {
+        let Some(worker) = self.lands(request, attempt) else {
+            return;
+        };
+        let reason = Reason::NoBackend;
+        self.refuse(request, reason.label(), reason.status(), None);
+        self.on_end(worker, request, End::Failed);
+    }
+
+    /// In flight when its worker's VM went: answered 503, and no engine is left to be told.
+    pub(in crate::replay) fn break_flight(&mut self, request: u32, attempt: u8) {
+        if self.lands(request, attempt).is_some() {
+            let reason = Reason::NoBackend;
+            self.refuse(request, reason.label(), reason.status(), None);
+        }
+    }
+
+    /// In flight when its proxy went: lost.
+    pub(in crate::replay) fn lose(&mut self, request: u32, attempt: u8) {
+        if self.lands(request, attempt).is_some() {
+            self.end(request, Fate::Lost, self.now);
+        }
+    }
+
+    /// The request's time in flight is over, if it is that attempt that is in flight: at which worker.
+    fn lands(&mut self, request: u32, attempt: u8) -> Option<u32> {
+        let flight = self.flights.get_mut(request as usize)?;
+        if flight.place != Place::InFlight || flight.attempt != attempt {
+            return None;
+        }
+        flight.place = Place::Away;
+        let (worker, variant) = (flight.worker, flight.variant);
+        if let DataPlane::Fifo(fifo) = &mut self.plane {
+            fifo.ended(variant);
+        }
+        Some(worker)
+    }
+
+    /// The proxy refuses it; the client may ask again.
+    fn refuse(
+        &mut self,
+        request: u32,
+        label: &'static str,
+        status: u32,
+        retry_after_s: Option<u32>,
+    ) {
+        let place = request as usize;
+        let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get_mut(place))
+        else {
+            return;
+        };
+        flight.place = Place::Away;
+        let leaves = leaves_at(known);
+        let hears = self.now.saturating_add(nanos(known.way_back));
+        if matches!(status, 429 | 503) && flight.attempt < known.retries && hears < leaves {
+            let pauses = 2_u32
+                .saturating_pow(u32::from(flight.attempt))
+                .min(RETRY_PAUSES_MAX);
+            let pause =
+                retry_after_s.map_or(RETRY_PAUSE * pauses, |s| Duration::from_secs(u64::from(s)));
+            let asks = hears.saturating_add(nanos(pause));
+            if asks < leaves {
+                flight.attempt += 1;
+                let way_up = nanos(known.arrives.saturating_sub(known.sent));
+                self.agenda
+                    .add(asks.saturating_add(way_up), What::Again { request });
+                return;
+            }
+        }
+        self.reach_client(request, Fate::Refused(label));
+    }
+
+    /// An answer is on its way to the client, who may have left by then.
+    fn reach_client(&mut self, request: u32, fate: Fate) {
+        let Some(known) = self.requests.get(request as usize) else {
+            return;
+        };
+        let (leaves, hears) = (
+            leaves_at(known),
+            self.now.saturating_add(nanos(known.way_back)),
+        );
+        if hears > leaves {
+            self.end(request, Fate::Gone, leaves);
+        } else {
+            self.end(request, fate, hears);
+        }
+    }
+
+    /// The request's one end.
+    pub(in crate::replay) fn end(&mut self, request: u32, fate: Fate, at: u64) {
+        let place = request as usize;
+        if let Some(flight) = self.flights.get_mut(place) {
+            flight.place = Place::Ended;
+        }
+        if let Some(ends) = self.ends.get_mut(place) {
+            *ends += 1;
+        }
+        if let Some(outcome) = self.outcomes.get_mut(place) {
+            outcome.fate = fate;
+            outcome.ended = Duration::from_nanos(at);
+        }
+        self.under_way = self.under_way.saturating_sub(1);
+    }
+}
+
+/// When a request's client leaves.
+fn leaves_at(request: &Request) -> u64 {
+    nanos(request.sent.saturating_add(request.patience))
+}
+
+/// As the shell tells Envoy's router: whole ms, 1 at least.
+fn whole_ms(timeout: Duration) -> Duration {
+    Duration::from_millis(
+        u64::try_from(timeout.as_nanos().div_ceil(1_000_000))
+            .unwrap_or(u64::MAX)
+            .max(1),
+    )
+}

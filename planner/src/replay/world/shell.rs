@@ -1,0 +1,95 @@
+//! What the host shell is to an engine: tells it what has happened, obeys its verdicts on those it
+//! held, and sets its timer.
+
+use weir_filter::engine::{End, StreamId};
+use weir_filter::verdict::Verdict;
+
+use super::World;
+use super::agenda::What;
+use super::flight::Place;
+use super::witness::Witness;
+use crate::replay::plane::{DataPlane, Worker};
+
+impl<W: Witness> World<'_, W> {
+    /// A worker's timer fires.
+    pub(super) fn tick(&mut self, worker: u32) {
+        let mut fired = false;
+        self.tell(worker, |worker, now, verdicts| {
+            fired = worker.on_tick(now, verdicts)
+        });
+        if fired {
+            self.obey(worker, false);
+            self.arm(worker);
+        }
+    }
+
+    /// A stream has ended at its worker.
+    pub(super) fn on_end(&mut self, worker: u32, stream: StreamId, end: End) {
+        self.tell(worker, |worker, now, verdicts| {
+            worker.on_end(stream, end, now, verdicts)
+        });
+        self.obey(worker, true);
+        self.arm(worker);
+    }
+
+    /// Tells a worker something; its verdicts are there to be obeyed.
+    pub(super) fn tell(
+        &mut self,
+        index: u32,
+        tell: impl FnOnce(&mut Worker, u64, &mut Vec<(StreamId, Verdict)>),
+    ) {
+        let DataPlane::Weir(workers) = &mut self.plane else {
+            return;
+        };
+        if let Some(worker) = workers.get_mut(index as usize) {
+            tell(worker, self.now, &mut self.verdicts);
+            self.witness
+                .told(index as usize, &worker.engine, &self.verdicts, self.now);
+        }
+    }
+
+    /// Carries out verdicts on held requests; refusals wait for the next tick where the call they
+    /// come from is another stream's end.
+    pub(super) fn obey(&mut self, index: u32, owes_refusals: bool) {
+        let mut verdicts = std::mem::take(&mut self.verdicts);
+        for (stream, verdict) in verdicts.drain(..) {
+            let place = self.flights.get(stream as usize).map(|flight| flight.place);
+            if place != Some(Place::Held) {
+                continue;
+            }
+            match (&verdict, &mut self.plane) {
+                (Verdict::Reject(refusal), DataPlane::Weir(workers)) if owes_refusals => {
+                    if let Some(worker) = workers.get_mut(index as usize) {
+                        worker.owe(stream, *refusal);
+                    }
+                }
+                _ => self.carry_out(stream, &verdict),
+            }
+        }
+        self.verdicts = verdicts;
+    }
+
+    pub(super) fn arm(&mut self, index: u32) {
+        let DataPlane::Weir(workers) = &mut self.plane else {
+            return;
+        };
+        if let Some(at) = workers
+            .get_mut(index as usize)
+            .and_then(|worker| worker.arm(self.now))
+        {
+            self.agenda.add(at, What::Tick { worker: index });
+        }
+    }
+
+    pub(super) fn wake_site(&mut self, variant: u16) {
+        let site = self.sites.get_mut(usize::from(variant));
+        if let Some(at) = site.and_then(|site| site.wake(self.now)) {
+            self.agenda.add(at, What::Server { variant });
+        }
+    }
+
+    /// A worker has a new engine.
+    pub(in crate::replay) fn renew(&mut self, worker: u32) {
+        self.witness.anew(worker as usize);
+    }
+}
