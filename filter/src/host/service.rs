@@ -9,7 +9,7 @@ use weir_api::metrics::Metric;
 use crate::config::Config;
 use crate::deadline::Wire;
 use crate::engine::{End, Engine, StreamId};
-use crate::members::{Part, RENEWAL};
+use crate::members::RENEWAL;
 use crate::plan;
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
@@ -94,13 +94,11 @@ impl Service {
 
     fn renew(&mut self, now: Now) {
         self.renew_at = now.mono + RENEWAL;
-        match self.shared.renew(self.serving, now.mono) {
-            Some((standing, workers)) => {
-                self.polls = standing.polls;
-                self.workers = workers;
-                self.engine.set_part(standing.part);
-            }
-            None => self.engine.set_part(Part::WHOLE),
+        // None where the table is full or contended: what we had stays, at first the whole.
+        if let Some((standing, workers)) = self.shared.renew(self.serving, now.mono) {
+            self.polls = standing.polls;
+            self.workers = workers;
+            self.engine.set_part(standing.part);
         }
     }
 
