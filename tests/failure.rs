@@ -1,4 +1,4 @@
-//! What breaks: configuration, clusters, backends, the planner's address.
+//! What breaks: configuration, clusters, backends, the planner's address, a plan's age, the wall clock.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -7,11 +7,16 @@
     clippy::indexing_slicing
 )]
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
-use weir_tests::envoy::{Bootstrap, Envoy};
-use weir_tests::scene::{PATIENCE, Scene, Variant, see};
+use weir_tests::envoy::{Bootstrap, Clock, Envoy, Launch};
+use weir_tests::scene::{self, KEY, PATIENCE, Scene, ScriptedPlanner, Variant, epoch_ms, see};
 use weir_tests::wait;
+
+/// When a story's short-lived plan is too old.
+const STALE_AFTER_MS: u64 = 1500;
 
 const GOOD: Variant = Variant {
     name: "good",
@@ -180,5 +185,138 @@ async fn a_plugin_configuration_that_is_wrong_is_refused_at_start() {
         let error = Envoy::start(&bootstrap, 1).await.expect_err(message);
         let said = format!("{error:#}");
         assert!(said.contains(message), "'{message}' is not in:\n{said}");
+    }
+}
+
+/// A plan that has grown too old and has no successor: kept or refused, as configured.
+#[tokio::test]
+async fn a_plan_too_old_is_kept_or_nothing_served() {
+    for (on_stale, expected) in [("keep", (200, "")), ("refuse", (503, "no-plan"))] {
+        let planner = ScriptedPlanner::start().await.unwrap();
+        let addr = planner.addr();
+        let scene = Scene::start(&[GOOD], 1, |bootstrap, plugin| {
+            plugin.as_object_mut().unwrap().remove("plan");
+            plugin["planner"] = json!({ "cluster": "planner", "key": KEY });
+            plugin["on_stale"] = json!(on_stale);
+            bootstrap.planner(addr)
+        })
+        .await
+        .unwrap();
+        let only = [Variant { share: 1.0, ..GOOD }];
+        let mut plan = scene::plan(10, &only);
+        plan["max_age_ms"] = json!(STALE_AFTER_MS);
+        planner.say(10, 200, plan);
+        scene.until(Metric::PlanAccepted, "", 2).await.unwrap();
+        let received = Instant::now();
+        assert_eq!(see(scene.infer()).await.unwrap().refusal(), (200, ""));
+        let too_old = async || {
+            let seen = see(scene.infer()).await.unwrap();
+            received.elapsed() > Duration::from_millis(STALE_AFTER_MS + 500)
+                && seen.refusal() == expected
+        };
+        wait::until_async(on_stale, PATIENCE, too_old)
+            .await
+            .unwrap();
+        // A plan too old is no reason not to take a new one.
+        planner.publish(20, &only);
+        let again = async || see(scene.infer()).await.unwrap().refusal() == (200, "");
+        wait::until_async("the new plan", PATIENCE, again)
+            .await
+            .unwrap();
+    }
+}
+
+/// Envoy's wall clock jumps, by more than any start is believed, by less, and backwards. What is held
+/// stays held and in order; new requests are judged by the new clock, where their start is believed.
+#[tokio::test]
+async fn a_clock_step() {
+    const STEPS_S: [i64; 4] = [3600, 5, -5, -3600];
+    let clock = Clock::new().unwrap();
+    let one = Variant {
+        share: 1.0,
+        slots: 1,
+        service_ms: 1.0,
+        ..GOOD
+    };
+    let launch = Launch {
+        clock: Some(clock.clone()),
+        ..Launch::default()
+    };
+    let scene = Scene::start(&[one], 1, |bootstrap, _| bootstrap.launch(launch))
+        .await
+        .unwrap();
+    let started = |budget_ms| {
+        scene
+            .infer_within(budget_ms)
+            .header("x-slo-start", epoch_ms())
+    };
+    assert_eq!(see(started(2000)).await.unwrap().refusal(), (200, ""));
+    scene.backends[0].slow_by(4000.0).unwrap();
+    let running = Scene::spawn(started(9000));
+    scene.until(Metric::InFlight, "good", 1).await.unwrap();
+    scene.backends[0].slow_by(1.0).unwrap();
+    let begun = Instant::now();
+    let expiring = Scene::spawn(started(2000));
+    let waiting: Vec<_> = (0..3).map(|_| Scene::spawn(started(9000))).collect();
+    scene.until(Metric::Held, "", 4).await.unwrap();
+    for step in STEPS_S {
+        clock.set(step).unwrap();
+        // Nothing that is held minds, through many ticks and another arrival.
+        let probe = see(scene.infer_within(50)).await.unwrap();
+        assert_eq!(probe.status, 504, "{step}");
+        assert_eq!(scene.metric(Metric::Held, "").await.unwrap(), 4, "{step}");
+    }
+    clock.set(3600).unwrap();
+    assert_eq!(expiring.await.unwrap().unwrap().status, 504);
+    let waited = begun.elapsed().as_millis();
+    assert!((1900..2500).contains(&waited), "expired after {waited} ms");
+    for served in waiting.into_iter().chain([running]) {
+        assert_eq!(served.await.unwrap().unwrap().refusal(), (200, ""));
+    }
+    for (step, expected, disbelieved) in [
+        (3600, (200, ""), true),
+        (5, (504, "expired"), false),
+        (-5, (200, ""), true),
+        (-3600, (200, ""), true),
+        (0, (200, ""), false),
+    ] {
+        clock.set(step).unwrap();
+        let counted = async || {
+            let metric = scene.metric(Metric::Disbelieved, "x-slo-start");
+            metric.await.unwrap()
+        };
+        let before = counted().await;
+        assert_eq!(see(started(2000)).await.unwrap().refusal(), expected);
+        assert_eq!(counted().await > before, disbelieved, "{step}");
+        // Without a start the clock does not matter.
+        let plain = see(scene.infer_within(2000)).await.unwrap();
+        assert_eq!(plain.refusal(), (200, ""), "{step}");
+    }
+}
+
+/// The README's table says which story shows each row: it is there.
+#[test]
+fn every_row_of_the_readmes_table_has_its_story() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
+    let (_, from) = readme.split_once("## When things fail").unwrap();
+    let (section, _) = from.split_once("\n## ").unwrap();
+    let rows: Vec<_> = section.lines().filter(|l| l.starts_with("| ")).collect();
+    assert!(rows.len() > 10, "{} rows", rows.len());
+    for row in rows.into_iter().skip(1) {
+        let stories = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
+        let mut text = String::new();
+        for story in stories.split(", ") {
+            let name = match story.split_once(": ") {
+                Some((file, name)) => {
+                    let file = format!("{root}/tests/{}.rs", file.trim_matches('`'));
+                    text = std::fs::read_to_string(&file).expect(&file);
+                    name
+                }
+                None => story,
+            };
+            let begins = format!("fn {}", name.trim_end_matches('…'));
+            assert!(text.contains(&begins), "{row}: no story '{begins}'");
+        }
     }
 }

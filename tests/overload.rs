@@ -76,23 +76,25 @@ async fn the_held_are_served_in_order_of_their_deadlines() {
 }
 
 #[tokio::test]
-async fn what_expires_while_held_gets_504_at_its_deadline() {
+async fn who_is_held_gets_504_as_soon_as_it_cannot_finish_and_not_before() {
     let (scene, running) = busy(json!({})).await;
     let started = std::time::Instant::now();
     let seen = see(scene.infer_within(200)).await.unwrap();
-    assert_eq!(seen.refusal(), (504, "expired"));
-    assert!(
-        started.elapsed() >= Duration::from_millis(195),
-        "before its time"
-    );
-    assert!(String::from_utf8(seen.body).unwrap().contains("expired"));
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    // It could have begun until 10 ms, the predicted service time, before its deadline.
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(185), "after {waited:?}");
+    assert!(String::from_utf8(seen.body).unwrap().contains("infeasible"));
     assert_eq!(running.await.unwrap().unwrap().status, 200);
     assert_eq!(
         scene.backends[0].executions().len(),
         1,
         "it reached the server"
     );
-    assert_eq!(scene.metric(Metric::Refused, "expired").await.unwrap(), 1);
+    assert_eq!(
+        scene.metric(Metric::Refused, "infeasible").await.unwrap(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -155,7 +157,9 @@ async fn an_abandoned_execution_keeps_its_slot() {
     let executions = scene.backends[0].executions();
     assert_eq!(executions.len(), 2);
     assert!(
-        executions[1].started_ms + 1.0 >= executions[0].ended_ms,
+        // The ghost's end is predicted from when the request was sent on: what the way to the server
+        // took, it is early by.
+        executions[1].started_ms + 100.0 >= executions[0].ended_ms,
         "{executions:?}"
     );
 }

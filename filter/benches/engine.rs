@@ -5,6 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use weir_filter::board::Memory;
 use weir_filter::config::Config;
 use weir_filter::deadline::Wire;
 use weir_filter::engine::{End, Engine};
@@ -30,7 +31,8 @@ fn engine(slots: u32) -> Engine {
     };
     let variants = [variant("a", 0.5), variant("b", 0.3), variant("c", 0.2)].join(",");
     let json = format!(r#"{{"service":"bench","plan":{{"variants":[{variants}]}}}}"#);
-    Engine::new(Config::parse(json.as_bytes()).expect("a valid configuration"))
+    let config = Config::parse(json.as_bytes()).expect("a valid configuration");
+    Engine::new(config, Box::new(Memory::default()), 1)
 }
 
 fn at(us: u64) -> Now {
@@ -47,14 +49,14 @@ fn settle(engine: &mut Engine, samples: &mut Vec<weir_filter::stats::Sample>) {
 
 fn through(c: &mut Criterion) {
     let mut engine = engine(1000);
-    let (mut stream, mut samples) = (0_u32, Vec::new());
+    let (mut stream, mut samples, mut verdicts) = (0_u32, Vec::new(), Vec::new());
     c.bench_function("request through a free slot", |b| {
         b.iter(|| {
             stream = stream.wrapping_add(1);
             let wire = Wire::pick(black_box(HEADERS));
             let verdict = engine.on_request(stream, &wire, at(10));
             black_box(engine.on_answer(stream, at(20)));
-            engine.on_end(stream, End::Answered, at(30));
+            engine.on_end(stream, End::Answered, at(30), &mut verdicts);
             settle(&mut engine, &mut samples);
             verdict
         });
@@ -70,8 +72,8 @@ fn held(c: &mut Criterion) {
                 let wire = Wire::pick(black_box(HEADERS));
                 let verdict = engine.on_request(1_000_000, &wire, at(10));
                 assert!(matches!(verdict, Verdict::Park));
-                engine.on_end(*running, End::Answered, at(20));
-                engine.release(at(20), &mut verdicts);
+                engine.on_end(*running, End::Answered, at(20), &mut verdicts);
+                assert_eq!(verdicts.len(), 1);
                 verdicts.clear();
                 settle(engine, &mut samples);
             },

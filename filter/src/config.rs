@@ -5,6 +5,7 @@ use serde::Deserialize;
 use weir_api::plan::PlanError;
 use weir_api::{Plan, json};
 
+use crate::board::Scope;
 use crate::deadline;
 
 mod raw;
@@ -23,6 +24,8 @@ pub struct Config {
     pub deadline: deadline::Policy,
     /// Most requests a worker holds.
     pub held_max: usize,
+    /// Who queues together.
+    pub scope: Scope,
     /// Where plans come from.
     pub planner: Option<Planner>,
     /// The plan to go by until a planner has spoken.

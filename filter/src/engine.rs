@@ -1,8 +1,9 @@
 //! Ties the path together: what the shell tells of a stream goes in, verdicts come out.
 //!
-//! A request is held or in flight until it ends, and every end is told exactly once. Freed slots
-//! are not handed over by themselves: the shell asks for [`Engine::release`] when
-//! [`Engine::can_release`] says that somebody could go.
+//! A request is held or in flight until it ends, and every end is told exactly once. Slots are
+//! claimed on the [`board`](crate::board), which all workers of the proxy share: whoever frees one that
+//! another worker's request should have rings that worker, whose shell then asks for
+//! [`Engine::release`].
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -11,22 +12,27 @@ use std::time::Duration;
 use weir_api::Plan;
 use weir_api::metrics::Metric;
 
+use crate::board::{Member, Standing, Store};
 use crate::config::Config;
 use crate::deadline::{self, Deadline, Field, Wire};
 use crate::gate::VariantId;
-use crate::members::Part;
 use crate::plan::{Rule, Source};
+use crate::queue::Place;
 use crate::route::Router;
 use crate::stats::{Label, Stats};
 use crate::time::{Mono, Now};
 use crate::verdict::{Reason, Verdict};
 
+mod claim;
 mod flow;
 mod gauge;
 mod variants;
 
 pub use gauge::Gauge;
 use variants::Variants;
+
+/// How long a lost ring can go unnoticed: a worker that holds requests looks at the board this often.
+pub const LOOK: Duration = Duration::from_millis(10);
 
 /// A stream, by the number its VM gave it.
 pub type StreamId = u32;
@@ -61,7 +67,7 @@ pub struct Engine {
     config: Config,
     source: Source,
     variants: Variants,
-    part: Part,
+    member: Member,
     router: Router,
     requests: HashMap<StreamId, Request>,
     held: usize,
@@ -76,24 +82,37 @@ struct Request {
     arrived: Mono,
     min_accuracy: f64,
     grpc: bool,
+    /// Counts arrivals, so that equal deadlines keep their order.
+    arrival: u64,
     variant: VariantId,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    Held { arrival: u64 },
+    Held,
     InFlight { sent: Mono },
 }
 
+impl Request {
+    /// Its place in its variant's queue.
+    fn place(&self) -> Place {
+        Place {
+            deadline: self.deadline.at,
+            arrival: self.arrival,
+        }
+    }
+}
+
 impl Engine {
-    /// An engine that goes by the configuration's static plan, if there is one.
+    /// An engine that goes by the configuration's static plan, if there is one. It meets the proxy's
+    /// other workers in `store` as `incarnation`, which no other VM's start has.
     #[must_use]
-    pub fn new(config: Config) -> Engine {
+    pub fn new(config: Config, store: Box<dyn Store>, incarnation: u64) -> Engine {
         let mut engine = Engine {
             source: Source::None,
             variants: Variants::default(),
-            part: Part::WHOLE,
+            member: Member::new(store, incarnation, config.scope),
             router: Router::default(),
             requests: HashMap::new(),
             held: 0,
@@ -151,9 +170,8 @@ impl Engine {
             min_accuracy,
             grpc,
             variant: VariantId(0),
-            state: State::Held {
-                arrival: self.arrivals,
-            },
+            arrival: self.arrivals,
+            state: State::Held,
         };
         self.admit(stream, request, now)
     }
@@ -172,43 +190,67 @@ impl Engine {
         })
     }
 
-    /// A stream has ended. Told twice, the second time counts for nothing.
-    pub fn on_end(&mut self, stream: StreamId, end: End, now: Now) {
+    /// A stream has ended; whoever waits here for what it leaves goes next. Told twice, the second
+    /// time counts for nothing.
+    pub fn on_end(
+        &mut self,
+        stream: StreamId,
+        end: End,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
         let Some(request) = self.requests.remove(&stream) else {
             return;
         };
         match request.state {
-            State::Held { arrival } => {
-                self.leave_queue(&request, arrival);
+            State::Held => {
+                self.leave_queue(&request);
                 self.stats.count(Metric::Gone, Label::None);
             }
             State::InFlight { sent } => self.land(stream, &request, sent, end, now),
         }
+        self.hand_over(request.variant, false, now, verdicts);
     }
 
-    /// Whether [`Engine::release`] would have something to say.
-    #[must_use]
-    pub fn can_release(&self) -> bool {
-        self.variants
-            .iter()
-            .any(|variant| variant.gate.can_hand_over())
-    }
-
-    /// Time has passed, or slots are free: verdicts for those that were held.
+    /// Time has passed, or this worker was rung: verdicts for those that were held.
     pub fn release(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.retire_stale_plan(now, verdicts);
         for index in 0..self.variants.len() {
-            self.release_variant(VariantId(index), now, verdicts);
+            self.hand_over(VariantId(index), true, now, verdicts);
         }
     }
 
-    /// When [`Engine::release`] should be asked at the latest, while anybody is held.
+    /// When [`Engine::release`] should be asked at the latest; `None`: there is nothing to wait for.
     #[must_use]
-    pub fn next_wake(&self) -> Option<Mono> {
-        self.variants
-            .iter()
-            .filter_map(|variant| variant.gate.next_wake())
-            .min()
+    pub fn next_wake(&self, now: Mono) -> Option<Mono> {
+        let variants = self.variants.iter();
+        let wakes = variants.filter_map(|variant| variant.next_wake(now));
+        wakes.min()
+    }
+
+    /// The planner gives this proxy no slot: until a plan says otherwise everything is refused.
+    pub fn on_no_part(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        self.variants.close();
+        self.route_anew(now, verdicts);
+    }
+
+    /// Renews the lease on the board; `polls`: this VM can poll the planner. `None` where the board is
+    /// full or contended.
+    pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Standing> {
+        let (standing, outcome) = self.member.renew(polls, now);
+        self.count(&outcome);
+        standing
+    }
+
+    /// Renews the lease as one that has had requests.
+    pub fn serve(&mut self, now: Mono) {
+        self.member.serve();
+        self.renew(false, now);
+    }
+
+    /// Rings the proxy's other VMs: there is something new for all.
+    pub fn ring_others(&mut self, now: Mono) {
+        self.member.ring_others(now);
     }
 
     /// A planner's plan, received at `received`, replaces the one in force: who is held is
@@ -232,14 +274,6 @@ impl Engine {
             );
         }
         self.put_in_force(plan, now, verdicts);
-    }
-
-    /// The workers have come to another division of the slots.
-    pub fn set_part(&mut self, part: Part) {
-        if self.part != part {
-            self.part = part;
-            self.variants.divide(part);
-        }
     }
 }
 

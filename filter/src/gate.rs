@@ -1,4 +1,5 @@
-//! The slots of one variant: how many requests it may execute at once, and who waits for one.
+//! The slots of one variant, as one worker sees them: how many it has taken, and who waits for one.
+//! Whether one is free is for the [`board`](crate::board) to say, which knows the other workers too.
 //!
 //! A slot is taken at dispatch and given back when the *server* is done. Most servers go on
 //! executing what a client or a timeout has abandoned: such a slot stays taken by a ghost until
@@ -17,51 +18,47 @@ pub struct VariantId(pub u16);
 /// Longest that a ghost keeps its slot.
 pub const GHOST_MAX: Duration = Duration::from_secs(60);
 
-/// Slots and waiting room of one variant.
+/// This worker's part in one variant: what it has taken of its slots, and who waits here.
 #[derive(Debug, Default)]
 pub struct Gate {
     slots: u32,
     in_flight: u32,
     ghosts: BTreeSet<(Mono, u64)>,
+    until: Mono,
+    /// How many slots the board last heard we had taken.
+    pub posted: u32,
+    /// The earliest deadline the board last heard we hold.
+    pub posted_head: Option<Mono>,
+    /// Whether the board has not heard what it should have: all tries to tell it were lost.
+    pub unsettled: bool,
     /// Those that wait for a slot.
     pub queue: Queue,
 }
 
 impl Gate {
-    /// Sets how many slots there are. Fewer than are taken: none is free until enough are given back.
+    /// Sets how many slots the proxy has. Fewer than are taken: none is free until enough are given
+    /// back.
     pub fn set_slots(&mut self, slots: u32) {
         self.slots = slots;
     }
 
-    /// How many slots there are.
+    /// How many slots the proxy has, all its workers together.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Slots taken, ghosts included.
+    /// Slots this worker has taken, ghosts included.
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.in_flight
             .saturating_add(u32::try_from(self.ghosts.len()).unwrap_or(u32::MAX))
     }
 
-    /// Whether a slot is free.
+    /// The latest predicted end of what is taken.
     #[must_use]
-    pub fn has_free(&self) -> bool {
-        self.taken() < self.slots
-    }
-
-    /// Whether a request that arrives now would go at once: a slot is free and nobody waits.
-    #[must_use]
-    pub fn is_open(&self) -> bool {
-        self.has_free() && self.queue.is_empty()
-    }
-
-    /// Whether somebody waits and could go.
-    #[must_use]
-    pub fn can_hand_over(&self) -> bool {
-        self.has_free() && !self.queue.is_empty()
+    pub fn until(&self) -> Mono {
+        self.until
     }
 
     /// Whether nothing is left of it: no slot taken, nobody waiting.
@@ -70,44 +67,72 @@ impl Gate {
         self.taken() == 0 && self.queue.is_empty()
     }
 
-    /// Takes a slot.
-    pub fn take(&mut self) {
+    /// Whether the board knows all there is to say, and nobody waits who could ask it for more.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        !self.unsettled
+            && self.queue.is_empty()
+            && self.posted_head.is_none()
+            && self.posted == self.taken()
+    }
+
+    /// Takes a slot whose execution should end at `end`.
+    pub fn take(&mut self, end: Mono) {
         self.in_flight = self.in_flight.saturating_add(1);
+        self.until = self.until.max(end);
     }
 
     /// Gives back a slot whose execution is over.
     pub fn give_back(&mut self) {
         debug_assert!(self.in_flight > 0, "a slot given back that was not taken");
         self.in_flight = self.in_flight.saturating_sub(1);
+        self.forget_until();
     }
 
     /// Leaves a slot to a ghost until the server's predicted end, at the latest [`GHOST_MAX`] from
     /// `now`; `unique` tells ghosts of the same end apart.
     pub fn abandon(&mut self, now: Mono, end: Mono, unique: u64) {
-        self.give_back();
         if end > now {
             self.ghosts.insert((end.min(now + GHOST_MAX), unique));
         }
+        self.give_back();
     }
 
-    /// Lays the ghosts whose end has come.
-    pub fn lay_ghosts(&mut self, now: Mono) {
+    /// Lays the ghosts whose end has come; whether there were any.
+    pub fn lay_ghosts(&mut self, now: Mono) -> bool {
+        let before = self.ghosts.len();
         while self.ghosts.first().is_some_and(|(end, _)| *end <= now) {
             self.ghosts.pop_first();
         }
+        self.forget_until();
+        self.ghosts.len() < before
     }
 
-    /// When something changes by itself: a deadline in the queue, or, where somebody waits, a
-    /// ghost's end. Time zero, so at once, where somebody waits beside a slot that a ghost has left.
+    /// When something changes by itself: a ghost's end, which frees a slot for whoever waits at any
+    /// worker, and the moment from which the earliest deadline held cannot be met in `service` any
+    /// more.
     #[must_use]
-    pub fn next_wake(&self) -> Option<Mono> {
-        let deadline = self.queue.earliest()?;
-        if self.has_free() {
-            return Some(Mono(0));
-        }
-        let ghost = self.ghosts.first().map_or(deadline, |(end, _)| *end);
-        Some(deadline.min(ghost))
+    pub fn next_wake(&self, service: Duration) -> Option<Mono> {
+        let ghost = self.ghosts.first().map(|(end, _)| *end);
+        let head = self
+            .queue
+            .earliest()
+            .map(|deadline| latest_start(deadline, service));
+        ghost.into_iter().chain(head).min()
     }
+
+    fn forget_until(&mut self) {
+        if self.taken() == 0 {
+            self.until = Mono(0);
+        }
+    }
+}
+
+/// The last moment at which an execution that takes so long can start and end by the deadline.
+#[must_use]
+pub fn latest_start(deadline: Mono, service: Duration) -> Mono {
+    let service = u64::try_from(service.as_nanos()).unwrap_or(u64::MAX);
+    Mono(deadline.0.saturating_sub(service))
 }
 
 #[cfg(test)]
@@ -118,22 +143,20 @@ mod tests {
     #[test]
     fn a_ghost_keeps_its_slot_until_the_predicted_end() {
         let mut gate = Gate::default();
-        gate.set_slots(1);
-        gate.take();
+        gate.take(Mono(100));
         gate.abandon(Mono(10), Mono(100), 0);
-        assert!(!gate.has_free());
-        gate.lay_ghosts(Mono(99));
-        assert!(!gate.has_free());
-        gate.lay_ghosts(Mono(100));
-        assert!(gate.has_free());
+        assert!(!gate.lay_ghosts(Mono(99)));
+        assert_eq!((gate.taken(), gate.until()), (1, Mono(100)));
+        assert!(gate.lay_ghosts(Mono(100)));
+        assert_eq!((gate.taken(), gate.until()), (0, Mono(0)));
+        assert!(gate.is_idle());
     }
 
     #[test]
     fn a_ghost_is_bounded_and_one_past_its_end_is_none() {
         let mut gate = Gate::default();
-        gate.set_slots(2);
-        gate.take();
-        gate.take();
+        gate.take(Mono(0));
+        gate.take(Mono(0));
         gate.abandon(Mono(10), Mono(10), 0);
         gate.abandon(Mono(10), Mono(u64::MAX), 1);
         assert_eq!(gate.taken(), 1);
@@ -142,37 +165,36 @@ mod tests {
     }
 
     #[test]
-    fn fewer_slots_than_taken_closes_the_gate_until_enough_are_back() {
+    fn wakes_for_a_ghost_and_for_the_last_moment_to_start() {
         let mut gate = Gate::default();
-        gate.set_slots(3);
-        (0..3).for_each(|_| gate.take());
-        gate.set_slots(1);
-        gate.give_back();
-        gate.give_back();
-        assert!(!gate.has_free());
-        gate.give_back();
-        assert!(gate.has_free() && gate.is_idle());
+        let service = Duration::from_nanos(30);
+        gate.take(Mono(50));
+        gate.abandon(Mono(0), Mono(50), 0);
+        assert_eq!(
+            gate.next_wake(service),
+            Some(Mono(50)),
+            "others may wait for it"
+        );
+        let place = Place {
+            deadline: Mono(70),
+            arrival: 0,
+        };
+        gate.queue.push(place, 7);
+        assert_eq!(gate.next_wake(service), Some(Mono(40)));
+        gate.queue.cancel(place);
+        gate.lay_ghosts(Mono(50));
+        assert_eq!(gate.next_wake(service), None);
     }
 
     #[test]
-    fn wakes_for_a_deadline_or_an_earlier_ghost() {
+    fn is_settled_when_the_board_knows_all() {
         let mut gate = Gate::default();
-        gate.set_slots(1);
-        gate.take();
-        gate.abandon(Mono(0), Mono(50), 0);
-        assert_eq!(gate.next_wake(), None, "nobody waits");
-        gate.queue.push(
-            Place {
-                deadline: Mono(80),
-                arrival: 0,
-            },
-            7,
-        );
-        assert_eq!(gate.next_wake(), Some(Mono(50)));
-        gate.lay_ghosts(Mono(50));
-        assert!(gate.can_hand_over() && !gate.is_open());
-        assert_eq!(gate.next_wake(), Some(Mono(0)), "somebody can go at once");
-        gate.take();
-        assert_eq!(gate.next_wake(), Some(Mono(80)));
+        assert!(gate.is_settled());
+        gate.take(Mono(1));
+        assert!(!gate.is_settled());
+        gate.posted = 1;
+        assert!(gate.is_settled());
+        gate.posted_head = Some(Mono(9));
+        assert!(!gate.is_settled());
     }
 }

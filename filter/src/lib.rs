@@ -1,20 +1,21 @@
 //! Weir's filter: request → deadline → route → queue → upstream → stats.
 //!
 //! A request's headers say how much time its client gives it and since when ([`deadline`]). Of the
-//! variants in the [`plan`] that can still answer in time, [`route`] picks one by quota. Its [`gate`]
-//! has so many slots: where one is free the request goes upstream at once, otherwise it is held in
-//! an earliest-deadline-first [`queue`] until a slot frees, its deadline passes or its client leaves.
+//! variants in the [`plan`] that can still answer in time, [`route`] picks one by quota. A variant has
+//! so many slots: where one is free the request goes upstream at once, otherwise it is held at the
+//! variant's [`gate`] in an earliest-deadline-first [`queue`] until a slot frees, its deadline passes
+//! or its client leaves. The workers of a proxy share slots and order by the [`board`].
 //! Every call into the [`engine`] answers with a [`verdict`] and leaves [`stats`]; [`config`] is read
 //! once and then true.
 //!
 //! All of this is plain Rust without clock or I/O: time comes in as an argument ([`time`]). Only
 //! `host`, which exists on wasm32 alone, knows proxy-wasm; it asks for verdicts and obeys them.
 
+pub mod board;
 pub mod config;
 pub mod deadline;
 pub mod engine;
 pub mod gate;
-pub mod members;
 pub mod plan;
 pub mod queue;
 pub mod route;

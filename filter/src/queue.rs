@@ -49,9 +49,9 @@ impl Queue {
         self.places.remove(&place).is_some()
     }
 
-    /// Takes out one whose deadline is not after `now`, earliest first.
-    pub fn expire(&mut self, now: Mono) -> Option<(Place, u32)> {
-        (self.earliest()? <= now).then(|| self.places.pop_first())?
+    /// The deadlines held, earliest first.
+    pub fn deadlines(&self) -> impl Iterator<Item = Mono> + Clone + '_ {
+        self.places.keys().map(|place| place.deadline)
     }
 
     /// The earliest deadline held.
@@ -73,7 +73,6 @@ mod tests {
         Push(u64),
         Pop,
         Cancel(usize),
-        Expire(u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -81,7 +80,6 @@ mod tests {
             3 => (0..50_u64).prop_map(Step::Push),
             1 => Just(Step::Pop),
             1 => (0..100_usize).prop_map(Step::Cancel),
-            1 => (0..50_u64).prop_map(Step::Expire),
         ]
     }
 
@@ -110,14 +108,11 @@ mod tests {
                         prop_assert!(!queue.cancel(place));
                     }
                     Step::Cancel(_) => {}
-                    Step::Expire(now) => {
-                        let due = model.first().is_some_and(|(p, _)| p.deadline <= Mono(now));
-                        let expected = due.then(|| model.remove(0));
-                        prop_assert_eq!(queue.expire(Mono(now)), expected);
-                    }
                 }
                 prop_assert_eq!(queue.len(), model.len());
-                prop_assert_eq!(queue.earliest(), model.first().map(|(p, _)| p.deadline));
+                let deadlines: Vec<Mono> = model.iter().map(|(place, _)| place.deadline).collect();
+                prop_assert_eq!(queue.earliest(), deadlines.first().copied());
+                prop_assert_eq!(queue.deadlines().collect::<Vec<_>>(), deadlines);
             }
         }
     }

@@ -83,6 +83,15 @@ impl Stats {
         });
     }
 
+    /// Records a time, in µs.
+    pub fn micros(&mut self, metric: Metric, label: Label, time: Duration) {
+        self.samples.push(Sample {
+            metric,
+            label,
+            change: Change::Value(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
+        });
+    }
+
     /// Swaps the samples for an empty buffer, so that neither side allocates a new one.
     pub fn swap(&mut self, buffer: &mut Vec<Sample>) {
         buffer.clear();

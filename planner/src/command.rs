@@ -4,18 +4,17 @@
 //! Interrupted at any time it leaves no half-written report: the folder is written when everything
 //! is played, beside its place, and moved there.
 
-use std::path::PathBuf;
-use std::time::Duration;
+mod progress;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use std::path::PathBuf;
+
 use weir_planner::replay::input::requests;
 use weir_planner::replay::report::{self, Report};
 use weir_planner::replay::request::{Play, Request};
 use weir_planner::replay::scenario::{self, Contender, Overrides, Scenario, Server};
 use weir_planner::replay::world;
 
-/// How often the clock beside the progress bar moves.
-const TICK: Duration = Duration::from_millis(100);
+use self::progress::Progress;
 
 /// What is replayed, and where the result goes.
 #[derive(Debug, clap::Args)]
@@ -91,22 +90,24 @@ fn chosen(all: &[Contender], only: &[String]) -> anyhow::Result<Vec<Contender>> 
 
 /// Every contender's play, the bounds, and what they add up to.
 fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
-    // Hidden where the standard error is no terminal.
-    let bar = ProgressBar::new(scenario.contenders.len() as u64 + 1);
-    bar.set_style(ProgressStyle::with_template(
-        "{elapsed_precise} {bar:30} {pos}/{len} {msg}",
-    )?);
-    bar.enable_steady_tick(TICK);
+    let mut progress = Progress::new(scenario)?;
     let mut plays: Vec<Play> = Vec::with_capacity(scenario.contenders.len());
     for contender in &scenario.contenders {
-        bar.set_message(contender.to_string());
-        plays.push(world::play(scenario, requests, *contender, scenario.seed)?);
-        bar.inc(1);
+        progress.begin(contender.to_string());
+        let tell = |over| progress.second(over);
+        plays.push(world::play_telling(
+            tell,
+            scenario,
+            requests,
+            *contender,
+            scenario.seed,
+        )?);
+        progress.end();
     }
-    bar.set_message("what nobody could have beaten");
+    progress.bounds();
     let yardsticks = report::yardsticks(scenario, requests, &plays);
     let report = Report::new(scenario, requests, &plays, &yardsticks)?;
-    bar.finish_and_clear();
+    progress.finish();
     Ok(report)
 }
 

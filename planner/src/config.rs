@@ -145,6 +145,8 @@ pub struct Variant {
     pub greatest: u32,
     /// What it does with them.
     pub profile: Profile,
+    /// Whether its server stops executing what was abandoned.
+    pub cancels: bool,
     /// Time from loading to the first answer: rt_m of InfAdapter's Eq. 1.
     pub readiness: Duration,
     /// Where its cores are read and changed; `None` where they cannot be.

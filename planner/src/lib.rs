@@ -1,11 +1,12 @@
 //! Weir's planner. Every cycle it [`observe`]s what the proxies have counted, [`forecast`]s the
 //! demand, [`solve`]s for the variants, cores and shares that serve it best, [`actuate`]s the cores
-//! that differ and [`publish`]es the plan that every proxy picks up; [`cycle`] is one such turn and
-//! says what each failure falls back to, [`serve`] repeats it and answers over [`http`].
+//! that differ and [`publish`]es the plan, of which every proxy picks up its part ([`sharing`]);
+//! [`cycle`] is one such turn and says what each failure falls back to, [`serve`] repeats it and
+//! answers over [`http`].
 //!
-//! [`config`], [`profile`], [`forecast`], [`solve`], [`decide`] and [`plan`] take values and return
-//! values; only [`observe`], [`actuate`], [`publish`], [`http`] and [`clock`] touch the world, and
-//! the cycle reaches the first three through ports, so that a replay can take their place.
+//! [`config`], [`profile`], [`forecast`], [`solve`], [`decide`], [`plan`] and [`sharing`] take values
+//! and return values; only [`observe`], [`actuate`], [`publish`], [`http`] and [`clock`] touch the
+//! world, and the cycle reaches the first three through ports, so that a replay can take their place.
 //! The planner never stands in a request's path: when it is gone, the proxies go on.
 
 pub mod config;
@@ -22,6 +23,8 @@ pub mod decide;
 pub mod plan;
 
 pub mod actuate;
+
+pub mod sharing;
 
 pub mod publish;
 

@@ -1,12 +1,19 @@
 //! The planner's own metrics, in one registry of its own: no globals. Labels are of closed lists or
-//! come from the service file, never from a request.
+//! come from the service file; only those of a proxy come from polls that had the key, for as long as
+//! it shares.
+
+mod proxies;
+
+use std::collections::BTreeMap;
 
 use prometheus::{
     Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
     IntGauge, Opts, Registry, TextEncoder,
 };
 
+use crate::sharing::{Counts, ProxyView};
 use crate::status::CycleReport;
+use proxies::ProxyMetrics;
 
 /// Buckets for what takes a fraction of a cycle, in ms.
 const MS: [f64; 13] = [
@@ -20,6 +27,8 @@ pub enum PollAnswer {
     Plan,
     /// Nothing newer.
     None,
+    /// There is no slot for the proxy.
+    Refused,
     /// Wrong or no key.
     Unauthorised,
     /// Too many wait already.
@@ -34,6 +43,7 @@ impl PollAnswer {
         match self {
             PollAnswer::Plan => "plan",
             PollAnswer::None => "none",
+            PollAnswer::Refused => "refused",
             PollAnswer::Unauthorised => "unauthorised",
             PollAnswer::Full => "full",
             PollAnswer::Bad => "bad",
@@ -58,7 +68,7 @@ pub struct Metrics {
     plan_revision: IntGauge,
     polls: IntCounterVec,
     polls_waiting: IntGauge,
-    proxies: IntGauge,
+    proxies: ProxyMetrics,
     cores_asked: GaugeVec,
     cores_actuated: GaugeVec,
     capacity_rps: GaugeVec,
@@ -81,6 +91,21 @@ pub struct Counters {
     pub resizes_confirmed: u64,
     /// Changes of cores that failed.
     pub resizes_failed: u64,
+    /// Polls of proxies for which there is no slot.
+    pub polls_refused: u64,
+}
+
+/// What is only known when asked.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    /// The proxies, by node id.
+    pub proxies: &'a BTreeMap<String, ProxyView>,
+    /// What happened to them.
+    pub counts: Counts,
+    /// Polls held.
+    pub waiting: usize,
+    /// The revision that is out.
+    pub revision: u64,
 }
 
 impl Metrics {
@@ -118,7 +143,7 @@ impl Metrics {
             polls: make.counters("polls_total", "Polls of proxies, by answer.", "answer")?,
             polls_waiting: make
                 .int_gauge("polls_waiting", "Polls that wait for a newer plan now.")?,
-            proxies: make.int_gauge("proxies", "Proxies that polled within a minute.")?,
+            proxies: ProxyMetrics::new(&make)?,
             cores_asked: make
                 .gauges("cores_asked", "Cores the decision wants a variant to have.")?,
             cores_actuated: make
@@ -183,6 +208,10 @@ impl Metrics {
             scrapes_lost: self.scrapes_lost.get(),
             resizes_confirmed: self.resizes_confirmed.get(),
             resizes_failed: self.resizes_failed.get(),
+            polls_refused: self
+                .polls
+                .with_label_values(&[PollAnswer::Refused.label()])
+                .get(),
         }
     }
 
@@ -190,20 +219,19 @@ impl Metrics {
     ///
     /// # Errors
     /// The encoder's.
-    pub fn text(
-        &self,
-        proxies: usize,
-        waiting: usize,
-        revision: u64,
-    ) -> prometheus::Result<Vec<u8>> {
-        let shown = |value| i64::try_from(value).unwrap_or(i64::MAX);
-        self.proxies.set(shown(proxies as u64));
-        self.polls_waiting.set(shown(waiting as u64));
-        self.plan_revision.set(shown(revision));
+    pub fn text(&self, shown: &Shown<'_>) -> prometheus::Result<Vec<u8>> {
+        self.polls_waiting.set(whole(shown.waiting as u64));
+        self.plan_revision.set(whole(shown.revision));
+        // Proxies that are gone must not be in it, nor one that another scrape has just taken out.
+        let _shown = self.proxies.show(shown);
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         Ok(text)
     }
+}
+
+fn whole(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 struct Make(Registry);

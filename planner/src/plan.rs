@@ -67,6 +67,7 @@ fn part(variant: &Variant, cores: Cores, slots: u32, share: f64) -> VariantPlan 
             0.0
         },
         accuracy: variant.accuracy,
+        cancels: variant.cancels,
     }
 }
 

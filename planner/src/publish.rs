@@ -1,24 +1,26 @@
-//! Plans → filters: revisions, and who waits for which. Every plan is checked before it leaves.
+//! Plans → filters: revisions, and who waits for which. Every plan is checked before it leaves. What
+//! each proxy gets of a plan is [`sharing`](crate::sharing)'s to say.
 //!
 //! A plan is published when its content changed, renewed under a new revision after a third of its
 //! age limit (so that a filter sees two renewals before it takes a plan for stale), and published at
 //! once where a proxy already holds a greater revision than ours: a planner that was started anew, or
 //! whose clock was set back, must not be ignored.
 
-mod proxies;
+mod visit;
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use weir_api::plan::FORMAT;
 use weir_api::{Plan, PlanError, Revision, VariantPlan};
 
-use crate::clock::Now;
+use crate::clock::{Clock, Now};
 use crate::plan::differs;
+use crate::sharing::{Full, LOOK, Poll, Sharing};
 
-pub use proxies::{LIVE_FOR, PROXIES_MAX, Poll, Proxies, ProxyState, Role};
+pub use visit::{Told, Visit};
 
 /// Greatest revision a poll may claim to have. Above it no revisions would be left to outrun it with
 /// (half of [`Revision::MAX`] is the year 142,000).
@@ -62,67 +64,113 @@ pub trait Publish {
 pub struct Publisher {
     service: String,
     max_age: Duration,
-    /// Least revision of the next plan.
-    floor: Mutex<Revision>,
+    sharing: Mutex<Sharing>,
     newest: watch::Sender<Option<Arc<Published>>>,
-    proxies: Proxies,
+    /// Some proxy is to have another plan, or there are more of them.
+    moved: watch::Sender<()>,
+    polled: Notify,
 }
 
 impl Publisher {
-    /// Nothing published yet.
+    /// Nothing published yet, and nobody known.
     pub fn new(service: &str, max_age: Duration) -> Publisher {
+        Publisher::listening(service, max_age, Duration::ZERO)
+    }
+
+    /// The same, for proxies that a planner before this one may have given plans: nothing is handed
+    /// out until [`Now::at`] is `until`.
+    pub fn listening(service: &str, max_age: Duration, until: Duration) -> Publisher {
         Publisher {
             service: service.to_owned(),
             max_age,
-            floor: Mutex::new(Revision(0)),
+            sharing: Mutex::new(Sharing::new(until)),
             newest: watch::Sender::new(None),
-            proxies: Proxies::default(),
+            moved: watch::Sender::new(()),
+            polled: Notify::new(),
         }
     }
 
-    /// The newest plan, and word of each newer one.
+    /// The newest plan, whole, and word of each newer one.
     pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Published>>> {
         self.newest.subscribe()
     }
 
-    /// The newest plan.
+    /// The newest plan, whole.
     pub fn newest(&self) -> Option<Arc<Published>> {
         self.newest.borrow().clone()
     }
 
-    /// The proxies that poll.
-    pub fn proxies(&self) -> &Proxies {
-        &self.proxies
+    /// The proxies that poll, and what each has.
+    pub fn sharing(&self) -> MutexGuard<'_, Sharing> {
+        self.sharing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A proxy holds `after`: if that is beyond our newest, ours is published anew beyond it.
+    /// Takes in a poll, which then waits.
+    ///
+    /// # Errors
+    /// As many proxies share already as may.
+    pub fn visit(&self, poll: &Poll, clock: Clock) -> Result<Visit<'_>, Full> {
+        let now = clock.now();
+        self.outrun(poll.after, now);
+        let moved = self.moved.subscribe();
+        let (ticket, others) = self.sharing().poll(poll, now)?;
+        let visit = Visit {
+            publisher: self,
+            ticket,
+            clock,
+            moved,
+            answered: false,
+        };
+        self.polled.notify_waiters();
+        if others {
+            self.moved.send_replace(());
+        }
+        Ok(visit)
+    }
+
+    /// Looks at the time for those who wait for a proxy that has gone; never ends.
+    pub async fn keep_time(&self, clock: Clock) {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let moved = self.sharing().pass(clock.now());
+            if moved {
+                self.moved.send_replace(());
+                self.polled.notify_waiters();
+            }
+        }
+    }
+
+    /// A proxy holds `after`: if that is beyond all of ours, the newest is published anew beyond it.
     pub fn outrun(&self, after: Revision, now: Now) {
-        let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
-        *floor = (*floor).max(after.min(AFTER_MAX));
-        let newest = self.newest();
-        if let Some(newest) = newest.filter(|newest| newest.plan.revision < after) {
+        let mut sharing = self.sharing();
+        if !sharing.is_ahead(after.min(AFTER_MAX)) {
+            return;
+        }
+        if let Some(newest) = self.newest() {
             // It passed the check before; only its revision and time change.
-            let _ = self.send(&mut floor, newest.plan.variants.clone(), now);
+            let _ = self.send(&mut sharing, newest.plan.variants.clone(), now);
         }
     }
 
     fn send(
         &self,
-        floor: &mut Revision,
+        sharing: &mut Sharing,
         variants: Vec<VariantPlan>,
         now: Now,
     ) -> Result<Receipt, PlanError> {
         let plan = Plan {
             format: FORMAT,
             service: self.service.clone(),
-            revision: floor.next(now.unix_ms),
+            revision: sharing.next_revision(now),
             published_ms: now.unix_ms,
             max_age_ms: u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX),
             variants,
         };
         plan.check()?;
         let revision = plan.revision;
-        *floor = revision;
+        sharing.publish(plan.clone(), now);
         // A checked plan holds no map and no number that JSON lacks.
         let json = serde_json::to_vec(&plan).unwrap_or_default().into();
         self.newest.send_replace(Some(Arc::new(Published {
@@ -130,16 +178,27 @@ impl Publisher {
             json,
             at: now.at,
         })));
+        self.moved.send_replace(());
         Ok(Receipt {
             revision,
             new: true,
         })
     }
+
+    async fn all_have(&self, revision: Revision) {
+        loop {
+            let polled = self.polled.notified();
+            if self.sharing().all_have(revision) {
+                return;
+            }
+            polled.await;
+        }
+    }
 }
 
 impl Publish for Publisher {
     fn publish(&self, variants: Vec<VariantPlan>, now: Now) -> Result<Receipt, PlanError> {
-        let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sharing = self.sharing();
         if let Some(newest) = self.newest() {
             let fresh = now.at.saturating_sub(newest.at) < self.max_age / 3;
             if fresh && !differs(&newest.plan.variants, &variants) {
@@ -149,11 +208,11 @@ impl Publish for Publisher {
                 });
             }
         }
-        self.send(&mut floor, variants, now)
+        self.send(&mut sharing, variants, now)
     }
 
     async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
-        tokio::time::timeout(within, self.proxies.all_have(revision))
+        tokio::time::timeout(within, self.all_have(revision))
             .await
             .is_ok()
     }
@@ -171,6 +230,7 @@ mod tests {
             share: Share(share),
             slots: 2,
             batch: 1,
+            cancels: false,
             service_ms: 40.0,
             accuracy: 70.0,
         };

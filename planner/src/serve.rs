@@ -15,6 +15,7 @@ use crate::key::Key;
 use crate::metrics::Metrics;
 use crate::observe::{Observe, Scraper};
 use crate::publish::Publisher;
+use crate::sharing::SETTLE;
 use crate::status::Status;
 
 /// Why the planner cannot run.
@@ -42,7 +43,11 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
     let app = Arc::new(App {
-        publisher: Arc::new(Publisher::new(&service.name, service.plan_max_age)),
+        publisher: Arc::new(Publisher::listening(
+            &service.name,
+            service.plan_max_age,
+            SETTLE,
+        )),
         status: Arc::new(Status::default()),
         metrics: Arc::new(Metrics::new()?),
         service: Arc::new(service),
@@ -79,6 +84,7 @@ pub async fn serve(
     let answering = answer(listener, router(Arc::clone(&app)), CONNECTIONS_MAX, stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
+        () = app.publisher.keep_time(clock) => Ok(()),
         // It turns for ever; without it the plans would silently grow old.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };

@@ -16,5 +16,6 @@ pub mod process;
 pub mod scene;
 pub mod validate;
 pub mod wait;
+pub mod workers;
 
 pub use weir_model::{fate, network};

@@ -39,6 +39,21 @@ pub struct Status {
     pub revision: Option<u64>,
     /// The latest turns, oldest first.
     pub cycles: Vec<Cycle>,
+    /// The proxies that share the slots, by node id.
+    pub proxies: BTreeMap<String, Sharer>,
+}
+
+/// A proxy that polls.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Sharer {
+    /// Of what polls.
+    pub incarnation: u64,
+    /// The slots of the plan it is to have, by variant.
+    pub part: BTreeMap<String, u32>,
+    /// The revision of that plan.
+    pub part_revision: Option<u64>,
+    /// Whether it has said that it works by it.
+    pub settled: bool,
 }
 
 /// One turn of the planner.
@@ -63,6 +78,8 @@ pub struct CycleVariant {
     pub cores_actuated: f64,
     /// Its quota.
     pub share: f64,
+    /// Its slots, over all proxies.
+    pub slots: u32,
 }
 
 impl Planner {

@@ -90,6 +90,16 @@ impl Scene {
         })
     }
 
+    /// The same through another listener.
+    ///
+    /// # Errors
+    /// There is no listener of that name.
+    pub fn infer_by(&self, listener: &str) -> Result<reqwest::RequestBuilder> {
+        let address = self.envoy.listener(listener)?;
+        let url = format!("http://{address}/v2/models/model/infer");
+        Ok(self.client.post(url).body("{}"))
+    }
+
     /// A request for inference through the filter, for the caller to add headers to and send.
     pub fn infer(&self) -> reqwest::RequestBuilder {
         self.client.post(&self.url).body("{}")

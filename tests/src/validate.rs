@@ -25,10 +25,6 @@ pub const PERCENTILE_MAX: f64 = 0.10;
 /// What the generator may be late with 99 of 100 requests before a run proves nothing.
 pub const LAG_P99_MAX_MS: f64 = 20.0;
 
-/// What an execution takes longer on this side of the model, ms: the hop from the proxy to the emulator
-/// and back, and the emulator's timer. A slot is held that long besides.
-pub const HOP_MS: f64 = 1.0;
-
 /// The loads compared, as multiples of what the servers execute.
 pub const LOADS: [f64; 3] = [0.5, 0.95, 1.5];
 
@@ -114,7 +110,7 @@ pub async fn compare(file: &Path, of_capacity: f64) -> Result<Comparison> {
     let (scenario, sending) = scenario::read(file, overrides)?;
     let requests = requests(scenario.seed, &sending);
     let real = in_real_time(&scenario, &sending, &requests).await?;
-    let replay = in_virtual_time(with_hops(scenario), &requests)?;
+    let replay = in_virtual_time(&scenario, &requests)?;
     Ok(Comparison {
         of_capacity,
         sent: requests.len(),
@@ -123,19 +119,12 @@ pub async fn compare(file: &Path, of_capacity: f64) -> Result<Comparison> {
     })
 }
 
-fn with_hops(mut scenario: Scenario) -> Scenario {
-    for server in &mut scenario.variants {
-        server.law.eta_ms += HOP_MS;
-    }
-    scenario
-}
-
-fn in_virtual_time(scenario: Scenario, requests: &[Request]) -> Result<Figures> {
+fn in_virtual_time(scenario: &Scenario, requests: &[Request]) -> Result<Figures> {
     let contender = Contender {
         plane: Plane::Weir,
         control: Control::Static,
     };
-    let play = world::play(&scenario, requests, contender, scenario.seed)?;
+    let play = world::play(scenario, requests, contender, scenario.seed)?;
     let (mut on_time, mut latencies) = (0, Vec::new());
     for (request, outcome) in requests.iter().zip(&play.outcomes) {
         if matches!(outcome.fate, request::Fate::Answered(_)) {

@@ -35,6 +35,21 @@ pub(crate) fn all(sh: &Shell, layout: &Layout) -> Result<()> {
     run(sh, &PROGRAMS).context("the workspace does not compile")
 }
 
+/// The filter module that traps on demand, for the tests alone.
+pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
+    let (folder, module) = (layout.trap(), layout.trapping_filter());
+    let folder = folder.to_str().context("the build folder is not UTF-8")?;
+    let apart = ["--features", "trap", "--target-dir", folder];
+    run(sh, &[FILTER.as_slice(), &apart].concat())
+        .context("the trapping filter does not compile")?;
+    anyhow::ensure!(
+        module.is_file(),
+        "cargo left no filter module at {}",
+        module.display()
+    );
+    Ok(())
+}
+
 /// Cargo with these arguments, announced; the one that runs this program, so that both are of one
 /// toolchain.
 pub(crate) fn cargo(sh: &Shell, args: &[&str]) -> Command {

@@ -57,4 +57,20 @@ impl Layout {
     pub(crate) fn filter(&self) -> PathBuf {
         self.target.join(WASM_TARGET).join("wasm/weir_filter.wasm")
     }
+
+    /// The wall clock that jumps, to be preloaded.
+    pub(crate) fn clock(&self) -> PathBuf {
+        self.tools().join("clock/libclock.so")
+    }
+
+    /// The build folder of the module that traps on demand: one of its own, so that it can never be
+    /// taken for the other.
+    pub(crate) fn trap(&self) -> PathBuf {
+        self.target.join("trap")
+    }
+
+    /// The filter module that traps on demand.
+    pub(crate) fn trapping_filter(&self) -> PathBuf {
+        self.trap().join(WASM_TARGET).join("wasm/weir_filter.wasm")
+    }
 }

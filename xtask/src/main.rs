@@ -1,9 +1,12 @@
-//! What a person types: `cargo xtask setup | demo | up | validate | test | bench | envoy`.
+//! What a person types: `cargo xtask setup | demo | up | validate | workers | test | check-board | soak | bench |
+//! envoy`.
 //!
 //! Decides what has to be there before a command can run, and hands the command its environment.
 //! Never part of what runs: the command replaces this process, so that signals and the exit code
 //! are its own.
 
+mod board;
+mod clock;
 mod compile;
 mod layout;
 mod native;
@@ -17,6 +20,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Parser, Subcommand};
+use xshell::Shell;
 
 use crate::layout::Layout;
 use crate::setup::Tools;
@@ -43,8 +47,18 @@ enum Task {
     Up(Passed),
     /// Compare replay with a real Envoy at three loads.
     Validate(Passed),
+    /// Measure the queue that workers share, on a real Envoy (`workers --help`).
+    Workers(Passed),
     /// Run all tests, those against a real Envoy included; arguments go to `cargo test`.
     Test(Passed),
+    /// Check at length the protocol by which workers share a queue: minutes, and some gigabytes.
+    CheckBoard,
+    /// Let VMs trap under load for a while (`soak --minutes 10`), and see that nothing is left behind.
+    Soak {
+        /// How long the load goes on, in minutes.
+        #[arg(long, default_value_t = 10.0, value_parser = minutes)]
+        minutes: f64,
+    },
     /// Run the benchmarks; arguments go to `cargo bench`.
     Bench(Passed),
     /// Run the pinned Envoy with these arguments.
@@ -85,7 +99,10 @@ fn run(task: Task) -> Result<()> {
         Task::Demo(_) => demo("demo", &layout),
         Task::Up(_) => demo("up", &layout),
         Task::Validate(_) => demo("validate", &layout),
+        Task::Workers(_) => demo("workers", &layout),
         Task::Test(_) => test(&layout),
+        Task::CheckBoard => board::check(&layout),
+        Task::Soak { minutes } => soak(&layout, minutes),
         Task::Bench(_) => bench(&layout),
         Task::Envoy(_) => {
             let mut envoy = Command::new(setup::envoy(&layout)?.path);
@@ -112,12 +129,40 @@ fn demo(task: &str, layout: &Layout) -> Result<()> {
 }
 
 fn test(layout: &Layout) -> Result<()> {
-    let tools = Tools::ensure(layout)?;
-    let sh = tools.shell(layout)?;
-    compile::all(&sh, layout)?;
+    let sh = ready_to_test(layout)?;
     Err(replace(
         compile::cargo(&sh, &["test", "--workspace"]).args(passed()),
     ))
+}
+
+fn soak(layout: &Layout, minutes: f64) -> Result<()> {
+    let sh = ready_to_test(layout)?;
+    let story = ["test", "--workspace", "--test", "soak"];
+    let only = ["--", "--nocapture", "--exact", "it_lasts"];
+    Err(replace(
+        compile::cargo(&sh, &[story.as_slice(), &only].concat())
+            .env("WEIR_SOAK_SECONDS", (minutes * 60.0).to_string()),
+    ))
+}
+
+fn ready_to_test(layout: &Layout) -> Result<Shell> {
+    let tools = Tools::ensure(layout)?;
+    let sh = tools.shell(layout)?;
+    compile::all(&sh, layout)?;
+    compile::trapping_filter(&sh, layout)?;
+    clock::library(layout)?;
+    Ok(sh)
+}
+
+/// A length that can be waited for.
+fn minutes(text: &str) -> Result<f64> {
+    /// A day.
+    const MINUTES_MAX: f64 = 24.0 * 60.0;
+    let minutes: f64 = text.parse().context("that is no number of minutes")?;
+    if !(minutes > 0.0 && minutes <= MINUTES_MAX) {
+        bail!("{minutes} must be above 0 and at most {MINUTES_MAX}");
+    }
+    Ok(minutes)
 }
 
 fn bench(layout: &Layout) -> Result<()> {

@@ -99,6 +99,8 @@ impl Tools {
         let mut variables = vec![
             ("WEIR_ENVOY_BIN", self.envoy.path.clone()),
             ("WEIR_FILTER_WASM", layout.filter()),
+            ("WEIR_FILTER_TRAP_WASM", layout.trapping_filter()),
+            ("WEIR_CLOCK_LIB", layout.clock()),
             ("WEIR_PLANNER_BIN", layout.binary("weir-planner")),
         ];
         variables.extend(

@@ -7,6 +7,7 @@ use weir_api::plan::{FORMAT, HOUR_MS, is_cluster, is_name};
 use weir_api::{Plan, Revision, Share, VariantPlan};
 
 use super::{Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner};
+use crate::board::Scope;
 use crate::deadline;
 
 /// How many requests a worker holds where the configuration says nothing: at Envoy's own 27 KB for
@@ -59,12 +60,14 @@ impl Default for RawDeadline {
 #[serde(deny_unknown_fields, default)]
 struct RawQueue {
     held_max: u32,
+    scope: Scope,
 }
 
 impl Default for RawQueue {
     fn default() -> RawQueue {
         RawQueue {
             held_max: HELD_DEFAULT,
+            scope: Scope::default(),
         }
     }
 }
@@ -95,6 +98,8 @@ struct RawVariant {
     slots: u32,
     #[serde(default)]
     batch: Option<u32>,
+    #[serde(default)]
+    cancels: bool,
     #[serde(default)]
     service_ms: f64,
     #[serde(default)]
@@ -143,6 +148,7 @@ impl RawConfig {
             service: self.service,
             deadline: self.deadline.check()?,
             held_max: self.queue.held_max as usize,
+            scope: self.queue.scope,
             planner: self.planner,
             static_plan,
             on_stale: self.on_stale,
@@ -250,6 +256,7 @@ impl RawVariant {
             share: Share(self.share),
             slots: self.slots,
             batch: self.batch.unwrap_or(1),
+            cancels: self.cancels,
             service_ms: self.service_ms,
             accuracy: self.accuracy,
         }

@@ -8,48 +8,51 @@ use super::{End, Engine, Request, State, StreamId};
 use crate::config::OnStale;
 use crate::gate::VariantId;
 use crate::plan::Source;
-use crate::queue::{Place, Queue};
+use crate::queue::Queue;
 use crate::route::{NoRoute, Wish};
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::verdict::{Dispatch, Reason, Refusal, Verdict};
 
 impl Engine {
+    /// Routes a request and sends it upstream, or holds it where no slot is its to take.
     pub(super) fn admit(&mut self, stream: StreamId, mut request: Request, now: Now) -> Verdict {
+        request.variant = match self.choose(&request, now) {
+            Ok(variant) => variant,
+            Err(reason) => return self.refuse(reason),
+        };
+        let place = request.place();
+        if self.claim(&request, place, now.mono) {
+            return self.dispatch(stream, request, now);
+        }
+        if self.held >= self.config.held_max {
+            // What the board was told of it is not so.
+            self.settle(request.variant, None, 0, false, now.mono);
+            return self.refuse(Reason::QueueFull);
+        }
+        self.park(stream, request);
+        Verdict::Park
+    }
+
+    fn choose(&mut self, request: &Request, now: Now) -> Result<VariantId, Reason> {
         let wish = Wish {
             left: request.deadline.at.since(now.mono),
             min_accuracy: request.min_accuracy,
         };
-        let index = match self.router.choose(self.variants.candidates(), wish) {
-            Ok(index) => index,
-            Err(NoRoute::NoCapacity) => return self.refuse(Reason::NoCapacity),
-            Err(NoRoute::Infeasible) => return self.refuse(Reason::Infeasible),
-        };
-        request.variant = VariantId(index as u16);
-        let Some(variant) = self.variants.get_mut(request.variant) else {
-            return self.refuse(Reason::NoCapacity);
-        };
-        variant.gate.lay_ghosts(now.mono);
-        if variant.gate.is_open() {
-            return self.dispatch(stream, request, now);
+        match self.router.choose(self.variants.candidates(), wish) {
+            Ok(index) => Ok(VariantId(index as u16)),
+            Err(NoRoute::NoCapacity) => Err(Reason::NoCapacity),
+            Err(NoRoute::Infeasible) => Err(Reason::Infeasible),
         }
-        if self.held >= self.config.held_max {
-            return self.refuse(Reason::QueueFull);
+    }
+
+    fn park(&mut self, stream: StreamId, request: Request) {
+        if let Some(queue) = self.queue_of(request.variant) {
+            queue.push(request.place(), stream);
         }
-        let State::Held { arrival } = request.state else {
-            return Verdict::Park;
-        };
-        variant.gate.queue.push(
-            Place {
-                deadline: request.deadline.at,
-                arrival,
-            },
-            stream,
-        );
         self.held += 1;
         self.stats.by(Metric::Held, Label::None, 1);
         self.requests.insert(stream, request);
-        Verdict::Park
     }
 
     pub(super) fn dispatch(&mut self, stream: StreamId, mut request: Request, now: Now) -> Verdict {
@@ -57,7 +60,7 @@ impl Engine {
         let Some(variant) = self.variants.get_mut(request.variant) else {
             return self.refuse(Reason::NoCapacity);
         };
-        variant.gate.take();
+        variant.gate.take(now.mono + variant.service);
         let (name, cluster) = (variant.name.clone(), variant.cluster.clone());
         let remaining = request.deadline.at.since(now.mono);
         self.stats.count(Metric::Dispatched, label);
@@ -90,6 +93,7 @@ impl Engine {
         if let Some(variant) = self.variants.get_mut(request.variant) {
             match end {
                 End::Answered | End::Failed => variant.gate.give_back(),
+                End::TimedOut | End::Gone if variant.cancels => variant.gate.give_back(),
                 End::TimedOut | End::Gone => {
                     let predicted = sent + variant.service;
                     variant.gate.abandon(now.mono, predicted, u64::from(stream));
@@ -116,55 +120,33 @@ impl Engine {
         }
     }
 
-    pub(super) fn release_variant(
-        &mut self,
-        id: VariantId,
-        now: Now,
-        verdicts: &mut Vec<(StreamId, Verdict)>,
-    ) {
-        if let Some(variant) = self.variants.get_mut(id) {
-            variant.gate.lay_ghosts(now.mono);
-        }
-        while let Some((_, stream)) = self.queue_of(id).and_then(|queue| queue.expire(now.mono)) {
-            self.forget_held(stream);
-            verdicts.push((stream, self.refuse(Reason::Expired)));
-        }
-        while let Some(variant) = self.variants.get_mut(id) {
-            if !variant.gate.can_hand_over() {
-                break;
-            }
-            let Some((place, stream)) = variant.gate.queue.pop() else {
-                break;
-            };
-            let in_time = now.mono + variant.service <= place.deadline;
-            let Some(request) = self.forget_held(stream) else {
-                continue;
-            };
-            let verdict = if in_time {
-                self.dispatch(stream, request, now)
-            } else {
-                self.refuse(Reason::Infeasible)
-            };
-            verdicts.push((stream, verdict));
-        }
-    }
-
+    /// Takes over a plan: who is held is routed anew, then the slots are.
     pub(super) fn put_in_force(
         &mut self,
         plan: &Plan,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let waiting = self.variants.take_waiting();
-        self.variants.adopt(plan, self.part);
-        for stream in waiting {
-            let Some(request) = self.forget_held(stream) else {
+        self.variants.adopt(plan);
+        self.route_anew(now, verdicts);
+    }
+
+    /// Routes who is held by the variants as they are now.
+    pub(super) fn route_anew(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        for stream in self.variants.take_waiting() {
+            let Some(mut request) = self.forget_held(stream) else {
                 continue;
             };
-            let verdict = self.admit(stream, request, now);
-            if verdict != Verdict::Park {
-                verdicts.push((stream, verdict));
+            match self.choose(&request, now) {
+                Ok(variant) => {
+                    request.variant = variant;
+                    self.park(stream, request);
+                }
+                Err(reason) => verdicts.push((stream, self.refuse(reason))),
             }
+        }
+        for index in 0..self.variants.len() {
+            self.hand_over(VariantId(index), true, now, verdicts);
         }
     }
 
@@ -180,7 +162,7 @@ impl Engine {
 
     pub(super) fn fall_back_to_static(&mut self) {
         if let Some(plan) = &self.config.static_plan {
-            self.variants.adopt(plan, self.part);
+            self.variants.adopt(plan);
             self.source = Source::Static;
         }
     }
@@ -191,11 +173,8 @@ impl Engine {
             .map(|variant| &mut variant.gate.queue)
     }
 
-    pub(super) fn leave_queue(&mut self, request: &Request, arrival: u64) {
-        let place = Place {
-            deadline: request.deadline.at,
-            arrival,
-        };
+    pub(super) fn leave_queue(&mut self, request: &Request) {
+        let place = request.place();
         let was_there = self
             .queue_of(request.variant)
             .is_some_and(|queue| queue.cancel(place));

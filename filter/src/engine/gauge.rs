@@ -6,13 +6,13 @@ use crate::time::Mono;
 /// One variant's slots and waiting room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauge {
-    /// This worker's part of the plan's slots.
+    /// The proxy's slots, all its workers together.
     pub slots: u32,
-    /// Slots taken, ghosts included.
+    /// Slots this worker has taken, ghosts included.
     pub taken: u32,
-    /// Requests held.
+    /// Requests held here.
     pub held: usize,
-    /// The earliest deadline held.
+    /// The earliest deadline held here.
     pub earliest: Option<Mono>,
 }
 

@@ -1,9 +1,11 @@
-//! The engine's promises: quotas, order, limits, ends; then conservation under any sequence.
+//! The engine's promises: quotas, order, limits, ends.
 
 use super::*;
+use crate::board::Memory;
 use crate::config::Config;
 use crate::time::Wall;
-use proptest::prelude::*;
+
+mod workers;
 
 const MS: u64 = 1_000_000;
 
@@ -25,7 +27,16 @@ fn engine(variants: &[String], rest: &str) -> Engine {
         r#"{{"service":"demo","plan":{{"variants":[{}]}}{rest}}}"#,
         variants.join(",")
     );
-    Engine::new(Config::parse(json.as_bytes()).unwrap())
+    alone(&json)
+}
+
+fn alone(json: &str) -> Engine {
+    worker(json, &Memory::default(), 1)
+}
+
+fn worker(json: &str, store: &Memory, incarnation: u64) -> Engine {
+    let config = Config::parse(json.as_bytes()).unwrap();
+    Engine::new(config, Box::new(store.clone()), incarnation)
 }
 
 fn one_slot() -> Engine {
@@ -40,6 +51,12 @@ fn ask(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdi
 fn release(engine: &mut Engine, now: Now) -> Vec<(StreamId, Verdict)> {
     let mut verdicts = Vec::new();
     engine.release(now, &mut verdicts);
+    verdicts
+}
+
+fn end(engine: &mut Engine, stream: StreamId, end: End, now: Now) -> Vec<(StreamId, Verdict)> {
+    let mut verdicts = Vec::new();
+    engine.on_end(stream, end, now, &mut verdicts);
     verdicts
 }
 
@@ -103,9 +120,7 @@ fn held_requests_go_in_order_of_their_deadlines() {
     let mut order = Vec::new();
     let mut running = 0;
     for ms in 1..=5 {
-        engine.on_end(running, End::Answered, at(ms));
-        assert!(engine.can_release());
-        let next = forwarded(&release(&mut engine, at(ms)));
+        let next = forwarded(&end(&mut engine, running, End::Answered, at(ms)));
         assert_eq!(next.len(), 1, "one slot");
         running = next[0];
         order.push(running);
@@ -118,12 +133,13 @@ fn what_expires_while_held_is_refused_at_its_deadline_and_not_before() {
     let mut engine = one_slot();
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 200, at(0));
-    assert_eq!(engine.next_wake(), Some(at(200).mono));
+    assert_eq!(engine.next_wake(at(195).mono), Some(at(200).mono));
+    assert_eq!(engine.next_wake(at(0).mono), Some(at(0).mono + LOOK));
     assert!(release(&mut engine, at(199)).is_empty());
     let verdicts = release(&mut engine, at(200));
     assert_eq!(verdicts.len(), 1);
     assert_eq!(reason(&verdicts[0].1), Some(Reason::Expired));
-    assert_eq!(engine.next_wake(), None);
+    assert_eq!(engine.next_wake(at(200).mono), None);
 }
 
 #[test]
@@ -132,8 +148,7 @@ fn what_cannot_finish_any_more_does_not_take_a_slot_from_what_can() {
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 150, at(0));
     ask(&mut engine, 2, 400, at(0));
-    engine.on_end(0, End::Answered, at(100));
-    let verdicts = release(&mut engine, at(100));
+    let verdicts = end(&mut engine, 0, End::Answered, at(100));
     assert_eq!(reason(&verdicts[0].1), Some(Reason::Infeasible));
     assert_eq!(forwarded(&verdicts), [2]);
 }
@@ -147,16 +162,15 @@ fn a_client_that_leaves_while_held_frees_its_place_and_wakes_nobody() {
         reason(&ask(&mut engine, 2, 1000, at(0))),
         Some(Reason::QueueFull)
     );
-    engine.on_end(1, End::Gone, at(1));
+    assert!(end(&mut engine, 1, End::Gone, at(1)).is_empty());
     assert_eq!(ask(&mut engine, 3, 1000, at(1)), Verdict::Park);
-    engine.on_end(1, End::Gone, at(1));
-    engine.on_end(0, End::Answered, at(2));
-    assert_eq!(forwarded(&release(&mut engine, at(2))), [3]);
+    assert!(end(&mut engine, 1, End::Gone, at(1)).is_empty());
+    assert_eq!(forwarded(&end(&mut engine, 0, End::Answered, at(2))), [3]);
 }
 
 #[test]
 fn an_abandoned_execution_keeps_its_slot_until_its_predicted_end() {
-    for (end, free_at) in [
+    for (how, free_at) in [
         (End::Gone, 300),
         (End::TimedOut, 300),
         (End::Failed, 50),
@@ -165,26 +179,37 @@ fn an_abandoned_execution_keeps_its_slot_until_its_predicted_end() {
         let mut engine = engine(&[variant("a", 1.0, 1, 300.0)], "");
         ask(&mut engine, 0, 1000, at(0));
         ask(&mut engine, 1, 1000, at(0));
-        engine.on_end(0, end, at(50));
+        let mut verdicts = end(&mut engine, 0, how, at(50));
         if free_at > 50 {
-            assert_eq!(engine.next_wake(), Some(at(free_at).mono), "{end:?}");
-            assert!(release(&mut engine, at(free_at - 1)).is_empty(), "{end:?}");
+            assert!(verdicts.is_empty(), "{how:?}");
+            let just_before = at(free_at - 1);
+            let wake = engine.next_wake(just_before.mono);
+            assert_eq!(wake, Some(at(free_at).mono), "{how:?}");
+            assert!(release(&mut engine, just_before).is_empty(), "{how:?}");
+            verdicts = release(&mut engine, at(free_at));
         }
-        assert_eq!(
-            forwarded(&release(&mut engine, at(free_at))),
-            [1],
-            "{end:?}"
-        );
+        assert_eq!(forwarded(&verdicts), [1], "{how:?}");
+    }
+}
+
+#[test]
+fn a_server_that_cancels_leaves_no_ghost() {
+    for how in [End::Gone, End::TimedOut] {
+        let cancels = variant("a", 1.0, 1, 300.0).replace('}', r#","cancels":true}"#);
+        let mut engine = engine(&[cancels], "");
+        ask(&mut engine, 0, 1000, at(0));
+        ask(&mut engine, 1, 1000, at(0));
+        assert_eq!(forwarded(&end(&mut engine, 0, how, at(50))), [1], "{how:?}");
     }
 }
 
 #[test]
 fn without_a_plan_the_configuration_says_what_holds() {
     let planner = r#"{"service":"demo","planner":{"cluster":"p","key":"k"}}"#;
-    let mut engine = Engine::new(Config::parse(planner.as_bytes()).unwrap());
+    let mut engine = alone(planner);
     assert_eq!(ask(&mut engine, 1, 100, at(0)), Verdict::Pass);
     let refusing = planner.replace("}}", r#"},"on_stale":"refuse"}"#);
-    let mut engine = Engine::new(Config::parse(refusing.as_bytes()).unwrap());
+    let mut engine = alone(&refusing);
     assert_eq!(
         reason(&ask(&mut engine, 1, 100, at(0))),
         Some(Reason::NoPlan)
@@ -209,13 +234,28 @@ fn a_new_plan_routes_the_held_anew_and_loses_nobody() {
         [4, 3, 2],
         "by deadline, as many as there are slots"
     );
-    engine.on_end(0, End::Answered, at(2));
+    let verdicts = end(&mut engine, 0, End::Answered, at(2));
     assert!(
-        !engine.can_release(),
+        verdicts.is_empty(),
         "the old variant's slot is of no use any more"
     );
-    engine.on_end(4, End::Answered, at(3));
-    assert_eq!(forwarded(&release(&mut engine, at(3))), [1]);
+    assert_eq!(forwarded(&end(&mut engine, 4, End::Answered, at(3))), [1]);
+}
+
+#[test]
+fn a_proxy_without_a_part_refuses_until_a_plan_gives_it_one() {
+    let mut engine = one_slot();
+    ask(&mut engine, 0, 1000, at(0));
+    assert_eq!(ask(&mut engine, 1, 1000, at(0)), Verdict::Park);
+    let mut verdicts = Vec::new();
+    engine.on_no_part(at(1), &mut verdicts);
+    assert_eq!(reason(&verdicts[0].1), Some(Reason::NoCapacity));
+    let refused = ask(&mut engine, 2, 1000, at(2));
+    assert_eq!(reason(&refused), Some(Reason::NoCapacity));
+    let next = plan(2, &[variant("a", 1.0, 2, 0.0)]);
+    engine.on_plan(&next, at(3).mono, at(3), &mut Vec::new());
+    let served = ask(&mut engine, 3, 1000, at(3));
+    assert!(matches!(served, Verdict::Forward(_)));
 }
 
 #[test]
@@ -250,7 +290,7 @@ fn the_table_of_variants_does_not_grow_with_the_plans() {
             ask(&mut engine, stream, 100, at(0)),
             Verdict::Forward(_)
         ));
-        engine.on_end(stream - 1, End::Answered, at(0));
+        end(&mut engine, stream - 1, End::Answered, at(0));
     }
     assert!(engine.variants.len() <= 3, "{}", engine.variants.len());
 }
@@ -268,100 +308,4 @@ fn an_accuracy_floor_is_kept_and_a_nonsensical_one_ignored() {
     assert_eq!(reason(&with_floor(1, "70.1")), Some(Reason::Infeasible));
     assert!(matches!(with_floor(2, "70"), Verdict::Forward(_)));
     assert_eq!(with_floor(3, "-1e9"), Verdict::Park);
-}
-
-#[derive(Debug, Clone)]
-enum Event {
-    Ask { budget_ms: u64 },
-    End { nth: usize, end: End },
-    Pass { ms: u64 },
-    Plan { slots: [u32; 2], share: f64 },
-    Divide { count: u32 },
-}
-
-fn event() -> impl Strategy<Value = Event> {
-    let end = prop::sample::select(vec![End::Answered, End::Failed, End::TimedOut, End::Gone]);
-    prop_oneof![
-        6 => (10..500_u64).prop_map(|budget_ms| Event::Ask { budget_ms }),
-        5 => (0..64_usize, end).prop_map(|(nth, end)| Event::End { nth, end }),
-        2 => (1..100_u64).prop_map(|ms| Event::Pass { ms }),
-        1 => ([1..6_u32, 1..6_u32], 0.0..1.0_f64).prop_map(|(slots, share)| Event::Plan { slots, share }),
-        1 => (1..4_u32).prop_map(|count| Event::Divide { count }),
-    ]
-}
-
-proptest! {
-    /// Every request gets exactly one answer; the gauges come back to zero; never more in flight
-    /// at a dispatch than there are slots; never more held than allowed; and whoever waits does
-    /// so only while no slot is free.
-    #[test]
-    fn every_request_is_answered_once(events in prop::collection::vec(event(), 1..300)) {
-        let mut engine = engine(
-            &[variant("a", 0.5, 2, 20.0), variant("b", 0.5, 1, 60.0)],
-            r#","queue":{"held_max":8}"#,
-        );
-        let mut now_ms = 0;
-        let mut revision = 1;
-        let mut open: Vec<StreamId> = Vec::new();
-        let (mut asked, mut refused, mut ended) = (0_u32, 0_u32, 0_u32);
-        for event in events {
-            let mut verdicts = Vec::new();
-            match event {
-                Event::Ask { budget_ms } => {
-                    asked += 1;
-                    let verdict = ask(&mut engine, asked, budget_ms, at(now_ms));
-                    open.push(asked);
-                    if verdict != Verdict::Park {
-                        verdicts.push((asked, verdict));
-                    }
-                }
-                Event::End { nth, end } if !open.is_empty() => {
-                    let stream = open.remove(nth % open.len());
-                    engine.on_end(stream, end, at(now_ms));
-                    ended += 1;
-                    engine.release(at(now_ms), &mut verdicts);
-                }
-                Event::End { .. } => {}
-                Event::Pass { ms } => {
-                    now_ms += ms;
-                    engine.release(at(now_ms), &mut verdicts);
-                }
-                Event::Plan { slots: [a, b], share } => {
-                    revision += 1;
-                    let variants = [variant("a", share, a, 20.0), variant("b", 1.0 - share, b, 60.0)];
-                    engine.on_plan(&plan(revision, &variants), at(now_ms).mono, at(now_ms), &mut verdicts);
-                    engine.release(at(now_ms), &mut verdicts);
-                }
-                Event::Divide { count } => {
-                    engine.set_part(Part { index: 0, count });
-                    engine.release(at(now_ms), &mut verdicts);
-                }
-            }
-            for (stream, verdict) in verdicts {
-                prop_assert!(open.contains(&stream), "a verdict for a stream that has ended");
-                if matches!(verdict, Verdict::Reject(_)) {
-                    open.retain(|other| *other != stream);
-                    refused += 1;
-                }
-            }
-            prop_assert!(engine.held <= 8);
-            prop_assert!(!engine.can_release(), "somebody waits beside a free slot");
-            prop_assert_eq!(engine.requests.len(), open.len());
-            prop_assert_eq!(engine.held, engine.variants.iter().map(|v| v.gate.queue.len()).sum::<usize>());
-        }
-        for stream in open.drain(..) {
-            engine.on_end(stream, End::Answered, at(now_ms));
-            ended += 1;
-        }
-        prop_assert_eq!(asked, refused + ended);
-        prop_assert_eq!((engine.requests.len(), engine.held), (0, 0));
-        let mut samples = Vec::new();
-        engine.stats.swap(&mut samples);
-        let gauge = |metric| samples.iter().filter(|s| s.metric == metric).map(|s| match s.change {
-            crate::stats::Change::By(by) => by,
-            _ => 0,
-        }).sum::<i64>();
-        prop_assert_eq!((gauge(Metric::Held), gauge(Metric::InFlight)), (0, 0));
-        prop_assert_eq!(gauge(Metric::Arrivals), i64::from(asked));
-    }
 }

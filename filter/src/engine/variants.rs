@@ -6,21 +6,23 @@ use std::time::Duration;
 
 use weir_api::{Plan, VariantPlan};
 
-use crate::engine::StreamId;
+use crate::board::Key;
+use crate::engine::{LOOK, StreamId};
 use crate::gate::{Gate, VariantId};
-use crate::members::Part;
 use crate::queue::Place;
 use crate::route::Candidate;
+use crate::time::Mono;
 
 /// A variant as the engine sees it.
 #[derive(Debug)]
 pub(super) struct Variant {
     pub(super) name: Rc<str>,
     pub(super) cluster: Rc<str>,
+    pub(super) key: Key,
     pub(super) service: Duration,
+    pub(super) cancels: bool,
     pub(super) gate: Gate,
     share: f64,
-    slots: u32,
     accuracy: f64,
 }
 
@@ -55,26 +57,24 @@ impl Variants {
         })
     }
 
+    /// No variant has a share or a slot.
+    pub(super) fn close(&mut self) {
+        for variant in &mut self.table {
+            variant.share = 0.0;
+            variant.gate.set_slots(0);
+        }
+    }
+
     /// Takes over a plan's variants. One the plan no longer names gets no share and no slot; its
     /// place is used again once nothing refers to it.
-    pub(super) fn adopt(&mut self, plan: &Plan, part: Part) {
-        for variant in &mut self.table {
-            (variant.share, variant.slots) = (0.0, 0);
-        }
+    pub(super) fn adopt(&mut self, plan: &Plan) {
+        self.close();
         for planned in &plan.variants {
             let place = self.place(planned, plan);
             match place.and_then(|place| self.table.get_mut(place)) {
                 Some(variant) => variant.follow(planned),
                 None => self.table.push(Variant::new(planned)),
             }
-        }
-        self.divide(part);
-    }
-
-    /// Gives each variant this worker's part of its slots.
-    pub(super) fn divide(&mut self, part: Part) {
-        for (index, variant) in self.table.iter_mut().enumerate() {
-            variant.gate.set_slots(part.of(variant.slots, index as u32));
         }
     }
 
@@ -107,14 +107,25 @@ impl Variants {
 }
 
 impl Variant {
+    /// When the engine has to look at it by itself.
+    pub(super) fn next_wake(&self, now: Mono) -> Option<Mono> {
+        if self.gate.unsettled {
+            return Some(now);
+        }
+        let look = (!self.gate.queue.is_empty()).then(|| now + LOOK);
+        let wake = self.gate.next_wake(self.service);
+        look.into_iter().chain(wake).min()
+    }
+
     fn new(planned: &VariantPlan) -> Variant {
         let mut variant = Variant {
             name: Rc::from(""),
             cluster: Rc::from(""),
+            key: Key::default(),
             service: Duration::ZERO,
+            cancels: false,
             gate: Gate::default(),
             share: 0.0,
-            slots: 0,
             accuracy: 0.0,
         };
         variant.follow(planned);
@@ -124,13 +135,15 @@ impl Variant {
     fn follow(&mut self, planned: &VariantPlan) {
         if *self.name != *planned.name {
             self.name = Rc::from(planned.name.as_str());
+            self.key = Key::of(&planned.name);
         }
         if *self.cluster != *planned.cluster {
             self.cluster = Rc::from(planned.cluster.as_str());
         }
         self.service = Duration::from_secs_f64(planned.service_ms / 1e3);
+        self.cancels = planned.cancels;
         self.share = planned.share.0;
-        self.slots = planned.slots;
+        self.gate.set_slots(planned.slots);
         self.accuracy = planned.accuracy;
     }
 }

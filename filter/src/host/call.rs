@@ -6,7 +6,12 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, MapType, MetricType};
 
+use crate::board::Ring;
 use crate::time::{Mono, Now, Wall};
+
+/// What is put in a queue to say why it rings.
+const SLOT: &[u8] = b"s";
+const PLAN: &[u8] = b"p";
 
 /// Both clocks. The monotonic one is Envoy's, the same for all its VMs.
 #[allow(
@@ -106,8 +111,8 @@ pub(super) fn set_shared(key: &str, value: &[u8], version: Option<u32>) -> bool 
 }
 
 /// Makes this VM the owner of a queue.
-pub(super) fn own_queue(name: &str) -> Option<u32> {
-    hostcalls::register_shared_queue(name).ok()
+pub(super) fn own_queue(name: &str) {
+    let _ = hostcalls::register_shared_queue(name);
 }
 
 /// Another VM's queue, if it has one of that name.
@@ -115,19 +120,26 @@ pub(super) fn find_queue(vm_id: &str, name: &str) -> Option<u32> {
     hostcalls::resolve_shared_queue(vm_id, name).ok().flatten()
 }
 
-/// Wakes the owner of a queue.
-pub(super) fn ring(queue: u32) {
-    let _ = hostcalls::enqueue_shared_queue(queue, Some(b"!"));
+/// Wakes the owner of a queue; whether there is such a queue.
+pub(super) fn ring(queue: u32, why: Ring) -> bool {
+    let word: &[u8] = match why {
+        Ring::Slot => SLOT,
+        Ring::Plan => PLAN,
+    };
+    hostcalls::enqueue_shared_queue(queue, Some(word)).is_ok()
 }
 
-/// Empties our own queue. Bounded: whoever rings while we read rings again.
-pub(super) fn hear(queue: u32) {
-    const RINGS_MAX: usize = 64;
+/// Empties our own queue; whether a new plan was among what it said. Bounded: what is left rings again.
+pub(super) fn hear(queue: u32) -> bool {
+    const RINGS_MAX: usize = 1024;
+    let mut plan = false;
     for _ in 0..RINGS_MAX {
-        if !matches!(hostcalls::dequeue_shared_queue(queue), Ok(Some(_))) {
-            break;
+        match hostcalls::dequeue_shared_queue(queue) {
+            Ok(Some(word)) => plan |= word != SLOT,
+            _ => break,
         }
     }
+    plan
 }
 
 /// Sends a GET; `None` where the cluster does not exist.

@@ -61,12 +61,16 @@ fn kind(metric: Metric) -> MetricType {
         | Metric::Refused
         | Metric::Gone
         | Metric::Disbelieved
+        | Metric::SwapsLost
+        | Metric::BoardResets
         | Metric::PlanAccepted
         | Metric::PlanRefused
         | Metric::PlanUnreachable => MetricType::Counter,
         Metric::Held | Metric::InFlight | Metric::PlanRevision => MetricType::Gauge,
-        Metric::WaitMs | Metric::SlackMs | Metric::ServiceMs | Metric::PlanVisibleMs => {
-            MetricType::Histogram
-        }
+        Metric::WaitMs
+        | Metric::SlackMs
+        | Metric::ServiceMs
+        | Metric::HandoverUs
+        | Metric::PlanVisibleMs => MetricType::Histogram,
     }
 }

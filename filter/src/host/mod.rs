@@ -12,6 +12,8 @@ mod root;
 mod service;
 mod shared;
 mod stream;
+#[cfg(feature = "trap")]
+mod trap;
 
 use proxy_wasm::traits::RootContext;
 use proxy_wasm::types::LogLevel;

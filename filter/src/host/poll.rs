@@ -14,12 +14,15 @@ use super::call;
 /// Longest wait for an answer; the planner answers after 20 s at the latest.
 const TIMEOUT: Duration = Duration::from_secs(25);
 /// Pause after the first failure; it doubles with each further one.
-const PAUSE_LEAST: Duration = Duration::from_millis(500);
-/// Longest pause.
-const PAUSE_MOST: Duration = Duration::from_secs(8);
+const PAUSE_LEAST: Duration = Duration::from_millis(250);
+/// Longest pause. No longer, because a planner gives the part of a proxy it does not hear of to others.
+const PAUSE_MOST: Duration = Duration::from_secs(1);
 
 /// Pause after a plan that was refused: the planner, asked again, would say the same at once.
 const PAUSE_REFUSED: Duration = Duration::from_secs(1);
+
+/// How much of a refusal is put into the log, in bytes.
+const SAYS_MAX: usize = 1024;
 
 /// What a poll brought.
 pub(super) enum Brought {
@@ -27,6 +30,8 @@ pub(super) enum Brought {
     Plan(Vec<u8>),
     /// Word that there is no newer one.
     Nothing,
+    /// Word that this proxy gets no slot.
+    NoPart,
     /// No word.
     Unreachable,
 }
@@ -41,14 +46,8 @@ pub(super) struct Poll {
     silent: bool,
 }
 
-/// What a poll tells the planner of its proxy.
-pub(super) struct Identity<'a> {
-    pub(super) service: &'a str,
-    pub(super) incarnation: u64,
-}
-
 impl Poll {
-    pub(super) fn new(planner: Planner, identity: &Identity<'_>) -> Poll {
+    pub(super) fn new(planner: Planner, service: &str) -> Poll {
         let node = call::text(&["xds", "node", "id"])
             .or_else(|| call::text(&["node", "id"]))
             .filter(|node| !node.is_empty())
@@ -57,10 +56,7 @@ impl Poll {
             .chars()
             .map(|c| if is_plain(c) { c } else { '_' })
             .collect();
-        let path = format!(
-            "/v1/plans/{}?proxy={node}&incarnation={}&role=both",
-            identity.service, identity.incarnation
-        );
+        let path = format!("/v1/plans/{service}?proxy={node}&role=both");
         Poll {
             planner,
             path,
@@ -73,11 +69,14 @@ impl Poll {
 
     /// Asks for a plan newer than `after`, unless a call is under way or it is not yet time.
     /// `false` where the call could not even be made.
-    pub(super) fn ask(&mut self, after: Revision, workers: u32, now: Mono) -> bool {
+    pub(super) fn ask(&mut self, after: Revision, process: u64, workers: u32, now: Mono) -> bool {
         if self.call.is_some() || now < self.not_before {
             return true;
         }
-        let path = format!("{}&workers={workers}&after={after}", self.path);
+        let path = format!(
+            "{}&incarnation={process}&workers={workers}&after={after}",
+            self.path
+        );
         let bearer = format!("Bearer {}", self.planner.key);
         let headers = vec![
             (":method", "GET"),
@@ -108,6 +107,13 @@ impl Poll {
             Some(204) => {
                 self.reached(now);
                 Some(Brought::Nothing)
+            }
+            Some(409) => {
+                let why = String::from_utf8_lossy(&call::call_body(SAYS_MAX)).into_owned();
+                log::warn!("weir: the planner gives this proxy no slot: {why}");
+                self.reached(now);
+                self.refused(now);
+                Some(Brought::NoPart)
             }
             Some(status) => {
                 self.failed(&format!("status {status}"), now);

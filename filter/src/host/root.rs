@@ -35,7 +35,8 @@ impl RootContext for Root {
     fn on_configure(&mut self, _: usize) -> bool {
         match Config::parse(&self.get_plugin_configuration().unwrap_or_default()) {
             Ok(config) => {
-                self.service = Some(Rc::new(RefCell::new(Service::new(self.id, config))));
+                let service = Service::new(self.id, config, call::now());
+                self.service = Some(Rc::new(RefCell::new(service)));
                 true
             }
             Err(error) => {

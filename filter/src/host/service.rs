@@ -6,27 +6,25 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
+use crate::board::TERMS;
 use crate::config::Config;
 use crate::deadline::Wire;
 use crate::engine::{End, Engine, StreamId};
-use crate::members::RENEWAL;
 use crate::plan;
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
-use crate::verdict::{Refusal, Verdict};
+use crate::verdict::Verdict;
 
 use super::call;
 use super::meter::Meter;
-use super::poll::{Brought, Identity, Poll};
-use super::shared::Shared;
+use super::poll::{Brought, Poll};
+use super::shared::{self, Plans, Shared};
 use super::stream;
 
 /// Least time between ticks: Envoy's timers count in ms.
 const TICK_LEAST: Duration = Duration::from_millis(1);
-/// Most time between ticks: lost hints are noticed, leases renewed and polls retried by then.
-const TICK_MOST: Duration = Duration::from_millis(500);
-
-const _: () = assert!(TICK_MOST.as_millis() <= RENEWAL.as_millis());
+/// Most time between ticks: leases are renewed and polls retried by then.
+const TICK_MOST: Duration = TERMS.renewal;
 
 /// Shared by the root and its streams; never borrowed across a call that can come back.
 pub(super) type Handle = Rc<RefCell<Service>>;
@@ -35,51 +33,45 @@ pub(super) struct Service {
     root: u32,
     engine: Engine,
     meter: Meter,
-    shared: Shared,
+    plans: Plans,
     poll: Option<Poll>,
     polls: bool,
-    serving: bool,
+    process: u64,
     workers: u32,
     renew_at: Mono,
     tick_at: Mono,
     samples: Vec<Sample>,
-    /// Refusals of held requests that wait for the next tick: see [`on_end`].
-    owed: Vec<(StreamId, Refusal)>,
+    /// Verdicts on held requests that wait for the next tick: see [`on_end`].
+    owed: Vec<(StreamId, Verdict)>,
 }
 
 impl Service {
-    pub(super) fn new(root: u32, config: Config) -> Service {
-        let shared = Shared::new(&config.service);
-        let identity = Identity {
-            service: &config.service,
-            incarnation: shared.incarnation(),
-        };
-        let poll = config
-            .planner
-            .clone()
-            .map(|planner| Poll::new(planner, &identity));
+    pub(super) fn new(root: u32, config: Config, now: Now) -> Service {
+        let incarnation = shared::incarnation();
+        let planner = config.planner.clone();
+        let poll = planner.map(|planner| Poll::new(planner, &config.service));
         call::set_tick(TICK_MOST);
-        Service {
+        let store = Box::new(Shared::new(&config.service));
+        let mut service = Service {
             root,
-            engine: Engine::new(config),
+            plans: Plans::new(&config.service),
+            engine: Engine::new(config, store, incarnation),
             meter: Meter::default(),
-            shared,
             poll,
             polls: false,
-            serving: false,
+            process: 0,
             workers: 0,
             renew_at: Mono(0),
             tick_at: Mono(0),
             samples: Vec::new(),
             owed: Vec::new(),
-        }
+        };
+        // A VM that takes the place of one that trapped goes by the plan the others go by.
+        service.take_plan(now, &mut Vec::new());
+        service
     }
 
     pub(super) fn on_request(&mut self, stream: StreamId, wire: &Wire<'_>, now: Now) -> Verdict {
-        if !self.serving {
-            self.serving = true;
-            self.renew(now);
-        }
         let verdict = self.engine.on_request(stream, wire, now);
         self.report();
         if verdict == Verdict::Park {
@@ -93,12 +85,12 @@ impl Service {
     }
 
     fn renew(&mut self, now: Now) {
-        self.renew_at = now.mono + RENEWAL;
-        // None where the table is full or contended: what we had stays, at first the whole.
-        if let Some((standing, workers)) = self.shared.renew(self.serving, now.mono) {
+        self.renew_at = now.mono + TERMS.renewal;
+        // None where the board is full or contended: what we were stays.
+        if let Some(standing) = self.engine.renew(true, now.mono) {
+            self.process = standing.process;
             self.polls = standing.polls;
-            self.workers = workers;
-            self.engine.set_part(standing.part);
+            self.workers = standing.workers;
         }
     }
 
@@ -106,7 +98,8 @@ impl Service {
         let Some(poll) = self.poll.as_mut().filter(|_| self.polls) else {
             return;
         };
-        if !poll.ask(self.engine.source().revision(), self.workers, now.mono) {
+        let after = self.engine.source().revision();
+        if !poll.ask(after, self.process, self.workers, now.mono) {
             self.engine
                 .stats
                 .count(Metric::PlanUnreachable, Label::None);
@@ -122,10 +115,17 @@ impl Service {
                     .stats
                     .count(Metric::PlanUnreachable, Label::None);
             }
+            Some(Brought::NoPart) => {
+                self.plans.put(&[], now.mono);
+                self.engine.ring_others(now.mono);
+            }
             Some(Brought::Plan(bytes)) => {
                 let ours = &self.engine.config().service;
                 match plan::read(&bytes, ours, self.engine.source().revision()) {
-                    Ok(_) => self.shared.put_plan(&bytes, now.mono),
+                    Ok(_) => {
+                        self.plans.put(&bytes, now.mono);
+                        self.engine.ring_others(now.mono);
+                    }
                     Err(refused) => {
                         log::warn!("weir: plan refused, the old one stays: {refused}");
                         self.engine.stats.count(Metric::PlanRefused, Label::None);
@@ -137,9 +137,12 @@ impl Service {
     }
 
     fn take_plan(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        let Some((received, bytes)) = self.shared.new_plan() else {
+        let Some((received, bytes)) = self.plans.new_plan() else {
             return;
         };
+        if bytes.is_empty() {
+            return self.engine.on_no_part(now, verdicts);
+        }
         let ours = &self.engine.config().service;
         // Checked when it was fetched; checked again because shared data is anybody's.
         match plan::read(&bytes, ours, self.engine.source().revision()) {
@@ -155,7 +158,7 @@ impl Service {
     fn arm(&mut self, now: Mono) {
         let idle = now + TICK_MOST;
         let wake = if self.owed.is_empty() {
-            self.engine.next_wake().unwrap_or(idle)
+            self.engine.next_wake(now).unwrap_or(idle)
         } else {
             now
         };
@@ -183,16 +186,17 @@ impl Service {
 
 /// Time has passed.
 pub(super) fn on_tick(service: &Handle, now: Now) {
+    #[cfg(feature = "trap")]
+    super::trap::on_tick();
     let mut verdicts = Vec::new();
     {
         let mut service = service.borrow_mut();
         if service.renew_at <= now.mono {
             service.renew(now);
+            service.take_plan(now, &mut verdicts);
         }
         service.ask_planner(now);
-        service.take_plan(now, &mut verdicts);
-        let owed = service.owed.drain(..);
-        verdicts.extend(owed.map(|(stream, refusal)| (stream, Verdict::Reject(refusal))));
+        verdicts.append(&mut service.owed);
         service.engine.release(now, &mut verdicts);
         service.tick_at = Mono(0);
         service.arm(now.mono);
@@ -201,24 +205,27 @@ pub(super) fn on_tick(service: &Handle, now: Now) {
     obey(service, verdicts, now);
 }
 
-/// Another VM has rung: there is a new plan.
+/// Another VM has rung: there is a slot for us, or a new plan.
 pub(super) fn on_ring(service: &Handle, queue: u32, now: Now) {
-    call::hear(queue);
-    take_plan(service, now);
+    let plan = call::hear(queue);
+    look(service, plan, now);
 }
 
 /// An answer to a call of ours.
 pub(super) fn on_call_answer(service: &Handle, token: u32, now: Now) {
     service.borrow_mut().on_poll_answer(token, now);
-    take_plan(service, now);
+    look(service, true, now);
 }
 
-fn take_plan(service: &Handle, now: Now) {
+/// Looks at the board, and at the plan if there may be a new one.
+fn look(service: &Handle, plan: bool, now: Now) {
     let mut verdicts = Vec::new();
     {
         let mut service = service.borrow_mut();
-        service.take_plan(now, &mut verdicts);
-        service.ask_planner(now);
+        if plan {
+            service.take_plan(now, &mut verdicts);
+            service.ask_planner(now);
+        }
         service.engine.release(now, &mut verdicts);
         service.arm(now.mono);
         service.report();
@@ -235,18 +242,11 @@ pub(super) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
     let mut verdicts = Vec::new();
     {
         let mut service = service.borrow_mut();
-        service.engine.on_end(stream, end, now);
-        if service.engine.can_release() {
-            service.engine.release(now, &mut verdicts);
-            verdicts.retain(|(stream, verdict)| match verdict {
-                Verdict::Reject(refusal) => {
-                    service.owed.push((*stream, *refusal));
-                    false
-                }
-                _ => true,
-            });
-            service.arm(now.mono);
-        }
+        service.engine.on_end(stream, end, now, &mut verdicts);
+        let refused =
+            |(_, verdict): &mut (StreamId, Verdict)| matches!(verdict, Verdict::Reject(_));
+        service.owed.extend(verdicts.extract_if(.., refused));
+        service.arm(now.mono);
         service.report();
     }
     obey(service, verdicts, now);
@@ -258,7 +258,11 @@ fn obey(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
         if call::turn_to(stream) {
             stream::carry_out_held(&verdict);
         } else {
-            service.borrow_mut().engine.on_end(stream, End::Gone, now);
+            // Whoever is next goes at the next tick.
+            let mut next = Vec::new();
+            let mut service = service.borrow_mut();
+            service.engine.on_end(stream, End::Gone, now, &mut next);
+            service.owed.extend(next);
         }
     }
 }

@@ -1,89 +1,121 @@
-//! What the VMs of one Envoy share for one service: the table of members and the last plan.
+//! What the VMs of one Envoy share for one service, in Envoy's shared data: the board and the last
+//! plan; and how they ring each other, by Envoy's shared queues.
+//!
+//! Envoy frees neither keys nor queues, so there are two keys a service, and one queue for each entry
+//! of the board: a VM started anew gets an entry that was left, and the queue that goes with it.
 
 use std::hash::{BuildHasher, Hasher};
 
-use crate::members::{Members, Standing};
+use crate::board::{Ring, Store};
 use crate::time::Mono;
 
 use super::call;
 
-/// How often a compare-and-swap is tried before it is left to the next tick.
-const TRIES_MAX: usize = 8;
+/// No version that Envoy ever gives: a swap against it succeeds only where there is nothing yet.
+const NOTHING_YET: u32 = u32::MAX;
 
-/// A VM's view of what is shared.
+/// An incarnation that no other start of a VM has.
+pub(super) fn incarnation() -> u64 {
+    // The hasher's keys are the one source of chance a VM has without asking for more.
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+/// Where a service's board is; the number is the layout's.
+pub(super) fn board_key(service: &str) -> String {
+    format!("weir/{service}/both/board1")
+}
+
+/// The board's place in shared data, and the queues.
+#[derive(Debug)]
 pub(super) struct Shared {
     vm_id: String,
-    members_key: String,
-    plan_key: String,
-    queue_prefix: String,
-    incarnation: u64,
-    queue: Option<(usize, u32)>,
-    plan_version: Option<u32>,
+    key: String,
+    /// The queues of other VMs, by entry.
+    queues: Vec<Option<u32>>,
 }
 
 impl Shared {
     pub(super) fn new(service: &str) -> Shared {
         Shared {
             vm_id: call::text(&["plugin_vm_id"]).unwrap_or_default(),
-            members_key: format!("weir/{service}/members"),
-            plan_key: format!("weir/{service}/plan"),
-            queue_prefix: format!("weir/{service}/vm"),
-            // The hasher's keys are the one source of chance a VM has without asking for more.
-            incarnation: std::hash::RandomState::new().build_hasher().finish(),
-            queue: None,
-            plan_version: None,
+            key: board_key(service),
+            queues: Vec::new(),
         }
     }
 
-    pub(super) fn incarnation(&self) -> u64 {
-        self.incarnation
+    fn queue_name(&self, entry: usize) -> String {
+        format!("{}/{entry}", self.key)
     }
 
-    /// Renews our lease; what it says of us, and how many workers there are.
-    pub(super) fn renew(&mut self, serving: bool, now: Mono) -> Option<(Standing, u32)> {
-        for _ in 0..TRIES_MAX {
-            let (bytes, version) = call::shared(&self.members_key);
-            let mut members = Members::read(&bytes.unwrap_or_default());
-            let standing = members.renew(self.incarnation, serving, now)?;
-            if call::set_shared(&self.members_key, &members.write(), version) {
-                self.own_queue(standing.index);
-                return Some((standing, members.workers(now)));
-            }
+    fn queue(&mut self, entry: usize) -> Option<u32> {
+        if self.queues.len() <= entry {
+            self.queues.resize(entry + 1, None);
         }
-        None
+        let name = self.queue_name(entry);
+        let known = self.queues.get_mut(entry)?;
+        if known.is_none() {
+            *known = call::find_queue(&self.vm_id, &name);
+        }
+        *known
+    }
+}
+
+impl Store for Shared {
+    fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
+        let (bytes, version) = call::shared(&self.key);
+        *into = bytes?;
+        version
     }
 
-    /// The last plan put there, with the time it was received, if it is another than last time.
+    fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
+        call::set_shared(&self.key, bytes, Some(version.unwrap_or(NOTHING_YET)))
+    }
+
+    fn own(&mut self, entry: usize) {
+        // Also from a stream's callback the queue is its root's.
+        call::own_queue(&self.queue_name(entry));
+    }
+
+    fn ring(&mut self, entry: usize, why: Ring) {
+        // A queue is gone with the last VM that shared data with it; its name is found anew.
+        if let Some(queue) = self.queue(entry)
+            && !call::ring(queue, why)
+            && let Some(known) = self.queues.get_mut(entry)
+        {
+            *known = None;
+        }
+    }
+}
+
+/// The last plan, where all VMs of the service find it.
+pub(super) struct Plans {
+    key: String,
+    version: Option<u32>,
+}
+
+impl Plans {
+    pub(super) fn new(service: &str) -> Plans {
+        Plans {
+            key: format!("weir/{service}/plan"),
+            version: None,
+        }
+    }
+
+    /// The plan put there last, with the time it was received, if it is another than last time.
     pub(super) fn new_plan(&mut self) -> Option<(Mono, Vec<u8>)> {
-        let (bytes, version) = call::shared(&self.plan_key);
-        if version == self.plan_version {
+        let (bytes, version) = call::shared(&self.key);
+        if version == self.version {
             return None;
         }
-        self.plan_version = version;
+        self.version = version;
         let bytes = bytes?;
         let (received, plan) = bytes.split_first_chunk::<8>()?;
         Some((Mono(u64::from_le_bytes(*received)), plan.to_vec()))
     }
 
-    /// Puts a plan there for all, and wakes them.
-    pub(super) fn put_plan(&self, plan: &[u8], now: Mono) {
+    /// Puts a plan there for all; without any bytes it says that this proxy has no slots.
+    pub(super) fn put(&self, plan: &[u8], now: Mono) {
         let bytes = [&now.0.to_le_bytes(), plan].concat();
-        call::set_shared(&self.plan_key, &bytes, None);
-        let members = Members::read(&call::shared(&self.members_key).0.unwrap_or_default());
-        for index in members.others(self.incarnation, now) {
-            if let Some(queue) = call::find_queue(&self.vm_id, &self.queue_name(index)) {
-                call::ring(queue);
-            }
-        }
-    }
-
-    fn own_queue(&mut self, index: usize) {
-        if self.queue.is_none_or(|(owned, _)| owned != index) {
-            self.queue = call::own_queue(&self.queue_name(index)).map(|queue| (index, queue));
-        }
-    }
-
-    fn queue_name(&self, index: usize) -> String {
-        format!("{}{index}", self.queue_prefix)
+        call::set_shared(&self.key, &bytes, None);
     }
 }

@@ -48,6 +48,10 @@ impl HttpContext for Stream {
         let Some(service) = &self.service else {
             return Action::Continue;
         };
+        #[cfg(feature = "trap")]
+        if super::trap::on_request(self.id, &service.borrow().engine().config().service) {
+            return Action::Pause;
+        }
         let headers = call::request_headers();
         let wire = Wire::pick(
             headers
@@ -69,6 +73,8 @@ impl HttpContext for Stream {
     }
 
     fn on_http_response_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
+        #[cfg(feature = "trap")]
+        super::trap::on_response(self.id);
         let Some(service) = self.service.as_ref().filter(|_| self.open) else {
             return Action::Continue;
         };

@@ -8,7 +8,7 @@
 /// What every metric of ours begins with.
 pub const PREFIX: &str = "weir_";
 
-/// The filter's metrics. Times are in ms.
+/// The filter's metrics. Times are in ms where the name does not say otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Metric {
     /// Counter: requests that reached the filter, whatever became of them (the demand).
@@ -35,6 +35,12 @@ pub enum Metric {
     SlackMs,
     /// Histogram, by variant: time from dispatch to the end of the answer.
     ServiceMs,
+    /// Histogram, in µs: how long a slot was free while another worker's request waited for it.
+    HandoverUs,
+    /// Counter: changes of the board that another worker was quicker at, and that were tried again.
+    SwapsLost,
+    /// Counter: times the board was found unreadable and begun anew.
+    BoardResets,
     /// Gauge: the revision obeyed.
     PlanRevision,
     /// Counter: plans taken over, one for each VM.
@@ -49,7 +55,7 @@ pub enum Metric {
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 17] = [
+    pub const ALL: [Metric; 20] = [
         Metric::Arrivals,
         Metric::Dispatched,
         Metric::Served,
@@ -62,6 +68,9 @@ impl Metric {
         Metric::WaitMs,
         Metric::SlackMs,
         Metric::ServiceMs,
+        Metric::HandoverUs,
+        Metric::SwapsLost,
+        Metric::BoardResets,
         Metric::PlanRevision,
         Metric::PlanAccepted,
         Metric::PlanRefused,
@@ -84,6 +93,9 @@ impl Metric {
             Metric::WaitMs => "weir_wait_ms",
             Metric::SlackMs => "weir_slack_ms",
             Metric::ServiceMs => "weir_service_ms",
+            Metric::HandoverUs => "weir_handover_us",
+            Metric::SwapsLost => "weir_swaps_lost",
+            Metric::BoardResets => "weir_board_resets",
             Metric::PlanRevision => "weir_plan_revision",
             Metric::PlanAccepted => "weir_plan_accepted",
             Metric::PlanRefused => "weir_plan_refused",

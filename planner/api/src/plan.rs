@@ -65,6 +65,10 @@ pub struct VariantPlan {
     /// Accuracy in percent, 0 to 100.
     #[serde(default)]
     pub accuracy: f64,
+    /// Whether its server stops executing what its client or a timeout has abandoned, so that the slot
+    /// is free at once.
+    #[serde(default)]
+    pub cancels: bool,
 }
 
 const fn one() -> u32 {
@@ -102,7 +106,9 @@ pub enum PlanError {
     },
     #[error("variants[{0}].slots: a variant with a share needs at least one slot")]
     ShareWithoutSlots(usize),
-    #[error("variants[].share: they sum to {0}; they must sum to 1")]
+    #[error(
+        "variants[].share: they sum to {0}; they must sum to 1, or to 0 where no variant has a slot"
+    )]
     Shares(f64),
 }
 
@@ -133,7 +139,9 @@ impl Plan {
             }
         }
         let sum: f64 = self.variants.iter().map(|variant| variant.share.0).sum();
-        if (sum - 1.0).abs() > SHARE_TOLERANCE {
+        // Without any slot there is nothing to have a share of.
+        let idle = sum == 0.0 && self.variants.iter().all(|variant| variant.slots == 0);
+        if !idle && (sum - 1.0).abs() > SHARE_TOLERANCE {
             return Err(PlanError::Shares(sum));
         }
         Ok(())
@@ -230,6 +238,7 @@ mod tests {
             share: Share(share),
             slots: 2,
             batch: 1,
+            cancels: false,
             service_ms: 40.0,
             accuracy: 70.0,
         };
@@ -313,6 +322,18 @@ mod tests {
                 "'{error}' does not name '{message}'"
             );
         }
+    }
+
+    /// What a proxy gets that shall give its slots back.
+    #[test]
+    fn a_plan_may_give_no_slot_at_all_and_then_no_share() {
+        let mut plan = good();
+        for variant in &mut plan.variants {
+            (variant.share, variant.slots) = (Share(0.0), 0);
+        }
+        assert_eq!(plan.check(), Ok(()));
+        plan.variants[0].share = Share(1.0);
+        assert_eq!(plan.check(), Err(PlanError::ShareWithoutSlots(0)));
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub(super) struct RawVariant {
     pub(super) readiness_s: f64,
     #[serde(default = "batch")]
     pub(super) batch: u32,
+    #[serde(default)]
+    pub(super) cancels: bool,
     pub(super) resize: Option<String>,
 }
 

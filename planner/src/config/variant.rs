@@ -69,6 +69,7 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         least,
         greatest,
         profile,
+        cancels: raw.cancels,
         readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
         resize,
     })

@@ -79,7 +79,7 @@ impl Demand {
             .map_or(0.0, |last| at.saturating_sub(last).as_secs_f64());
         self.first = self.first.or(Some(at));
         self.last = Some(at);
-        let weight = 1.0 - (-seconds / self.rule.smoothing.as_secs_f64()).exp();
+        let weight = 1.0 - libm::exp(-seconds / self.rule.smoothing.as_secs_f64());
         self.average = Some(
             self.average
                 .map_or(rate.0, |average| average + weight * (rate.0 - average)),
@@ -197,7 +197,7 @@ mod tests {
         check(
             1.0,
             &[[100.0; 60].as_slice(), &[0.0; 13]].concat(),
-            100.0 * (-13.0f64 / 5.0).exp(),
+            100.0 * libm::exp(-13.0 / 5.0),
         );
     }
 

@@ -5,6 +5,7 @@
 //! - `GET /v1/services/{service}?cycles=…` is the status ([`services`])
 //! - `GET /healthz` the process answers · `GET /readyz` a plan is out · `GET /metrics`
 
+mod asked;
 mod plans;
 mod server;
 mod services;
@@ -26,14 +27,15 @@ pub use server::{CONNECTIONS_MAX, GRACE, HEAD_BYTES_MAX, HEAD_MAX, answer};
 use crate::clock::Clock;
 use crate::config::Service;
 use crate::key::Key;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Shown};
 use crate::publish::Publisher;
 use crate::status::Status;
 
-/// How long a poll is held: under the 25 s that the proxies' call waits.
+/// How long a poll is held: under the 25 s that the proxies' call waits. While proxies share slots it
+/// is [`crate::sharing::HOLD_SHARED`].
 pub const HOLD: Duration = Duration::from_secs(20);
 /// Most polls held at once: one for each proxy that is remembered, and as many for their restarts.
-pub const POLLS_MAX: usize = 2 * crate::publish::PROXIES_MAX;
+pub const POLLS_MAX: usize = 2 * crate::sharing::PROXIES_MAX;
 /// Largest request body: no route reads one.
 pub const BODY_MAX: usize = 1024;
 
@@ -124,12 +126,17 @@ async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
-    let proxies = app.publisher.proxies().live(app.clock.now()).len();
-    let revision = app
-        .publisher
-        .newest()
-        .map_or(0, |newest| newest.plan.revision.0);
-    let text = app.metrics.text(proxies, app.waiting(), revision);
+    let newest = app.publisher.newest();
+    let (proxies, counts) = {
+        let sharing = app.publisher.sharing();
+        (sharing.view(app.clock.now()), sharing.counts())
+    };
+    let text = app.metrics.text(&Shown {
+        proxies: &proxies,
+        counts,
+        waiting: app.waiting(),
+        revision: newest.map_or(0, |newest| newest.plan.revision.0),
+    });
     let text =
         text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response())

@@ -1,7 +1,10 @@
 //! The long poll: a proxy asks for a plan newer than the one it has and is held until there is one.
 //!
-//! 200 and the plan · 204 nothing newer for as long as a poll is held, or the planner is ending · 400
-//! not a poll · 401 wrong or no key · 404 another service · 503 with retry-after where too many wait.
+//! 200 and the plan, or this proxy's part of it · 204 nothing newer for as long as a poll is held, or
+//! the planner is ending · 400 not a poll · 401 wrong or no key · 404 another service · 409 there are
+//! fewer slots than proxies, and none for this one · 503 with retry-after where too many wait or share.
+//!
+//! A poll that does not say who it is (`proxy`) gets the whole plan and shares in nothing.
 
 use std::sync::Arc;
 
@@ -9,32 +12,16 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
 use weir_api::Revision;
 
+use super::asked::Asked;
 use super::{App, Refusal};
 use crate::metrics::PollAnswer;
-use crate::publish::{AFTER_MAX, Poll, Published, Role};
+use crate::publish::{Published, Told};
+use crate::sharing::Poll;
 
-/// Longest node id of a proxy.
-pub(super) const PROXY_BYTES_MAX: usize = 256;
-/// Most workers a proxy may claim.
-pub(super) const WORKERS_MAX: u32 = 4096;
 /// When a proxy that found too many waiting shall ask again.
 const RETRY_AFTER_S: &str = "1";
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Asked {
-    #[serde(default)]
-    after: Revision,
-    proxy: Option<String>,
-    #[serde(default)]
-    incarnation: u64,
-    #[serde(default)]
-    workers: u32,
-    #[serde(default)]
-    role: Role,
-}
 
 pub(super) async fn poll(
     State(app): State<Arc<App>>,
@@ -44,16 +31,14 @@ pub(super) async fn poll(
 ) -> Response {
     let (answer, response) = match answer(&app, &service, asked, &headers).await {
         Ok(Some(plan)) => {
-            let json = axum::body::Bytes::copy_from_slice(&plan.json);
-            (
-                PollAnswer::Plan,
-                ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
-            )
+            let json = [(header::CONTENT_TYPE, "application/json")];
+            (PollAnswer::Plan, (json, plan).into_response())
         }
         Ok(None) => (PollAnswer::None, StatusCode::NO_CONTENT.into_response()),
         Err(refusal) => {
             let answer = match refusal.0 {
                 StatusCode::UNAUTHORIZED => PollAnswer::Unauthorised,
+                StatusCode::CONFLICT => PollAnswer::Refused,
                 StatusCode::SERVICE_UNAVAILABLE => PollAnswer::Full,
                 _ => PollAnswer::Bad,
             };
@@ -77,29 +62,60 @@ async fn answer(
     service: &str,
     asked: Result<Query<Asked>, QueryRejection>,
     headers: &HeaderMap,
-) -> Result<Option<Arc<Published>>, Refusal> {
+) -> Result<Option<Vec<u8>>, Refusal> {
     if !carries_key(app, headers) {
         let right = "authorization: Bearer <key> is missing or wrong";
         return Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()));
     }
     app.known(service)?;
-    let Query(asked) =
-        asked.map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.body_text()))?;
-    let after = asked.after;
-    if let Some(poll) = asked.checked()? {
-        app.publisher.proxies().polled(poll, app.clock.now());
-    }
-    app.publisher.outrun(after, app.clock.now());
+    let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
+    let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
+    let (after, poll) = asked.checked().map_err(bad)?;
+    let full = |message: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, message);
     let _permit = app.polls.try_acquire().map_err(|_| {
-        Refusal(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{} polls wait already, no more are held", app.polls_max),
-        )
+        full(format!(
+            "{} polls wait already, no more are held",
+            app.polls_max
+        ))
     })?;
-    Ok(newer(app, after).await)
+    match poll {
+        Some(poll) => part(app, &poll).await,
+        None => Ok(whole(app, after).await),
+    }
 }
 
-async fn newer(app: &App, after: Revision) -> Option<Arc<Published>> {
+/// The proxy's own part.
+async fn part(app: &App, poll: &Poll) -> Result<Option<Vec<u8>>, Refusal> {
+    let visit = app.publisher.visit(poll, app.clock);
+    let mut visit =
+        visit.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
+    let mut stop = app.stop.clone();
+    let told = tokio::select! {
+        biased;
+        told = visit.wait(app.hold) => told,
+        _ = stop.wait_for(|stop| *stop) => Told::Nothing,
+    };
+    visit.answered();
+    match told {
+        Told::Nothing => Ok(None),
+        Told::Refused(why) => {
+            let message = format!("proxy: '{}': {why}", poll.proxy);
+            Err(Refusal(StatusCode::CONFLICT, message))
+        }
+        Told::Plan(plan) => match plan.check() {
+            // A checked plan holds no map and no number that JSON lacks.
+            Ok(()) => Ok(serde_json::to_vec(&plan).ok()),
+            Err(error) => {
+                debug_assert!(false, "a part of a valid plan is none: {error}");
+                tracing::error!("the part of '{}' is no valid plan: {error}", poll.proxy);
+                Ok(None)
+            }
+        },
+    }
+}
+
+async fn whole(app: &App, after: Revision) -> Option<Vec<u8>> {
+    app.publisher.outrun(after, app.clock.now());
     let mut plans = app.publisher.subscribe();
     let mut stop = app.stop.clone();
     let is_newer = |plan: &Option<Arc<Published>>| {
@@ -107,7 +123,7 @@ async fn newer(app: &App, after: Revision) -> Option<Arc<Published>> {
     };
     tokio::select! {
         biased;
-        plan = plans.wait_for(is_newer) => plan.ok().and_then(|plan| plan.clone()),
+        plan = plans.wait_for(is_newer) => plan.ok().and_then(|plan| plan.as_ref().map(|plan| plan.json.to_vec())),
         _ = stop.wait_for(|stop| *stop) => None,
         () = tokio::time::sleep(app.hold) => None,
     }
@@ -121,42 +137,4 @@ fn carries_key(app: &App, headers: &HeaderMap) -> bool {
         .and_then(|value| value.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     bearer.is_some_and(|(_, key)| app.key.matches(key.trim()))
-}
-
-impl Asked {
-    /// What is said of the proxy, if it says who it is.
-    fn checked(self) -> Result<Option<Poll>, Refusal> {
-        let bad = |message: String| Err(Refusal(StatusCode::BAD_REQUEST, message));
-        if self.after > AFTER_MAX {
-            return bad(format!("after: {} must be 0 to {AFTER_MAX}", self.after));
-        }
-        if self.workers > WORKERS_MAX {
-            return bad(format!(
-                "workers: {} must be at most {WORKERS_MAX}",
-                self.workers
-            ));
-        }
-        let Some(proxy) = self.proxy else {
-            return Ok(None);
-        };
-        if proxy.len() > PROXY_BYTES_MAX || proxy.chars().any(char::is_control) {
-            return bad(format!(
-                "proxy: must be at most {PROXY_BYTES_MAX} bytes without control characters"
-            ));
-        }
-        let Asked {
-            after,
-            incarnation,
-            workers,
-            role,
-            ..
-        } = self;
-        Ok(Some(Poll {
-            proxy,
-            incarnation,
-            workers,
-            role,
-            after,
-        }))
-    }
 }

@@ -14,7 +14,7 @@ use weir_api::{Plan, Revision};
 use super::{App, Refusal};
 use crate::config::Mode;
 use crate::metrics::Counters;
-use crate::publish::ProxyState;
+use crate::sharing::ProxyView;
 use crate::status::{CYCLES_MAX, CycleReport};
 
 #[derive(Debug, Deserialize)]
@@ -33,7 +33,7 @@ struct View<'a> {
     revision: Option<Revision>,
     plan: Option<&'a Plan>,
     counters: Counters,
-    proxies: BTreeMap<String, ProxyState>,
+    proxies: BTreeMap<String, ProxyView>,
     latest: Option<&'a CycleReport>,
     cycles: Vec<&'a CycleReport>,
 }
@@ -58,12 +58,7 @@ pub(super) async fn status(
         revision: plan.map(|plan| plan.revision),
         plan,
         counters: app.metrics.counters(),
-        proxies: app
-            .publisher
-            .proxies()
-            .live(app.clock.now())
-            .into_iter()
-            .collect(),
+        proxies: app.publisher.sharing().view(app.clock.now()),
         latest: cycles.last().map(AsRef::as_ref),
         cycles: cycles
             .iter()

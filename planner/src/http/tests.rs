@@ -1,5 +1,6 @@
 //! The doors over real HTTP on free ports.
 
+mod proxies;
 mod server;
 
 use std::net::SocketAddr;
@@ -44,6 +45,8 @@ impl Doors {
         let address = listener.local_addr().unwrap();
         let router = router(Arc::clone(&app));
         let serving = tokio::spawn(answer(listener, router, connections_max, stopped));
+        let (publisher, clock) = (Arc::clone(&app.publisher), app.clock);
+        tokio::spawn(async move { publisher.keep_time(clock).await });
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
         Doors {
             app,
@@ -196,15 +199,17 @@ async fn what_is_no_poll_is_refused_with_the_reason() {
     let long = format!("?proxy={}", "p".repeat(257));
     let beyond = format!("?after={}", AFTER_MAX.0 + 1);
     for (query, says) in [
-        ("?after=-1", "after"),
-        ("?after=1.5", "after"),
-        ("?after=99999999999999999999", "after"),
-        (&beyond, "after: "),
-        ("?workers=many", "workers"),
-        ("?workers=5000", "workers: 5000 must be at most 4096"),
-        ("?role=king", "router"),
-        ("?proxy=a%00b", "proxy: "),
-        (&long, "at most 256 bytes"),
+        ("?after=-1", "after: '-1' must be a whole number from 0 to"),
+        (&beyond, "after: '4503599627370496' must be"),
+        (
+            "?workers=5000",
+            "workers: '5000' must be a whole number from 0 to 4096",
+        ),
+        ("?role=king", "role: 'king' must be router, gate or both"),
+        ("?incarnation=0x7", "incarnation: '0x7' must be"),
+        ("?proxy=", "proxy: '' (0 bytes) must be 1 to 256"),
+        ("?after=1&after=2", "after"),
+        (&long, "(257 bytes) must be 1 to 256 bytes"),
     ] {
         let refused = error(doors.poll(query).await, 400).await;
         assert!(
@@ -279,11 +284,10 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
         (&Value::Null, &Value::Null)
     );
     let first = doors.publish(1);
-    doors
-        .poll(&format!(
-            "?after={first}&proxy=envoy-1&incarnation=3&workers=2&role=gate"
-        ))
-        .await;
+    for after in [Revision(0), first] {
+        let query = format!("?after={after}&proxy=envoy-1&incarnation=3&workers=2&role=gate");
+        doors.poll(&query).await;
+    }
     let world = crate::cycle::tests::reports(5).await;
     for report in &world {
         doors.app.metrics.record(report);
@@ -340,6 +344,10 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
         "weir_planner_cycle_ms_count 5",
         "weir_planner_polls_total{answer=\"none\"} 1",
         "weir_planner_proxies 1",
+        "weir_planner_proxies_owning 1",
+        "weir_planner_proxy_slots{proxy=\"envoy-1\",role=\"gate\"}",
+        "weir_planner_proxy_plan_revision{proxy=\"envoy-1\",role=\"gate\"}",
+        "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",workers=\"2\"} 1",
         "weir_planner_slots{variant=\"a\"}",
         "weir_planner_stage_ms_bucket{stage=\"solve\"",
     ] {

@@ -5,7 +5,7 @@ use super::plane::DataPlane;
 use super::request::Fate;
 use super::scenario::FaultKind;
 use super::world::witness::Witness;
-use super::world::{Place, What, World, nanos};
+use super::world::{Flight, Place, What, World, nanos};
 
 impl<W: Witness> World<'_, W> {
     pub(super) fn fault_begins(&mut self, fault: u32) {
@@ -113,6 +113,10 @@ impl<W: Witness> World<'_, W> {
             }
             DataPlane::Fifo(_) => vec![proxy],
         };
+        if let DataPlane::Weir(known) = &self.plane {
+            let of_it = known.iter().filter(|worker| worker.proxy == proxy);
+            of_it.for_each(|worker| worker.forget_board());
+        }
         for worker in workers {
             self.restart_worker(worker, true);
         }
@@ -151,14 +155,21 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// All that a server had is broken off.
+    /// All that a server had is broken off, which its proxies hear of a hop later: what it had
+    /// answered by then is with them before.
     fn break_off(&mut self, variant: usize) {
+        let hop = self.sites.get(variant).map_or(0, |site| site.hop);
         for request in 0..self.flights.len() as u32 {
             let flight = self.flights.get(request as usize).copied();
             let there =
                 flight.filter(|f| f.place == Place::InFlight && usize::from(f.variant) == variant);
-            if let Some(flight) = there {
-                self.broken(request, flight.attempt);
+            match there {
+                Some(Flight { attempt, .. }) if hop > 0 => {
+                    let at = self.now.saturating_add(hop);
+                    self.agenda.add(at, What::Broken { request, attempt });
+                }
+                Some(flight) => self.broken(request, flight.attempt),
+                None => {}
             }
         }
     }

@@ -8,9 +8,9 @@ mod worker;
 
 use serde_json::{Value, json};
 use weir_api::plan::{FORMAT, HOUR_MS};
-use weir_api::{Cores, VariantPlan};
+use weir_api::{Cores, Plan, VariantPlan};
+use weir_filter::board::{Memory, Scope};
 use weir_filter::config::Config;
-use weir_filter::members::Part;
 
 pub(super) use fifo::Fifo;
 pub(super) use wire::Headers;
@@ -19,6 +19,7 @@ pub(super) use worker::Worker;
 use super::scenario::{Plane, Scenario};
 use super::world::PlayError;
 use crate::plan::draft;
+use crate::sharing::{Role, TooFew, divide};
 
 /// A data plane.
 pub(super) enum DataPlane {
@@ -48,7 +49,10 @@ impl DataPlane {
                 seed,
             ))));
         }
-        let config = config(plane, scenario, cores)?;
+        let mut config = config(plane, scenario, cores)?;
+        if plane == Plane::EdfPerWorker {
+            config.scope = Scope::Worker;
+        }
         let (proxies, workers) = match plane {
             Plane::WeirGlobal => (1, 1),
             _ => (
@@ -56,11 +60,31 @@ impl DataPlane {
                 scenario.proxies.workers.max(1),
             ),
         };
-        let count = proxies * workers;
-        // The slots are divided among all workers of all proxies: what they come to once each serves.
-        let worker =
-            |index: u32| Worker::new(index / workers, config.clone(), Part { index, count });
-        Ok(DataPlane::Weir((0..count).map(worker).collect()))
+        let mut plane = Vec::new();
+        for (proxy, part) in (0..).zip(parts(config.static_plan.take(), proxies)?) {
+            let board = Memory::default();
+            let config = Config {
+                static_plan: part,
+                ..config.clone()
+            };
+            let worker = |index| Worker::new(proxy, config.clone(), board.clone(), index);
+            plane.extend((0..workers).map(worker));
+        }
+        // Twice: whoever comes first learns of the others the second time.
+        plane.iter_mut().for_each(Worker::meet);
+        plane.iter_mut().for_each(Worker::meet);
+        Ok(DataPlane::Weir(plane))
+    }
+}
+
+/// Each proxy's part of the plan they begin with.
+fn parts(plan: Option<Plan>, proxies: u32) -> Result<Vec<Option<Plan>>, TooFew> {
+    match plan {
+        Some(plan) if proxies > 1 => {
+            let parts = divide(&plan, &vec![Role::Both; proxies as usize]);
+            parts.into_iter().map(|part| part.map(Some)).collect()
+        }
+        whole => Ok(vec![whole; proxies as usize]),
     }
 }
 

@@ -80,12 +80,25 @@ pub struct Play {
     pub outcomes: Vec<Outcome>,
     /// One for each second, in order.
     pub seconds: Vec<Second>,
+    /// Every change of the cores in force, in order, until the last request has ended.
+    pub resizes: Vec<Resize>,
     /// Cores × seconds in force, over all variants.
     pub core_seconds: f64,
     /// Plans published.
     pub plans: u64,
     /// Events played: what throughput is counted in.
     pub events: u64,
+}
+
+/// A variant has other cores in force than before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resize {
+    /// When.
+    pub at: Duration,
+    /// Index of the variant in [`super::scenario::Scenario::variants`].
+    pub variant: u16,
+    /// What is in force from then on.
+    pub cores: f64,
 }
 
 /// The control plane at the end of one second of the scenario; lists are in the variants' order.

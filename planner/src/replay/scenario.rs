@@ -64,6 +64,8 @@ pub struct Server {
     pub readiness: Duration,
     /// From asking for other cores to having them.
     pub resize_delay: Duration,
+    /// From the proxy to it and back, without the execution: half of it each way.
+    pub round_trip: Duration,
     /// Cores at the start.
     pub cores: f64,
 }
@@ -79,6 +81,8 @@ pub struct Proxies {
     pub plugin: serde_json::Value,
     /// From publishing a plan to a worker obeying it.
     pub plan_delay: Duration,
+    /// From one worker's ringing to the rung one's waking.
+    pub ring_delay: Duration,
 }
 
 /// A data plane with a control plane.
@@ -94,10 +98,12 @@ pub struct Contender {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plane {
-    /// The filter's engine, one for each worker of each proxy.
+    /// The filter's engine, one for each worker of each proxy; a proxy's workers share a queue.
     Weir,
-    /// One engine for everything: what no worker's own queue can beat.
+    /// One engine for everything: what no sharing can beat.
     WeirGlobal,
+    /// The engine with a queue, and a part of the slots, for each worker.
+    EdfPerWorker,
     /// The engine told that service takes no time: EDF without feasibility.
     EdfWithoutFeasibility,
     /// The engine with deadlines counted from the request's arrival at the proxy.

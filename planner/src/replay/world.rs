@@ -28,14 +28,15 @@ use weir_model::server::Run;
 
 use self::agenda::Agenda;
 pub(super) use self::agenda::What;
-pub(super) use self::flight::Place;
-use self::flight::{Flight, open};
+use self::flight::open;
+pub(super) use self::flight::{Flight, Place};
 use self::site::{Job, Site};
 use self::witness::Witness;
 use super::control::ControlPlane;
 use super::plane::{DataPlane, Headers};
-use super::request::{Outcome, Play, Request, Second};
+use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
+use crate::sharing::TooFew;
 
 /// Why a scenario cannot be played.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,8 @@ pub enum PlayError {
         "variants: {servers} servers for {variants} variants; there must be one for each, in their order"
     )]
     Servers { servers: usize, variants: usize },
+    #[error("proxies.count: {0}")]
+    TooFew(#[from] TooFew),
     #[error("server of {name}: {why}")]
     Server { name: String, why: String },
     #[error("requests[{place}]: {why}")]
@@ -70,6 +73,21 @@ pub fn play(
     seed: u64,
 ) -> Result<Play, PlayError> {
     play_before((), scenario, requests, contender, seed).map(|(play, ())| play)
+}
+
+/// The same, saying how many seconds of the scenario are over after each of them.
+///
+/// # Errors
+/// What in the scenario or the requests cannot be played.
+pub fn play_telling<F: FnMut(u64)>(
+    tell: F,
+    scenario: &Scenario,
+    requests: &[Request],
+    contender: Contender,
+    seed: u64,
+) -> Result<Play, PlayError> {
+    let clock = witness::Clock(tell);
+    play_before(clock, scenario, requests, contender, seed).map(|(play, _)| play)
 }
 
 /// The same with somebody who looks on.
@@ -123,6 +141,7 @@ pub(super) struct World<'a, W> {
     pub(super) scrapes_lost_until: u64,
     shares: Vec<f64>,
     seconds: Vec<Second>,
+    resizes: Vec<Resize>,
     core_seconds: f64,
     events: u64,
     headers: Headers,
@@ -189,6 +208,7 @@ impl<'a, W: Witness> World<'a, W> {
             outage_until: 0,
             scrapes_lost_until: 0,
             seconds: Vec::new(),
+            resizes: Vec::new(),
             core_seconds: 0.0,
             events: 0,
             headers: Headers::default(),
@@ -248,6 +268,7 @@ impl<'a, W: Witness> World<'a, W> {
             contender: contender.to_string(),
             outcomes: self.outcomes,
             seconds: self.seconds,
+            resizes: self.resizes,
             core_seconds: self.core_seconds,
             plans: self.plans.len() as u64,
             events: self.events,

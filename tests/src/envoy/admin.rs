@@ -1,6 +1,6 @@
 //! Envoy's admin interface: ready or not, where the listeners are, what the metrics say.
 //!
-//! Reads only; never changes a running Envoy.
+//! Reads, and passes on what a story asks for by name; never changes anything else.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -62,6 +62,13 @@ impl Admin {
         };
         let samples = scrape.samples.iter().filter(|sample| sample.metric == name);
         Ok(samples.map(|sample| of(&sample.value)).sum::<f64>() as u64)
+    }
+
+    /// Asks for something to be done.
+    pub(super) async fn post(&self, path: &str) -> Result<()> {
+        let url = format!("http://{}{path}", self.address);
+        self.client.post(url).send().await?.error_for_status()?;
+        Ok(())
     }
 
     async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<String> {

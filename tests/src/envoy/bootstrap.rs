@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::backend::{Backend, address};
+use super::launch::Launch;
 use super::listeners::{self, Careful};
 
 /// The shipped file.
@@ -31,8 +32,10 @@ pub struct Bootstrap {
     fallback: Option<String>,
     plain: Vec<Backend>,
     careful: Option<Careful>,
+    beside: Option<String>,
     stream_idle_timeout: Option<Duration>,
     amendments: Vec<(String, Value)>,
+    launch: Launch,
 }
 
 impl Bootstrap {
@@ -55,8 +58,10 @@ impl Bootstrap {
             fallback: None,
             plain: Vec::new(),
             careful: None,
+            beside: None,
             stream_idle_timeout: None,
             amendments: Vec::new(),
+            launch: Launch::default(),
         })
     }
 
@@ -158,8 +163,15 @@ impl Bootstrap {
         self
     }
 
-    /// Another limit for silence on a request, on every listener; see the shipped file for what it
-    /// ends.
+    /// A further listener `beside`: the shipped one again, the filter in it with this configuration.
+    #[must_use]
+    pub fn beside(mut self, configuration: &Value) -> Self {
+        self.beside = Some(configuration.to_string());
+        self
+    }
+
+    /// Another limit for silence on a request, held or not, on every listener; see the shipped file
+    /// for what it ends.
     #[must_use]
     pub fn stream_idle_timeout(mut self, timeout: Duration) -> Self {
         self.stream_idle_timeout = Some(timeout);
@@ -172,6 +184,17 @@ impl Bootstrap {
     pub fn amend(mut self, pointer: &str, value: Value) -> Self {
         self.amendments.push((pointer.to_owned(), value));
         self
+    }
+
+    /// Another way to start than on its own, by the machine's clock.
+    #[must_use]
+    pub fn launch(mut self, launch: Launch) -> Self {
+        self.launch = launch;
+        self
+    }
+
+    pub(super) fn how(&self) -> &Launch {
+        &self.launch
     }
 
     /// The finished configuration.
@@ -192,6 +215,9 @@ impl Bootstrap {
         if let Some(timeout) = self.stream_idle_timeout {
             let seconds = format!("{}s", timeout.as_secs_f64());
             *at(listeners::manager(listener)?, "/stream_idle_timeout")? = json!(seconds);
+            for route in ["variant", "fallback"] {
+                *at(listeners::route(listener, route)?, "/route/idle_timeout")? = json!(seconds);
+            }
         }
         let filterless = listeners::without_filter(listener)?;
         if self.filter {
@@ -206,6 +232,7 @@ impl Bootstrap {
             .or(first)
             .unwrap_or_default();
         *at(listeners::route(listener, "fallback")?, "/route/cluster")? = fallback;
+        let twin = listener.clone();
         let all = at(&mut config, "/static_resources/listeners")?;
         let all = all.as_array_mut().context("listeners: not a list")?;
         if !self.plain.is_empty() {
@@ -213,6 +240,9 @@ impl Bootstrap {
         }
         if let Some(careful) = &self.careful {
             all.push(listeners::careful(&filterless, careful)?);
+        }
+        if let Some(configuration) = &self.beside {
+            all.push(listeners::beside(twin, configuration)?);
         }
         for (pointer, value) in &self.amendments {
             amend(&mut config, pointer, value)?;

@@ -66,6 +66,16 @@ pub(super) fn careful(filterless: &Value, careful: &Careful) -> Result<Value> {
     })
 }
 
+/// The listener `beside`: the same again, its plugin with this configuration.
+pub(super) fn beside(mut listener: Value, configuration: &str) -> Result<Value> {
+    *at(&mut listener, "/name")? = json!("beside");
+    *at(plugin(&mut listener)?, "/configuration/value")? = json!(configuration);
+    let manager = manager(&mut listener)?;
+    *at(manager, "/stat_prefix")? = json!("beside");
+    *at(manager, "/route_config/name")? = json!("beside");
+    Ok(listener)
+}
+
 /// A copy of the listener without the filter.
 pub(super) fn without_filter(listener: &Value) -> Result<Value> {
     let mut listener = listener.clone();

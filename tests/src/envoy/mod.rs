@@ -6,12 +6,14 @@
 mod admin;
 mod backend;
 mod bootstrap;
+mod clock;
+mod launch;
 mod listeners;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +21,8 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 pub use bootstrap::Bootstrap;
+pub use clock::Clock;
+pub use launch::{Launch, Restart};
 pub use listeners::Careful;
 
 use crate::built;
@@ -46,6 +50,7 @@ pub struct Envoy {
     log: PathBuf,
     admin: Admin,
     listeners: BTreeMap<String, SocketAddr>,
+    base_id: Option<u32>,
 }
 
 impl Envoy {
@@ -67,13 +72,12 @@ impl Envoy {
             .arg("--admin-address-path")
             .arg(&address);
         command.arg("--concurrency").arg(concurrency.to_string());
-        // Several Envoys run at once, none of which takes over from another.
-        command
-            .arg("--disable-hot-restart")
-            .args(["--log-level", "info"]);
+        command.args(["--log-level", "info"]);
+        bootstrap.how().add_to(&mut command, folder.path());
         let mut process = Process::spawn(&mut command, &log)?;
         match until_ready(&mut process, &address).await {
             Ok((admin, listeners)) => Ok(Self {
+                base_id: bootstrap.how().base_id(folder.path())?,
                 process,
                 folder: Some(folder),
                 log,
@@ -141,6 +145,50 @@ impl Envoy {
     ) -> Result<u64> {
         let name = weir_api::metrics::encode(metric, service, value);
         self.admin.counter(&name.replace('-', "_")).await
+    }
+
+    /// Begins to drain: connections are told to close, and after the drain time the listeners are
+    /// closed. Requests go on.
+    ///
+    /// # Errors
+    /// The admin interface does not answer.
+    pub async fn drain(&self) -> Result<()> {
+        self.admin.post("/drain_listeners?graceful").await
+    }
+
+    /// Asks Envoy to end; what is under way is cut off.
+    ///
+    /// # Errors
+    /// The admin interface does not answer.
+    pub async fn quit(&self) -> Result<()> {
+        self.admin.post("/quitquitquit").await
+    }
+
+    /// Sends SIGTERM, as a supervisor does.
+    ///
+    /// # Errors
+    /// It cannot be sent.
+    pub fn terminate(&self) -> Result<()> {
+        let status = Command::new("kill")
+            .args(["-TERM", &self.pid().to_string()])
+            .status()
+            .context("cannot run kill")?;
+        anyhow::ensure!(status.success(), "kill -TERM {}: {status}", self.pid());
+        Ok(())
+    }
+
+    /// How it ended, where it has.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
+        self.process.exited()
+    }
+
+    /// What a successor has to be given; none where it takes part in no hot restarts.
+    #[must_use]
+    pub fn base_id(&self) -> Option<u32> {
+        self.base_id
     }
 
     /// Everything Envoy has logged so far.

@@ -32,7 +32,7 @@ impl Rates {
     ) -> anyhow::Result<Rates> {
         let rate = |second: usize| {
             let day = (second as f64 + 0.5) / period_s.max(1) as f64;
-            let height = (1.0 - (std::f64::consts::TAU * day).cos()) / 2.0;
+            let height = (1.0 - libm::cos(std::f64::consts::TAU * day)) / 2.0;
             low_rps + (high_rps - low_rps) * height
         };
         Rates::new((0..seconds).map(rate).collect())

@@ -1,13 +1,14 @@
 //! How many requests per second, second by second, and the arrivals that follow from it.
 //!
-//! Arrivals are a Poisson process whose rate is constant within a second: a Poisson number for
-//! each second, at uniform times within it, all out of one seed.
+//! Arrivals are a Poisson process whose rate is constant within a second, out of one seed.
 
 use std::time::Duration;
 
-use rand::{RngExt, SeedableRng};
+use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, Poisson};
+
+use super::REQUESTS_MAX;
+use crate::chance::poisson_events;
 
 /// Longest run, in seconds: a day.
 pub const SECONDS_MAX: usize = 86_400;
@@ -57,7 +58,7 @@ impl Rates {
             // 0 at the middle third's ends, 1 at the middle of the run.
             let inward = ((at - 1.0 / 3.0).min(2.0 / 3.0 - at) * 6.0).clamp(0.0, 1.0);
             let ramp = (inward * 1.5).min(1.0);
-            low_rps + (high_rps - low_rps) * (1.0 - (std::f64::consts::PI * ramp).cos()) / 2.0
+            low_rps + (high_rps - low_rps) * (1.0 - libm::cos(std::f64::consts::PI * ramp)) / 2.0
         };
         Rates::new((0..seconds).map(rate).collect())
     }
@@ -86,19 +87,18 @@ impl Rates {
     /// Send times, ascending, since the start of the run.
     ///
     /// # Errors
-    /// None for rates within their limits.
+    /// More than [`REQUESTS_MAX`] are to be expected.
     pub fn arrivals(&self, seed: u64) -> anyhow::Result<Vec<Duration>> {
+        let expected: f64 = self.0.iter().sum();
+        anyhow::ensure!(
+            expected <= REQUESTS_MAX as f64,
+            "{expected:.0} requests; at most {REQUESTS_MAX}"
+        );
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut arrivals = Vec::new();
-        for (second, rate) in self.0.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
-            let count = Poisson::new(*rate)?.sample(&mut rng) as usize;
-            let first = arrivals.len();
-            let at = |within: f64| Duration::from_secs_f64(second as f64 + within);
-            arrivals.extend((0..count).map(|_| at(rng.random::<f64>())));
-            arrivals
-                .get_mut(first..)
-                .unwrap_or_default()
-                .sort_unstable();
+        for (second, rate) in (0..).zip(&self.0) {
+            let at = |within: f64| Duration::new(second, (within * 1e9) as u32);
+            arrivals.extend(poisson_events(&mut rng, *rate).map(at));
         }
         Ok(arrivals)
     }
@@ -134,7 +134,8 @@ mod tests {
             .map(|w| (w[1] - w[0]).as_secs_f64())
             .collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
-        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        let variance =
+            gaps.iter().map(|g| (g - mean) * (g - mean)).sum::<f64>() / gaps.len() as f64;
         let variation = variance.sqrt() / mean;
         assert!(
             (0.95..1.05).contains(&variation),
@@ -158,5 +159,15 @@ mod tests {
         assert_eq!(rates.fitted(5).unwrap().rps(), [3.0, 5.0, 4.0, 3.0, 5.0]);
         assert_eq!(rates.scaled(2.0).unwrap().rps(), [6.0, 10.0, 8.0]);
         assert!(rates.scaled(1e5).is_err());
+    }
+
+    #[test]
+    fn more_requests_than_a_run_may_have_are_refused_before_any_is_drawn() {
+        let seconds = REQUESTS_MAX / RATE_MAX_RPS as usize;
+        let rates = |seconds| Rates::constant(RATE_MAX_RPS, seconds).unwrap();
+        let most = rates(seconds).arrivals(1).unwrap();
+        assert!(most.is_sorted() && most.last().unwrap().as_secs() == seconds as u64 - 1);
+        let refused = rates(seconds + 1).arrivals(1).unwrap_err().to_string();
+        assert_eq!(refused, "5100000 requests; at most 5000000");
     }
 }

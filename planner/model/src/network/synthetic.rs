@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, StandardNormal};
 
 use super::{Network, Segment};
+use crate::chance::standard_normal;
 
 /// Least bandwidth: 0.5 MB/s.
 pub const LEAST_BYTES_PER_S: f64 = 0.5e6;
@@ -40,12 +40,11 @@ impl Network {
         let mut drift: f64 = 0.0;
         let mut faded = false;
         let mut next = || {
-            let innovation: f64 = StandardNormal.sample(&mut rng);
-            drift = MEMORY * drift + STEP * innovation;
+            drift = MEMORY * drift + STEP * standard_normal(&mut rng);
             let changes = if faded { FADE_ENDS } else { FADE_BEGINS };
             faded ^= rng.random_bool(changes);
             let leaves = if faded { FADE_LEAVES } else { 1.0 };
-            let wanted = MEDIAN_BYTES_PER_S * drift.exp() * leaves;
+            let wanted = MEDIAN_BYTES_PER_S * libm::exp(drift) * leaves;
             Segment {
                 duration: Duration::from_secs(1),
                 bytes_per_s: wanted.clamp(LEAST_BYTES_PER_S, GREATEST_BYTES_PER_S),

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, LogNormal};
 
 use super::ServerConfig;
 use super::law::Parallelism;
+use crate::chance::Factor;
 
 /// Requests that may wait; above that the server answers 503.
 pub const QUEUE_MAX: usize = 100_000;
@@ -67,7 +67,7 @@ struct Running<T> {
 pub struct ServerModel<T, W = ()> {
     config: ServerConfig,
     slow_by: f64,
-    noise: Option<(LogNormal<f64>, ChaCha8Rng)>,
+    noise: Option<(Factor, ChaCha8Rng)>,
     queue: VecDeque<Job<T>>,
     /// By end, then start order.
     running: BinaryHeap<Reverse<Running<T>>>,
@@ -89,9 +89,8 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
     /// A noise that is no distribution.
     pub fn new(config: ServerConfig) -> anyhow::Result<ServerModel<T, W>> {
         let noise = match config.noise {
-            // The mean of the factor is 1.
             Some(noise) => Some((
-                LogNormal::new(-noise.sigma * noise.sigma / 2.0, noise.sigma)?,
+                Factor::new(noise.sigma)?,
                 ChaCha8Rng::seed_from_u64(noise.seed),
             )),
             None => None,

@@ -86,7 +86,7 @@ impl<'a> Brute<'a> {
     fn start(&self, now: u64, batch: u32, lanes: &Lanes, running: &[u64]) -> Option<u64> {
         let at = |unit: u64| lanes.steps.iter().rfind(|step| units(step.from) <= unit);
         let step = at(now)?;
-        let size = batch.count_ones();
+        let (size, hop) = (batch.count_ones(), units(lanes.hop));
         if size > step.batch || running.len() >= step.slots as usize {
             return None;
         }
@@ -96,8 +96,8 @@ impl<'a> Brute<'a> {
         let mut members = (0..self.windows.len()).filter(|index| batch & (1 << index) != 0);
         let fits = members.all(|index| {
             let window = &self.windows[index];
-            units(window.release) <= now
-                && end <= units(window.due)
+            units(window.release) + hop <= now
+                && end + hop <= units(window.due)
                 && lanes.accuracy >= window.min_accuracy
         });
         let stays = |unit: u64| {

@@ -3,7 +3,7 @@
 //! The argument, from conservation of work. A request that is on time in a batch of b on x cores
 //! occupies those for l(b, x), of which its part is x·l(b, x)/b = (γ·b + ε + (δ·b + η)·x)/b core-seconds
 //! (Sponge's law, EuroMLSys '24, Eq. 2): the less the fewer cores, but then l(b, x) must still fit
-//! between its release and its due time. The least of that over the variants accurate enough, the
+//! between its release and its due time, less the hops. The least of that over the variants accurate enough, the
 //! batches and the cores is what the request costs at best; the cheapest requests together are what so
 //! many of them cost at best, and cores in force are never less than cores at work.
 //!
@@ -67,6 +67,8 @@ pub struct Machine {
     pub cores: f64,
     /// How long those stay whatever is asked.
     pub resize_delay: Duration,
+    /// From the proxy to it, and from it to the proxy.
+    pub hop: Duration,
     /// Whether cores are only given whole.
     pub whole: bool,
 }
@@ -105,6 +107,7 @@ pub fn least_core_seconds(
             parallelism: server.parallelism,
             batch_max: server.batch_max.max(1),
             cores: server.cores,
+            hop: server.hop(),
             resize_delay: server.resize_delay.min(scenario.length),
             whole,
         })
@@ -155,12 +158,13 @@ pub fn least(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f
 
 /// Core-seconds that a request costs at least; `None` where nobody can answer it in time.
 fn cost(window: &Window, machines: &[Machine]) -> Option<f64> {
-    let length_ms = window.length().as_secs_f64() * 1e3;
     let able = machines
         .iter()
         .filter(|machine| machine.accuracy >= window.min_accuracy);
     able.flat_map(|machine| {
-        (1..=machine.batch_max).filter_map(|batch| machine.core_ms(batch, length_ms))
+        let length = window.length().saturating_sub(machine.hop * 2);
+        let length_ms = length.as_secs_f64() * 1e3;
+        (1..=machine.batch_max).filter_map(move |batch| machine.core_ms(batch, length_ms))
     })
     .min_by(f64::total_cmp)
     .map(|core_ms| core_ms / 1e3)

@@ -3,7 +3,8 @@
 //!
 //! Pure algorithms on times. Nothing here dispatches, plans or knows a contender; servers are taken
 //! as they were meant to be, so crashes, slowness, readiness and lost messages only widen the
-//! distance to the bound. Where the optimum is not found the type says so: a [`Kind::Upper`] bound is
+//! distance to the bound. The hops between proxy and servers count as they are where servers are equally
+//! far, and as the shortest there is where not. Where the optimum is not found the type says so: a [`Kind::Upper`] bound is
 //! proven never to be below it, and no more.
 //!
 //! - [`moore_hodgson`]: one slot, everything there from the start; exact
@@ -50,7 +51,7 @@ pub enum Kind {
     Exact,
     /// Proven never to be below the optimum.
     Upper,
-    /// The same for mean service times or cores known only by the second: luck may beat it by a little.
+    /// The same for mean service times: luck may beat it by a little.
     Estimate,
 }
 
@@ -111,6 +112,12 @@ pub fn most_on_time(windows: &[Window], servers: &Servers) -> Bound {
         let fastest = servers.fastest(window.min_accuracy);
         window.due >= window.release && fastest.is_some_and(|fastest| window.length() >= fastest)
     });
+    for window in &mut feasible {
+        // What is left at the servers: whichever answers, it is no nearer than that.
+        let hop = servers.shortest_hop(window.min_accuracy);
+        window.release += hop;
+        window.due = window.due.saturating_sub(hop);
+    }
     // In this order, ties by due: whether dues follow releases is then plain to see.
     feasible.sort_by_key(|window| (window.release, window.due));
     exact(&feasible, servers).unwrap_or_else(|why_not| upper(&feasible, servers, why_not))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_model::server::SERVICE_MAX;
 
-use crate::replay::request::Play;
+use crate::replay::request::{Play, Resize};
 use crate::replay::scenario::{FaultKind, Scenario, Server};
 
 /// All variants.
@@ -15,8 +15,6 @@ pub struct Servers {
     pub variants: Vec<Lanes>,
     /// Whether service times vary at random around those here.
     pub noisy: bool,
-    /// Whether cores are known only at the ends of seconds between which they may have changed twice.
-    pub coarse: bool,
 }
 
 /// One variant over time.
@@ -24,6 +22,8 @@ pub struct Servers {
 pub struct Lanes {
     /// Percent.
     pub accuracy: f64,
+    /// From the proxy to it, and from it to the proxy.
+    pub hop: Duration,
     /// In the order of time; before the first it serves nothing, the last lasts for ever.
     pub steps: Vec<Step>,
 }
@@ -44,69 +44,67 @@ pub struct Step {
 }
 
 impl Servers {
-    /// The servers with the cores that a contender had. Within each second a variant counts as having
-    /// the greater of its cores at the beginning and at the end.
+    /// The servers with the cores that a contender had, at each moment.
     #[must_use]
     pub fn played(scenario: &Scenario, play: &Play) -> Servers {
-        let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
-        let variants = scenario.variants.iter().zip(accuracies).enumerate();
-        let lanes = |(index, (server, accuracy)): (usize, (&Server, f64))| {
-            let speed = fastest_factor(scenario, index);
-            let mut steps: Vec<Step> = Vec::new();
-            let mut before = server.cores;
-            for (second, state) in play.seconds.iter().enumerate() {
-                let after = state.cores_actuated.get(index).copied().unwrap_or(before);
-                let from = Duration::from_secs(second as u64);
-                push(&mut steps, step(server, from, before.max(after), speed));
-                before = after;
-            }
-            let from = Duration::from_secs(play.seconds.len() as u64);
-            push(&mut steps, step(server, from, before, speed));
-            Lanes { accuracy, steps }
-        };
-        let variants: Vec<Lanes> = variants.map(lanes).collect();
-        let moving = variants.iter().any(|lanes| lanes.steps.len() > 1);
-        Servers {
-            variants,
-            noisy: scenario
-                .variants
-                .iter()
-                .any(|server| server.noise_sigma > 0.0),
-            coarse: moving && scenario.service.cycle < Duration::from_secs(1),
-        }
+        Servers::with(scenario, &play.resizes)
     }
 
     /// The servers with the cores of the scenario's start.
     #[must_use]
     pub fn at_start(scenario: &Scenario) -> Servers {
-        let still = Play {
-            contender: String::new(),
-            outcomes: Vec::new(),
-            seconds: Vec::new(),
-            core_seconds: 0.0,
-            plans: 0,
-            events: 0,
-        };
-        Servers::played(scenario, &still)
+        Servers::with(scenario, &[])
     }
 
-    /// The shortest that an answer of at least that accuracy ever takes.
+    fn with(scenario: &Scenario, resizes: &[Resize]) -> Servers {
+        let accuracies = scenario.service.variants.iter().map(|known| known.accuracy);
+        let variants = scenario.variants.iter().zip(accuracies).enumerate();
+        let lanes = |(index, (server, accuracy)): (usize, (&Server, f64))| {
+            let speed = fastest_factor(scenario, index);
+            let mut steps = vec![step(server, Duration::ZERO, server.cores, speed)];
+            for resize in resizes.iter().filter(|r| usize::from(r.variant) == index) {
+                push(&mut steps, step(server, resize.at, resize.cores, speed));
+            }
+            Lanes {
+                accuracy,
+                hop: server.hop(),
+                steps,
+            }
+        };
+        Servers {
+            variants: variants.map(lanes).collect(),
+            noisy: scenario
+                .variants
+                .iter()
+                .any(|server| server.noise_sigma > 0.0),
+        }
+    }
+
+    /// The shortest that an answer of at least that accuracy ever takes, hops included.
     #[must_use]
     pub fn fastest(&self, min_accuracy: f64) -> Option<Duration> {
-        let allowed = self
-            .variants
-            .iter()
-            .filter(|lanes| lanes.accuracy >= min_accuracy);
-        let working = allowed
-            .flat_map(|lanes| &lanes.steps)
-            .filter(|step| step.slots > 0);
-        working.map(|step| step.single).min()
+        let times = self.able(min_accuracy).flat_map(|lanes| {
+            let working = lanes.steps.iter().filter(|step| step.slots > 0);
+            working.map(|step| step.single + lanes.hop * 2)
+        });
+        times.min()
+    }
+
+    /// The shortest way to a server that gives at least that accuracy.
+    pub(super) fn shortest_hop(&self, min_accuracy: f64) -> Duration {
+        let hops = self.able(min_accuracy).map(|lanes| lanes.hop);
+        hops.min().unwrap_or_default()
+    }
+
+    fn able(&self, min_accuracy: f64) -> impl Iterator<Item = &Lanes> {
+        let able = move |lanes: &&Lanes| lanes.accuracy >= min_accuracy;
+        self.variants.iter().filter(able)
     }
 
     /// Slots and service time where all slots are alike at all times.
     pub(super) fn alike(&self) -> Result<(u32, Duration), &'static str> {
         if self.blur().is_some() {
-            return Err("service times or cores are not known exactly");
+            return Err("service times are not known exactly");
         }
         let [variant] = self.variants.as_slice() else {
             return Err("the variants differ");
@@ -125,15 +123,9 @@ impl Servers {
 
     /// What makes a bound an estimate.
     pub(super) fn blur(&self) -> Option<&'static str> {
-        match (self.noisy, self.coarse) {
-            (true, _) => {
-                Some("for mean service times: the seed's noise may allow a little more or less")
-            }
-            (false, true) => Some(
-                "cores are known by the second, and the planner may change them more often than that",
-            ),
-            (false, false) => None,
-        }
+        const NOISE: &str =
+            "for mean service times: the seed's noise may allow a little more or less";
+        self.noisy.then_some(NOISE)
     }
 }
 
@@ -197,32 +189,44 @@ fn fastest_factor(scenario: &Scenario, index: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::replay::report::tests::{play, scenario};
-    use crate::replay::request::Second;
     use crate::replay::scenario::Fault;
 
     fn slots(lanes: &Lanes) -> Vec<(u64, u32)> {
-        let step = |step: &Step| (step.from.as_secs(), step.slots);
+        let step = |step: &Step| (step.from.as_millis() as u64, step.slots);
         lanes.steps.iter().map(step).collect()
     }
 
-    #[test]
-    fn a_second_counts_with_the_most_cores_at_its_ends() {
-        let second = |a, b| Second {
-            cores_actuated: vec![a, b],
-            ..Second::default()
+    fn resized(resizes: &[(u64, u16, f64)]) -> Play {
+        let resize = |(at_ms, variant, cores): &(u64, u16, f64)| Resize {
+            at: Duration::from_millis(*at_ms),
+            variant: *variant,
+            cores: *cores,
         };
-        let seconds = vec![
-            second(4.0, 2.0),
-            second(1.0, 2.0),
-            second(1.0, 0.0),
-            second(3.0, 0.0),
-        ];
-        let servers = Servers::played(&scenario(4), &play("weir", Vec::new(), seconds));
+        Play {
+            resizes: resizes.iter().map(resize).collect(),
+            ..play("weir", Vec::new(), Vec::new())
+        }
+    }
+
+    #[test]
+    fn cores_count_from_the_moment_they_are_in_force() {
+        let play = resized(&[
+            (100, 0, 9.0),
+            (400, 0, 1.0),
+            (400, 1, 2.0),
+            (900, 1, 0.0),
+            (900, 0, 1.2),
+            (5000, 0, 3.0),
+        ]);
+        let mut scenario = scenario(4);
+        scenario.variants[1].round_trip = Duration::from_millis(10);
+        let servers = Servers::played(&scenario, &play);
         let [a, b] = servers.variants.as_slice() else {
             panic!("two variants");
         };
-        assert_eq!(slots(a), [(0, 4), (2, 1), (3, 3)]);
-        assert_eq!(slots(b), [(0, 2), (3, 0)]);
+        // What comes after the scenario's length too: the last requests may still be under way.
+        assert_eq!(slots(a), [(0, 4), (100, 9), (400, 1), (5000, 3)]);
+        assert_eq!(slots(b), [(0, 2), (900, 0)]);
         assert_eq!((a.accuracy, b.accuracy), (70.0, 80.0));
         let of_a = Duration::from_millis(40);
         assert!(
@@ -230,10 +234,13 @@ mod tests {
                 .iter()
                 .all(|step| step.single == of_a && step.full == of_a)
         );
+        let of_b = Duration::from_millis(80 + 10);
         assert_eq!(
             (servers.fastest(0.0), servers.fastest(75.0)),
-            (Some(of_a), Some(of_a * 2))
+            (Some(of_a), Some(of_b))
         );
+        let hops = [0.0, 75.0, 81.0].map(|accuracy| servers.shortest_hop(accuracy));
+        assert_eq!(hops.map(|hop| hop.as_millis()), [0, 5, 0]);
         assert_eq!((servers.fastest(81.0), servers.blur()), (None, None));
     }
 
@@ -253,37 +260,11 @@ mod tests {
         // Slower is no reason to expect less of somebody who could avoid it; faster is one to expect more.
         let both = Some(Duration::from_millis(40));
         assert_eq!((servers.fastest(0.0), servers.fastest(80.0)), (both, both));
-        scenario.variants[1].noise_sigma = 0.1;
-        assert!(
-            Servers::at_start(&scenario)
-                .blur()
-                .unwrap()
-                .contains("mean service times")
-        );
-        scenario.variants[1].noise_sigma = 0.0;
         scenario.service.cycle = Duration::from_millis(500);
-        assert_eq!(Servers::at_start(&scenario).blur(), None, "the cores stay");
-        let moved = vec![
-            Second {
-                cores_actuated: vec![5.0, 2.0],
-                ..Second::default()
-            };
-            2
-        ];
-        let servers = Servers::played(&scenario, &play("weir", Vec::new(), moved));
-        assert_eq!(
-            servers.blur(),
-            None,
-            "they had moved within the first second"
-        );
-        let moved = vec![
-            Second::default(),
-            Second {
-                cores_actuated: vec![5.0, 2.0],
-                ..Second::default()
-            },
-        ];
-        let servers = Servers::played(&scenario, &play("weir", Vec::new(), moved));
-        assert!(servers.blur().unwrap().contains("by the second"));
+        let moving = Servers::played(&scenario, &resized(&[(100, 0, 5.0), (600, 0, 4.0)]));
+        assert_eq!(moving.blur(), None, "however often cores change");
+        scenario.variants[1].noise_sigma = 0.1;
+        let noisy = Servers::at_start(&scenario).blur();
+        assert!(noisy.unwrap().contains("mean service times"));
     }
 }

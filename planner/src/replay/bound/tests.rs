@@ -29,12 +29,23 @@ fn step(from: u32, slots: u32, batch: u32, single: u32, more: u32) -> Step {
 }
 
 fn servers(variants: Vec<(f64, Vec<Step>)>) -> Servers {
-    let lanes = |(accuracy, steps)| Lanes { accuracy, steps };
+    let lanes = |(accuracy, steps)| Lanes {
+        accuracy,
+        hop: Duration::ZERO,
+        steps,
+    };
     Servers {
         variants: variants.into_iter().map(lanes).collect(),
         noisy: false,
-        coarse: false,
     }
+}
+
+/// The variants so many units from the proxy.
+fn far(mut servers: Servers, hops: &[u32]) -> Servers {
+    for (lanes, hop) in servers.variants.iter_mut().zip(hops) {
+        lanes.hop = UNIT * *hop;
+    }
+    servers
 }
 
 fn alike(slots: u32, service: u32) -> Servers {
@@ -61,7 +72,7 @@ proptest! {
 
     #[test]
     fn alike_slots_in_order_are_exact(
-        mut windows in windows(8), slots in 1u32..4, service in 1u32..5,
+        mut windows in windows(8), slots in 1u32..4, service in 1u32..5, hop in 0u32..3,
     ) {
         // Sorted apart, releases and dues are in the same order.
         let mut dues: Vec<Duration> = windows.iter().map(|window| window.due).collect();
@@ -70,7 +81,7 @@ proptest! {
         for (window, due) in windows.iter_mut().zip(dues) {
             *window = Window { due, min_accuracy: 0.0, ..*window };
         }
-        let servers = alike(slots, service);
+        let servers = far(alike(slots, service), &[hop]);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!(bound.kind, Kind::Exact);
         prop_assert_eq!(bound.on_time, Brute::new(&windows, &servers, false).most_on_time());
@@ -90,8 +101,10 @@ proptest! {
     }
 
     #[test]
-    fn no_schedule_beats_the_upper_bound(windows in windows(6), a in changing(), b in changing()) {
-        let servers = servers(vec![(70.0, a), (80.0, b)]);
+    fn no_schedule_beats_the_upper_bound(
+        windows in windows(6), a in changing(), b in changing(), hops in [0u32..3, 0u32..3],
+    ) {
+        let servers = far(servers(vec![(70.0, a), (80.0, b)]), &hops);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!(bound.kind, Kind::Upper);
         let best = Brute::new(&windows, &servers, false).most_on_time();
@@ -113,6 +126,7 @@ proptest! {
     fn no_cores_give_more_for_less_than_the_lower_bound(
         windows in windows(6), schedule in prop::collection::vec(0u32..4, 8), gamma in 1u32..4,
         eta in 0u32..2, batch_max in 1u32..3, whole: bool, initial in 0u32..3, delay in 0u32..3,
+        hop in 0u32..3,
     ) {
         // Each element lasts two units; what is in force at the start stays for the delay.
         let unit_ms = UNIT.as_secs_f64() * 1e3;
@@ -123,13 +137,13 @@ proptest! {
         };
         let machine = Machine {
             accuracy: 80.0, law, parallelism: Parallelism::PerCore, batch_max,
-            cores: f64::from(initial), resize_delay: UNIT * 2 * delay, whole,
+            cores: f64::from(initial), hop: UNIT * hop, resize_delay: UNIT * 2 * delay, whole,
         };
         let cores = |index: usize| if index < delay as usize { initial } else { schedule[index] };
         let steps = (0..8).map(|i| step(2 * i as u32, cores(i), batch_max, gamma + eta, gamma));
         let mut steps: Vec<Step> = steps.collect();
         steps.push(step(16, 0, 1, 1, 0));
-        let servers = servers(vec![(80.0, steps)]);
+        let servers = far(servers(vec![(80.0, steps)]), &[hop]);
         let best = Brute::new(&windows, &servers, true).most_on_time();
         let paid: u32 = (0..8).map(|i| 2 * cores(i)).sum();
         let paid = UNIT.as_secs_f64() * f64::from(paid);
@@ -211,6 +225,7 @@ fn core_seconds_by_hand() {
         parallelism: Parallelism::PerCore,
         batch_max: 1,
         cores: 4.0,
+        hop: Duration::ZERO,
         resize_delay: Duration::ZERO,
         whole: true,
     };
@@ -321,6 +336,7 @@ fn a_million_requests() {
         parallelism: Parallelism::PerCore,
         batch_max: 8,
         cores: 4.0,
+        hop: Duration::ZERO,
         resize_delay: Duration::ZERO,
         whole: true,
     };

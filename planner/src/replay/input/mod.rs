@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use rand_distr::{Distribution, StandardNormal};
+use weir_model::chance::standard_normal;
 use weir_model::network::Network;
 
 use super::request::Request;
@@ -166,10 +166,7 @@ impl Clocks {
             rng.random::<bool>(),
         );
         let near = match self.spread {
-            Spread::Normal(sigma) => {
-                let deviations: f64 = StandardNormal.sample(rng);
-                sigma * deviations
-            }
+            Spread::Normal(sigma) => sigma * standard_normal(rng),
             Spread::Uniform(most) => most * (2.0 * rng.random::<f64>() - 1.0),
         };
         let skew = match (far, ahead) {

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use weir_api::Plan;
 use weir_api::metrics::Metric;
+#[cfg(test)]
+use weir_filter::board::{Board, Key};
+use weir_filter::board::{Memory, Ring, TERMS};
 use weir_filter::config::Config;
 use weir_filter::deadline::Wire;
 use weir_filter::engine::{End, Engine, StreamId};
-use weir_filter::members::Part;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::{Refusal, Verdict};
@@ -19,7 +21,7 @@ use crate::replay::EPOCH_MS;
 /// Least time between ticks, as in the shell: Envoy's timers count in ms.
 const TICK_LEAST: Duration = Duration::from_millis(1);
 /// Most time between ticks, as in the shell.
-const TICK_MOST: Duration = Duration::from_millis(500);
+const TICK_MOST: Duration = TERMS.renewal;
 
 /// A worker.
 pub(in crate::replay) struct Worker {
@@ -27,34 +29,75 @@ pub(in crate::replay) struct Worker {
     pub(in crate::replay) proxy: u32,
     /// Decides.
     pub(in crate::replay) engine: Engine,
-    /// Whether its next tick does not come.
+    /// Whether its next tick, or ring, does not come.
     pub(in crate::replay) loses_wake: bool,
-    part: Part,
+    /// Its entry on the proxy's board, by which it is rung.
+    pub(in crate::replay) entry: Option<usize>,
+    board: Memory,
+    incarnation: u64,
+    renew_at: u64,
     tick_at: u64,
     owed: Vec<(StreamId, Refusal)>,
     samples: Vec<Sample>,
 }
 
 impl Worker {
-    /// A worker of a proxy with its part of the slots.
-    pub(in crate::replay) fn new(proxy: u32, config: Config, part: Part) -> Worker {
-        let mut worker = Worker {
+    /// The worker `index` of a proxy, whose workers meet on `board`.
+    pub(in crate::replay) fn new(proxy: u32, config: Config, board: Memory, index: u32) -> Worker {
+        let incarnation = u64::from(index) + 1;
+        Worker {
             proxy,
-            engine: Engine::new(config),
+            engine: Engine::new(config, Box::new(board.clone()), incarnation),
             loses_wake: false,
-            part,
+            entry: None,
+            board,
+            incarnation,
+            renew_at: 0,
             tick_at: 0,
             owed: Vec::new(),
             samples: Vec::new(),
-        };
-        worker.engine.set_part(part);
-        worker
+        }
+    }
+
+    /// Says that it is there and serves, as if it had had requests before the scenario begins.
+    pub(in crate::replay) fn meet(&mut self) {
+        self.engine.serve(Mono(0));
+        self.note_entry();
+    }
+
+    /// Its proxy's process starts anew.
+    pub(in crate::replay) fn forget_board(&self) {
+        self.board.clear();
+    }
+
+    /// Slots of the variants that its proxy's board counts as taken, by the variants' keys.
+    #[cfg(test)]
+    pub(in crate::replay) fn taken_on_board(&self, now: u64) -> Vec<(Key, u32)> {
+        let mut board = Board::default();
+        let read = self.board.bytes().map(|bytes| board.read(&bytes));
+        assert!(read.is_none_or(|read| read.is_ok()), "an unreadable board");
+        let columns = board.columns.iter().enumerate();
+        columns
+            .map(|(at, column)| (column.key, board.taken(at, Mono(now))))
+            .collect()
+    }
+
+    /// Whom it has rung, by entry, and of which proxy.
+    pub(in crate::replay) fn take_rings(&mut self) -> (u32, Vec<usize>) {
+        self.note_entry();
+        let rings = self.board.take_rings().into_iter();
+        // Plans reach workers by themselves here.
+        let for_slots = rings.filter(|(_, why)| *why == Ring::Slot);
+        (self.proxy, for_slots.map(|(entry, _)| entry).collect())
     }
 
     /// The VM starts anew: nothing held, nothing in flight, the static plan.
     pub(in crate::replay) fn restart(&mut self) {
-        self.engine = Engine::new(self.engine.config().clone());
-        self.engine.set_part(self.part);
+        const NEXT_START: u64 = 1 << 32;
+        self.incarnation += NEXT_START;
+        let config = self.engine.config().clone();
+        self.engine = Engine::new(config, Box::new(self.board.clone()), self.incarnation);
+        (self.entry, self.renew_at) = (None, 0);
         self.owed.clear();
         self.tick_at = 0;
     }
@@ -95,10 +138,7 @@ impl Worker {
         now: u64,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        self.engine.on_end(stream, end, clocks(now));
-        if self.engine.can_release() {
-            self.engine.release(clocks(now), verdicts);
-        }
+        self.engine.on_end(stream, end, clocks(now), verdicts);
         self.report();
     }
 
@@ -120,11 +160,23 @@ impl Worker {
         if std::mem::take(&mut self.loses_wake) {
             return true;
         }
+        if self.renew_at <= now {
+            self.renew_at = now + TERMS.renewal.as_nanos() as u64;
+            self.engine.renew(true, Mono(now));
+        }
         let owed = self.owed.drain(..);
         verdicts.extend(owed.map(|(stream, refusal)| (stream, Verdict::Reject(refusal))));
         self.engine.release(clocks(now), verdicts);
         self.report();
         true
+    }
+
+    /// Another worker has rung.
+    pub(in crate::replay) fn on_ring(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if !std::mem::take(&mut self.loses_wake) {
+            self.engine.release(clocks(now), verdicts);
+            self.report();
+        }
     }
 
     /// A plan is here; one that is not newer changes nothing.
@@ -145,7 +197,9 @@ impl Worker {
     /// When the timer has to fire, if that is not what it is set to.
     pub(in crate::replay) fn arm(&mut self, now: u64) -> Option<u64> {
         let wake = if self.owed.is_empty() {
-            self.engine.next_wake().unwrap_or(Mono(now) + TICK_MOST)
+            self.engine
+                .next_wake(Mono(now))
+                .unwrap_or(Mono(now) + TICK_MOST)
         } else {
             Mono(now)
         };
@@ -165,6 +219,12 @@ impl Worker {
     pub(in crate::replay) fn start(&mut self, now: u64) -> u64 {
         self.tick_at = now + TICK_MOST.as_nanos() as u64;
         self.tick_at
+    }
+
+    fn note_entry(&mut self) {
+        if let Some(entry) = self.board.take_owned().last() {
+            self.entry = Some(*entry);
+        }
     }
 
     fn report(&mut self) -> u64 {

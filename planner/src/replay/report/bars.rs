@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use plotters::prelude::*;
 
 use super::ReportError;
-use super::chart::{FONT, GREY, INK, Stroke, finish};
+use super::canvas::{self, Canvas, FONT, GREY, INK, Stroke, WIDTH};
 use super::summary::Summary;
 
-const WIDTH: u32 = 960;
 const ROW: u32 = 34;
 /// Room for names, on the left.
 const NAMES: i32 = 250;
@@ -36,36 +35,7 @@ const REASONS: [RGBColor; 8] = [
 pub(super) fn draw(sums: &[Summary]) -> Result<(String, Vec<(String, Stroke)>), ReportError> {
     let kinds = kinds(sums);
     let height = ROW * (sums.len() as u32).max(1) + 8;
-    let width = f64::from(WIDTH as i32 - NAMES - FIGURE);
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let ink = (FONT, 18).into_font().color(&INK);
-        for (row, sum) in sums.iter().enumerate() {
-            let top = 4 + (ROW as i32) * row as i32;
-            let x =
-                |count: u64| NAMES + (width * count as f64 / sum.sent.max(1) as f64).round() as i32;
-            root.draw(&Text::new(short(&sum.contender), (0, top + 7), ink.clone()))?;
-            let mut before = 0;
-            for (_, colour, count) in &kinds {
-                let after = before + count(sum);
-                if after > before {
-                    let corners = [(x(before), top + 5), (x(after), top + 27)];
-                    root.draw(&Rectangle::new(corners, colour.filled()))?;
-                }
-                before = after;
-            }
-            if let Some(yardstick) = &sum.bound {
-                let at = x(yardstick.bound.on_time);
-                let corners = [(at - 1, top), (at + 2, top + 32)];
-                root.draw(&Rectangle::new(corners, INK.filled()))?;
-            }
-            let share = format!("{:.1} %", sum.on_time_percent);
-            let place = (WIDTH as i32 - FIGURE + 8, top + 7);
-            root.draw(&Text::new(share, place, ink.clone()))?;
-        }
-        root.present()?;
-    }
+    let svg = canvas::draw(height, |canvas| paint(canvas, sums, &kinds))?;
     let mut key: Vec<(String, Stroke)> = kinds
         .into_iter()
         .map(|(name, colour, _)| (name, Stroke::Area(colour)))
@@ -73,14 +43,44 @@ pub(super) fn draw(sums: &[Summary]) -> Result<(String, Vec<(String, Stroke)>), 
     if sums.iter().any(|sum| sum.bound.is_some()) {
         key.push(("bound: most on time".to_owned(), Stroke::Solid(INK)));
     }
-    Ok((finish(&svg), key))
+    Ok((svg, key))
 }
 
+fn paint(canvas: &Canvas<'_>, sums: &[Summary], kinds: &[Kind]) -> Result<(), ReportError> {
+    let width = f64::from(WIDTH as i32 - NAMES - FIGURE);
+    let ink = (FONT, 18).into_font().color(&INK);
+    for (row, sum) in sums.iter().enumerate() {
+        let top = 4 + (ROW as i32) * row as i32;
+        let x = |count: u64| NAMES + (width * count as f64 / sum.sent.max(1) as f64).round() as i32;
+        canvas.draw(&Text::new(short(&sum.contender), (0, top + 7), ink.clone()))?;
+        let mut before = 0;
+        for (_, colour, count) in kinds {
+            let after = before + count(sum);
+            if after > before {
+                let corners = [(x(before), top + 5), (x(after), top + 27)];
+                canvas.draw(&Rectangle::new(corners, colour.filled()))?;
+            }
+            before = after;
+        }
+        if let Some(yardstick) = &sum.bound {
+            let at = x(yardstick.bound.on_time);
+            let corners = [(at - 1, top), (at + 2, top + 32)];
+            canvas.draw(&Rectangle::new(corners, INK.filled()))?;
+        }
+        let share = format!("{:.1} %", sum.on_time_percent);
+        let place = (WIDTH as i32 - FIGURE + 8, top + 7);
+        canvas.draw(&Text::new(share, place, ink.clone()))?;
+    }
+    Ok(())
+}
+
+/// A part of a bar: its name and colour, and how many of a contender's requests are in it.
+type Kind = (String, RGBColor, Count);
 type Count = Box<dyn Fn(&Summary) -> u64>;
 
 /// The parts of a bar, those that anybody has any of.
-fn kinds(sums: &[Summary]) -> Vec<(String, RGBColor, Count)> {
-    let mut kinds: Vec<(String, RGBColor, Count)> = Vec::new();
+fn kinds(sums: &[Summary]) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
     let mut kind = |name: &str, colour: RGBColor, count: Count| {
         if sums.iter().any(|sum| count(sum) > 0) {
             kinds.push((name.to_owned(), colour, count));

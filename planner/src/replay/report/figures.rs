@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::chart::{self, Axes, GREY, INK, Layer, PALETTE, Stroke, nth, top};
+use super::canvas::{GREY, INK, PALETTE, Stroke, nth};
+use super::chart::{self, Axes, Layer, top};
 use super::series::{self, Bins, Points};
 use super::summary::Summary;
 use super::{ReportError, bars};

@@ -2,7 +2,7 @@
 //! Whatever a scenario's author may have named is escaped.
 
 use super::Stated;
-use super::chart::Stroke;
+use super::canvas::Stroke;
 use super::figures::Figure;
 use super::summary::Summary;
 use super::table::{Row, rows};

@@ -5,7 +5,9 @@
 //! points at most (`series::POINTS_MAX`), however long the replay was. No clock, no script, nothing
 //! from outside: the same plays give the same bytes.
 
+mod axis;
 mod bars;
+mod canvas;
 mod chart;
 mod figures;
 mod folder;

@@ -25,6 +25,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
         noise_sigma: 0.0,
         readiness: Duration::ZERO,
         resize_delay: Duration::from_millis(200),
+        round_trip: Duration::ZERO,
         cores,
     };
     Scenario {
@@ -39,6 +40,7 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
             workers: 2,
             plugin: serde_json::Value::Null,
             plan_delay: Duration::ZERO,
+            ring_delay: Duration::ZERO,
         },
         contenders: Vec::new(),
         faults: Vec::new(),
@@ -65,6 +67,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
         contender: contender.to_owned(),
         outcomes,
         seconds,
+        resizes: Vec::new(),
         core_seconds: 12.345_678,
         plans: 3,
         events: 0,

@@ -11,9 +11,10 @@ const CONTENDERS_MAX: usize = 64;
 
 impl Plane {
     /// All of them.
-    pub const ALL: [Plane; 7] = [
+    pub const ALL: [Plane; 8] = [
         Plane::Weir,
         Plane::WeirGlobal,
+        Plane::EdfPerWorker,
         Plane::EdfWithoutFeasibility,
         Plane::GatewayReceipt,
         Plane::FifoRoundRobin,
@@ -27,6 +28,7 @@ impl Plane {
         match self {
             Plane::Weir => "weir",
             Plane::WeirGlobal => "weir-global",
+            Plane::EdfPerWorker => "edf-per-worker",
             Plane::EdfWithoutFeasibility => "edf-without-feasibility",
             Plane::GatewayReceipt => "gateway-receipt",
             Plane::FifoRoundRobin => "fifo-round-robin",

@@ -14,7 +14,7 @@ use crate::replay::input::{Arrival, rounded_up};
 
 /// Greatest factor on a load.
 const FACTOR_MAX: f64 = 1000.0;
-/// A silence within records that is longer than a minute is more likely a loss than a lull.
+/// A silence within records or a trace that is longer than a minute is more likely a loss than a lull.
 const SILENCE_S: f64 = 60.0;
 
 /// What a load depends on.
@@ -53,7 +53,9 @@ pub(super) fn load(raw: &RawLoad, setting: &Setting<'_>) -> Result<(Vec<Arrival>
             let path = setting.folder.join(path);
             let trace = read_trace(&path, raw.key.as_deref());
             let trace = trace.map_err(|error| Wrong::about("load.file", format!("{error:#}")))?;
-            part(raw, "load.file", &trace, setting)?
+            let rates = part(raw, "load.file", &trace, setting)?;
+            no_gap(raw, rates.rps())?;
+            rates
         }
         (rates, ..) => part(
             raw,
@@ -84,7 +86,10 @@ fn only(raw: &RawLoad) -> Result<(), Wrong> {
     let (kind, takes): (_, &[&str]) = match raw.generator {
         _ if raw.records.is_some() => ("records", &["ties", "silence_s"]),
         _ if raw.rates.is_some() => ("rates", &["loop", "scale", "of_capacity"]),
-        _ if raw.file.is_some() => ("file", &["key", "from_s", "loop", "scale", "of_capacity"]),
+        _ if raw.file.is_some() => (
+            "file",
+            &["key", "from_s", "loop", "silence_s", "scale", "of_capacity"],
+        ),
         Some(Generator::Poisson) => ("poisson", &["rps", "scale", "of_capacity"]),
         Some(Generator::Diurnal) => (
             "diurnal",
@@ -203,6 +208,35 @@ fn part(raw: &RawLoad, path: &str, trace: &[f64], setting: &Setting<'_>) -> Resu
         .map_err(|error| Wrong::about(path, format!("{error:#}")))
 }
 
+/// Refuses a part of a trace with more zeros in a row than may be meant.
+fn no_gap(raw: &RawLoad, rates: &[f64]) -> Result<(), Wrong> {
+    let most = silence(raw)?;
+    let from = raw.from_s.unwrap_or(0) as usize;
+    let mut begins = 0;
+    for (second, rate) in (1..).zip(rates) {
+        if *rate > 0.0 {
+            begins = second;
+        } else if Duration::from_secs((second - begins) as u64) > most {
+            let rest = rates.iter().skip(begins);
+            let zeros = rest.take_while(|rate| **rate <= 0.0).count();
+            let complaint = format!(
+                "{}: {zeros} s without a request from second {} on; it must be at most {} s: \
+                 choose another part, or say with `silence_s` in load that they are meant",
+                raw.file.as_deref().unwrap_or_default(),
+                from + begins,
+                most.as_secs_f64()
+            );
+            return Err(Wrong::about("load.file", complaint));
+        }
+    }
+    Ok(())
+}
+
+fn silence(raw: &RawLoad) -> Result<Duration, Wrong> {
+    let silence = raw.silence_s.unwrap_or(SILENCE_S);
+    within("load.silence_s", silence, 0.001..=SECONDS_MAX as f64, "s").map(Duration::from_secs_f64)
+}
+
 fn scaled(raw: &RawLoad, rates: Rates, setting: &Setting<'_>) -> Result<Rates, Wrong> {
     let factor = match (raw.scale, raw.of_capacity) {
         (_, Some(multiple)) => {
@@ -233,12 +267,10 @@ fn from_records(
     path: &str,
     setting: &Setting<'_>,
 ) -> Result<(Vec<Arrival>, u64), Wrong> {
-    let silence = raw.silence_s.unwrap_or(SILENCE_S);
-    let silence = within("load.silence_s", silence, 0.001..=SECONDS_MAX as f64, "s")?;
     let rule = Rule {
         classes: setting.classes,
         ties: raw.ties == Some(true),
-        silence: Duration::from_secs_f64(silence),
+        silence: silence(raw)?,
     };
     let mut arrivals = records::read(&setting.folder.join(path), &rule)?;
     let last = arrivals.last().map_or(Duration::ZERO, |last| last.sent);

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use weir_api::Cores;
+use weir_filter::board::ENTRIES_MAX;
 use weir_filter::config::{Config, ConfigError};
-use weir_filter::members::MEMBERS_MAX;
 
 use super::Proxies;
 use super::raw::RawProxies;
@@ -13,11 +13,11 @@ use crate::plan::draft;
 
 /// Most proxies.
 pub(super) const PROXIES_MAX: u32 = 100;
-/// Longest way of a plan: a minute.
+/// Longest way of a plan, and from worker to worker: a minute.
 const PLAN_DELAY_MAX_MS: f64 = 60_000.0;
 
 pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Wrong> {
-    let workers_max = u32::try_from(MEMBERS_MAX).unwrap_or(u32::MAX);
+    let workers_max = u32::try_from(ENTRIES_MAX).unwrap_or(u32::MAX);
     Ok(Proxies {
         count: within("proxies.count", raw.count, 1..=PROXIES_MAX, "proxies")?,
         workers: within("proxies.workers", raw.workers, 1..=workers_max, "workers")?,
@@ -25,6 +25,11 @@ pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Wro
         plan_delay: millis(
             "proxies.plan_delay_ms",
             raw.plan_delay_ms,
+            PLAN_DELAY_MAX_MS,
+        )?,
+        ring_delay: millis(
+            "proxies.ring_delay_ms",
+            raw.ring_delay_ms,
             PLAN_DELAY_MAX_MS,
         )?,
     })

@@ -49,6 +49,7 @@ pub(super) struct RawServer {
     pub(super) noise_sigma: Option<f64>,
     pub(super) readiness_s: Option<f64>,
     pub(super) resize_delay_ms: Option<f64>,
+    pub(super) round_trip_ms: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -58,6 +59,7 @@ pub(super) struct RawProxies {
     pub(super) workers: u32,
     pub(super) plugin: Value,
     pub(super) plan_delay_ms: f64,
+    pub(super) ring_delay_ms: f64,
 }
 
 /// Exactly one of `rates`, `generator`, `file` and `records`; the other keys belong to some of them.
@@ -201,6 +203,7 @@ impl Default for RawProxies {
             workers: 2,
             plugin: Value::Object(serde_json::Map::new()),
             plan_delay_ms: 50.0,
+            ring_delay_ms: 0.1,
         }
     }
 }

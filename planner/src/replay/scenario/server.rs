@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use serde_json::Value;
 use weir_api::plan::{BATCH_MAX, SLOTS_MAX};
+use weir_model::network::ROUND_TRIP_MAX;
 use weir_model::server::{Law, Parallelism};
 
 use super::Server;
@@ -35,6 +37,12 @@ pub(super) fn servers(
 }
 
 impl Server {
+    /// From the proxy to it, and from it to the proxy.
+    #[must_use]
+    pub fn hop(&self) -> Duration {
+        self.round_trip / 2
+    }
+
     /// Requests/s that it executes at most with its cores at the start.
     #[must_use]
     pub fn capacity_rps(&self) -> f64 {
@@ -89,6 +97,11 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
         noise_sigma: within(at("noise_sigma"), sigma, 0.0..=1.0, "")?,
         readiness: seconds(at("readiness_s"), readiness_s, 0.0..=DELAY_MAX_S)?,
         resize_delay: delay("resize_delay_ms", raw.resize_delay_ms.unwrap_or(0.0))?,
+        round_trip: millis(
+            at("round_trip_ms"),
+            raw.round_trip_ms.unwrap_or(0.0),
+            ROUND_TRIP_MAX.as_secs_f64() * 1e3,
+        )?,
         cores: variant.initial.as_f64(),
     })
 }
@@ -96,7 +109,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
 /// σ of the log-normal factor of mean 1 whose 99th percentile is `tail`: the lesser solution of
 /// exp(z·σ − σ²/2) = tail.
 fn sigma_of(tail: f64) -> Option<f64> {
-    let root = Z_99 * Z_99 - 2.0 * tail.ln();
+    let root = Z_99 * Z_99 - 2.0 * libm::log(tail);
     let sigma = Z_99 - root.max(0.0).sqrt();
     (root >= 0.0 && sigma <= 1.0).then_some(sigma.max(0.0))
 }

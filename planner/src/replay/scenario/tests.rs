@@ -146,7 +146,7 @@ fn what_is_left_out_follows_from_the_service() {
     );
     assert_eq!(sending.clients.budget, Duration::from_millis(800));
     assert_eq!(scenario.classes, ["default"]);
-    assert_eq!(scenario.contenders.len(), 10);
+    assert_eq!(scenario.contenders.len(), 11);
     let [fast, good] = scenario.variants.as_slice() else {
         panic!("{:?}", scenario.variants);
     };

@@ -15,10 +15,24 @@ pub(in crate::replay) enum What {
     Leave { request: u32, attempt: u8 },
     /// A request was sent to a server that is down.
     Broken { request: u32, attempt: u8 },
+    /// A request is with its server.
+    Reach {
+        request: u32,
+        attempt: u8,
+        variant: u16,
+    },
+    /// An answer is with the proxy.
+    Answer {
+        request: u32,
+        attempt: u8,
+        variant: u16,
+    },
     /// A server has something to end or start.
     Server { variant: u16 },
     /// A worker's timer.
     Tick { worker: u32 },
+    /// A worker is rung.
+    Ring { worker: u32 },
     /// A plan is with a worker.
     Plan { worker: u32, plan: u32 },
     /// The control plane takes a turn.

@@ -5,11 +5,12 @@ use std::time::Duration;
 use weir_api::Cores;
 
 use super::agenda::What;
+use super::site::Job;
 use super::witness::Witness;
 use super::{World, nanos};
 use crate::replay::control::{Change, ControlPlane, Use};
 use crate::replay::plane::DataPlane;
-use crate::replay::request::Second;
+use crate::replay::request::{Resize, Second};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -45,8 +46,19 @@ impl<W: Witness> World<'_, W> {
             What::Limit { request, attempt } => self.limit(request, attempt),
             What::Leave { request, attempt } => self.leave(request, attempt),
             What::Broken { request, attempt } => self.broken(request, attempt),
+            What::Reach {
+                request,
+                attempt,
+                variant,
+            } => self.reach(request, attempt, variant),
+            What::Answer {
+                request,
+                attempt,
+                variant,
+            } => self.answer(Job { request, attempt }, variant),
             What::Server { variant } => self.serve(variant),
             What::Tick { worker } => self.tick(worker),
+            What::Ring { worker } => self.ring(worker),
             What::Plan { worker, plan } => self.take_plan(worker, plan),
             What::Turn => self.turn(),
             What::TurnOn => self.turn_on(),
@@ -132,6 +144,11 @@ impl<W: Witness> World<'_, W> {
         let usable = change.ready_at <= self.now;
         if let Some(site) = self.sites.get_mut(usize::from(variant)) {
             site.resize(time, change.cores, usable);
+            self.resizes.push(Resize {
+                at: time,
+                variant,
+                cores: change.cores.as_f64(),
+            });
         }
         self.wake_site(variant);
         if usable {
@@ -195,6 +212,7 @@ impl<W: Witness> World<'_, W> {
             }
         }
         self.seconds.push(second);
+        self.witness.second(self.seconds.len() as u64);
         if self.now >= length {
             let time = self.time();
             self.core_seconds = self.sites.iter().map(|site| site.core_seconds(time)).sum();

@@ -64,9 +64,9 @@ impl<W: Witness> World<'_, W> {
                     flight.worker = index;
                 }
                 let told = [(request, verdict)];
-                self.witness
-                    .told(index as usize, &worker.engine, &told, self.now);
+                self.witness.told(index as usize, worker, &told, self.now);
                 let [(_, verdict)] = told;
+                self.send_rings(index);
                 if verdict == Verdict::Park {
                     self.hold(request, leaves);
                     self.arm(index);
@@ -123,8 +123,7 @@ impl<W: Witness> World<'_, W> {
     fn forward(&mut self, request: u32, variant: u16, timeout: Duration) {
         let (now, time) = (self.now, self.time());
         let place = request as usize;
-        let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get_mut(place))
-        else {
+        let Some(flight) = self.flights.get_mut(place) else {
             return;
         };
         (flight.place, flight.variant) = (Place::InFlight, variant);
@@ -132,21 +131,56 @@ impl<W: Witness> World<'_, W> {
         if let Some(outcome) = self.outcomes.get_mut(place) {
             outcome.dispatched = Some(time);
         }
+        let hop = self.hop(variant);
+        if hop > 0 {
+            self.arm_limit(request, attempt, timeout);
+            let reach = What::Reach {
+                request,
+                attempt,
+                variant,
+            };
+            self.agenda.add(now.saturating_add(hop), reach);
+        } else if self.take(request, attempt, variant) {
+            self.arm_limit(request, attempt, timeout);
+            self.wake_site(variant);
+        }
+    }
+
+    fn arm_limit(&mut self, request: u32, attempt: u8, timeout: Duration) {
+        if let Some(known) = self.requests.get(request as usize) {
+            let limit = leaves_at(known).min(self.now.saturating_add(nanos(timeout)));
+            // An answer at the very instant still counts.
+            self.agenda
+                .add(limit.saturating_add(1), What::Limit { request, attempt });
+        }
+    }
+
+    /// A request is with its server, whether or not anybody still waits for it.
+    pub(super) fn reach(&mut self, request: u32, attempt: u8, variant: u16) {
+        if self.take(request, attempt, variant) {
+            self.wake_site(variant);
+        }
+    }
+
+    /// Whether the server takes it; where not, the proxy will hear of it.
+    fn take(&mut self, request: u32, attempt: u8, variant: u16) -> bool {
+        let time = self.time();
         let site = self
             .sites
             .get_mut(usize::from(variant))
             .filter(|site| site.up);
         let taken = site.is_some_and(|site| site.take(time, Job { request, attempt }));
-        if taken {
-            let limit = leaves_at(known).min(now.saturating_add(nanos(timeout)));
-            // An answer at the very instant still counts.
-            self.agenda
-                .add(limit.saturating_add(1), What::Limit { request, attempt });
-            self.wake_site(variant);
-        } else {
-            self.agenda
-                .add(now + nanos(BREAK_DELAY), What::Broken { request, attempt });
+        if !taken {
+            let at = self.now + nanos(BREAK_DELAY) + self.hop(variant);
+            self.agenda.add(at, What::Broken { request, attempt });
         }
+        taken
+    }
+
+    /// From the proxy to that server, ns.
+    fn hop(&self, variant: u16) -> u64 {
+        let site = self.sites.get(usize::from(variant));
+        site.map_or(0, |site| site.hop)
     }
 
     /// A server has something to end or start.
@@ -156,15 +190,26 @@ impl<W: Witness> World<'_, W> {
         if let Some(site) = self.sites.get_mut(usize::from(variant)) {
             site.advance(time, &mut ended);
         }
+        let hop = self.hop(variant);
         for (job, _) in ended.drain(..) {
-            self.answer(job, variant);
+            if hop == 0 {
+                self.answer(job, variant);
+            } else {
+                let Job { request, attempt } = job;
+                let answer = What::Answer {
+                    request,
+                    attempt,
+                    variant,
+                };
+                self.agenda.add(self.now.saturating_add(hop), answer);
+            }
         }
         self.ended = ended;
         self.wake_site(variant);
     }
 
-    /// An execution has ended; nobody may be waiting for it any more.
-    fn answer(&mut self, job: Job, variant: u16) {
+    /// An answer is with the proxy; nobody may be waiting for it any more.
+    pub(super) fn answer(&mut self, job: Job, variant: u16) {
         let Some(worker) = self.lands(job.request, job.attempt) else {
             return;
         };

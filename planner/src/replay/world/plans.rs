@@ -9,6 +9,7 @@ use super::witness::Witness;
 use super::{World, nanos};
 use crate::replay::control::ControlPlane;
 use crate::replay::plane::{DataPlane, circumstances};
+use crate::sharing::{Role, divide};
 
 impl<W: Witness> World<'_, W> {
     /// Sends plans on their way to every worker.
@@ -59,11 +60,14 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         let proxy = self.proxy_of(worker);
+        let Some(part) = self.part_of(&plan, proxy) else {
+            return;
+        };
         if let DataPlane::Weir(_) = &self.plane {
             self.shares = self.shares_of(&plan);
         }
         self.tell(worker, |worker, now, verdicts| {
-            worker.on_plan(&plan, now, verdicts)
+            worker.on_plan(&part, now, verdicts)
         });
         self.obey(worker, false);
         self.arm(worker);
@@ -73,6 +77,17 @@ impl<W: Witness> World<'_, W> {
             }
             self.turn_on();
         }
+    }
+
+    /// What a proxy gets of a plan; nothing where there are fewer slots than proxies.
+    fn part_of(&self, plan: &Rc<Plan>, proxy: usize) -> Option<Rc<Plan>> {
+        let proxies = self.counted.len();
+        if proxies == 1 || matches!(self.plane, DataPlane::Fifo(_)) {
+            return Some(Rc::clone(plan));
+        }
+        let parts = divide(plan, &vec![Role::Both; proxies]);
+        let part = parts.into_iter().nth(proxy)?;
+        part.ok().map(Rc::new)
     }
 
     /// The shares of the plan that every worker begins with.

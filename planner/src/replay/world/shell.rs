@@ -4,10 +4,10 @@
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
-use super::World;
 use super::agenda::What;
 use super::flight::Place;
 use super::witness::Witness;
+use super::{World, nanos};
 use crate::replay::plane::{DataPlane, Worker};
 
 impl<W: Witness> World<'_, W> {
@@ -20,6 +20,32 @@ impl<W: Witness> World<'_, W> {
         if fired {
             self.obey(worker, false);
             self.arm(worker);
+        }
+    }
+
+    /// A worker was rung.
+    pub(super) fn ring(&mut self, worker: u32) {
+        self.tell(worker, |worker, now, verdicts| {
+            worker.on_ring(now, verdicts);
+        });
+        self.obey(worker, false);
+        self.arm(worker);
+    }
+
+    /// Rings go out to the other workers of its proxy.
+    pub(super) fn send_rings(&mut self, index: u32) {
+        let DataPlane::Weir(workers) = &mut self.plane else {
+            return;
+        };
+        let rung = workers.get_mut(index as usize).map(Worker::take_rings);
+        let Some((proxy, entries)) = rung.filter(|(_, entries)| !entries.is_empty()) else {
+            return;
+        };
+        let at = self.now + nanos(self.scenario.proxies.ring_delay);
+        for (worker, known) in (0..).zip(workers.iter()) {
+            if known.proxy == proxy && known.entry.is_some_and(|own| entries.contains(&own)) {
+                self.agenda.add(at, What::Ring { worker });
+            }
         }
     }
 
@@ -44,8 +70,9 @@ impl<W: Witness> World<'_, W> {
         if let Some(worker) = workers.get_mut(index as usize) {
             tell(worker, self.now, &mut self.verdicts);
             self.witness
-                .told(index as usize, &worker.engine, &self.verdicts, self.now);
+                .told(index as usize, worker, &self.verdicts, self.now);
         }
+        self.send_rings(index);
     }
 
     /// Carries out verdicts on held requests; refusals wait for the next tick where the call they

@@ -20,6 +20,8 @@ pub(in crate::replay) struct Job {
 pub(in crate::replay) struct Site {
     model: ServerModel<Job>,
     parallelism: Parallelism,
+    /// From the proxy to it, and from it to the proxy, ns.
+    pub(in crate::replay) hop: u64,
     /// Executions that have ended and are not yet told.
     ended: Vec<(Job, Run)>,
     /// For when the model was last entered in the agenda.
@@ -59,6 +61,7 @@ impl Site {
         Ok(Site {
             model: ServerModel::new(config).map_err(|error| refused(error.to_string()))?,
             parallelism: server.parallelism,
+            hop: nanos(server.hop()),
             ended: Vec::new(),
             wakes_at: u64::MAX,
             up: true,

@@ -35,6 +35,7 @@ pub(in crate::replay) fn server(name: &str, service_ms: f64, cores: f64) -> Serv
         noise_sigma: 0.0,
         readiness: Duration::ZERO,
         resize_delay: Duration::ZERO,
+        round_trip: Duration::ZERO,
         cores,
     }
 }
@@ -63,6 +64,7 @@ pub(in crate::replay) fn scenario(slots: [u32; 2]) -> Scenario {
             plugin: json!({"service": service.name, "plan": {"variants": [
                 variant("a", slots[0], a, 50.0, 70.0), variant("b", slots[1], b, 100.0, 80.0)]}}),
             plan_delay: ms(5),
+            ring_delay: Duration::from_micros(100),
         },
         service,
         contenders: vec![WEIR],
@@ -239,6 +241,47 @@ fn each_fault_does_what_it_says() {
         fault(5, FaultKind::LostWake { proxy, worker }),
         [(B, 100), (B, 200), (B, 600)],
         "an answer wakes too"
+    );
+}
+
+#[test]
+fn a_server_is_half_a_round_trip_away() {
+    let mut scenario = scenario([0, 1]);
+    scenario.variants[1].round_trip = ms(20);
+    // Weir's one slot is taken until the answer is back; the third is with the client in time.
+    let all = requests(&[(0, 1000), (10, 1000), (20, 360)]);
+    assert_eq!(
+        played(&scenario, &all, WEIR),
+        [(B, 120), (B, 360), (B, 240)]
+    );
+    // What waits at the server is there already: only the way there and back is added.
+    let fifo = Contender {
+        plane: Plane::FifoRoundRobin,
+        ..WEIR
+    };
+    let all = requests(&[(0, 1000), (10, 1000)]);
+    assert_eq!(played(&scenario, &all, fifo), [(B, 120), (B, 220)]);
+    // Its client leaves while the request is on its way; the server executes it all the same.
+    let mut impatient = all.clone();
+    impatient[0].patience = ms(5);
+    assert_eq!(
+        played(&scenario, &impatient, fifo),
+        [(Fate::Gone, 5), (B, 220)]
+    );
+    // Down from 115 ms on: the first answer was on its way by then; of the other the proxy hears 10 ms
+    // later, and the third finds nobody there and is told so.
+    scenario.faults = vec![Fault {
+        at: ms(115),
+        what: FaultKind::ServerCrash {
+            variant: 1,
+            lasts: ms(50),
+        },
+    }];
+    let all = requests(&[(0, 1000), (10, 1000), (120, 1000), (200, 1000)]);
+    let broken = Fate::Refused("no-backend");
+    assert_eq!(
+        played(&scenario, &all, fifo),
+        [(B, 120), (broken, 125), (broken, 140), (B, 320)]
     );
 }
 

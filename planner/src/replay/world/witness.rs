@@ -3,20 +3,39 @@
 use weir_filter::engine::{Engine, StreamId};
 use weir_filter::verdict::Verdict;
 
+use crate::replay::plane::Worker;
+
 /// Looks on, changes nothing.
 pub(in crate::replay) trait Witness {
-    /// A worker's engine was told something at `now` (ns), and these are its verdicts, in order.
-    fn told(&mut self, worker: usize, engine: &Engine, verdicts: &[(StreamId, Verdict)], now: u64);
+    /// A worker was told something at `now` (ns), and these are its engine's verdicts, in order.
+    fn told(&mut self, worker: usize, who: &Worker, verdicts: &[(StreamId, Verdict)], now: u64);
 
     /// A worker has a new engine.
     fn anew(&mut self, worker: usize);
+
+    /// So many seconds of the scenario are over.
+    fn second(&mut self, over: u64) {
+        let _ = over;
+    }
 
     /// The end: nothing of any request is left.
     fn end(&mut self, engines: &mut dyn Iterator<Item = &mut Engine>, now: u64);
 }
 
+/// Sees nothing but the seconds go by.
+pub(in crate::replay) struct Clock<F>(pub(in crate::replay) F);
+
+impl<F: FnMut(u64)> Witness for Clock<F> {
+    fn told(&mut self, _: usize, _: &Worker, _: &[(StreamId, Verdict)], _: u64) {}
+    fn anew(&mut self, _: usize) {}
+    fn second(&mut self, over: u64) {
+        (self.0)(over);
+    }
+    fn end(&mut self, _: &mut dyn Iterator<Item = &mut Engine>, _: u64) {}
+}
+
 impl Witness for () {
-    fn told(&mut self, _: usize, _: &Engine, _: &[(StreamId, Verdict)], _: u64) {}
+    fn told(&mut self, _: usize, _: &Worker, _: &[(StreamId, Verdict)], _: u64) {}
     fn anew(&mut self, _: usize) {}
     fn end(&mut self, _: &mut dyn Iterator<Item = &mut Engine>, _: u64) {}
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use weir_tests::load::SECONDS_MAX;
 
+use crate::workers::WorkersArgs;
+
 /// Weir beside what one does without it: the same load, three ways through one Envoy.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask")]
@@ -21,6 +23,8 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Compare replay with a real Envoy at three loads: light, near capacity, 1.5 × overload.
     Validate(ValidateArgs),
+    /// Measure the queue that workers share: order, hand-over, a crowd, processor time.
+    Workers(WorkersArgs),
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `weir-demo demo | up | validate`: the whole system in one command, and what it does under a load that rises
+//! `weir-demo demo | up | validate | workers`: the whole system in one command, and what it does under a load that rises
 //! above what it can serve and falls again.
 //!
 //! Order: [`cli`] what was asked, [`scenario`] what is stated, [`system`] what runs (with [`planner`]),
@@ -12,6 +12,7 @@ mod report;
 mod scenario;
 mod system;
 mod visible;
+mod workers;
 
 use std::fs;
 use std::path::Path;
@@ -56,6 +57,9 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             Command::Demo(args) => demo(args).await,
             Command::Up(args) => up(args).await,
             Command::Validate(args) => validated(args).await,
+            Command::Workers(args) => workers::measured(args)
+                .await
+                .map(|code| Done { code, keep: None }),
         }
     };
     // Dropping what was under way ends its processes.

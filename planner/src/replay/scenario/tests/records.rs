@@ -133,6 +133,29 @@ fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
             &[":21:", "load.file", "bad.txt", parts[0], parts[1]],
         );
     }
+    // As many zeros as a recording's loss has, in the part that is played.
+    desk.file(
+        "gap.txt",
+        &format!("7\n{}8\n{}9\n", "0\n".repeat(60), "0\n".repeat(61)),
+    );
+    let whole = "load: {file: gap.txt, loop: true}";
+    let text = SMALL.replace("length_s: 20\n", "");
+    let refused = desk.read(&text.replace(load, whole)).unwrap_err();
+    let refused = refused.to_string();
+    for part in &["load.file: gap.txt: 61 s", "second 62", "60 s", "silence_s"] {
+        assert!(refused.contains(part), "'{refused}' does not say '{part}'");
+    }
+    desk.bad(
+        load,
+        "load: {file: gap.txt, from_s: 62, loop: true, silence_s: 10}",
+        &["load.file: gap.txt: 20 s", "second 62", "10 s"],
+    );
+    desk.good(
+        &SMALL
+            .replace(load, "load: {file: gap.txt}")
+            .replace("length_s: 20", "length_s: 62"),
+    );
+    desk.good(&text.replace(load, "load: {file: gap.txt, silence_s: 61}"));
     // What is meant is taken.
     desk.file(
         "a.jsonl",

@@ -32,6 +32,18 @@ fn a_bad_key_beside_service_and_load_is_refused() {
             "servers: {fast: {law: {gamma_ms: -4, epsilon_ms: 0, delta_ms: 0, eta_ms: 0}}}",
             &["servers.fast.law", "gamma_ms: -4"],
         ),
+        (
+            "servers: {fast: {round_trip_ms: -1}}",
+            &["servers.fast.round_trip_ms: -1", "0 to 60000 ms"],
+        ),
+        (
+            "servers: {good: {round_trip_ms: .nan}}",
+            &["servers.good.round_trip_ms: NaN", "0 to 60000 ms"],
+        ),
+        (
+            "servers: {good: {round_trip_ms: 60001}}",
+            &["servers.good.round_trip_ms: 60001", "0 to 60000 ms"],
+        ),
         ("proxies: {count: 0}", &["proxies.count: 0", "1 to 100"]),
         (
             "proxies: {workers: 500}",

@@ -1,6 +1,7 @@
 //! Random small scenarios, faults and all, through the core. After every step of every engine: no
 //! slot is taken beyond the plan's, and nobody is sent ahead of an earlier deadline in the same
-//! queue. At the end: every request ended exactly once, and no slot, place or request is left.
+//! queue. At the end: every request ended exactly once, no slot, place or request is left, and no more
+//! were on time than the bound allows.
 //!
 //! A failing seed prints the line that reproduces it.
 
@@ -9,12 +10,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use weir_filter::engine::{Engine, StreamId};
+use weir_filter::board::{Key, Scope};
+use weir_filter::engine::{Engine, Gauge, StreamId};
 use weir_filter::gate::{GHOST_MAX, VariantId};
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;
 
 use super::*;
+use crate::replay::bound::{self, Kind};
+use crate::replay::plane::Worker;
+
+/// The variants' names, in the order of every engine's table.
+const VARIANTS: [&str; 3] = ["a", "b", "c"];
 
 /// How many seeds.
 const SEEDS: u64 = 20_000;
@@ -24,17 +31,64 @@ const SEED_VARIABLE: &str = "WEIR_REPLAY_SEED";
 const TWICE_EVERY: u64 = 20;
 const PLANNER_EVERY: u64 = 200;
 
+/// How long somebody may wait beside a free slot: two looks of whoever waits, one of them lost, and
+/// the timer's rounding.
+const IDLE_MAX: Duration = Duration::from_millis(33);
+
 /// Checks every step.
 #[derive(Default)]
 struct Inspector {
+    /// What each worker was last seen to have of each variant, with its proxy.
+    gauges: BTreeMap<(u32, usize, usize), Gauge>,
     taken: BTreeMap<(usize, usize), u32>,
+    /// Since when somebody waits beside a free slot, by proxy and variant.
+    idle_since: BTreeMap<(u32, usize), u64>,
     /// Calls that released somebody who was held while others still waited.
     choices: u64,
 }
 
+impl Inspector {
+    /// What holds of a proxy's workers together.
+    fn check_proxy(&mut self, worker: usize, who: &Worker, gauges: &[Gauge], now: u64) {
+        let on_board: BTreeMap<Key, u32> = who.taken_on_board(now).into_iter().collect();
+        for (variant, gauge) in gauges.iter().enumerate() {
+            let before = self.gauges.insert((who.proxy, worker, variant), *gauge);
+            let of_proxy = self
+                .gauges
+                .iter()
+                .filter(|((proxy, _, known), _)| *proxy == who.proxy && *known == variant);
+            let (mut taken, mut held, mut slots) = (0, 0, u32::MAX);
+            for (_, known) in of_proxy {
+                taken += known.taken;
+                held += known.held;
+                slots = slots.min(known.slots);
+            }
+            if before.map_or(0, |before| before.taken) < gauge.taken {
+                let most = gauge.slots;
+                assert!(taken <= most, "{taken} slots taken of {most} by one proxy");
+            }
+            let counted = on_board.get(&Key::of(VARIANTS[variant])).copied();
+            let free = counted.unwrap_or(0).max(taken) < slots;
+            let since = self.idle_since.entry((who.proxy, variant)).or_insert(now);
+            if !free || held == 0 {
+                *since = now;
+            }
+            let idle = Duration::from_nanos(now - *since);
+            assert!(
+                idle <= IDLE_MAX,
+                "{held} wait beside a free slot for {idle:?}"
+            );
+        }
+    }
+}
+
 impl Witness for Inspector {
-    fn told(&mut self, worker: usize, engine: &Engine, verdicts: &[(StreamId, Verdict)], now: u64) {
+    fn told(&mut self, worker: usize, who: &Worker, verdicts: &[(StreamId, Verdict)], now: u64) {
+        let engine = &who.engine;
         let gauges: Vec<_> = engine.gauges().collect();
+        if engine.config().scope == Scope::Proxy {
+            self.check_proxy(worker, who, &gauges, now);
+        }
         let mut last: BTreeMap<VariantId, Mono> = BTreeMap::new();
         for (stream, verdict) in verdicts {
             let Verdict::Forward(dispatch) = verdict else {
@@ -79,6 +133,8 @@ impl Witness for Inspector {
     }
 
     fn anew(&mut self, worker: usize) {
+        self.gauges.retain(|(_, known, _), _| *known != worker);
+        self.idle_since.clear();
         self.taken.retain(|(known, _), _| *known != worker);
     }
 
@@ -117,16 +173,22 @@ fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     "c".clone_into(&mut third.cluster);
     scenario.service.variants.push(third);
     scenario.service.variants.truncate(variants);
-    scenario.variants = ["a", "b", "c"][..variants]
+    scenario.variants = VARIANTS[..variants]
         .iter()
         .map(|name| {
             let cores = f64::from(random.random_range(0..=3_u32));
             let mut server = server(name, random.random_range(0.0..120.0), cores);
             server.batch_max = random.random_range(1..=3);
             server.batch_delay = ms(random.random_range(0..10));
-            server.noise_sigma = if random.random_bool(0.5) { 0.3 } else { 0.0 };
+            server.noise_sigma = if random.random_bool(0.3) { 0.3 } else { 0.0 };
             server.resize_delay = ms(random.random_range(0..400));
             server.readiness = ms(random.random_range(0..1000));
+            let far = random.random_bool(0.5);
+            server.round_trip = Duration::from_micros(if far {
+                random.random_range(0..40_000)
+            } else {
+                0
+            });
             server
         })
         .collect();
@@ -141,6 +203,7 @@ fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     scenario.proxies.count = random.random_range(1..=2);
     scenario.proxies.workers = random.random_range(1..=3);
     scenario.proxies.plan_delay = ms(random.random_range(0..30));
+    scenario.proxies.ring_delay = Duration::from_micros(random.random_range(0..3000));
     let plan = scenario.proxies.plugin["plan"]["variants"].clone();
     let mut plan: Vec<_> = plan.as_array().unwrap().clone();
     plan.push(plan[0].clone());
@@ -149,7 +212,7 @@ fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     plan.truncate(variants);
     for variant in &mut plan {
         variant["share"] = json!(1.0 / variants as f64);
-        variant["slots"] = json!(random.random_range(1..=4));
+        variant["slots"] = json!(random.random_range(2..=5));
         // Right, too short or too long.
         variant["service_ms"] = json!(random.random_range(0.0..200.0_f64));
     }
@@ -159,6 +222,7 @@ fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
         json!({"least_ms": 1, "reserve_ms": random.random_range(0..20)});
     let stale = ["keep", "static", "refuse"][random.random_range(0..3_usize)];
     scenario.proxies.plugin["on_stale"] = json!(stale);
+    scenario.service.cycle = ms(random.random_range(200..=1000));
     scenario.service.plan_max_age = ms(random.random_range(500..5000));
     scenario.faults = (0..random.random_range(0..4_u32))
         .map(|_| Fault {
@@ -239,6 +303,21 @@ fn fault(random: &mut ChaCha8Rng, variants: usize) -> FaultKind {
     }
 }
 
+fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) -> u64 {
+    let is_on_time = |(request, outcome): &(&Request, &Outcome)| {
+        let Fate::Answered(variant) = outcome.fate else {
+            return false;
+        };
+        let accuracy = scenario.service.variants[usize::from(variant)].accuracy;
+        outcome.ended <= request.deadline() && accuracy >= request.min_accuracy
+    };
+    requests
+        .iter()
+        .zip(&play.outcomes)
+        .filter(is_on_time)
+        .count() as u64
+}
+
 /// Plays a seed; how many choices among those held were checked.
 fn check(seed: u64) -> u64 {
     let (scenario, requests, contender) = drawn(seed);
@@ -254,6 +333,14 @@ fn check(seed: u64) -> u64 {
     }
     let seconds = scenario.length.as_secs_f64().ceil() as usize;
     assert_eq!(play.seconds.len(), seconds);
+    let bound = &bound::of_plays(&scenario, &requests, std::slice::from_ref(&play))[0];
+    if bound.kind != Kind::Estimate {
+        let on_time = on_time(&scenario, &requests, &play);
+        assert!(
+            bound.on_time >= on_time,
+            "{on_time} on time beats {bound:?}"
+        );
+    }
     if seed.is_multiple_of(TWICE_EVERY) {
         assert_eq!(once().0, play, "the same seed played twice");
     }

@@ -31,7 +31,7 @@ pub(super) fn waves(seconds: u64, rps: u64) -> Vec<Request> {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let mut times = Vec::new();
     for second in 0..seconds {
-        let wave = 0.6 - 0.4 * (second as f64 / 30.0).cos();
+        let wave = 0.6 - 0.4 * libm::cos(second as f64 / 30.0);
         for _ in 0..(rps as f64 * wave) as u64 {
             times.push(second * 1000 + random.random_range(0..1000));
         }

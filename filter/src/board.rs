@@ -1,0 +1,296 @@
+//! One queue for all workers of a proxy. Envoy runs one VM per worker thread; what their engines must
+//! know of each other lies on one board: who lives, how many slots of each variant each has taken, and
+//! the earliest deadline each holds. Every change is a compare-and-swap of the whole board.
+//!
+//! A slot belongs to whoever holds the earliest deadline. Whoever frees one that another should have
+//! *rings* that other, who then claims it: a ring is a hint and may be lost, a claim is a swap and
+//! cannot be doubled. `docs/board.md` is the protocol, what each party may assume, and how it is
+//! checked.
+//!
+//! Pure: the board is a value, its bytes come from and go to a [`Store`]; time is an argument.
+
+use std::time::Duration;
+
+use crate::time::Mono;
+
+mod bytes;
+mod member;
+mod memory;
+mod table;
+
+pub use bytes::Unreadable;
+pub use member::{Member, Outcome, Ring, Scope, Standing, Store, TRIES_MAX};
+pub use memory::Memory;
+pub use table::{Cell, Column, Entry};
+
+/// Most VMs on a board; a further one works with a single slot of each variant and is never rung.
+pub const ENTRIES_MAX: usize = 256;
+/// Most variants on a board, those gone from the plan but still executing included.
+pub const COLUMNS_MAX: usize = 128;
+
+/// The protocol's times. [`TERMS`] are those that hold in Envoy; the model checks others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// How long a VM counts as alive after it last wrote.
+    pub lease: Duration,
+    /// How old a lease may be before a VM with nothing else to say renews it.
+    pub renewal: Duration,
+    /// How long a free slot is kept for the holder of the earliest deadline, once rung; then anybody
+    /// who waits may have it.
+    pub grace: Duration,
+    /// How long nobody takes more slots than it had, after a board was found unreadable: by then every
+    /// VM has said anew what it holds.
+    pub settling: Duration,
+    /// Longest that a slot counts as taken by somebody who has died.
+    pub ghost_max: Duration,
+    /// How long a VM that polls the planner remains the one to poll without another sign.
+    pub poller_lease: Duration,
+    /// How long a variant that nobody speaks of keeps its column.
+    pub column_idle: Duration,
+}
+
+/// The times that hold in Envoy. The lease is short because a VM that has trapped keeps others from its
+/// slots for so long; one that only stalls is taken for dead without harm, until it writes again: what it
+/// has taken counts to its predicted end.
+pub const TERMS: Terms = Terms {
+    lease: Duration::from_millis(250),
+    renewal: Duration::from_millis(50),
+    grace: Duration::from_millis(5),
+    settling: Duration::from_millis(500),
+    ghost_max: crate::gate::GHOST_MAX,
+    poller_lease: Duration::from_millis(500),
+    column_idle: Duration::from_secs(60),
+};
+
+const _: () = assert!(TERMS.lease.as_millis() >= 3 * TERMS.renewal.as_millis());
+const _: () = assert!(TERMS.settling.as_millis() >= TERMS.lease.as_millis());
+
+/// A variant on the board: a hash of its name, the same in every VM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(pub u64);
+
+impl Key {
+    /// The key of a variant's name.
+    #[must_use]
+    pub fn of(name: &str) -> Key {
+        use std::hash::Hasher;
+        let mut hasher = fnv::FnvHasher::default();
+        hasher.write(name.as_bytes());
+        Key(hasher.finish())
+    }
+}
+
+/// What a VM says of one variant, and asks.
+#[derive(Debug, Clone)]
+pub struct Ask<W> {
+    /// Which variant.
+    pub variant: Key,
+    /// How many slots the plan gives this proxy.
+    pub slots: u32,
+    /// How many the VM has taken, ghosts included.
+    pub taken: u32,
+    /// How many it had taken when it last wrote: while the board settles it takes no more than that.
+    pub posted: u32,
+    /// The latest predicted end of what it has taken.
+    pub until: Mono,
+    /// The predicted service time of what it would take.
+    pub service: Duration,
+    /// The deadlines of those who wait here, earliest first.
+    pub waiting: W,
+    /// How many of them may go now.
+    pub most: u32,
+    /// Whether this is a tick: everybody who stands before those who wait here is rung, so that by the
+    /// next tick each has come or lost its right.
+    pub tick: bool,
+}
+
+impl<W: Iterator<Item = Mono>> Ask<W> {
+    /// What the VM has and holds once the first `granted` of those who wait may go.
+    fn cell(mut self, granted: u32, now: Mono, terms: &Terms) -> Cell {
+        let taken = if granted > 0 {
+            now + self.service
+        } else {
+            Mono(0)
+        };
+        Cell {
+            taken: self.taken.saturating_add(granted),
+            until: self.until.max(taken).min(now + terms.ghost_max),
+            head: self.waiting.nth(granted as usize),
+        }
+    }
+}
+
+/// What the board answers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// How many of those who wait may go: the first so many.
+    pub granted: u32,
+    /// Where a slot was free for somebody before the first of them took it: for how long.
+    pub idle: Option<Duration>,
+    /// Whether somebody is to be rung: whoever has `rung_at` now.
+    pub rings: bool,
+    /// Whether the board is another than before and has to be written.
+    pub changed: bool,
+}
+
+/// Who is on the board, what each has taken and holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Board {
+    /// Whether it was begun anew in place of one that was unreadable or gone: 1, or 0 for the first.
+    pub resets: u32,
+    /// Until then nobody takes more slots than it had: what others hold is not all known yet.
+    pub settling_until: Mono,
+    /// Which process: the incarnation of the VM that began the board.
+    pub founder: u64,
+    /// The incarnation of the VM that polls the planner, and until when it does.
+    pub poller: (u64, Mono),
+    /// The variants.
+    pub columns: Vec<Column>,
+    /// The VMs.
+    pub entries: Vec<Entry>,
+    /// What each VM has of each variant: `entries` × `columns`, row by row.
+    cells: Vec<Cell>,
+}
+
+impl Board {
+    /// An empty board in place of one that is unreadable or gone.
+    #[must_use]
+    pub fn anew(now: Mono, terms: &Terms) -> Board {
+        Board {
+            resets: 1,
+            settling_until: now + terms.settling,
+            ..Board::default()
+        }
+    }
+
+    /// Says what the VM `incarnation` holds of a variant, and takes for it what slots are its to take:
+    /// those that are free while nobody else who lives holds an earlier deadline. Who was rung for a
+    /// slot and has not come within the grace loses its right. `None` where there is no room on the
+    /// board.
+    pub fn settle<W: Iterator<Item = Mono> + Clone>(
+        &mut self,
+        incarnation: u64,
+        ask: Ask<W>,
+        now: Mono,
+        terms: &Terms,
+    ) -> Option<Turn> {
+        let own = self.entry_of(incarnation, now)?;
+        let column = self.column_of(ask.variant, now, terms)?;
+        let mut turn = Turn {
+            changed: self.renew_entry(own, now, terms)
+                | self.answer_ring(own)
+                | self.speak_of(column, now, terms),
+            ..Turn::default()
+        };
+        let idle_since = self.columns.get(column)?.idle_since;
+        let settles = now < self.settling_until;
+        let mut free = self.free(own, column, &ask, settles, now);
+        let mut waiting = ask.waiting.clone();
+        let mut head = waiting.next();
+        while let Some(deadline) = head {
+            if free == 0 || turn.granted == ask.most {
+                break;
+            }
+            // While the board settles no slot can change hands: who holds an earlier deadline has no
+            // use for ours.
+            if !settles && self.is_anothers(own, column, deadline, now, terms) {
+                break;
+            }
+            free -= 1;
+            turn.granted += 1;
+            head = waiting.next();
+        }
+        if turn.granted > 0 {
+            turn.idle = idle_since.map(|since| now.since(since));
+        }
+        let (tick, cell) = (ask.tick, ask.cell(turn.granted, now, terms));
+        turn.changed |= self.put_cell(own, column, cell);
+        turn.changed |= self.note_idle(own, column, free > 0, now);
+        if free > 0 && !settles {
+            turn.rings = self.ring_earlier(own, column, tick, now);
+            turn.changed |= turn.rings;
+        }
+        Some(turn)
+    }
+
+    /// How many slots the VM could take. While the board settles others' are not all known, but what
+    /// it has said itself was its own.
+    fn free<W>(&self, own: usize, column: usize, ask: &Ask<W>, settles: bool, now: Mono) -> u32 {
+        if settles {
+            return ask.slots.min(ask.posted).saturating_sub(ask.taken);
+        }
+        let others = self.taken_by_others(own, column, now);
+        ask.slots.saturating_sub(others).saturating_sub(ask.taken)
+    }
+
+    /// Whether the next free slot is another's, who holds an earlier deadline. Those who were rung and
+    /// have not come are passed over: one that lives says so anew at its next tick.
+    fn is_anothers(
+        &mut self,
+        own: usize,
+        column: usize,
+        deadline: Mono,
+        now: Mono,
+        terms: &Terms,
+    ) -> bool {
+        while let Some((rival, earlier)) = self.earliest_other(own, column, now) {
+            if earlier >= deadline {
+                return false;
+            }
+            let rung_at = self
+                .entries
+                .get(rival)
+                .map_or(Mono(0), |entry| entry.rung_at);
+            if rung_at == Mono(0) || now.since(rung_at) < terms.grace {
+                return true;
+            }
+            self.strike(rival, column);
+        }
+        false
+    }
+
+    /// Notes since when slots are free while somebody waits; whether that is news.
+    fn note_idle(&mut self, own: usize, column: usize, free: bool, now: Mono) -> bool {
+        let waits = self.cell(own, column).head.is_some()
+            || self.earliest_other(own, column, now).is_some();
+        let Some(state) = self.columns.get_mut(column) else {
+            return false;
+        };
+        let before = state.idle_since;
+        state.idle_since = (free && waits).then(|| before.unwrap_or(now));
+        state.idle_since != before
+    }
+
+    /// Marks as rung who is to have a free slot, or, at a tick, all who stand before `own`; whether
+    /// anybody was not yet.
+    fn ring_earlier(&mut self, own: usize, column: usize, all: bool, now: Mono) -> bool {
+        let before = self.cell(own, column).head.unwrap_or(Mono(u64::MAX));
+        let earliest = self
+            .earliest_other(own, column, now)
+            .map(|(rival, _)| rival);
+        let mut rings = false;
+        for rival in 0..self.entries.len() {
+            let stands_before = all
+                && self
+                    .cell(rival, column)
+                    .head
+                    .is_some_and(|head| head < before);
+            if rival == own || !(stands_before || Some(rival) == earliest) {
+                continue;
+            }
+            if let Some(entry) = self.entries.get_mut(rival)
+                && entry.lives(now)
+                && entry.rung_at == Mono(0)
+            {
+                entry.rung_at = now.max(Mono(1));
+                rings = true;
+            }
+        }
+        rings
+    }
+}
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,297 @@
+//! One VM at the board: loads it, takes its turn, swaps it in, and tries again where another was
+//! quicker.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use super::{Ask, Board, Cell, Key, TERMS, Terms, Turn};
+use crate::time::Mono;
+
+/// How often a swap is tried before it is left to the next tick.
+pub const TRIES_MAX: u32 = 8;
+
+/// Where the board is kept, and how VMs are rung.
+pub trait Store: Debug {
+    /// Loads the board's bytes and their version; `None` where there are none yet.
+    fn load(&mut self, into: &mut Vec<u8>) -> Option<u32>;
+    /// Puts bytes in place of that version, or with `None` where there are none yet; whether it did.
+    fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
+    /// This VM has that entry from now on: it is rung by it.
+    fn own(&mut self, entry: usize);
+    /// Rings the VM that has that entry.
+    fn ring(&mut self, entry: usize, why: Ring);
+}
+
+/// What a VM is rung for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Ring {
+    /// A slot is free that one of its requests should have.
+    Slot,
+    /// There is a new plan.
+    Plan,
+}
+
+/// Who queues together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// All workers of the proxy: one queue in order of deadlines.
+    #[default]
+    Proxy,
+    /// Each worker for itself, with its part of the slots: what there would be without the board.
+    Worker,
+}
+
+/// A VM's place among those of its proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Which process it is in: what the board's founder was called.
+    pub process: u64,
+    /// Whether it is the one to poll the planner.
+    pub polls: bool,
+    /// How many VMs have had a request and live.
+    pub workers: u32,
+}
+
+/// What came of a turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How many of those who wait may go: the first so many.
+    pub granted: u32,
+    /// Where a slot was free for somebody before: for how long.
+    pub idle: Option<Duration>,
+    /// Swaps that others were quicker at.
+    pub lost: u32,
+    /// Whether the board was found unreadable, or was gone, and has been begun anew.
+    pub reset: bool,
+    /// Whether all tries were lost: nothing is granted, and what was said has to be said again.
+    pub unsettled: bool,
+}
+
+/// A VM at the board.
+#[derive(Debug)]
+pub struct Member {
+    store: Box<dyn Store>,
+    incarnation: u64,
+    scope: Scope,
+    pub(super) terms: Terms,
+    pub(super) serving: bool,
+    pub(super) entry: Option<usize>,
+    part: Part,
+    /// What this VM has and holds, by its last word: said again where the board has lost it.
+    pub(super) said: Vec<(Key, Cell)>,
+    board: Board,
+    bytes: Vec<u8>,
+}
+
+impl Member {
+    /// The VM `incarnation`, which is another for each start of one.
+    #[must_use]
+    pub fn new(store: Box<dyn Store>, incarnation: u64, scope: Scope) -> Member {
+        Member {
+            store,
+            incarnation,
+            scope,
+            terms: TERMS,
+            serving: false,
+            entry: None,
+            part: Part::WHOLE,
+            said: Vec::new(),
+            board: Board::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// From now on it counts among those that serve.
+    pub fn serve(&mut self) {
+        self.serving = true;
+    }
+
+    /// Rings all others that live: there is a new plan.
+    pub fn ring_others(&mut self, now: Mono) {
+        if self.store.load(&mut self.bytes).is_some() && self.board.read(&self.bytes).is_ok() {
+            for entry in self.board.others(self.incarnation, now) {
+                self.store.ring(entry, Ring::Plan);
+            }
+        }
+    }
+
+    /// Renews the lease. `polls`: it can be the one to poll the planner. `None` where the board is
+    /// full or all tries were lost.
+    pub fn renew(&mut self, polls: bool, now: Mono) -> (Option<Standing>, Outcome) {
+        let (incarnation, serving) = (self.incarnation, self.serving);
+        let mut standing = None;
+        let outcome = self.write(now, |board, terms| {
+            let own = board.entry_of(incarnation, now)?;
+            let mut changed = board.renew_entry(own, now, terms);
+            if let Some(entry) = board.entries.get_mut(own) {
+                changed |= entry.serving != serving;
+                entry.serving = serving;
+            }
+            if polls && (board.poller.0 == incarnation || board.poller.1 <= now) {
+                board.poller = (incarnation, now + terms.poller_lease);
+                changed = true;
+            }
+            standing = Some((
+                Standing {
+                    process: board.founder,
+                    polls: board.poller.0 == incarnation,
+                    workers: board.workers(now),
+                },
+                Part::among(board, own, now),
+            ));
+            Some((
+                own,
+                Turn {
+                    changed,
+                    ..Turn::default()
+                },
+            ))
+        });
+        let standing = standing.filter(|_| !outcome.unsettled);
+        if let Some((_, part)) = standing {
+            self.part = part;
+        }
+        (standing.map(|(standing, _)| standing), outcome)
+    }
+
+    /// Says what this VM holds of a variant and claims what slots it may: see [`Board::settle`].
+    pub fn settle<W: Iterator<Item = Mono> + Clone>(&mut self, ask: Ask<W>, now: Mono) -> Outcome {
+        self.serving = true;
+        if self.scope == Scope::Worker {
+            let slots = self.part.of(ask.slots, ask.variant.0 as u32);
+            return alone(ask, slots);
+        }
+        let incarnation = self.incarnation;
+        let mut full = true;
+        let mut outcome = self.write(now, |board, terms| {
+            let turn = board.settle(incarnation, ask.clone(), now, terms);
+            full = turn.is_none();
+            let own = board.entry_of(incarnation, now)?;
+            if let Some(entry) = board.entries.get_mut(own) {
+                entry.serving = true;
+            }
+            turn.map(|turn| (own, turn))
+        });
+        if full {
+            outcome = alone(ask.clone(), ask.slots.min(1));
+        }
+        self.remember(ask, outcome.granted, now);
+        outcome
+    }
+
+    /// Keeps what was said of a variant, heard or not; of one there is nothing to say of, nothing.
+    fn remember<W: Iterator<Item = Mono>>(&mut self, ask: Ask<W>, granted: u32, now: Mono) {
+        let variant = ask.variant;
+        let cell = ask.cell(granted, now, &self.terms);
+        self.said.retain(|(key, _)| *key != variant);
+        if cell.taken > 0 || cell.head.is_some() {
+            self.said.push((variant, cell));
+        }
+    }
+
+    /// Loads, lets `turn` change, and swaps, until a swap succeeds or the tries are used up.
+    fn write(
+        &mut self,
+        now: Mono,
+        mut turn: impl FnMut(&mut Board, &Terms) -> Option<(usize, Turn)>,
+    ) -> Outcome {
+        let mut outcome = Outcome::default();
+        while outcome.lost < TRIES_MAX {
+            let version = self.store.load(&mut self.bytes);
+            outcome.reset = match version {
+                Some(_) => self.board.read(&self.bytes).is_err(),
+                // Gone while VMs live that had an entry: they hold slots it does not know of.
+                None => self.entry.is_some(),
+            };
+            if outcome.reset {
+                self.board = Board::anew(now, &self.terms);
+            } else if version.is_none() {
+                self.board = Board::default();
+            }
+            let joins = self
+                .board
+                .join(self.incarnation, &self.said, now, &self.terms);
+            if self.board.founder == 0 {
+                self.board.founder = self.incarnation.max(1);
+            }
+            let Some((own, done)) = turn(&mut self.board, &self.terms) else {
+                return outcome;
+            };
+            if done.changed || joins || outcome.reset {
+                self.board.write(&mut self.bytes);
+                if !self.store.swap(&self.bytes, version) {
+                    outcome.lost += 1;
+                    continue;
+                }
+            }
+            // Also the same entry anew: another may have had it, and its queue, in between.
+            if joins || self.entry != Some(own) {
+                self.entry = Some(own);
+                self.store.own(own);
+            }
+            if done.rings {
+                self.ring_the_marked(now);
+            }
+            (outcome.granted, outcome.idle) = (done.granted, done.idle);
+            return outcome;
+        }
+        outcome.unsettled = true;
+        outcome
+    }
+
+    fn ring_the_marked(&mut self, now: Mono) {
+        let marked = self.board.entries.iter().enumerate();
+        for (index, _) in marked.filter(|(_, entry)| entry.rung_at == now.max(Mono(1))) {
+            self.store.ring(index, Ring::Slot);
+        }
+    }
+}
+
+/// A VM for itself, with so many slots.
+fn alone<W: Iterator<Item = Mono>>(ask: Ask<W>, slots: u32) -> Outcome {
+    let free = slots.saturating_sub(ask.taken).min(ask.most);
+    Outcome {
+        granted: ask.waiting.take(free as usize).count() as u32,
+        ..Outcome::default()
+    }
+}
+
+/// Part `index` of `count`: with [`Scope::Worker`] the workers divide each variant's slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Part {
+    index: u32,
+    count: u32,
+}
+
+impl Part {
+    const WHOLE: Part = Part { index: 0, count: 1 };
+
+    /// The entry's part among those that serve.
+    fn among(board: &Board, own: usize, now: Mono) -> Part {
+        let mut part = Part { index: 0, count: 0 };
+        for (index, entry) in board.entries.iter().enumerate() {
+            if index == own || (entry.lives(now) && entry.serving) {
+                part.index += u32::from(index < own);
+                part.count += 1;
+            }
+        }
+        part
+    }
+
+    /// This part of `slots`. What does not divide goes to different workers for different variants
+    /// (`salt`). Where there are fewer slots than workers each still has one, or a worker could serve
+    /// nobody.
+    fn of(self, slots: u32, salt: u32) -> u32 {
+        let count = self.count.max(1);
+        let place = self.index.wrapping_add(salt) % count;
+        let part = slots / count + u32::from(place < slots % count);
+        part.max(u32::from(slots > 0))
+    }
+}

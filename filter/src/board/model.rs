@@ -1,0 +1,336 @@
+//! The protocol, checked: every order in which workers can take turns, with everything that can go
+//! wrong, tried mechanically on the code that runs in Envoy ([`Member`] over a store).
+//!
+//! A turn is one step: its swap succeeds only if the board is what was loaded, so what others do in
+//! between is as if done before the load. Time goes by in steps too and is kept relative, so that
+//! states repeat and the check ends without a horizon. `docs/board.md` says what is assumed, what is
+//! promised and which promise caught which mistake.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stateright::{Checker, HasDiscoveries, Model, Property, UniformChooser};
+
+use self::state::{Budget, State};
+use self::steps::Step;
+use super::{Board, Terms};
+use crate::time::Mono;
+
+mod state;
+mod steps;
+mod worker;
+
+/// Workers, of which each can die and be followed by another.
+const WORKERS: usize = 3;
+/// Slots of the one variant.
+const SLOTS: u32 = 3;
+/// How long an execution takes, as predicted; in truth any time up to one step more.
+const BRIEF: Duration = Duration::from_nanos(2);
+/// One that outlasts the lease.
+const LONG: Duration = Duration::from_nanos(7);
+/// Steps between two looks of a worker; a slow one comes a step later.
+const LOOK: u8 = 2;
+/// Steps after which nothing may be left on the board of a proxy where nothing happens any more.
+const QUIET: u8 = 8;
+/// Now, always: everything else moves.
+const NOW: Mono = Mono(1 << 40);
+
+/// The protocol's times in steps. As in Envoy: grace < look, and a lease outlasts a renewal that was
+/// not yet due at one look and comes with a late next one.
+const STEPS: Terms = Terms {
+    lease: Duration::from_nanos(5),
+    poller_lease: Duration::from_nanos(5),
+    renewal: Duration::from_nanos(1),
+    grace: Duration::from_nanos(1),
+    settling: Duration::from_nanos(5),
+    ghost_max: Duration::from_nanos(100),
+    column_idle: Duration::from_nanos(1 << 20),
+};
+
+/// What a check starts from, and how much of what may happen.
+#[derive(Debug)]
+struct Proxy {
+    /// Slots taken by each worker at first.
+    taken: [u32; WORKERS],
+    service: Duration,
+    budget: Budget,
+    /// How often each situation of interest was met.
+    met: [AtomicU64; MET.len()],
+}
+
+impl Proxy {
+    fn new(taken: [u32; WORKERS], service: Duration, budget: Budget) -> Proxy {
+        Proxy {
+            taken,
+            service,
+            budget,
+            met: Default::default(),
+        }
+    }
+}
+
+impl Model for Proxy {
+    type State = State;
+    type Action = Step;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::new(self.taken, self.service, self.budget)]
+    }
+
+    fn actions(&self, state: &State, steps: &mut Vec<Step>) {
+        state.steps(steps);
+    }
+
+    fn next_state(&self, state: &State, step: Step) -> Option<State> {
+        let mut next = state.clone();
+        let mut met = Vec::new();
+        next.take(step, &mut met);
+        for (what, count) in MET.iter().zip(&self.met) {
+            count.fetch_add(u64::from(met.contains(what)), Ordering::Relaxed);
+        }
+        Some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Proxy>> {
+        vec![
+            Property::always("no slot is granted twice", |_, state: &State| {
+                state.executing() <= SLOTS
+            }),
+            Property::always("no slot is lost for good", |_, state: &State| {
+                state.quiet < QUIET || state.counted() == 0
+            }),
+            Property::always("a free slot waits two ticks at most", |_, state: &State| {
+                state
+                    .workers
+                    .iter()
+                    .flatten()
+                    .all(|worker| worker.passed_over <= 1)
+            }),
+            Property::always("the board does not grow", |_, state: &State| {
+                // At most one worker is dead at a time.
+                state.board.entries.len() <= WORKERS + 1 && state.board.columns.len() <= 1
+            }),
+            Property::always("rung once until it comes", |_, state: &State| {
+                state
+                    .workers
+                    .iter()
+                    .flatten()
+                    .all(|worker| worker.rings <= 1)
+            }),
+            Property::always("earliest deadline first", |_, state: &State| {
+                !state.out_of_order
+            }),
+        ]
+    }
+}
+
+/// The situations that every check has to meet, or it checks nothing.
+const MET: [&str; 11] = [
+    "hand-over within a worker, in one swap",
+    "hand-over to another worker, rung",
+    "a ring lost, and repaired by a look",
+    "a right struck off",
+    "an arrival before the one that was rung",
+    "all tries of a turn lost",
+    "a request abandoned",
+    "a dead worker's slots counted",
+    "an entry used again",
+    "a board begun anew",
+    "refused while the board settles",
+];
+
+/// Explores `proxy` and reports; panics with the steps that broke a promise.
+fn check(name: &str, proxy: Proxy, bound: Bound) -> BTreeMap<&'static str, u64> {
+    let began = began();
+    let checker = proxy
+        .checker()
+        .threads(std::thread::available_parallelism().map_or(1, Into::into))
+        .finish_when(HasDiscoveries::AnyFailures);
+    match bound {
+        Bound::All => report(name, &checker.spawn_bfs().join(), began),
+        Bound::Walks { seed, span } => {
+            let walks = checker.timeout(span).spawn_simulation(seed, UniformChooser);
+            report(name, &walks.join(), began)
+        }
+    }
+}
+
+/// How far a check goes.
+#[derive(Debug, Clone, Copy)]
+enum Bound {
+    /// All states.
+    All,
+    /// Random walks, for so long.
+    Walks { seed: u64, span: Duration },
+}
+
+fn report(
+    name: &str,
+    checker: &impl Checker<Proxy>,
+    began: Instant,
+) -> BTreeMap<&'static str, u64> {
+    println!(
+        "{name}: {} states, {} steps, {} deep, {:.1} s",
+        checker.unique_state_count(),
+        checker.state_count(),
+        checker.max_depth(),
+        began.elapsed().as_secs_f64(),
+    );
+    if let Some((promise, path)) = checker.discoveries().into_iter().next() {
+        for (state, step) in path.into_vec() {
+            println!("{state}");
+            step.iter().for_each(|step| println!("→ {step:?}"));
+        }
+        panic!("{name}: broken: {promise}");
+    }
+    let counts = checker
+        .model()
+        .met
+        .iter()
+        .map(|count| count.load(Ordering::Relaxed));
+    MET.into_iter().zip(counts).collect()
+}
+
+#[allow(clippy::disallowed_methods, reason = "how long a check took")]
+fn began() -> Instant {
+    Instant::now()
+}
+
+/// Checks each, and that together they meet all there is to meet.
+fn check_all(proxies: Vec<(&str, Proxy, Bound)>) {
+    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, proxy, bound) in proxies {
+        for (what, count) in check(name, proxy, bound) {
+            *met.entry(what).or_default() += count;
+        }
+    }
+    for what in MET {
+        println!("{:>9} × {what}", met.get(what).copied().unwrap_or(0));
+    }
+    let missed: Vec<_> = MET
+        .into_iter()
+        .filter(|what| met.get(what) == Some(&0))
+        .collect();
+    assert!(missed.is_empty(), "never met: {missed:?}");
+}
+
+/// Few of everything, each check with another mix: part of every test run.
+#[test]
+fn keeps_its_promises_in_short() {
+    let base = Budget {
+        arrivals: 2,
+        urgencies: 2,
+        ..Budget::default()
+    };
+    let [mut slow, mut early, mut ghosts] = [base; 3];
+    let [mut death, mut deaths, mut spoilt] = [base; 3];
+    (slow.slow, slow.lost) = (1, 1);
+    early.early = 1;
+    ghosts.abandons = 1;
+    death.deaths = 1;
+    (deaths.deaths, deaths.arrivals) = (2, 1);
+    (spoilt.spoils, spoilt.arrivals) = (1, 1);
+    let short = Budget {
+        arrivals: 1,
+        ..death
+    };
+    check_all(vec![
+        (
+            "slow and contended",
+            Proxy::new([3, 0, 0], BRIEF, slow),
+            Bound::All,
+        ),
+        ("early", Proxy::new([3, 0, 0], BRIEF, early), Bound::All),
+        (
+            "clients leave",
+            Proxy::new([2, 1, 0], BRIEF, ghosts),
+            Bound::All,
+        ),
+        (
+            "a death among many",
+            Proxy::new([3, 0, 0], BRIEF, death),
+            Bound::All,
+        ),
+        ("deaths", Proxy::new([2, 1, 0], BRIEF, deaths), Bound::All),
+        (
+            "a death amid long work",
+            Proxy::new([3, 0, 0], LONG, short),
+            Bound::All,
+        ),
+        ("spoilt", Proxy::new([2, 1, 0], BRIEF, spoilt), Bound::All),
+        (
+            "spoilt amid long work",
+            Proxy::new([3, 0, 0], LONG, spoilt),
+            Bound::All,
+        ),
+    ]);
+}
+
+/// More of everything; then all of it at once, on random walks. `cargo xtask check-board`.
+#[test]
+#[ignore = "takes minutes and gigabytes: cargo xtask check-board"]
+fn keeps_its_promises_at_length() {
+    let base = Budget {
+        arrivals: 3,
+        urgencies: 3,
+        ..Budget::default()
+    };
+    let [mut slow, mut lost, mut ghosts] = [base; 3];
+    slow.slow = 2;
+    (lost.lost, lost.early) = (1, 1);
+    ghosts.abandons = 2;
+    let two = Budget {
+        arrivals: 2,
+        urgencies: 2,
+        ..base
+    };
+    let [mut deaths, mut long, mut spoilt, mut worst] = [two; 4];
+    deaths.deaths = 2;
+    (long.deaths, long.slow) = (1, 1);
+    (spoilt.spoils, spoilt.lost) = (1, 1);
+    (worst.spoils, worst.deaths, worst.arrivals) = (1, 1, 1);
+    let all = Budget {
+        arrivals: 40,
+        urgencies: 4,
+        abandons: 10,
+        deaths: 5,
+        lost: 10,
+        slow: 20,
+        early: 20,
+        spoils: 2,
+    };
+    let span = Duration::from_secs(60);
+    check_all(vec![
+        ("busy", Proxy::new([1, 1, 1], BRIEF, base), Bound::All),
+        ("slow", Proxy::new([3, 0, 0], BRIEF, slow), Bound::All),
+        ("contended", Proxy::new([3, 0, 0], BRIEF, lost), Bound::All),
+        (
+            "clients leave",
+            Proxy::new([2, 1, 0], BRIEF, ghosts),
+            Bound::All,
+        ),
+        ("deaths", Proxy::new([2, 1, 0], BRIEF, deaths), Bound::All),
+        (
+            "a death amid long work",
+            Proxy::new([2, 1, 0], LONG, long),
+            Bound::All,
+        ),
+        ("spoilt", Proxy::new([1, 1, 1], BRIEF, spoilt), Bound::All),
+        (
+            "spoilt and a death",
+            Proxy::new([2, 1, 0], BRIEF, worst),
+            Bound::All,
+        ),
+        (
+            "all, brief",
+            Proxy::new([1, 1, 1], BRIEF, all),
+            Bound::Walks { seed: 1, span },
+        ),
+        (
+            "all, long",
+            Proxy::new([1, 1, 1], LONG, all),
+            Bound::Walks { seed: 2, span },
+        ),
+    ]);
+}

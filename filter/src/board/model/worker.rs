@@ -1,0 +1,262 @@
+//! One worker of the model: what the engine does with its board (`engine/claim.rs`), without all else.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use super::{LOOK, NOW, SLOTS, STEPS};
+use crate::board::{Ask, Board, Cell, Key, Member, Memory, Outcome, Ring, Scope, TRIES_MAX};
+use crate::time::Mono;
+
+/// The one variant.
+pub(super) const VARIANT: Key = Key(7);
+/// What unreadable bytes are read as.
+pub(super) const SPOILT: &[u8] = b"not a board";
+
+/// A worker's state between its turns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub(super) struct Worker {
+    /// Predicted ends of what executes for it.
+    pub(super) running: Vec<Mono>,
+    /// Predicted ends of what executes, abandoned.
+    pub(super) ghosts: Vec<Mono>,
+    /// Deadlines of those who wait.
+    pub(super) waiting: VecDeque<Mono>,
+    until: Mono,
+    pub(super) posted: u32,
+    posted_head: Option<Mono>,
+    pub(super) unsettled: bool,
+    pub(super) entry: Option<usize>,
+    said: Vec<(Key, Cell)>,
+    /// Steps since it last looked.
+    pub(super) looked: u8,
+    /// A ring is under way to it: posted since its last look, or before.
+    pub(super) ring: (bool, bool),
+    /// How often it was rung since it last came for a slot.
+    pub(super) rings: u8,
+    /// At how many looks on end it still waited although a slot was free all the time.
+    pub(super) passed_over: u8,
+}
+
+/// The board as it is kept: its bytes could be anybody's.
+#[derive(Debug)]
+pub(super) struct Kept<'a> {
+    pub(super) board: &'a mut Board,
+    pub(super) spoilt: &'a mut bool,
+    /// Whether this turn's swaps are all lost.
+    pub(super) lost: bool,
+    /// How long an execution takes, as predicted.
+    pub(super) service: Duration,
+}
+
+/// What came of a turn, for those who watch.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) granted: u32,
+    pub(super) rung: Vec<usize>,
+    pub(super) reset: bool,
+    pub(super) deadlines: Vec<Mono>,
+}
+
+impl Worker {
+    pub(super) fn incarnation(place: usize) -> u64 {
+        place as u64 + 1
+    }
+
+    pub(super) fn taken(&self) -> u32 {
+        (self.running.len() + self.ghosts.len()) as u32
+    }
+
+    /// `claim`, then `park` or `dispatch`.
+    pub(super) fn arrive(&mut self, place: usize, deadline: Mono, kept: &mut Kept<'_>) -> Done {
+        self.lay_ghosts();
+        let first = self.waiting.front().is_none_or(|head| deadline < *head);
+        let mut done = Done::default();
+        if first {
+            done = self.settle(place, Some(deadline), 1, false, kept);
+        }
+        if done.granted == 1 {
+            self.run(kept.service);
+            done.deadlines.push(deadline);
+        } else {
+            let after = self.waiting.partition_point(|other| *other <= deadline);
+            self.waiting.insert(after, deadline);
+        }
+        done
+    }
+
+    /// `hand_over`: without anything to say or to ask, nothing.
+    pub(super) fn hand_over(&mut self, place: usize, tick: bool, kept: &mut Kept<'_>) -> Done {
+        self.lay_ghosts();
+        let settled = !self.unsettled
+            && self.waiting.is_empty()
+            && self.posted_head.is_none()
+            && self.posted == self.taken();
+        if settled {
+            return Done::default();
+        }
+        let mut done = self.settle(place, None, u32::MAX, tick, kept);
+        for _ in 0..done.granted {
+            done.deadlines.extend(self.waiting.pop_front());
+            self.run(kept.service);
+        }
+        done
+    }
+
+    /// A look: the lease where nothing else renews it, then who waits. Without a lease of its own, as
+    /// after the board was spoilt, `renew` says all anew.
+    pub(super) fn look(&mut self, place: usize, kept: &mut Kept<'_>) -> Done {
+        let renewed = self.renew(place, kept);
+        let mut done = self.hand_over(place, true, kept);
+        done.rung.extend(renewed.rung);
+        done.reset |= renewed.reset;
+        if !kept.lost {
+            (self.looked, self.ring) = (0, (false, self.ring.0));
+        }
+        done
+    }
+
+    pub(super) fn renew(&mut self, place: usize, kept: &mut Kept<'_>) -> Done {
+        self.turn(place, kept, |member| member.renew(false, NOW).1)
+            .1
+    }
+
+    /// Whether it looks now, unless it is slow.
+    pub(super) fn is_due(&self) -> bool {
+        self.looked >= LOOK
+    }
+
+    pub(super) fn finish(&mut self, index: usize) {
+        self.running.remove(index);
+        self.forget_until();
+    }
+
+    pub(super) fn abandon(&mut self, index: usize) {
+        let end = self.running.remove(index);
+        if end > NOW {
+            self.ghosts.push(end);
+            self.ghosts.sort_unstable();
+        }
+        self.forget_until();
+    }
+
+    /// A step of time goes by.
+    pub(super) fn age(&mut self) {
+        self.running.iter_mut().for_each(|end| end.0 -= 1);
+        self.ghosts
+            .iter_mut()
+            .for_each(|end| *end = end.earlier(NOW));
+        self.until = self.until.earlier(NOW);
+        for (_, cell) in &mut self.said {
+            cell.until = cell.until.earlier(NOW);
+        }
+        self.looked += 1;
+    }
+
+    fn settle(
+        &mut self,
+        place: usize,
+        arrival: Option<Mono>,
+        most: u32,
+        tick: bool,
+        kept: &mut Kept<'_>,
+    ) -> Done {
+        let waiting: Vec<Mono> = arrival
+            .into_iter()
+            .chain(self.waiting.iter().copied())
+            .collect();
+        let ask = Ask {
+            variant: VARIANT,
+            slots: SLOTS,
+            taken: self.taken(),
+            posted: self.posted,
+            until: self.until,
+            service: kept.service,
+            waiting: waiting.iter().copied(),
+            most,
+            tick,
+        };
+        let (outcome, done) = self.turn(place, kept, |member| member.settle(ask, NOW));
+        self.unsettled = outcome.unsettled;
+        if !outcome.unsettled {
+            self.posted_head = waiting.get(outcome.granted as usize).copied();
+            self.posted = self.taken() + outcome.granted;
+            self.rings = 0;
+        }
+        done
+    }
+
+    /// A turn of the real member over the kept bytes.
+    fn turn(
+        &mut self,
+        place: usize,
+        kept: &mut Kept<'_>,
+        act: impl FnOnce(&mut Member) -> Outcome,
+    ) -> (Outcome, Done) {
+        let marks = kept.board.entries.iter().map(|entry| entry.rung_at == NOW);
+        let marked: Vec<bool> = marks.collect();
+        let store = Memory::default();
+        let mut bytes = SPOILT.to_vec();
+        if !*kept.spoilt {
+            kept.board.write(&mut bytes);
+        }
+        store.overwrite(bytes);
+        if kept.lost {
+            store.lose_swaps(TRIES_MAX);
+        }
+        let incarnation = Worker::incarnation(place);
+        let mut member = Member::new(Box::new(store.clone()), incarnation, Scope::Proxy);
+        (member.terms, member.serving) = (STEPS, true);
+        (member.entry, member.said) = (self.entry, std::mem::take(&mut self.said));
+        let outcome = act(&mut member);
+        (self.entry, self.said) = (member.entry, std::mem::take(&mut member.said));
+        if !outcome.unsettled {
+            *kept.spoilt = kept.board.read(&store.bytes().unwrap()).is_err();
+        }
+        // Steps are coarse: who was marked by another in this step is rung once more, which is no news.
+        let news = |entry: &usize| marked.get(*entry) != Some(&true);
+        let slot = |(entry, why): (usize, Ring)| (why == Ring::Slot).then_some(entry);
+        let rings = store.take_rings().into_iter().filter_map(slot);
+        let done = Done {
+            granted: outcome.granted,
+            rung: rings.filter(news).collect(),
+            reset: outcome.reset && !outcome.unsettled,
+            deadlines: Vec::new(),
+        };
+        (outcome, done)
+    }
+
+    fn run(&mut self, service: Duration) {
+        let end = NOW + service;
+        self.running.push(end);
+        self.running.sort_unstable();
+        self.until = self.until.max(end);
+    }
+
+    fn lay_ghosts(&mut self) {
+        self.ghosts.retain(|end| *end > NOW);
+        self.forget_until();
+    }
+
+    fn forget_until(&mut self) {
+        if self.taken() == 0 {
+            self.until = Mono(0);
+        }
+    }
+}
+
+/// A moment, one step later.
+pub(super) trait Earlier {
+    /// Seen from a step later. What is past `floor` is all the same.
+    #[must_use]
+    fn earlier(self, floor: Mono) -> Self;
+}
+
+impl Earlier for Mono {
+    fn earlier(self, floor: Mono) -> Mono {
+        if self == Mono(0) {
+            self
+        } else {
+            Mono(self.0 - 1).max(floor)
+        }
+    }
+}

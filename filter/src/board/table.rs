@@ -1,0 +1,290 @@
+//! The board's rows and columns: who has an entry, which variant a column, and what may be used again.
+
+use super::{Board, COLUMNS_MAX, ENTRIES_MAX, Key, Terms};
+use crate::time::Mono;
+
+/// One VM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// Which VM: each start of one is another.
+    pub incarnation: u64,
+    /// Until when it counts as alive without another sign.
+    pub lease: Mono,
+    /// When it was last rung and has not been back since; 0 for not at all.
+    pub rung_at: Mono,
+    /// Whether it has had a request.
+    pub serving: bool,
+}
+
+/// One variant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Column {
+    /// Which.
+    pub key: Key,
+    /// Since when a slot is free while somebody waits.
+    pub idle_since: Option<Mono>,
+    /// When somebody last spoke of it, to within a renewal.
+    pub used_at: Mono,
+}
+
+/// What one VM has of one variant.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Cell {
+    /// Slots taken, ghosts included.
+    pub taken: u32,
+    /// The latest predicted end of what is taken: should the VM die, until then it counts.
+    pub until: Mono,
+    /// The earliest deadline held.
+    pub head: Option<Mono>,
+}
+
+impl Entry {
+    /// Whether the VM counts as alive.
+    #[must_use]
+    pub fn lives(&self, now: Mono) -> bool {
+        self.lease > now
+    }
+}
+
+impl Cell {
+    /// How many slots it counts for, its VM being alive or not.
+    #[must_use]
+    pub fn counts(&self, lives: bool, now: Mono) -> u32 {
+        if lives || self.until > now {
+            self.taken
+        } else {
+            0
+        }
+    }
+}
+
+impl Board {
+    /// What a VM has of a variant, by entry and column.
+    #[must_use]
+    pub fn cell(&self, entry: usize, column: usize) -> Cell {
+        self.at(entry, column)
+            .and_then(|at| self.cells.get(at))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The column of a variant that is on the board.
+    #[must_use]
+    pub fn column(&self, key: Key) -> Option<usize> {
+        self.columns.iter().position(|column| column.key == key)
+    }
+
+    /// Slots taken of a variant, by the living and by those whose work outlives them.
+    #[must_use]
+    pub fn taken(&self, column: usize, now: Mono) -> u32 {
+        self.taken_by_others(usize::MAX, column, now)
+    }
+
+    /// The VMs that live, by entry, but for `incarnation`.
+    pub fn others(&self, incarnation: u64, now: Mono) -> impl Iterator<Item = usize> + '_ {
+        let lives = move |(_, entry): &(usize, &Entry)| {
+            entry.lives(now) && entry.incarnation != incarnation
+        };
+        self.entries
+            .iter()
+            .enumerate()
+            .filter(lives)
+            .map(|(index, _)| index)
+    }
+
+    /// How many VMs have had a request and live.
+    #[must_use]
+    pub fn workers(&self, now: Mono) -> u32 {
+        let serves = |entry: &&Entry| entry.lives(now) && entry.serving;
+        self.entries.iter().filter(serves).count() as u32
+    }
+
+    /// Gives a VM that has none an entry, with all it has and holds: what the board knew of it, if
+    /// anything, is lost. Whether it had none and has one now.
+    pub(super) fn join(
+        &mut self,
+        incarnation: u64,
+        said: &[(Key, Cell)],
+        now: Mono,
+        terms: &Terms,
+    ) -> bool {
+        if self
+            .entries
+            .iter()
+            .any(|entry| entry.incarnation == incarnation)
+        {
+            return false;
+        }
+        let Some(own) = self.entry_of(incarnation, now) else {
+            return false;
+        };
+        for (key, cell) in said {
+            if let Some(column) = self.column_of(*key, now, terms) {
+                self.put_cell(own, column, *cell);
+            }
+        }
+        true
+    }
+
+    /// A VM's entry: its own, one whose VM has died and whose work is over, or a new one. `None` where
+    /// the board is full.
+    pub(super) fn entry_of(&mut self, incarnation: u64, now: Mono) -> Option<usize> {
+        let own = |entry: &Entry| entry.incarnation == incarnation;
+        if let Some(index) = self.entries.iter().position(own) {
+            return Some(index);
+        }
+        let fresh = Entry {
+            incarnation,
+            ..Entry::default()
+        };
+        let left = (0..self.entries.len()).find(|index| self.is_left(*index, now));
+        if let Some(index) = left {
+            *self.entries.get_mut(index)? = fresh;
+            (0..self.columns.len()).for_each(|column| {
+                self.put_cell(index, column, Cell::default());
+            });
+            return Some(index);
+        }
+        if self.entries.len() >= ENTRIES_MAX {
+            return None;
+        }
+        self.entries.push(fresh);
+        self.cells
+            .resize(self.entries.len() * self.columns.len(), Cell::default());
+        Some(self.entries.len() - 1)
+    }
+
+    /// A variant's column: its own, that of a variant long gone, or a new one. `None` where the board
+    /// is full.
+    pub(super) fn column_of(&mut self, key: Key, now: Mono, terms: &Terms) -> Option<usize> {
+        if let Some(index) = self.column(key) {
+            return Some(index);
+        }
+        let fresh = Column {
+            key,
+            used_at: now,
+            ..Column::default()
+        };
+        let gone = (0..self.columns.len()).find(|index| self.is_gone(*index, now, terms));
+        if let Some(index) = gone {
+            *self.columns.get_mut(index)? = fresh;
+            (0..self.entries.len()).for_each(|entry| {
+                self.put_cell(entry, index, Cell::default());
+            });
+            return Some(index);
+        }
+        let width = self.columns.len();
+        if width >= COLUMNS_MAX {
+            return None;
+        }
+        self.columns.push(fresh);
+        let rows = std::mem::take(&mut self.cells);
+        for entry in 0..self.entries.len() {
+            let row = rows
+                .get(entry * width..(entry + 1) * width)
+                .unwrap_or_default();
+            self.cells.extend_from_slice(row);
+            self.cells.push(Cell::default());
+        }
+        Some(width)
+    }
+
+    /// The VM is alive: its lease is renewed where it is due. Whether that has to be written.
+    pub(super) fn renew_entry(&mut self, own: usize, now: Mono, terms: &Terms) -> bool {
+        let Some(entry) = self.entries.get_mut(own) else {
+            return false;
+        };
+        let due = entry.lease < now + (terms.lease - terms.renewal);
+        if due {
+            entry.lease = now + terms.lease;
+        }
+        due
+    }
+
+    /// The VM has come for a slot: its ring is answered. Whether there was any. Not for a renewal
+    /// alone: whoever clears the mark has to take what it was rung for.
+    pub(super) fn answer_ring(&mut self, own: usize) -> bool {
+        let mark = self.entries.get_mut(own).map(|entry| &mut entry.rung_at);
+        mark.is_some_and(|mark| std::mem::take(mark) != Mono(0))
+    }
+
+    pub(super) fn put_cell(&mut self, entry: usize, column: usize, cell: Cell) -> bool {
+        let Some(at) = self.at(entry, column) else {
+            return false;
+        };
+        match self.cells.get_mut(at) {
+            Some(there) if *there != cell => {
+                *there = cell;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn taken_by_others(&self, own: usize, column: usize, now: Mono) -> u32 {
+        let others = self
+            .entries
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| *index != own);
+        others.fold(0, |sum: u32, (index, entry)| {
+            sum.saturating_add(self.cell(index, column).counts(entry.lives(now), now))
+        })
+    }
+
+    /// Who else lives and holds the earliest deadline.
+    pub(super) fn earliest_other(
+        &self,
+        own: usize,
+        column: usize,
+        now: Mono,
+    ) -> Option<(usize, Mono)> {
+        let others = self.entries.iter().enumerate();
+        others
+            .filter(|(index, entry)| *index != own && entry.lives(now))
+            .filter_map(|(index, _)| Some((index, self.cell(index, column).head?)))
+            .min_by_key(|(_, head)| *head)
+    }
+
+    /// Takes from a VM the right of first claim that its earliest deadline gives.
+    pub(super) fn strike(&mut self, entry: usize, column: usize) {
+        let cell = self.cell(entry, column);
+        self.put_cell(entry, column, Cell { head: None, ..cell });
+    }
+
+    pub(super) fn speak_of(&mut self, column: usize, now: Mono, terms: &Terms) -> bool {
+        let Some(column) = self.columns.get_mut(column) else {
+            return false;
+        };
+        let due = column.used_at + terms.renewal <= now;
+        if due {
+            column.used_at = now;
+        }
+        due
+    }
+
+    fn is_left(&self, entry: usize, now: Mono) -> bool {
+        let lives = self.entries.get(entry).is_none_or(|entry| entry.lives(now));
+        let mut columns = 0..self.columns.len();
+        !lives && columns.all(|column| self.cell(entry, column).counts(false, now) == 0)
+    }
+
+    fn is_gone(&self, column: usize, now: Mono, terms: &Terms) -> bool {
+        let silent = self
+            .columns
+            .get(column)
+            .is_some_and(|state| state.used_at + terms.column_idle <= now);
+        let mut entries = self.entries.iter().enumerate();
+        silent
+            && entries.all(|(index, entry)| {
+                let cell = self.cell(index, column);
+                let lives = entry.lives(now);
+                cell.counts(lives, now) == 0 && !(lives && cell.head.is_some())
+            })
+    }
+
+    fn at(&self, entry: usize, column: usize) -> Option<usize> {
+        let known = entry < self.entries.len() && column < self.columns.len();
+        known.then(|| entry * self.columns.len() + column)
+    }
+}

@@ -1,0 +1,202 @@
+//! The tables: what is used again, and what happens when they are full.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LEASE_MS: u64 = TERMS.lease.as_millis() as u64;
+
+#[test]
+fn an_entry_is_used_again_once_its_vm_is_dead_and_its_work_over() {
+    let mut proxy = Proxy::new(1, 1);
+    proxy.vms[0].until = at(2 * LEASE_MS);
+    (proxy.vms[0].taken, proxy.vms[0].posted) = (1, 1);
+    proxy.turn(0, false, 0);
+    for (ms, entries) in [(LEASE_MS, 2), (2 * LEASE_MS, 2), (3 * LEASE_MS, 2)] {
+        proxy.follow(0, ms + 2);
+        proxy.renew(0, ms);
+        assert_eq!(proxy.board().entries.len(), entries, "{ms} ms");
+    }
+}
+
+#[test]
+fn restarts_do_not_make_the_board_grow() {
+    let mut proxy = Proxy::new(1, 1);
+    for start in 0..1000 {
+        proxy.follow(0, start + 1);
+        proxy.wait(0, &[u64::MAX / MS / 2], start * (LEASE_MS + 200));
+    }
+    assert_eq!(proxy.board().entries.len(), 1);
+}
+
+#[test]
+fn a_vm_beyond_the_table_has_one_slot_and_is_never_rung() {
+    let mut proxy = Proxy::new(ENTRIES_MAX as u64 + 1, 4);
+    (0..ENTRIES_MAX).for_each(|vm| _ = proxy.renew(vm, 0));
+    assert_eq!(proxy.renew(ENTRIES_MAX, 1).0, None);
+    assert_eq!(proxy.wait(ENTRIES_MAX, &[400, 401], 2), 1);
+    assert_eq!(
+        proxy.turn(ENTRIES_MAX, true, 3).granted,
+        0,
+        "it has its one"
+    );
+    assert_eq!(proxy.board().entries.len(), ENTRIES_MAX);
+    assert_eq!(proxy.wait(0, &[500, 501, 502, 503], 4), 4);
+    // When one is gone it joins, and what it has counts.
+    proxy.vms[ENTRIES_MAX].until = at(LEASE_MS + 500);
+    proxy.turn(ENTRIES_MAX, true, 3);
+    assert!(proxy.renew(ENTRIES_MAX, LEASE_MS).0.is_some());
+    assert_eq!(proxy.board().taken(0, at(LEASE_MS)), 1);
+}
+
+#[test]
+fn a_variant_beyond_the_table_has_one_slot_a_vm() {
+    let mut proxy = Proxy::new(1, 0);
+    proxy.vms[0].waiting = vec![400, 401];
+    for key in 0..COLUMNS_MAX as u64 {
+        proxy.ask(0, Key(1000 + key), false, at(0));
+    }
+    proxy.slots = 4;
+    assert_eq!(proxy.turn(0, false, 1).granted, 1);
+    assert_eq!(proxy.board().columns.len(), COLUMNS_MAX);
+    assert_eq!(proxy.board().column(VARIANT), None);
+}
+
+#[test]
+fn a_column_is_used_again_when_nobody_has_spoken_of_it_for_long_and_nothing_counts() {
+    let mut proxy = Proxy::new(1, 4);
+    let idle = TERMS.column_idle.as_millis() as u64;
+    proxy.ask(0, Key(1), false, at(0));
+    proxy.vms[0].waiting = vec![u64::MAX / MS / 2];
+    proxy.ask(0, Key(2), false, at(0));
+    proxy.ask(0, Key(3), false, at(idle - 1));
+    assert_eq!(proxy.board().columns.len(), 3);
+    proxy.ask(0, Key(4), false, at(idle));
+    let keys = proxy
+        .board()
+        .columns
+        .iter()
+        .map(|column| column.key.0)
+        .collect::<Vec<_>>();
+    assert_eq!(keys, [4, 2, 3], "2 is still taken, 3 not idle for long");
+}
+
+#[test]
+fn the_parts_of_workers_for_themselves_sum_to_the_whole() {
+    for (workers, slots) in [(1, 5), (2, 5), (3, 5), (3, 6), (4, 4)] {
+        let store = Memory::default();
+        let member = |index: u64| Member::new(Box::new(store.clone()), index + 1, Scope::Worker);
+        let mut members: Vec<Member> = (0..workers).map(member).collect();
+        for _ in 0..2 {
+            for member in &mut members {
+                member.serve();
+                member.renew(false, at(0));
+            }
+        }
+        for variant in 0..5 {
+            let granted = members
+                .iter_mut()
+                .map(|member| granted_alone(member, Key(variant), slots));
+            assert_eq!(
+                granted.sum::<u32>(),
+                slots,
+                "{workers} workers, variant {variant}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_worker_for_itself_has_a_slot_even_where_there_are_fewer_than_workers() {
+    let store = Memory::default();
+    for index in 0..3 {
+        let mut member = Member::new(Box::new(store.clone()), index + 1, Scope::Worker);
+        member.serve();
+        member.renew(false, at(0));
+        assert_eq!(granted_alone(&mut member, VARIANT, 1), 1);
+        assert_eq!(granted_alone(&mut member, VARIANT, 0), 0);
+    }
+}
+
+fn granted_alone(member: &mut Member, variant: Key, slots: u32) -> u32 {
+    let ask = Ask {
+        variant,
+        slots,
+        taken: 0,
+        posted: 0,
+        until: Mono(0),
+        service: Duration::ZERO,
+        waiting: (0..100).map(at),
+        most: u32::MAX,
+        tick: false,
+    };
+    member.settle(ask, at(0)).granted
+}
+
+/// What may happen to a proxy of three VMs within 10 ms.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Wait(usize),
+    Free(usize),
+    Spoil(usize, u8),
+    Cut(usize),
+    Nothing,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (0..3usize).prop_map(Event::Wait),
+        4 => (0..3usize).prop_map(Event::Free),
+        1 => (any::<usize>(), 1..=255u8).prop_map(|(at, bits)| Event::Spoil(at, bits)),
+        1 => any::<usize>().prop_map(Event::Cut),
+        4 => Just(Event::Nothing),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_done_to_its_bytes_no_slot_is_granted_twice_or_lost(
+        events in proptest::collection::vec(event(), 1..200),
+    ) {
+        let mut proxy = Proxy::new(3, 3);
+        let mut ms = 0;
+        for event in events {
+            ms += 10;
+            match event {
+                Event::Wait(vm) => _ = proxy.wait(vm, &[ms + 5000], ms),
+                Event::Free(vm) => {
+                    let any = proxy.vms[vm].taken.min(1);
+                    proxy.free(vm, any, ms);
+                }
+                Event::Spoil(place, bits) => {
+                    if let Some(mut bytes) = proxy.store.bytes() {
+                        let place = place % bytes.len();
+                        bytes[place] ^= bits;
+                        proxy.store.overwrite(bytes);
+                    }
+                }
+                Event::Cut(length) => {
+                    if let Some(mut bytes) = proxy.store.bytes() {
+                        bytes.truncate(length % bytes.len());
+                        proxy.store.overwrite(bytes);
+                    }
+                }
+                Event::Nothing => {}
+            }
+            (0..3).for_each(|vm| { proxy.renew(vm, ms); proxy.tick(vm, ms); });
+            prop_assert!(proxy.vms.iter().map(|vm| vm.taken).sum::<u32>() <= 3);
+        }
+        // All of it ends; the board knows.
+        for _ in 0..200 {
+            ms += 10;
+            (0..3).for_each(|vm| {
+                proxy.vms[vm].taken = 0;
+                proxy.renew(vm, ms);
+                proxy.tick(vm, ms);
+            });
+        }
+        prop_assert!(proxy.vms.iter().all(|vm| vm.waiting.is_empty()));
+        (0..3).for_each(|vm| _ = proxy.free(vm, proxy.vms[vm].taken, ms));
+        prop_assert_eq!(proxy.counted(ms), 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! The board's bytes: there and back, and anything else that may be found in their place.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn mono() -> impl Strategy<Value = Mono> {
+    any::<u64>().prop_map(Mono)
+}
+
+fn moment() -> impl Strategy<Value = Option<Mono>> {
+    proptest::option::of((1..=u64::MAX).prop_map(Mono))
+}
+
+prop_compose! {
+    fn column()(key: u64, idle_since in moment(), used_at in mono()) -> Column {
+        Column { key: Key(key), idle_since, used_at }
+    }
+}
+
+prop_compose! {
+    fn entry()(incarnation: u64, lease in mono(), rung_at in mono(), serving: bool) -> Entry {
+        Entry { incarnation, lease, rung_at, serving }
+    }
+}
+
+prop_compose! {
+    fn cell()(taken: u32, until in mono(), head in moment()) -> Cell {
+        Cell { taken, until, head }
+    }
+}
+
+fn board() -> impl Strategy<Value = Board> {
+    let tables = (0..5usize, 0..5usize).prop_flat_map(|(columns, entries)| {
+        (
+            proptest::collection::vec(column(), columns),
+            proptest::collection::vec(entry(), entries),
+            proptest::collection::vec(cell(), columns * entries),
+        )
+    });
+    let header = (any::<u32>(), mono(), any::<u64>(), (any::<u64>(), mono()));
+    (header, tables).prop_map(|(header, (columns, entries, cells))| {
+        let (resets, settling_until, founder, poller) = header;
+        Board {
+            resets,
+            settling_until,
+            founder,
+            poller,
+            columns,
+            entries,
+            cells,
+        }
+    })
+}
+
+fn bytes(board: &Board) -> Vec<u8> {
+    let mut bytes = vec![1, 2, 3];
+    board.write(&mut bytes);
+    bytes
+}
+
+/// What was on the board that `bytes` are read into is of no account.
+fn read(bytes: &[u8]) -> Result<Board, Unreadable> {
+    let mut board = Board::anew(at(0), &TERMS);
+    let mut other = Board::default();
+    other.join(1, &[(VARIANT, Cell::default())], at(0), &TERMS);
+    board.clone_from(&other);
+    let read = board.read(bytes);
+    if read.is_err() {
+        assert_eq!(board, Board::default());
+    }
+    read.map(|()| board)
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(board in board()) {
+        prop_assert_eq!(read(&bytes(&board)), Ok(board));
+    }
+
+    #[test]
+    fn any_bytes_are_unreadable_or_written_back_the_same(given: Vec<u8>) {
+        if let Ok(board) = read(&given) {
+            prop_assert_eq!(bytes(&board), given);
+        }
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed(board in board(), place: prop::sample::Index, bits in 1..=255u8) {
+        let mut bytes = bytes(&board);
+        let place = place.index(bytes.len());
+        bytes[place] ^= bits;
+        prop_assert_eq!(read(&bytes), Err(Unreadable));
+    }
+
+    #[test]
+    fn a_cut_or_extended_board_is_unreadable(board in board(), length: prop::sample::Index) {
+        let mut bytes = bytes(&board);
+        let length = length.index(bytes.len());
+        prop_assert_eq!(read(&bytes[..length]), Err(Unreadable));
+        bytes.push(0);
+        prop_assert_eq!(read(&bytes), Err(Unreadable));
+    }
+
+    #[test]
+    fn with_a_checksum_that_fits_any_bytes_do_no_harm(given: Vec<u8>, flips: [(u8, u8); 4]) {
+        // What a program that means harm could write: no promise but that nothing traps.
+        let mut board = Board::default();
+        board.join(1, &[(VARIANT, Cell::default())], at(0), &TERMS);
+        let mut bytes = bytes(&board);
+        let end = bytes.len();
+        bytes.extend(given);
+        for (place, bits) in flips {
+            let place = usize::from(place) % (end - 12) + 12;
+            bytes[place] ^= bits;
+        }
+        let sum = crc32fast::hash(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+        let mut proxy = Proxy::new(2, 1);
+        proxy.store.overwrite(bytes);
+        for ms in 0..20 {
+            proxy.wait(0, &[500 + ms], ms);
+            proxy.tick(1, ms);
+            proxy.renew(1, ms);
+        }
+    }
+}
+
+#[test]
+fn another_version_of_the_layout_is_unreadable() {
+    let mut bytes = bytes(&Board::default());
+    assert_eq!(read(&bytes), Ok(Board::default()));
+    bytes[7] += 1;
+    assert_eq!(read(&bytes), Err(Unreadable));
+}
+
+#[test]
+fn a_board_beyond_the_limits_is_unreadable() {
+    let full = |entries, columns| Board {
+        entries: vec![Entry::default(); entries],
+        columns: vec![Column::default(); columns],
+        cells: vec![Cell::default(); entries * columns],
+        ..Board::default()
+    };
+    assert!(read(&bytes(&full(ENTRIES_MAX, COLUMNS_MAX))).is_ok());
+    assert!(read(&bytes(&full(ENTRIES_MAX + 1, 0))).is_err());
+    assert!(read(&bytes(&full(0, COLUMNS_MAX + 1))).is_err());
+}

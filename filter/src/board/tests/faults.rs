@@ -1,0 +1,138 @@
+//! What goes wrong: lost swaps, a board that is unreadable or gone, VMs that come back.
+
+use super::*;
+
+#[test]
+fn after_so_many_lost_swaps_a_turn_is_given_up_and_the_next_repairs_it() {
+    let mut proxy = queued([500, 400]);
+    proxy.store.lose_swaps(TRIES_MAX);
+    proxy.vms[0].taken = 0;
+    let outcome = proxy.turn(0, false, 1);
+    assert_eq!((outcome.lost, outcome.unsettled), (TRIES_MAX, true));
+    assert_eq!(
+        (proxy.counted(1), proxy.rings()),
+        (1, vec![]),
+        "nobody has heard"
+    );
+    proxy.turn(0, false, 2);
+    assert_eq!((proxy.counted(2), proxy.rings()), (0, vec![2]));
+}
+
+#[test]
+fn a_swap_lost_before_the_last_try_changes_nothing() {
+    let mut proxy = queued([500, 400]);
+    proxy.store.lose_swaps(TRIES_MAX - 1);
+    proxy.vms[0].taken = 0;
+    let outcome = proxy.turn(0, false, 1);
+    assert_eq!((outcome.lost, outcome.unsettled), (TRIES_MAX - 1, false));
+    assert_eq!(proxy.rings(), [2]);
+}
+
+#[test]
+fn of_two_that_find_no_board_one_creates_it() {
+    let (mut first, mut second) = (Memory::default(), Memory::default());
+    assert!(first.swap(b"one", None));
+    second.clone_from(&first);
+    assert!(!second.swap(b"two", None), "there is one by now");
+    assert_eq!(second.bytes().unwrap(), b"one");
+}
+
+#[test]
+fn an_unreadable_board_is_begun_anew_and_nobody_takes_more_while_it_settles() {
+    let mut proxy = Proxy::new(3, 3);
+    proxy.wait(0, &[900, 901, 902], 0);
+    proxy.wait(1, &[400], 1);
+    proxy.store.overwrite(b"weirbrd".to_vec());
+    let outcome = proxy.turn(1, true, 2);
+    assert_eq!((outcome.reset, outcome.granted), (true, 0));
+    assert_eq!(proxy.board().resets, 1);
+    // What is freed meanwhile serves who waits with the one that had it, and no other.
+    proxy.wait(0, &[500], 3);
+    assert_eq!(proxy.free(0, 1, 4), 1, "although another is earlier");
+    proxy.free(0, 1, 5);
+    assert!(
+        proxy.rings().is_empty(),
+        "the rung could do nothing with it"
+    );
+    let settled = 2 + TERMS.settling.as_millis() as u64;
+    proxy.renew(0, settled - 100);
+    assert_eq!(proxy.tick(1, settled - 1), 0);
+    assert_eq!(proxy.tick(1, settled), 1);
+}
+
+#[test]
+fn what_a_quiet_vm_has_taken_is_known_again_once_it_renews() {
+    let mut proxy = Proxy::new(2, 3);
+    proxy.wait(0, &[900, 901, 902], 0);
+    proxy.store.overwrite(Vec::new());
+    proxy.wait(1, &[400], 1);
+    // Nothing changes at the first: its engine has nothing to say.
+    proxy.renew(0, 2);
+    assert_eq!(proxy.counted(3), 3);
+    let settled = 1 + TERMS.settling.as_millis() as u64;
+    proxy.renew(0, settled);
+    assert_eq!(proxy.tick(1, settled + 1), 0);
+}
+
+#[test]
+fn a_board_that_is_gone_is_begun_anew_by_those_who_had_an_entry() {
+    let mut proxy = Proxy::new(2, 1);
+    proxy.wait(0, &[900], 0);
+    proxy.renew(1, 0);
+    proxy.store.clear();
+    let (_, outcome) = proxy.renew(1, 1);
+    assert!(outcome.reset);
+    assert_eq!(proxy.wait(1, &[400], 2), 0, "it settles");
+    proxy.renew(0, 3);
+    assert_eq!(proxy.counted(3), 1);
+}
+
+#[test]
+fn a_first_board_does_not_settle() {
+    let mut proxy = Proxy::new(1, 1);
+    assert!(!proxy.renew(0, 0).1.reset);
+    assert_eq!(proxy.wait(0, &[400], 0), 1);
+}
+
+#[test]
+fn a_vm_that_stalled_and_lost_its_entry_says_anew_what_it_has() {
+    let mut proxy = Proxy::new(2, 2);
+    proxy.wait(0, &[900, 901], 0);
+    let long = 10 * TERMS.lease.as_millis() as u64;
+    proxy.follow(1, 9);
+    proxy.renew(1, long);
+    assert_eq!(proxy.board().entries.len(), 1, "its entry is another's");
+    proxy.renew(0, long + 1);
+    assert_eq!(
+        (proxy.board().entries.len(), proxy.counted(long + 1)),
+        (2, 2)
+    );
+}
+
+#[test]
+fn a_vm_that_has_its_old_entry_again_owns_its_queue_again() {
+    let mut proxy = Proxy::new(1, 1);
+    proxy.renew(0, 0);
+    let lease = TERMS.lease.as_millis() as u64;
+    let mut other = Vm::new(&proxy.store, 9);
+    other.member.renew(false, at(lease));
+    assert_eq!(proxy.store.take_owned(), [0, 0]);
+    proxy.renew(0, 2 * lease);
+    assert_eq!(proxy.store.take_owned(), [0], "the other had it");
+    proxy.renew(0, 2 * lease + 60);
+    assert!(proxy.store.take_owned().is_empty());
+}
+
+#[test]
+fn an_old_clock_reading_only_makes_a_vm_careful() {
+    // The first reads the clock and is held up; the second dies meanwhile, its work still going on.
+    let mut proxy = Proxy::new(2, 1);
+    proxy.wait(1, &[900], 0);
+    let gone = TERMS.lease.as_millis() as u64;
+    assert_eq!(
+        proxy.wait(0, &[400], gone - 1),
+        0,
+        "by the old reading it lives"
+    );
+    assert_eq!(proxy.tick(0, gone), 1);
+}

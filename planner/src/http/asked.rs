@@ -1,0 +1,138 @@
+//! What a poll says, checked: every refusal names the field, the value, and what would be right.
+
+use serde::Deserialize;
+use weir_api::Revision;
+
+use crate::publish::AFTER_MAX;
+use crate::sharing::{Poll, Role};
+
+/// Longest node id of a proxy.
+pub(super) const PROXY_BYTES_MAX: usize = 256;
+/// Most workers a proxy may claim.
+pub(super) const WORKERS_MAX: u32 = 4096;
+/// How much of a wrong value is repeated, in characters.
+const SHOWN_MAX: usize = 64;
+
+/// A poll's query as it came; fields we do not know are none of ours.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct Asked {
+    after: Option<String>,
+    proxy: Option<String>,
+    incarnation: Option<String>,
+    workers: Option<String>,
+    role: Option<String>,
+}
+
+impl Asked {
+    /// The revision it has and, if it says who it is, what it says of its proxy.
+    pub(super) fn checked(self) -> Result<(Revision, Option<Poll>), String> {
+        let after = Revision(number("after", self.after, AFTER_MAX.0)?);
+        let incarnation = number("incarnation", self.incarnation, u64::MAX)?;
+        let workers = number("workers", self.workers, WORKERS_MAX.into())?;
+        let role = role(self.role)?;
+        let Some(proxy) = self.proxy else {
+            return Ok((after, None));
+        };
+        if !is_node_id(&proxy) {
+            return Err(format!(
+                "proxy: '{}' ({} bytes) must be 1 to {PROXY_BYTES_MAX} bytes without control characters",
+                shown(&proxy),
+                proxy.len()
+            ));
+        }
+        let poll = Poll {
+            proxy,
+            incarnation,
+            workers: u32::try_from(workers).unwrap_or(WORKERS_MAX),
+            role,
+            after,
+        };
+        Ok((after, Some(poll)))
+    }
+}
+
+fn number(field: &str, value: Option<String>, most: u64) -> Result<u64, String> {
+    let Some(value) = value else { return Ok(0) };
+    let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let read = value
+        .parse()
+        .ok()
+        .filter(|number| digits && *number <= most);
+    read.ok_or_else(|| {
+        format!(
+            "{field}: '{}' must be a whole number from 0 to {most}",
+            shown(&value)
+        )
+    })
+}
+
+fn role(value: Option<String>) -> Result<Role, String> {
+    let Some(value) = value else {
+        return Ok(Role::default());
+    };
+    let role = Role::ALL.into_iter().find(|role| role.name() == value);
+    role.ok_or_else(|| format!("role: '{}' must be router, gate or both", shown(&value)))
+}
+
+fn is_node_id(proxy: &str) -> bool {
+    (1..=PROXY_BYTES_MAX).contains(&proxy.len()) && !proxy.chars().any(char::is_control)
+}
+
+fn shown(value: &str) -> String {
+    let head = value.chars().take(SHOWN_MAX);
+    head.map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(field: &str, value: &str, says: &str) {
+        let mut asked = Asked::default();
+        let place = match field {
+            "after" => &mut asked.after,
+            "proxy" => &mut asked.proxy,
+            "incarnation" => &mut asked.incarnation,
+            "workers" => &mut asked.workers,
+            _ => &mut asked.role,
+        };
+        *place = Some(value.to_owned());
+        let said = asked.checked().expect_err(value);
+        assert!(said.starts_with(field) && said.contains(says), "{said}");
+    }
+
+    #[test]
+    fn a_value_that_is_wrong_is_named_with_what_would_be_right() {
+        let number =
+            |value: &str, most: u64| format!("'{value}' must be a whole number from 0 to {most}");
+        for value in ["", "-1", "+1", "1.5", "1e3", "99999999999999999999"] {
+            refused("after", value, &number(value, AFTER_MAX.0));
+            refused("incarnation", value, &number(value, u64::MAX));
+            refused("workers", value, &number(value, 4096));
+        }
+        refused("workers", "4097", "0 to 4096");
+        let beyond = (AFTER_MAX.0 + 1).to_string();
+        refused("after", &beyond, &number(&beyond, AFTER_MAX.0));
+        for value in ["king", "", "Gate", "both "] {
+            refused(
+                "role",
+                value,
+                &format!("'{value}' must be router, gate or both"),
+            );
+        }
+        refused("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");
+        refused("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
+        refused("proxy", &"p".repeat(257), "(257 bytes)");
+        let longest = "p".repeat(256);
+        let asked = Asked {
+            proxy: Some(longest.clone()),
+            incarnation: Some(u64::MAX.to_string()),
+            ..Asked::default()
+        };
+        let poll = asked.checked().unwrap().1.unwrap();
+        assert_eq!((poll.proxy, poll.incarnation), (longest, u64::MAX));
+        assert_eq!((poll.role, poll.after), (Role::Both, Revision(0)));
+    }
+}

@@ -1,0 +1,189 @@
+//! Several proxies over real HTTP: parts, moves, refusals, and what people see of them.
+
+use super::*;
+use crate::sharing::tests::whole;
+use crate::sharing::{BROKEN_OFF_MAX, HOLD_SHARED, MOVE_MAX, PROXIES_MAX};
+
+/// How long a loaded test machine may take for what takes milliseconds.
+const SLACK: Duration = Duration::from_millis(500);
+
+impl Doors {
+    fn publish_slots(&self, slots: [u32; 2]) -> Revision {
+        let variants = whole(&slots.map(|slots| (0.5, slots))).variants;
+        let publisher = &self.app.publisher;
+        publisher
+            .publish(variants, self.app.clock.now())
+            .unwrap()
+            .revision
+    }
+
+    /// A poll held in a task, as a proxy's is.
+    fn poll_of(&self, proxy: &str, after: u64, role: &str) -> tokio::task::JoinHandle<Response> {
+        self.poll_beside(format!(
+            "?proxy={proxy}&incarnation=1&workers=2&role={role}&after={after}"
+        ))
+    }
+
+    async fn status(&self) -> Value {
+        self.get("/v1/services/demo?cycles=0")
+            .await
+            .json()
+            .await
+            .unwrap()
+    }
+
+    /// Polls like a filter, for ever; the slots it works by.
+    fn live(&self, proxy: &'static str) -> (watch::Receiver<u32>, tokio::task::JoinHandle<()>) {
+        let (slots, seen) = watch::channel(0);
+        let (client, address) = (self.client.clone(), self.address);
+        let living = tokio::spawn(async move {
+            let mut after = 0;
+            loop {
+                let url = format!(
+                    "http://{address}/v1/plans/demo?proxy={proxy}&incarnation=1&after={after}"
+                );
+                let answer = client.get(url).bearer_auth(KEY).send().await.unwrap();
+                if answer.status() == 200 {
+                    let plan = plan(answer).await;
+                    assert!(plan.revision.0 > after, "a filter would refuse it");
+                    after = plan.revision.0;
+                    slots.send_replace(plan.variants.iter().map(|part| part.slots).sum());
+                }
+            }
+        });
+        (seen, living)
+    }
+}
+
+async fn until_slots(seen: &mut watch::Receiver<u32>, slots: u32) {
+    let reached = seen.wait_for(|now| *now == slots);
+    let reached = tokio::time::timeout(MOVE_MAX + SLACK, reached).await;
+    assert!(
+        reached.is_ok_and(|seen| seen.is_ok()),
+        "never {slots} slots"
+    );
+}
+
+#[tokio::test]
+async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    doors.publish_slots([5, 1]);
+    let whole = 6;
+    let (mut a, _a) = doors.live("a");
+    until_slots(&mut a, whole).await;
+    let (mut b, living) = doors.live("b");
+    until_slots(&mut b, 3).await;
+    assert_eq!(
+        *a.borrow(),
+        3,
+        "b has its part only now that a works by its own"
+    );
+    let shown = doors.status().await;
+    let part = |proxy: &str| shown["proxies"][proxy]["part"]["v0"].as_u64().unwrap();
+    assert_eq!(part("a") + part("b"), 5);
+    let gone = tokio::time::Instant::now();
+    living.abort();
+    until_slots(&mut a, whole).await;
+    assert!(
+        gone.elapsed() > BROKEN_OFF_MAX - Duration::from_millis(50),
+        "it might have come back"
+    );
+    assert!(gone.elapsed() < MOVE_MAX, "{:?}", gone.elapsed());
+    let (mut b, _b) = doors.live("b");
+    until_slots(&mut b, 3).await;
+    assert_eq!(*a.borrow(), 3);
+    let text = doors.get("/metrics").await.text().await.unwrap();
+    for line in [
+        "weir_planner_proxies 2",
+        "weir_planner_proxies_gone_total 1",
+        "weir_planner_proxy_slots{proxy=\"a\",role=\"both\"} 3",
+        "weir_planner_proxy_slots{proxy=\"b\",role=\"both\"} 3",
+    ] {
+        assert!(text.contains(line), "no '{line}' in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn polls_are_held_for_long_only_while_there_is_nobody_to_share_with() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let first = doors.publish_slots([5, 1]).0;
+    plan(doors.poll_of("a", 0, "both").await.unwrap()).await;
+    let alone = doors.poll_of("a", first, "both");
+    doors.until_held(1).await;
+    // A router shares nothing; the next one does, and what is held ends early.
+    plan(doors.poll_of("r", 0, "router").await.unwrap()).await;
+    let _router = doors.poll_of("r", first, "router");
+    doors.until_held(2).await;
+    let begin = tokio::time::Instant::now();
+    let second = doors.poll_of("b", 0, "both");
+    let answer = plan(alone.await.unwrap()).await;
+    let again = doors.poll_of("a", answer.revision.0, "both");
+    assert_eq!(again.await.unwrap().status(), 204);
+    let held = begin.elapsed();
+    assert!(
+        held >= HOLD_SHARED && held < HOLD_SHARED + SLACK,
+        "{held:?}"
+    );
+    assert_eq!(second.await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let first = doors.publish_slots([1, 1]);
+    let (mut a, _a) = doors.live("a");
+    let (mut b, _b) = doors.live("b");
+    until_slots(&mut a, 1).await;
+    until_slots(&mut b, 1).await;
+    let refused = error(doors.poll_of("c", 0, "both").await.unwrap(), 409).await;
+    for part in ["'c'", "3 proxies share 2 slots", "role gate"] {
+        assert!(refused.contains(part), "'{refused}' does not say '{part}'");
+    }
+    let shown = doors.status().await;
+    assert_eq!(shown["counters"]["polls_refused"], 1);
+    assert!(
+        shown["proxies"]["c"]["refused"]
+            .as_str()
+            .unwrap()
+            .contains("3 proxies")
+    );
+    let text = doors.get("/metrics").await.text().await.unwrap();
+    assert!(
+        text.contains("weir_planner_polls_total{answer=\"refused\"} 1"),
+        "{text}"
+    );
+    assert!(text.contains("weir_planner_proxies_refused 1"), "{text}");
+    // Behind a gate all are routers, with the slots as they are.
+    let gate = plan(doors.poll_of("gate", 0, "gate").await.unwrap()).await;
+    assert_eq!(gate.variants[0].slots, 1);
+    let c = plan(doors.poll_of("c", 0, "both").await.unwrap()).await;
+    assert!(c.revision >= first);
+    assert_eq!([c.variants[0].slots, c.variants[1].slots], [1, 1]);
+    until_slots(&mut a, 2).await;
+}
+
+#[tokio::test]
+async fn more_proxies_than_may_share_are_told_to_come_back() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    doors.publish_slots([1, 1]);
+    for index in 0..PROXIES_MAX {
+        let poll = crate::sharing::Poll {
+            proxy: format!("p{index}"),
+            incarnation: 1,
+            workers: 1,
+            role: crate::sharing::Role::Router,
+            after: Revision(0),
+        };
+        let visit = doors.app.publisher.visit(&poll, doors.app.clock).unwrap();
+        visit.answered();
+    }
+    let full = doors.poll("?proxy=more").await;
+    assert_eq!(full.headers()["retry-after"], "1");
+    let said = error(full, 503).await;
+    assert_eq!(said, "proxy: 1024 others share already, no more can");
+    assert_eq!(
+        doors.poll("").await.status(),
+        200,
+        "who does not say who it is shares nothing"
+    );
+}

@@ -1,0 +1,99 @@
+//! The metrics of the proxies that share: shown as they are when asked.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use prometheus::{IntCounter, IntGauge, IntGaugeVec, Opts};
+
+use super::{Make, Shown, whole};
+
+/// Labels of what is shown of each proxy.
+const LABELS: [&str; 2] = ["proxy", "role"];
+
+#[derive(Debug)]
+pub(super) struct ProxyMetrics {
+    showing: Mutex<()>,
+    proxies: IntGauge,
+    owning: IntGauge,
+    refused: IntGauge,
+    moves: IntCounter,
+    gone: IntCounter,
+    replaced: IntCounter,
+    slots: IntGaugeVec,
+    revision: IntGaugeVec,
+    age_ms: IntGaugeVec,
+    incarnation: IntGaugeVec,
+}
+
+impl ProxyMetrics {
+    pub(super) fn new(make: &Make) -> prometheus::Result<ProxyMetrics> {
+        let each = |name, help, labels: &[&str]| {
+            make.registered(IntGaugeVec::new(Opts::new(name, help), labels)?)
+        };
+        Ok(ProxyMetrics {
+            showing: Mutex::new(()),
+            proxies: make.int_gauge("proxies", "Proxies that poll.")?,
+            owning: make.int_gauge("proxies_owning", "Proxies that own a part of the slots.")?,
+            refused: make.int_gauge("proxies_refused", "Proxies for which there is no slot.")?,
+            moves: make.counter(
+                "part_moves_total",
+                "Plans given to a proxy because parts of the slots moved.",
+            )?,
+            gone: make.counter("proxies_gone_total", "Proxies that went.")?,
+            replaced: make.counter(
+                "proxies_replaced_total",
+                "Incarnations that took another one's place under the same node id.",
+            )?,
+            slots: each("proxy_slots", "A proxy's part of the slots.", &LABELS)?,
+            revision: each(
+                "proxy_plan_revision",
+                "The plan a proxy says it has.",
+                &LABELS,
+            )?,
+            age_ms: each("proxy_age_ms", "Time since a proxy's last poll.", &LABELS)?,
+            incarnation: each(
+                "proxy_info",
+                "1 for each proxy.",
+                &["proxy", "role", "incarnation", "workers"],
+            )?,
+        })
+    }
+
+    /// Sets them; to be held until they are read.
+    pub(super) fn show(&self, shown: &Shown<'_>) -> MutexGuard<'_, ()> {
+        let showing = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
+        for vec in [&self.slots, &self.revision, &self.age_ms, &self.incarnation] {
+            vec.reset();
+        }
+        for (counter, count) in [
+            (&self.moves, shown.counts.moves),
+            (&self.gone, shown.counts.gone),
+            (&self.replaced, shown.counts.replaced),
+        ] {
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+        let (mut owning, mut refused) = (0, 0);
+        for (name, proxy) in shown.proxies {
+            owning += i64::from(proxy.owns_slots && proxy.refused.is_none());
+            refused += i64::from(proxy.refused.is_some());
+            let labels = [name.as_str(), proxy.role.name()];
+            let slots: u64 = proxy.part.values().map(|slots| u64::from(*slots)).sum();
+            self.slots
+                .with_label_values(&labels)
+                .set(whole(if proxy.owns_slots { slots } else { 0 }));
+            self.revision
+                .with_label_values(&labels)
+                .set(whole(proxy.revision.0));
+            self.age_ms
+                .with_label_values(&labels)
+                .set(whole(proxy.age_ms));
+            let (incarnation, workers) = (proxy.incarnation.to_string(), proxy.workers.to_string());
+            self.incarnation
+                .with_label_values(&[name, proxy.role.name(), &incarnation, &workers])
+                .set(1);
+        }
+        self.proxies.set(whole(shown.proxies.len() as u64));
+        self.owning.set(owning);
+        self.refused.set(refused);
+        showing
+    }
+}

@@ -1,0 +1,85 @@
+//! Where a chart's axes are labelled.
+
+use std::ops::Range;
+
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
+
+/// Where an axis is labelled: at the multiples of the least of 1, 2 or 5 times a power of ten (of a
+/// thousandth or more) that has at most `most` of them on it. In whole numbers: plotters' own choice goes
+/// through the platform's `ln` and `pow`, which are not the same on every machine.
+fn ticks(axis: &Range<f64>, most: i64) -> Vec<f64> {
+    let (start, end) = (axis.start * 1000.0, axis.end * 1000.0);
+    if !(start < end && start.abs() < 1e15 && end.abs() < 1e15) {
+        return Vec::new();
+    }
+    let mut power = 1_i64;
+    loop {
+        for step in [power, 2 * power, 5 * power] {
+            let first = (start / step as f64).ceil() as i64;
+            let last = (end / step as f64).floor() as i64;
+            if last - first < most {
+                let at = |n: i64| (n * step) as f64 / 1000.0;
+                return (first..=last).map(at).collect();
+            }
+        }
+        power *= 10;
+    }
+}
+
+/// An axis with its labels at those places.
+pub(super) struct Labelled {
+    axis: RangedCoordf64,
+    ticks: Vec<f64>,
+}
+
+impl Labelled {
+    pub(super) fn new(axis: &Range<f64>, most: i64) -> Labelled {
+        Labelled {
+            axis: axis.clone().into(),
+            ticks: ticks(axis, most),
+        }
+    }
+}
+
+impl Ranged for Labelled {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.axis.map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        if hint.weight().allow_light_points() {
+            Vec::new()
+        } else {
+            self.ticks.clone()
+        }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.axis.range()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_are_labelled_at_round_numbers() {
+        for (axis, most, expected) in [
+            (0.0..100.0, 6, vec![0.0, 20.0, 40.0, 60.0, 80.0, 100.0]),
+            (0.0..1.2, 6, vec![0.0, 0.5, 1.0]),
+            (-250.0..1000.0, 6, vec![0.0, 500.0, 1000.0]),
+            (0.0..0.003, 3, vec![0.0, 0.002]),
+        ] {
+            assert_eq!(ticks(&axis, most), expected);
+        }
+        for nothing in [0.0..0.0, 0.0..f64::NAN, 0.0..f64::INFINITY, 0.0..1e300] {
+            assert!(ticks(&nothing, 6).is_empty(), "{nothing:?}");
+        }
+        assert!(ticks(&(-1e12..1e12), 11).len() <= 11);
+    }
+}

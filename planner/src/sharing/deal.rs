@@ -1,0 +1,234 @@
+//! Who gets which plan now: towards the parts that [`divide`](super::divide) gives, and never into
+//! what another proxy may still be working by.
+
+use std::collections::BTreeMap;
+
+use weir_api::{Plan, Revision};
+
+use super::divide::{deal, slots_of};
+use super::proxy::{Grant, Proxy};
+use super::{Role, Sharing};
+use crate::clock::Now;
+
+/// What is to be done for one proxy.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing.
+    Stay,
+    /// A plan with these slots.
+    Give(Vec<u32>),
+    /// Nothing yet: it would have to give up its last slot for another one that is not free.
+    Stuck,
+}
+
+impl Sharing {
+    /// Hands out what can be handed out; whether it did.
+    pub(super) fn deal(&mut self, now: Now) -> bool {
+        let Some(whole) = self.whole.as_ref().filter(|_| !self.is_listening()) else {
+            return false;
+        };
+        let slots = slots_of(whole);
+        let targets = targets(&mut self.proxies, &slots, now);
+        let mut held: Vec<u64> = (0..slots.len())
+            .map(|variant| sum_of(self.proxies.values(), variant))
+            .collect();
+        let (mut dealt, mut unsettled, mut stuck) = (false, false, None);
+        for ((name, proxy), target) in self.proxies.iter_mut().zip(targets) {
+            let room = room(proxy, &slots, &held);
+            let given = match step(proxy, &target, &room, whole.revision) {
+                Step::Stay => None,
+                Step::Give(slots) => Some(slots),
+                Step::Stuck => {
+                    stuck.get_or_insert_with(|| name.clone());
+                    None
+                }
+            };
+            if let Some(given) = given {
+                let before = may_hold(proxy, slots.len());
+                give(
+                    proxy,
+                    given,
+                    whole,
+                    &mut self.floor,
+                    &mut self.counts.moves,
+                    now,
+                );
+                for (held, (before, after)) in held
+                    .iter_mut()
+                    .zip(before.into_iter().zip(may_hold(proxy, slots.len())))
+                {
+                    if proxy.owns {
+                        *held = (*held + u64::from(after)).saturating_sub(before.into());
+                    }
+                }
+                dealt = true;
+            }
+            unsettled |= proxy.owns && !proxy.is_settled();
+        }
+        // Each waits for the last slot of the next, all the way round: one lets go.
+        if let Some(proxy) = stuck
+            .filter(|_| !dealt && !unsettled)
+            .and_then(|name| self.proxies.get_mut(&name))
+        {
+            let nothing = vec![0; slots.len()];
+            give(
+                proxy,
+                nothing,
+                whole,
+                &mut self.floor,
+                &mut self.counts.moves,
+                now,
+            );
+            dealt = true;
+        }
+        dealt
+    }
+}
+
+/// A planner that starts takes those that have a plan for those who shared `whole` before.
+pub(super) fn assume(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan) {
+    let slots = slots_of(whole);
+    let gated = proxies.values().any(|proxy| proxy.role == Role::Gate);
+    let holders = proxies
+        .values_mut()
+        .filter(|proxy| proxy.after > Revision(0) && proxy.role.owns(gated));
+    let holders: Vec<_> = holders.collect();
+    let parts = deal(&slots, holders.len());
+    for (proxy, slots) in holders.into_iter().zip(parts) {
+        let (revision, published_ms) = (proxy.after, whole.published_ms);
+        proxy.grants.clear();
+        proxy.grant(Grant {
+            revision,
+            published_ms,
+            slots,
+            sent: true,
+        });
+    }
+}
+
+/// What each proxy is to have in the end; who owns, and who is refused.
+fn targets(proxies: &mut BTreeMap<String, Proxy>, slots: &[u32], now: Now) -> Vec<Vec<u32>> {
+    let live = |proxy: &Proxy| proxy.is_live(now.at);
+    let gated = proxies
+        .values()
+        .any(|proxy| proxy.role == Role::Gate && live(proxy));
+    let owns = |proxy: &Proxy| proxy.role.owns(gated) && live(proxy);
+    let owners = proxies.values().filter(|proxy| owns(proxy)).count();
+    let mut parts = deal(slots, owners).into_iter();
+    let target = |proxy: &mut Proxy| {
+        proxy.owns = owns(proxy);
+        if proxy.role.owns(gated) {
+            let part = if proxy.owns { parts.next() } else { None };
+            let part = part.unwrap_or_else(|| vec![0; slots.len()]);
+            proxy.refused = part.iter().all(|slots| *slots == 0);
+            return part;
+        }
+        proxy.refused = false;
+        slots.to_vec()
+    };
+    proxies.values_mut().map(target).collect()
+}
+
+/// By variant, what no other owner may be working by.
+fn room(proxy: &Proxy, slots: &[u32], held: &[u64]) -> Vec<u32> {
+    if !proxy.owns {
+        return slots.to_vec();
+    }
+    let free = |(variant, (slots, held)): (usize, (&u32, &u64))| {
+        let others = held.saturating_sub(proxy.may_hold(variant).into());
+        u32::try_from(u64::from(*slots).saturating_sub(others)).unwrap_or(*slots)
+    };
+    slots.iter().zip(held).enumerate().map(free).collect()
+}
+
+fn step(proxy: &Proxy, target: &[u32], room: &[u32], edition: Revision) -> Step {
+    let current = proxy.current();
+    // It is to hear of a plan it has not, or to get one newer than what it says it has.
+    let fresh = current.is_none_or(|has| has.revision < edition || has.revision < proxy.after);
+    if target.iter().all(|slots| *slots == 0) {
+        let stay = match current {
+            None => proxy.holds_nothing(),
+            Some(has) => has.is_empty() && !fresh,
+        };
+        return match stay {
+            true => Step::Stay,
+            false => Step::Give(target.to_vec()),
+        };
+    }
+    let wanted: Vec<u32> = (0..)
+        .zip(target.iter().zip(room))
+        .map(|(variant, (target, room))| *target.min(&proxy.holds(variant).max(*room)))
+        .collect();
+    let Some(has) = current.filter(|has| !has.is_empty()) else {
+        // A part is worth the wait, which is short.
+        return match wanted == target {
+            true => Step::Give(wanted),
+            false => Step::Stay,
+        };
+    };
+    if wanted == target {
+        return match fresh || has.slots != wanted {
+            true => Step::Give(wanted),
+            false => Step::Stay,
+        };
+    }
+    let (wanted, keeps) = match wanted.iter().all(|slots| *slots == 0) {
+        true => last_of(&has.slots, room),
+        false => (wanted, false),
+    };
+    let shrinks = wanted
+        .iter()
+        .zip(&has.slots)
+        .any(|(wanted, has)| wanted < has);
+    match (fresh || shrinks, keeps) {
+        (true, _) => Step::Give(wanted),
+        (false, true) => Step::Stuck,
+        (false, false) => Step::Stay,
+    }
+}
+
+/// One slot to keep until others are free, where there is room for it; whether there is.
+fn last_of(has: &[u32], room: &[u32]) -> (Vec<u32>, bool) {
+    let kept = has
+        .iter()
+        .zip(room)
+        .position(|(has, room)| *has > 0 && *room > 0);
+    let slots = (0..has.len()).map(|variant| u32::from(kept == Some(variant)));
+    (slots.collect(), kept.is_some())
+}
+
+/// Under the published plan's own revision where that is news to the proxy, else under a new one.
+fn give(
+    proxy: &mut Proxy,
+    slots: Vec<u32>,
+    whole: &Plan,
+    floor: &mut Revision,
+    moves: &mut u64,
+    now: Now,
+) {
+    let last = proxy.current().map_or(Revision(0), |grant| grant.revision);
+    let (mut revision, mut published_ms) = (whole.revision, whole.published_ms);
+    if revision <= last.max(proxy.after) {
+        revision = floor.next(now.unix_ms);
+        *floor = revision;
+        published_ms = now.unix_ms;
+        *moves += 1;
+    }
+    proxy.grant(Grant {
+        revision,
+        published_ms,
+        slots,
+        sent: false,
+    });
+}
+
+fn sum_of<'a>(proxies: impl Iterator<Item = &'a Proxy>, variant: usize) -> u64 {
+    let owners = proxies.filter(|proxy| proxy.owns);
+    owners.map(|proxy| u64::from(proxy.may_hold(variant))).sum()
+}
+
+fn may_hold(proxy: &Proxy, variants: usize) -> Vec<u32> {
+    (0..variants)
+        .map(|variant| proxy.may_hold(variant))
+        .collect()
+}

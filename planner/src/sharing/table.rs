@@ -1,0 +1,317 @@
+//! The table of proxies: who polls, who left, what each poll is answered. Parts are dealt in
+//! [`deal`](super::deal).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use weir_api::{Plan, Revision};
+
+use super::deal::assume;
+use super::divide::{slots_of, with_slots};
+use super::proxy::{Former, Proxy};
+use super::{BROKEN_OFF_MAX, PROXIES_MAX, Role, TooFew};
+use crate::clock::Now;
+
+/// What a poll says of its proxy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Poll {
+    /// Envoy's node id.
+    pub proxy: String,
+    /// Another one for each start of what polls.
+    pub incarnation: u64,
+    /// Envoy's worker threads; 0 if it did not say.
+    pub workers: u32,
+    /// What it does.
+    pub role: Role,
+    /// The plan it has.
+    pub after: Revision,
+}
+
+/// A poll that was taken in and waits for its answer.
+#[derive(Debug, Clone)]
+pub struct Ticket {
+    proxy: String,
+    after: Revision,
+    /// `None` for the poll of an incarnation that has been replaced.
+    epoch: Option<u64>,
+}
+
+/// What a poll is to be told now.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// This plan.
+    Plan(Box<Plan>),
+    /// Nothing yet.
+    Wait,
+    /// There is no slot for it.
+    Refused(TooFew),
+}
+
+/// As many proxies share already as may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("proxy: {PROXIES_MAX} others share already, no more can")]
+pub struct Full;
+
+/// What happened since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Plans handed out because a part moved, not because a plan was published.
+    pub moves: u64,
+    /// Proxies that went.
+    pub gone: u64,
+    /// Incarnations that took another one's place.
+    pub replaced: u64,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct Sharing {
+    pub(super) proxies: BTreeMap<String, Proxy>,
+    pub(super) whole: Option<Plan>,
+    /// Greatest revision known.
+    pub(super) floor: Revision,
+    /// Until when only to listen; `None` once that is over.
+    listening_until: Option<Duration>,
+    epochs: u64,
+    /// Proxies that counted when last looked at.
+    live: usize,
+    pub(super) counts: Counts,
+}
+
+impl Sharing {
+    /// Nobody known; hands nothing out before `listening_until`.
+    pub fn new(listening_until: Duration) -> Sharing {
+        Sharing {
+            listening_until: Some(listening_until).filter(|until| !until.is_zero()),
+            ..Sharing::default()
+        }
+    }
+
+    /// The revision for a plan made now.
+    pub fn next_revision(&self, now: Now) -> Revision {
+        self.floor.next(now.unix_ms)
+    }
+
+    /// A proxy has this revision; whether that is beyond all of ours.
+    pub fn is_ahead(&mut self, after: Revision) -> bool {
+        let ahead = after > self.floor;
+        self.floor = self.floor.max(after);
+        ahead
+    }
+
+    /// A new plan for all, which has passed its check and has [`Sharing::next_revision`].
+    pub fn publish(&mut self, plan: Plan, now: Now) {
+        self.pass(now);
+        self.floor = self.floor.max(plan.revision);
+        let old = self.whole.replace(plan);
+        self.rename(old.as_ref());
+        self.deal(now);
+    }
+
+    /// Takes in a poll. `true` where other polls may have to be answered for it, or be held
+    /// for less long.
+    ///
+    /// # Errors
+    /// [`PROXIES_MAX`].
+    pub fn poll(&mut self, poll: &Poll, now: Now) -> Result<(Ticket, bool), Full> {
+        let passed = self.pass(now);
+        let ticket = |epoch| Ticket {
+            proxy: poll.proxy.clone(),
+            after: poll.after,
+            epoch,
+        };
+        let known = self.proxies.get_mut(&poll.proxy);
+        if let Some(proxy) = known
+            && let Some(former) = &mut proxy.former
+            && former.incarnation == poll.incarnation
+            && proxy.incarnation != poll.incarnation
+            && (proxy.pending > 0 || now.at.saturating_sub(proxy.heard_at) < BROKEN_OFF_MAX)
+        {
+            former.polled_ms = now.unix_ms;
+            return Ok((ticket(None), passed));
+        }
+        let known = self.proxies.len();
+        let (epoch, news) = self.take_in(poll, now)?;
+        if news {
+            self.live = self.live(now);
+        }
+        let dealt = news && self.deal(now);
+        let joined = self.proxies.len() > known;
+        Ok((ticket(Some(epoch)), passed || dealt || joined))
+    }
+
+    /// A poll has been answered, or has broken off.
+    pub fn leave(&mut self, ticket: &Ticket, answered: bool, now: Now) {
+        let Some(proxy) = self.proxies.get_mut(&ticket.proxy) else {
+            return;
+        };
+        if ticket.epoch == Some(proxy.epoch) {
+            proxy.pending = proxy.pending.saturating_sub(1);
+            proxy.heard_at = now.at;
+            proxy.broken_off = !answered;
+        }
+    }
+
+    /// Time has passed; whether somebody may have to be answered for it.
+    pub fn pass(&mut self, now: Now) -> bool {
+        if self.listening_until.is_some_and(|until| now.at < until) {
+            return false;
+        }
+        let first = self.listening_until.take().is_some();
+        if first && let Some(whole) = &self.whole {
+            assume(&mut self.proxies, whole);
+        }
+        let had = self.proxies.len();
+        self.proxies.retain(|_, proxy| proxy.is_shown(now.at));
+        self.counts.gone += (had - self.proxies.len()) as u64;
+        // Some are shown that do not count any more.
+        let live = self.live(now);
+        let before = std::mem::replace(&mut self.live, live);
+        (first || before != live) && self.deal(now)
+    }
+
+    /// What a poll is to be told; a plan counts as sent.
+    pub fn answer(&mut self, ticket: &Ticket) -> Answer {
+        let listening = self.is_listening();
+        let known = self.proxies.get_mut(&ticket.proxy);
+        let (Some(proxy), Some(whole), false) = (known, &self.whole, listening) else {
+            return Answer::Wait;
+        };
+        if let Some(grant) = proxy.send(ticket.after) {
+            return Answer::Plan(Box::new(Plan {
+                revision: grant.revision,
+                published_ms: grant.published_ms,
+                variants: with_slots(&whole.variants, &grant.slots),
+                ..whole.clone()
+            }));
+        }
+        if proxy.refused && proxy.holds_nothing() {
+            return Answer::Refused(self.too_few());
+        }
+        Answer::Wait
+    }
+
+    /// Whether this poll's proxy shares slots, or would if a gate went: its silence must be noticed.
+    pub fn is_shared(&self, ticket: &Ticket) -> bool {
+        let may_own = |proxy: &&Proxy| proxy.role != Role::Router;
+        let asks = self.proxies.get(&ticket.proxy);
+        asks.as_ref().is_some_and(may_own) && self.proxies.values().filter(may_own).count() > 1
+    }
+
+    /// Whether every proxy that has a plan has `revision` or a later one.
+    pub fn all_have(&self, revision: Revision) -> bool {
+        let has = |proxy: &Proxy| proxy.has_taken(revision) || proxy.holds_nothing();
+        self.proxies.values().all(has)
+    }
+
+    /// What happened since the start.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub(super) fn too_few(&self) -> TooFew {
+        let slots = self.whole.as_ref().map(slots_of).unwrap_or_default();
+        TooFew {
+            proxies: self.proxies.values().filter(|proxy| proxy.owns).count(),
+            slots: slots.iter().map(|slots| u64::from(*slots)).sum(),
+        }
+    }
+
+    pub(super) fn is_listening(&self) -> bool {
+        self.listening_until.is_some()
+    }
+
+    fn live(&self, now: Now) -> usize {
+        let live = |proxy: &&Proxy| proxy.is_live(now.at);
+        self.proxies.values().filter(live).count()
+    }
+
+    /// The poll's proxy as it is now, its epoch, and whether anything about it is news.
+    fn take_in(&mut self, poll: &Poll, now: Now) -> Result<(u64, bool), Full> {
+        let full = self.proxies.len() >= PROXIES_MAX;
+        self.epochs += 1;
+        let mut new = false;
+        let proxy = match self.proxies.entry(poll.proxy.clone()) {
+            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+            std::collections::btree_map::Entry::Vacant(_) if full => return Err(Full),
+            std::collections::btree_map::Entry::Vacant(place) => {
+                new = true;
+                place.insert(Proxy {
+                    incarnation: poll.incarnation,
+                    epoch: self.epochs,
+                    former: None,
+                    role: poll.role,
+                    workers: poll.workers,
+                    after: poll.after,
+                    polled_ms: now.unix_ms,
+                    polled_at: now.at,
+                    pending: 0,
+                    heard_at: now.at,
+                    broken_off: false,
+                    owns: false,
+                    refused: false,
+                    grants: VecDeque::new(),
+                })
+            }
+        };
+        if proxy.incarnation != poll.incarnation {
+            let (incarnation, polled_ms) = (proxy.incarnation, proxy.polled_ms);
+            proxy.former = Some(Former {
+                incarnation,
+                polled_ms,
+            });
+            (proxy.incarnation, proxy.epoch) = (poll.incarnation, self.epochs);
+            proxy.pending = 0;
+            if proxy
+                .grants
+                .front()
+                .is_some_and(|oldest| poll.after < oldest.revision)
+            {
+                // It has none of them: it gets the part as free as it is.
+                proxy.grants.clear();
+                new = true;
+            }
+            self.counts.replaced += 1;
+        }
+        // One that was refused counts again only now that it is back.
+        let back = !proxy.is_live(now.at);
+        let other = proxy.role != poll.role || proxy.after > poll.after;
+        (proxy.role, proxy.workers) = (poll.role, poll.workers);
+        (proxy.polled_ms, proxy.polled_at, proxy.heard_at) = (now.unix_ms, now.at, now.at);
+        proxy.pending += 1;
+        proxy.broken_off = false;
+        let settled = proxy.is_settled();
+        let freed = proxy.confirm(poll.after);
+        let epoch = proxy.epoch;
+        let news = new || back || other || freed || settled != proxy.is_settled();
+        Ok((epoch, news))
+    }
+
+    /// Parts are kept by place: where the variants are others than before, each follows its name.
+    fn rename(&mut self, old: Option<&Plan>) {
+        let (Some(old), Some(new)) = (old, &self.whole) else {
+            return;
+        };
+        let names = |plan: &Plan| -> Vec<String> {
+            plan.variants
+                .iter()
+                .map(|variant| variant.name.clone())
+                .collect()
+        };
+        let (before, after) = (names(old), names(new));
+        if before == after {
+            return;
+        }
+        for grant in self
+            .proxies
+            .values_mut()
+            .flat_map(|proxy| &mut proxy.grants)
+        {
+            let named: BTreeMap<_, _> = before.iter().zip(&grant.slots).collect();
+            let slots = after
+                .iter()
+                .map(|name| named.get(name).map_or(0, |slots| **slots));
+            grant.slots = slots.collect();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! Any course of polls, losses, deaths, publications and waits: what proxies work by never grows
+//! beyond the whole, and what they are left with is what the division says.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Event {
+    /// A proxy polls, if it lives and has no poll held.
+    Poll(usize),
+    /// What its poll is answered with arrives, or is lost on the way.
+    Answer {
+        proxy: usize,
+        lost: bool,
+    },
+    Die(usize),
+    /// Starts anew, and polls.
+    Start(usize),
+    Pass {
+        ms: u64,
+    },
+    /// The same slots, other shares.
+    Publish {
+        share: f64,
+    },
+    /// Other slots.
+    Resize {
+        slots: [u32; 3],
+    },
+}
+
+fn event(proxies: usize) -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => (0..proxies).prop_map(Event::Poll),
+        8 => (0..proxies, prop::bool::weighted(0.1))
+            .prop_map(|(proxy, lost)| Event::Answer { proxy, lost }),
+        1 => (0..proxies).prop_map(Event::Die),
+        2 => (0..proxies).prop_map(Event::Start),
+        2 => (0..1500_u64).prop_map(|ms| Event::Pass { ms }),
+        1 => (0.0..1.0_f64).prop_map(|share| Event::Publish { share }),
+        1 => prop::array::uniform3(0..6_u32).prop_map(|slots| Event::Resize { slots }),
+    ]
+}
+
+/// A proxy as it really is.
+#[derive(Debug, Default)]
+struct Real {
+    alive: bool,
+    incarnation: u64,
+    /// The plan it works by, and whether it has any.
+    revision: u64,
+    slots: Option<Vec<u32>>,
+    ticket: Option<Ticket>,
+}
+
+struct World {
+    sharing: Sharing,
+    ms: u64,
+    proxies: Vec<Real>,
+    slots: [u32; 3],
+    incarnations: u64,
+    /// By variant, what all worked by when last looked.
+    working: Vec<u32>,
+}
+
+impl World {
+    fn new(proxies: usize, slots: [u32; 3]) -> World {
+        let mut world = World {
+            sharing: Sharing::default(),
+            ms: 0,
+            proxies: (0..proxies).map(|_| Real::default()).collect(),
+            slots,
+            incarnations: 0,
+            working: vec![0; 3],
+        };
+        world.publish(0.5);
+        world
+    }
+
+    fn publish(&mut self, share: f64) {
+        let now = now(self.ms);
+        let [a, b, c] = self.slots;
+        let plan = whole(&[(share, a), (1.0 - share, b), (0.0, c)]);
+        let revision = self.sharing.next_revision(now);
+        self.sharing.publish(Plan { revision, ..plan }, now);
+    }
+
+    fn poll(&mut self, index: usize) {
+        let real = &mut self.proxies[index];
+        if !real.alive || real.ticket.is_some() {
+            return;
+        }
+        let poll = Poll {
+            proxy: format!("p{index}"),
+            incarnation: real.incarnation,
+            workers: 1,
+            role: Role::Both,
+            after: Revision(real.revision),
+        };
+        real.ticket = Some(self.sharing.poll(&poll, now(self.ms)).unwrap().0);
+    }
+
+    /// Whether it took a plan.
+    fn answer(&mut self, index: usize, lost: bool) -> bool {
+        let real = &mut self.proxies[index];
+        let Some(ticket) = real.ticket.take() else {
+            return false;
+        };
+        let before = real.revision;
+        match self.sharing.answer(&ticket) {
+            Answer::Wait => {
+                real.ticket = Some(ticket);
+                return false;
+            }
+            Answer::Refused(why) => {
+                let total: u32 = self.slots.iter().sum();
+                assert!((total as usize) < why.proxies, "{why}");
+            }
+            Answer::Plan(plan) if !lost => {
+                assert_eq!(plan.check(), Ok(()));
+                assert!(
+                    plan.revision.0 > real.revision,
+                    "the filter would refuse it"
+                );
+                real.revision = plan.revision.0;
+                real.slots = Some(divide::slots_of(&plan));
+            }
+            Answer::Plan(_) => {}
+        }
+        self.sharing.leave(&ticket, true, now(self.ms));
+        self.proxies[index].revision > before
+    }
+
+    fn die(&mut self, index: usize) {
+        let real = std::mem::take(&mut self.proxies[index]);
+        if let Some(ticket) = real.ticket {
+            self.sharing.leave(&ticket, false, now(self.ms));
+        }
+    }
+
+    /// Time passes for all that live as it does for proxies that work: they poll in time.
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(100) {
+            self.ms += 100;
+            for index in 0..self.proxies.len() {
+                self.poll(index);
+            }
+            self.sharing.pass(now(self.ms));
+        }
+    }
+
+    fn obey(&mut self, event: &Event) {
+        match event {
+            Event::Poll(proxy) => self.poll(*proxy),
+            Event::Answer { proxy, lost } => {
+                self.answer(*proxy, *lost);
+            }
+            Event::Die(proxy) => self.die(*proxy),
+            Event::Start(proxy) => {
+                self.die(*proxy);
+                self.incarnations += 1;
+                self.proxies[*proxy].incarnation = self.incarnations;
+                self.proxies[*proxy].alive = true;
+                self.poll(*proxy);
+            }
+            Event::Pass { ms } => self.pass(*ms),
+            Event::Publish { share } => self.publish(*share),
+            Event::Resize { slots } => {
+                self.slots = *slots;
+                self.publish(0.5);
+            }
+        }
+    }
+
+    /// What is worked by may exceed a whole that shrank until all have heard, but never grows then.
+    fn check(&mut self) {
+        for variant in 0..3 {
+            let of = |real: &Real| real.slots.as_ref().map_or(0, |slots| slots[variant]);
+            let working = self.proxies.iter().map(of).sum();
+            let most = self.slots[variant].max(self.working[variant]);
+            assert!(working <= most, "variant {variant}: {working} of {most}");
+            self.working[variant] = working;
+        }
+    }
+
+    /// Everybody polls and is answered until nothing moves any more; in how many rounds.
+    fn settle(&mut self) -> usize {
+        let mut quiet = 0;
+        for round in 0..200 {
+            let mut moved = false;
+            for index in 0..self.proxies.len() {
+                self.poll(index);
+                moved |= self.answer(index, false);
+                self.check();
+            }
+            // What one frees in this round another may get in the next.
+            quiet = if moved { 0 } else { quiet + 1 };
+            if quiet == 2 {
+                return round;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn the_whole_is_never_exceeded_and_in_the_end_divided(
+        count in 1..6_usize,
+        slots in prop::array::uniform3(0..6_u32),
+        events in prop::collection::vec(event(5), 0..60),
+    ) {
+        let mut world = World::new(count, slots);
+        for event in &events {
+            let beyond = match event {
+                Event::Poll(proxy)
+                | Event::Answer { proxy, .. }
+                | Event::Die(proxy)
+                | Event::Start(proxy) => *proxy >= count,
+                _ => false,
+            };
+            if !beyond {
+                world.obey(event);
+                world.check();
+            }
+        }
+        // The dead are noticed; then all comes to rest.
+        world.pass(2 * MOVE_MAX.as_millis() as u64);
+        world.settle();
+        let alive: Vec<usize> = (0..count).filter(|index| world.proxies[*index].alive).collect();
+        let parts = divide::deal(&world.slots, alive.len());
+        for (index, part) in alive.iter().zip(parts) {
+            let has = world.proxies[*index].slots.clone().unwrap_or_else(|| vec![0; 3]);
+            prop_assert_eq!(&has, &part, "proxy {} of {:?}", index, alive);
+        }
+    }
+
+    /// Who polls first makes no difference to who gets what.
+    #[test]
+    fn the_order_of_polls_does_not_matter(
+        slots in prop::array::uniform3(0..6_u32),
+        order in Just((0..5_usize).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let mut world = World::new(5, slots);
+        for index in &order {
+            world.obey(&Event::Start(*index));
+            if index % 2 == 0 {
+                world.settle();
+            }
+        }
+        world.settle();
+        let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(divide::deal(&slots, 5)).collect();
+        for (index, part) in parts {
+            let has = world.proxies[index].slots.clone().unwrap_or_else(|| vec![0; 3]);
+            prop_assert_eq!(has, part, "proxy {}", index);
+        }
+    }
+}

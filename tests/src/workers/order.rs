@@ -1,0 +1,110 @@
+//! Who went before whom: order inversions, and slots, out of what the filter wrote into headers.
+//!
+//! The filter tells a server how much was left at dispatch, in whole ms, and a client how long the
+//! request was held. With the deadline, which is known to the µs, that places a dispatch within half a
+//! millisecond ([`GRAIN`]) on the filter's own clock, whatever the network and the emulator's timers do.
+
+use std::time::Duration;
+
+/// How finely a dispatch is placed, either way.
+pub const GRAIN: Duration = Duration::from_micros(500);
+
+/// One request's time at the proxy, from the start of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stay {
+    /// Its deadline.
+    pub deadline: Duration,
+    /// When it came.
+    pub came: Duration,
+    /// When it was sent upstream or refused.
+    pub went: Duration,
+    /// Whether it was sent upstream.
+    pub dispatched: bool,
+}
+
+/// How many dispatches there were, and how many while another with an earlier deadline was held, that
+/// had been there for `margin` by then and stayed for `margin` afterwards.
+///
+/// With twice [`GRAIN`] what is counted was certainly out of order; what was for less than a
+/// millisecond is not. With no margin all are counted, and some that only seem so.
+#[must_use]
+pub fn inversions(stays: &[Stay], margin: Duration) -> (usize, usize) {
+    let mut held: Vec<&Stay> = stays
+        .iter()
+        .filter(|stay| stay.went > stay.came + margin * 2)
+        .collect();
+    held.sort_unstable_by_key(|stay| stay.came);
+    let longest = held.iter().map(|stay| stay.went - stay.came).max();
+    let longest = longest.unwrap_or_default();
+    let dispatches = stays.iter().filter(|stay| stay.dispatched);
+    let (mut all, mut inverted) = (0, 0);
+    for one in dispatches {
+        all += 1;
+        let since = one.went.saturating_sub(longest);
+        let first = held.partition_point(|other| other.came < since);
+        let there = held.iter().skip(first);
+        let mut there = there.take_while(|other| other.came + margin < one.went);
+        inverted += usize::from(
+            there.any(|other| other.deadline < one.deadline && one.went + margin < other.went),
+        );
+    }
+    (all, inverted)
+}
+
+/// Most of these intervals that are open at once; one that ends when another begins does not count
+/// with it.
+#[must_use]
+pub fn at_once(intervals: impl Iterator<Item = (f64, f64)>) -> usize {
+    let mut edges: Vec<(f64, i64)> = intervals
+        .flat_map(|(from, to)| [(from, 1), (to, -1)])
+        .collect();
+    edges.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let (mut open, mut most) = (0_i64, 0_i64);
+    for (_, step) in edges {
+        open += step;
+        most = most.max(open);
+    }
+    usize::try_from(most).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stay(deadline: u64, came: u64, went: u64, dispatched: bool) -> Stay {
+        let ms = Duration::from_millis;
+        Stay {
+            deadline: ms(deadline),
+            came: ms(came),
+            went: ms(went),
+            dispatched,
+        }
+    }
+
+    #[test]
+    fn who_goes_before_an_earlier_deadline_that_waits_is_counted() {
+        let ordered = [stay(100, 0, 10, true), stay(200, 0, 20, true)];
+        assert_eq!(inversions(&ordered, Duration::ZERO), (2, 0));
+        let swapped = [stay(200, 0, 10, true), stay(100, 0, 20, true)];
+        assert_eq!(inversions(&swapped, GRAIN * 2), (2, 1));
+        // The earlier one came only then, or had just gone.
+        let came_later = [stay(200, 0, 10, true), stay(100, 10, 20, true)];
+        assert_eq!(inversions(&came_later, Duration::ZERO), (2, 0));
+        let barely = [stay(200, 0, 10, true), stay(100, 0, 11, true)];
+        assert_eq!(inversions(&barely, Duration::ZERO), (2, 1));
+        assert_eq!(inversions(&barely, GRAIN * 2), (2, 0));
+    }
+
+    #[test]
+    fn the_refused_are_no_dispatches_but_they_waited() {
+        let refused = [stay(200, 0, 10, true), stay(100, 0, 50, false)];
+        assert_eq!(inversions(&refused, GRAIN * 2), (1, 1));
+    }
+
+    #[test]
+    fn intervals_that_touch_are_not_open_at_once() {
+        assert_eq!(at_once([(0.0, 1.0), (1.0, 2.0)].into_iter()), 1);
+        assert_eq!(at_once([(0.0, 2.0), (1.0, 3.0), (1.5, 1.6)].into_iter()), 3);
+        assert_eq!(at_once(std::iter::empty()), 0);
+    }
+}

@@ -1,0 +1,21 @@
+//! `cargo xtask check-board`: the long check of the protocol by which workers share a queue. The short
+//! one is among the tests. Decides nothing but what is run; `docs/board.md` says what it means.
+
+use anyhow::{Context, Result};
+use xshell::Shell;
+
+use crate::layout::Layout;
+use crate::{compile, replace};
+
+/// Becomes the check. It needs neither Envoy nor a solver.
+pub(crate) fn check(layout: &Layout) -> Result<()> {
+    const CHECK: &str = "board::model::keeps_its_promises_at_length";
+    let sh = Shell::new().context("which folder is this?")?;
+    sh.change_dir(&layout.root);
+    let filter = ["test", "--package", "weir-filter", "--lib", "--"];
+    let only = ["--exact", CHECK, "--ignored", "--nocapture"];
+    Err(replace(&mut compile::cargo(
+        &sh,
+        &[filter.as_slice(), &only].concat(),
+    )))
+}

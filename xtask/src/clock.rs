@@ -1,0 +1,43 @@
+//! Compiles the wall clock that jumps (`tests/src/envoy/clock.c`), which one story preloads into Envoy.
+//!
+//! Decides whether what is there was compiled from the source as it is: a stamp with its text, written
+//! last. Never used outside the tests.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::layout::Layout;
+
+const SOURCE: &str = "tests/src/envoy/clock.c";
+
+/// The library to preload, compiled where it is not there yet.
+pub(crate) fn library(layout: &Layout) -> Result<PathBuf> {
+    let source = layout.root.join(SOURCE);
+    let wanted = fs::read_to_string(&source).with_context(|| format!("cannot read {SOURCE}"))?;
+    let folder = layout.tools().join("clock");
+    let (library, stamp) = (layout.clock(), folder.join("stamp"));
+    if library.is_file() && fs::read_to_string(&stamp).is_ok_and(|stamp| stamp == wanted) {
+        return Ok(library);
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    // Put together aside: another command may be running with the old one.
+    let aside = folder.join(format!(".{}.partial", std::process::id()));
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let output = Command::new(compiler)
+        .args([
+            "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o",
+        ])
+        .arg(&aside)
+        .arg(&source)
+        .output()
+        .context("cannot run the C compiler: install one (Debian: gcc) or name it in CC")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "{SOURCE} does not compile: {said}");
+    fs::rename(&aside, &library)
+        .with_context(|| format!("cannot move {} into its place", aside.display()))?;
+    fs::write(stamp, wanted).context("cannot write the stamp")?;
+    Ok(library)
+}
