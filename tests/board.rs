@@ -10,16 +10,14 @@
 )]
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use weir_api::metrics::Metric;
-use weir_filter::board::{Board, Key};
-use weir_filter::time::Mono;
+use weir_filter::board::Key;
 use weir_tests::emulator::Execution;
 use weir_tests::scene::{
-    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, Seen, Variant, planned, see,
+    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, Seen, Variant, planned, taken_by_the_living,
 };
 use weir_tests::{built, wait};
 
@@ -41,21 +39,14 @@ async fn scene(variant: Variant, workers: u32) -> Scene {
         .unwrap()
 }
 
-/// The board as it is.
-async fn board(scene: &Scene) -> Board {
-    let seen = see(scene.infer().header("x-weir-trap", "show"))
+async fn nothing_is_taken(scene: &Scene) {
+    let nothing = async || {
+        let board = scene.board().await.unwrap();
+        taken_by_the_living(&board, SLOW.name) == 0
+    };
+    wait::until_async("every slot to be free", PATIENCE, nothing)
         .await
         .unwrap();
-    let mut board = Board::default();
-    board.read(&seen.body).unwrap();
-    board
-}
-
-/// Slots that the board counts as taken by those who live.
-async fn taken(scene: &Scene) -> u32 {
-    let board = board(scene).await;
-    let column = board.column(Key::of(SLOW.name)).unwrap();
-    board.taken(column, Mono(0))
 }
 
 /// The most that were executed at once.
@@ -114,7 +105,7 @@ async fn the_workers_of_a_proxy_hold_one_queue() {
     scene.until(Metric::InFlight, "small", 2).await.unwrap();
     scene.backends[0].slow_by(0.1).unwrap();
     let held = crowd(&scene, 40).await;
-    let board = board(&scene).await;
+    let board = scene.board().await.unwrap();
     let column = board.column(Key::of(SLOW.name)).unwrap();
     let holding =
         (0..board.entries.len()).filter(|entry| board.cell(*entry, column).head.is_some());
@@ -125,11 +116,7 @@ async fn the_workers_of_a_proxy_hold_one_queue() {
     assert_eq!(executions.len(), 42);
     let out_of_order = out_of_order(&executions[2..]);
     assert!(out_of_order <= 2, "{out_of_order} of 40: {executions:?}");
-    wait::until_async("every slot to be free", PATIENCE, async || {
-        taken(&scene).await == 0
-    })
-    .await
-    .unwrap();
+    nothing_is_taken(&scene).await;
 }
 
 /// Somebody else writes where the board is: those held and in flight are served, no slot is given
@@ -157,13 +144,9 @@ async fn a_spoilt_board_is_begun_anew() {
     let executions = scene.backends[0].executions();
     assert_eq!(executions.len(), 14);
     assert!(most_at_once(&executions) <= 2, "{executions:?}");
-    assert!(board(&scene).await.resets > 0);
+    assert!(scene.board().await.unwrap().resets > 0);
     assert_eq!(scene.metric(Metric::BoardResets, "").await.unwrap(), 1);
-    wait::until_async("every slot to be free", PATIENCE, async || {
-        taken(&scene).await == 0
-    })
-    .await
-    .unwrap();
+    nothing_is_taken(&scene).await;
 }
 
 fn twin(service: &str) -> Value {
@@ -211,7 +194,7 @@ async fn another_number_of_workers_after_a_restart_finds_an_empty_board() {
                 .collect(),
         )
         .await;
-        let board = board(&scene).await;
+        let board = scene.board().await.unwrap();
         // The main thread's VM has an entry too.
         assert!(
             board.entries.len() <= workers as usize + 1,
@@ -251,7 +234,7 @@ async fn the_board_does_not_grow_with_the_plans() {
         )
         .await;
     }
-    let board = board(&scene).await;
+    let board = scene.board().await.unwrap();
     assert!(
         board.entries.len() <= 3 && board.columns.len() == 1,
         "{board:?}"

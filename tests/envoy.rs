@@ -45,7 +45,7 @@ fn it_sets_what_holding_requests_needs() -> Result<()> {
     let file = bootstrap.value();
     let manager = file.pointer(MANAGER).context("no connection manager")?;
 
-    // A hold longer than the idle timeout ends without our reason, one in a trapped VM only by it.
+    // A hold longer than the idle timeout ends without our reason.
     let idle = seconds(&manager["stream_idle_timeout"])?;
     let plugin = find(file, "configuration").and_then(|any| any["value"].as_str());
     let plugin: Value = serde_json::from_str(plugin.context("no plugin configuration")?)?;

@@ -20,7 +20,7 @@ use weir_tests::envoy::Bootstrap;
 use weir_tests::fate::{Fate, Outcome};
 use weir_tests::load::{Protocol, Rates, Schedule, Sender, Target, start};
 use weir_tests::network::Network;
-use weir_tests::scene::{PATIENCE, Scene, Variant, see};
+use weir_tests::scene::{PATIENCE, Scene, Variant, see, taken_by_the_living};
 use weir_tests::{built, wait};
 
 /// Set by `cargo xtask soak`: how long the load goes on.
@@ -173,6 +173,27 @@ async fn nothing_is_left(scene: &Scene) {
     wait::until_async("all slots to be free", PATIENCE, free)
         .await
         .unwrap();
+    let board = scene.board().await.unwrap();
+    println!(
+        "the board: {} VMs of {} variants",
+        board.entries.len(),
+        board.columns.len()
+    );
+    // An entry that was left is used again: beside the living there is one that died a moment ago.
+    let entries = board.entries.len();
+    assert!(entries <= 2 * WORKERS as usize + 1, "{board:?}");
+    assert_eq!((board.columns.len(), board.resets), (1, 0));
+    let nothing_taken = async || {
+        let board = scene.board().await.unwrap();
+        taken_by_the_living(&board, ONE.name) == 0
+    };
+    wait::until_async(
+        "the board to say that nothing is taken",
+        PATIENCE,
+        nothing_taken,
+    )
+    .await
+    .unwrap();
     scene.until(Metric::Held, "", 0).await.unwrap();
     scene.until(Metric::InFlight, ONE.name, 0).await.unwrap();
     assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use weir_api::metrics::Metric;
+use weir_filter::board::{Board, Key};
 
 use crate::emulator::{Emulator, Law, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
@@ -115,6 +116,17 @@ impl Scene {
         tokio::spawn(async move { see(request).await })
     }
 
+    /// The board as it is, from a module that shows it ([`crate::built::trapping_filter`]).
+    ///
+    /// # Errors
+    /// The module does not, or what it shows is none.
+    pub async fn board(&self) -> Result<Board> {
+        let seen = see(self.infer().header("x-weir-trap", "show")).await?;
+        let mut board = Board::default();
+        board.read(&seen.body)?;
+        Ok(board)
+    }
+
     /// Waits until a metric of the filter has reached `value`.
     ///
     /// # Errors
@@ -136,6 +148,22 @@ impl Scene {
     pub async fn metric(&self, metric: Metric, label: &str) -> Result<u64> {
         self.envoy.metric(metric, SERVICE, label).await
     }
+}
+
+/// Slots of a variant that the board says are taken by VMs that live: those whose leases end about when
+/// the last one does.
+pub fn taken_by_the_living(board: &Board, variant: &str) -> u32 {
+    const ABOUT: Duration = Duration::from_millis(150);
+    let leases = board.entries.iter().map(|entry| entry.lease);
+    let newest = leases.max().unwrap_or_default();
+    let Some(column) = board.column(Key::of(variant)) else {
+        return 0;
+    };
+    let living = (0..board.entries.len()).zip(&board.entries);
+    let living = living.filter(|(_, entry)| newest.since(entry.lease) < ABOUT);
+    living
+        .map(|(entry, _)| board.cell(entry, column).taken)
+        .sum()
 }
 
 /// An answer as a client sees it.

@@ -100,13 +100,16 @@ impl Model for Proxy {
             Property::always("no slot is lost for good", |_, state: &State| {
                 state.quiet < QUIET || state.counted() == 0
             }),
-            Property::always("a free slot waits two ticks at most", |_, state: &State| {
-                state
-                    .workers
-                    .iter()
-                    .flatten()
-                    .all(|worker| worker.passed_over <= 1)
-            }),
+            Property::always(
+                "a free slot waits two looks at most after the first",
+                |_, state: &State| {
+                    state
+                        .workers
+                        .iter()
+                        .flatten()
+                        .all(|worker| worker.passed_over <= 2)
+                },
+            ),
             Property::always("the board does not grow", |_, state: &State| {
                 // At most one worker is dead at a time.
                 state.board.entries.len() <= WORKERS + 1 && state.board.columns.len() <= 1

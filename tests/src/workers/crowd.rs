@@ -23,6 +23,8 @@ const STREAMS: usize = 500;
 const SLOTS: u32 = 64;
 /// How much slower the first executions are, which keep the slots taken.
 const SLOW: f64 = 1e6;
+/// What the plan predicts, so that the slots stay taken whatever a busy worker neglects meanwhile.
+const PREDICTED_MS: f64 = 60_000.0;
 /// The requests' budget, which the shipped limits would cut.
 const BUDGET_MS: u64 = 300_000;
 /// How long anything may take: it bounds a failing run.
@@ -87,7 +89,7 @@ pub async fn hold(count: usize, span: Duration, workers: u32, rounds: u32) -> Re
         "service": "crowd", "queue": { "held_max": 100_000 },
         "deadline": { "greatest_ms": BUDGET_MS },
         "plan": { "variants": [{ "name": "small", "cluster": "small", "share": 1.0,
-                                 "slots": SLOTS, "service_ms": 1.0, "accuracy": 70.0 }] },
+                                 "slots": SLOTS, "service_ms": PREDICTED_MS, "accuracy": 70.0 }] },
     });
     let bootstrap = Bootstrap::shipped()?
         .plugin(&plugin)
@@ -167,7 +169,13 @@ impl Scene {
         }
         self.until(Metric::Held, "", count as u64).await?;
         let held_since = Instant::now();
-        tokio::time::sleep(span).await;
+        // Only the blockers' connections: another one, idle, would break under who comes next.
+        let alone = async || {
+            let open = self.envoy.counter("envoy_cluster_upstream_cx_active").await;
+            open.is_ok_and(|open| open == u64::from(SLOTS))
+        };
+        wait::until_async("idle connections to close", PATIENCE, alone).await?;
+        tokio::time::sleep(span.saturating_sub(held_since.elapsed())).await;
         let during = memory(&self.envoy).await?;
         let held = self.envoy.metric(Metric::Held, "crowd", "").await?;
         ensure!(
@@ -176,11 +184,14 @@ impl Scene {
             held_since.elapsed()
         );
         let released = Instant::now();
-        // Their predicted end is long over: the slots are free at once.
-        blockers.iter().for_each(JoinHandle::abort);
+        // The server breaks off what it executes for the blockers: their slots are free at once.
+        self.emulator.hang_up();
         let mut answered = 0;
         while let Some(done) = crowd.join_next().await {
             answered += usize::from(done?? == 200);
+        }
+        for blocker in blockers {
+            blocker.await?;
         }
         let drained_s = released.elapsed().as_secs_f64();
         let executions = self.emulator.executions();
