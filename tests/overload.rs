@@ -55,14 +55,10 @@ async fn the_held_are_served_in_order_of_their_deadlines() {
     let (scene, running) = busy(json!({})).await;
     // 40 distinct budgets, in an order that is neither rising nor falling.
     let budgets = (0..40_u64).map(|i| 4000 + (i * 17 % 40) * 50);
-    let mut held = Vec::new();
-    for (count, budget) in budgets.enumerate() {
-        held.push(Scene::spawn(scene.infer_within(budget)));
-        scene
-            .until(Metric::Held, "", count as u64 + 1)
-            .await
-            .unwrap();
-    }
+    let held: Vec<_> = budgets
+        .map(|budget| Scene::spawn(scene.infer_within(budget)))
+        .collect();
+    scene.until(Metric::Held, "", 40).await.unwrap();
     assert_eq!(running.await.unwrap().unwrap().status, 200);
     for answer in held {
         assert_eq!(answer.await.unwrap().unwrap().status, 200);

@@ -99,7 +99,7 @@ async fn drained_it_serves_what_it_holds_and_then_ends() {
     wait::until_async("the listener to close", PATIENCE, closed)
         .await
         .unwrap();
-    assert_eq!(scene.metric(Metric::Held, "").await.unwrap(), 0);
+    scene.until(Metric::Held, "", 0).await.unwrap();
     scene.envoy.quit().await.unwrap();
     let ended = || scene.envoy.exited().unwrap().is_some();
     wait::until("Envoy to end", PATIENCE, ended).await.unwrap();
@@ -167,7 +167,13 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
     ids.sort_unstable();
     assert!(ids.len() > 5, "{ids:?}");
     assert_eq!(ids, executed);
-    assert_eq!(young.metric(Metric::Held, SERVICE, "").await.unwrap(), 0);
+    let none_held = async || {
+        let held = young.metric(Metric::Held, SERVICE, "").await;
+        held.is_ok_and(|held| held == 0)
+    };
+    wait::until_async("nobody to be held", PATIENCE, none_held)
+        .await
+        .unwrap();
 }
 
 /// How long it was held, as its answer says.

@@ -237,8 +237,12 @@ impl Engine {
     /// Renews the lease on the board; `polls`: this VM can poll the planner. `None` where the board is
     /// full or contended.
     pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Standing> {
+        self.member.hold(self.held);
         let (standing, outcome) = self.member.renew(polls, now);
         self.count(&outcome);
+        if let Some(standing) = &standing {
+            self.gauge(standing, now);
+        }
         standing
     }
 
@@ -264,7 +268,8 @@ impl Engine {
     ) {
         self.source = Source::planner(plan, received);
         self.stats.count(Metric::PlanAccepted, Label::None);
-        self.stats.set(Metric::PlanRevision, plan.revision.0);
+        self.stats
+            .set(Metric::PlanRevision, Label::None, plan.revision.0);
         if plan.published_ms > 0 {
             let visible = now.wall.as_ms().saturating_sub(plan.published_ms);
             self.stats.time(

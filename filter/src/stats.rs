@@ -55,7 +55,7 @@ impl Stats {
         self.by(metric, label, 1);
     }
 
-    /// Moves a gauge.
+    /// Counts several.
     pub fn by(&mut self, metric: Metric, label: Label, by: i64) {
         self.samples.push(Sample {
             metric,
@@ -65,10 +65,10 @@ impl Stats {
     }
 
     /// Sets a gauge.
-    pub fn set(&mut self, metric: Metric, to: u64) {
+    pub fn set(&mut self, metric: Metric, label: Label, to: u64) {
         self.samples.push(Sample {
             metric,
-            label: Label::None,
+            label,
             change: Change::To(to),
         });
     }

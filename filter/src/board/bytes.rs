@@ -4,8 +4,8 @@
 //! header   magic and layout version 8 · checksum u32 · resets u32 · columns u16 · entries u16
 //!          settling_until u64 · founder u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · used_at u64                          × columns
-//! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8                   × entries
-//! cell     taken u32 · until u64 · head u64 (0: none)                     × entries × columns
+//! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8 · held u32        × entries
+//! cell     taken u32 · until u64 · head u64 (0: none)      × entries × columns
 //! ```
 //!
 //! The checksum (CRC-32) is over everything after it. Bytes of another version, too short, too long or
@@ -60,6 +60,7 @@ impl Board {
             put_u64(out, entry.lease.0);
             put_u64(out, entry.rung_at.0);
             out.push(u8::from(entry.serving));
+            put_u32(out, entry.held);
         }
         for cell in &self.cells {
             put_u32(out, cell.taken);
@@ -111,6 +112,7 @@ impl Board {
                 lease: reader.mono()?,
                 rung_at: reader.mono()?,
                 serving: reader.take::<1>()? != [0],
+                held: reader.u32()?,
             });
         }
         for _ in 0..entries * columns {

@@ -51,6 +51,8 @@ pub struct Standing {
     pub polls: bool,
     /// How many VMs have had a request and live.
     pub workers: u32,
+    /// How many requests they hold.
+    pub held: u32,
 }
 
 /// What came of a turn.
@@ -76,6 +78,8 @@ pub struct Member {
     scope: Scope,
     pub(super) terms: Terms,
     pub(super) serving: bool,
+    held: u32,
+    process: u64,
     pub(super) entry: Option<usize>,
     part: Part,
     /// What this VM has and holds, by its last word: said again where the board has lost it.
@@ -94,6 +98,8 @@ impl Member {
             scope,
             terms: TERMS,
             serving: false,
+            held: 0,
+            process: 0,
             entry: None,
             part: Part::WHOLE,
             said: Vec::new(),
@@ -113,6 +119,18 @@ impl Member {
         self.serving = true;
     }
 
+    /// From now on it holds so many requests; the board hears of it at the next renewal.
+    pub fn hold(&mut self, held: usize) {
+        self.held = u32::try_from(held).unwrap_or(u32::MAX);
+    }
+
+    /// How many slots of a variant were taken when the board was last looked at.
+    #[must_use]
+    pub fn taken(&self, variant: Key, now: Mono) -> u32 {
+        let column = self.board.column(variant);
+        column.map_or(0, |column| self.board.taken(column, now))
+    }
+
     /// Rings all others that live: there is a new plan.
     pub fn ring_others(&mut self, now: Mono) {
         if self.store.load(&mut self.bytes).is_some() && self.board.read(&self.bytes).is_ok() {
@@ -125,14 +143,18 @@ impl Member {
     /// Renews the lease. `polls`: it can be the one to poll the planner. `None` where the board is
     /// full or all tries were lost.
     pub fn renew(&mut self, polls: bool, now: Mono) -> (Option<Standing>, Outcome) {
-        let (incarnation, serving) = (self.incarnation, self.serving);
+        let (incarnation, serving, held) = (self.incarnation, self.serving, self.held);
+        let said = (self.scope == Scope::Worker).then(|| self.said.clone());
         let mut standing = None;
         let outcome = self.write(now, |board, terms| {
             let own = board.entry_of(incarnation, now)?;
             let mut changed = board.renew_entry(own, now, terms);
             if let Some(entry) = board.entries.get_mut(own) {
-                changed |= entry.serving != serving;
-                entry.serving = serving;
+                changed |= (entry.serving, entry.held) != (serving, held);
+                (entry.serving, entry.held) = (serving, held);
+            }
+            if let Some(said) = &said {
+                changed |= board.restate(own, said, now, terms);
             }
             if polls && (board.poller.0 == incarnation || board.poller.1 <= now) {
                 board.poller = (incarnation, now + terms.poller_lease);
@@ -143,6 +165,7 @@ impl Member {
                     process: board.founder,
                     polls: board.poller.0 == incarnation,
                     workers: board.workers(now),
+                    held: board.held(now),
                 },
                 Part::among(board, own, now),
             ));
@@ -166,7 +189,9 @@ impl Member {
         self.serving = true;
         if self.scope == Scope::Worker {
             let slots = self.part.of(ask.slots, ask.variant.0 as u32);
-            return alone(ask, slots);
+            let outcome = alone(ask.clone(), slots);
+            self.remember(ask, outcome.granted, now);
+            return outcome;
         }
         let incarnation = self.incarnation;
         let mut full = true;
@@ -219,7 +244,9 @@ impl Member {
                 .board
                 .join(self.incarnation, &self.said, now, &self.terms);
             if self.board.founder == 0 {
-                self.board.founder = self.incarnation.max(1);
+                // A board begun anew is still the same process's.
+                let known = [self.process, self.incarnation];
+                self.board.founder = known.into_iter().find(|id| *id > 0).unwrap_or(1);
             }
             let Some((own, done)) = turn(&mut self.board, &self.terms) else {
                 return outcome;
@@ -239,6 +266,7 @@ impl Member {
             if done.rings {
                 self.ring_the_marked(now);
             }
+            self.process = self.board.founder;
             (outcome.granted, outcome.idle) = (done.granted, done.idle);
             return outcome;
         }

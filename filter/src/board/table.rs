@@ -14,6 +14,8 @@ pub struct Entry {
     pub rung_at: Mono,
     /// Whether it has had a request.
     pub serving: bool,
+    /// How many requests it holds, as it last said.
+    pub held: u32,
 }
 
 /// One variant.
@@ -92,6 +94,13 @@ impl Board {
             .map(|(index, _)| index)
     }
 
+    /// How many requests are held by those who live.
+    #[must_use]
+    pub fn held(&self, now: Mono) -> u32 {
+        let living = self.entries.iter().filter(|entry| entry.lives(now));
+        living.fold(0, |sum, entry| sum.saturating_add(entry.held))
+    }
+
     /// How many VMs have had a request and live.
     #[must_use]
     pub fn workers(&self, now: Mono) -> u32 {
@@ -118,12 +127,29 @@ impl Board {
         let Some(own) = self.entry_of(incarnation, now) else {
             return false;
         };
-        for (key, cell) in said {
-            if let Some(column) = self.column_of(*key, now, terms) {
-                self.put_cell(own, column, *cell);
-            }
-        }
+        self.restate(own, said, now, terms);
         true
+    }
+
+    /// Puts all that a VM has said of its variants, and nothing else, in its entry; whether that is news.
+    pub(super) fn restate(
+        &mut self,
+        own: usize,
+        said: &[(Key, Cell)],
+        now: Mono,
+        terms: &Terms,
+    ) -> bool {
+        let mut changed = false;
+        for (key, _) in said {
+            self.column_of(*key, now, terms);
+        }
+        for column in 0..self.columns.len() {
+            let key = self.columns.get(column).map(|column| column.key);
+            let of_it = said.iter().find(|(known, _)| Some(*known) == key);
+            let cell = of_it.map(|(_, cell)| *cell).unwrap_or_default();
+            changed |= self.put_cell(own, column, cell);
+        }
+        changed
     }
 
     /// A VM's entry: its own, one whose VM has died and whose work is over, or a new one. `None` where

@@ -51,7 +51,6 @@ impl Engine {
             queue.push(request.place(), stream);
         }
         self.held += 1;
-        self.stats.by(Metric::Held, Label::None, 1);
         self.requests.insert(stream, request);
     }
 
@@ -64,7 +63,6 @@ impl Engine {
         let (name, cluster) = (variant.name.clone(), variant.cluster.clone());
         let remaining = request.deadline.at.since(now.mono);
         self.stats.count(Metric::Dispatched, label);
-        self.stats.by(Metric::InFlight, label, 1);
         self.stats
             .time(Metric::WaitMs, Label::None, now.mono.since(request.arrived));
         self.stats.time(Metric::SlackMs, Label::None, remaining);
@@ -100,7 +98,6 @@ impl Engine {
                 }
             }
         }
-        self.stats.by(Metric::InFlight, label, -1);
         match end {
             End::Answered => {
                 self.stats.count(Metric::Served, label);
@@ -189,7 +186,6 @@ impl Engine {
 
     pub(super) fn count_out(&mut self) {
         self.held = self.held.saturating_sub(1);
-        self.stats.by(Metric::Held, Label::None, -1);
     }
 
     pub(super) fn refuse(&mut self, reason: Reason) -> Verdict {

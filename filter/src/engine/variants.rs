@@ -100,7 +100,7 @@ impl Variants {
                     .variants
                     .iter()
                     .any(|other| *other.name == *variant.name);
-                !named && variant.gate.is_idle()
+                !named && variant.gate.is_idle() && variant.gate.is_settled()
             })
         })
     }

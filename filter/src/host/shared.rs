@@ -63,7 +63,8 @@ impl Shared {
 impl Store for Shared {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
         let (bytes, version) = call::shared(&self.key);
-        *into = bytes?;
+        // A value without bytes comes as none at all, but with a version.
+        *into = bytes.unwrap_or_default();
         version
     }
 

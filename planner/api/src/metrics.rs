@@ -25,9 +25,9 @@ pub enum Metric {
     Gone,
     /// Counter, by field: header values that were not believed.
     Disbelieved,
-    /// Gauge: requests held now.
+    /// Gauge: requests held by all workers of the proxy, at most 50 ms ago.
     Held,
-    /// Gauge, by variant: slots taken now.
+    /// Gauge, by variant: slots taken by all workers of the proxy, ghosts included, at most 50 ms ago.
     InFlight,
     /// Histogram: time held before dispatch.
     WaitMs,

@@ -47,11 +47,13 @@ pub struct Crowd {
     pub executions: usize,
     /// From letting go to the last answer, s.
     pub drained_s: f64,
-    /// Before them: Envoy started, all connections open.
+    /// At the start: Envoy without a connection.
     pub before: Bytes,
     /// While they were held.
     pub during: Bytes,
-    /// After settling, connections still open.
+    /// After the last answer, their connections still open.
+    pub idle: Bytes,
+    /// After their connections are closed and memory has settled.
     pub after: Bytes,
     /// How long that took, s.
     pub settled_s: f64,
@@ -98,12 +100,10 @@ pub async fn hold(count: usize, span: Duration, workers: u32, rounds: u32) -> Re
     let envoy = Envoy::start(&bootstrap, workers).await?;
     let scene = Scene {
         url: format!("http://{}/v2/models/small/infer", envoy.listener("weir")?),
-        clients: clients(count.div_ceil(STREAMS))?,
         envoy,
         emulator,
         workers,
     };
-    scene.open().await?;
     let before = memory(&scene.envoy).await?;
     let mut crowds = Vec::new();
     for round in 0..rounds {
@@ -124,7 +124,6 @@ fn clients(count: usize) -> Result<Vec<reqwest::Client>> {
 struct Scene {
     envoy: Envoy,
     emulator: Emulator,
-    clients: Vec<reqwest::Client>,
     url: String,
     workers: u32,
 }
@@ -138,16 +137,6 @@ impl Scene {
             .body("{}")
     }
 
-    /// One request on each connection, so that they are there before anything is measured.
-    async fn open(&self) -> Result<()> {
-        for client in &self.clients {
-            let answer = self.request(client, "open".to_owned()).send().await?;
-            ensure!(answer.status() == 200, "status {}", answer.status());
-            answer.bytes().await?;
-        }
-        Ok(())
-    }
-
     async fn round(
         &self,
         round: u32,
@@ -155,10 +144,11 @@ impl Scene {
         span: Duration,
         before: Bytes,
     ) -> Result<Crowd> {
+        let clients = clients(count.div_ceil(STREAMS))?;
         let blockers = self.block().await?;
         self.emulator.reset();
         let mut crowd: JoinSet<Result<u16>> = JoinSet::new();
-        for (index, client) in (0..count).zip(self.clients.iter().cycle()) {
+        for (index, client) in (0..count).zip(clients.iter().cycle()) {
             let request = self.request(client, format!("{round}-{index}"));
             crowd.spawn(async move {
                 let answer = request.send().await?;
@@ -197,18 +187,22 @@ impl Scene {
         let executions = self.emulator.executions();
         let ids = executions.iter().map(|run| run.request_id.as_str());
         let ids: BTreeSet<&str> = ids.collect();
+        let idle = memory(&self.envoy).await?;
+        let connections = clients.len();
+        drop(clients);
         let settling = Instant::now();
         let after = self.settle(before).await?;
         Ok(Crowd {
             held: count,
             workers: self.workers,
-            connections: self.clients.len(),
+            connections,
             answered,
             executed: ids.len(),
             executions: executions.len(),
             drained_s,
             before,
             during,
+            idle,
             after,
             settled_s: settling.elapsed().as_secs_f64(),
         })

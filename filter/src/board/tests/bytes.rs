@@ -19,8 +19,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn entry()(incarnation: u64, lease in mono(), rung_at in mono(), serving: bool) -> Entry {
-        Entry { incarnation, lease, rung_at, serving }
+    fn entry()(incarnation: u64, lease in mono(), rung_at in mono(), serving: bool, held: u32) -> Entry {
+        Entry { incarnation, lease, rung_at, serving, held }
     }
 }
 

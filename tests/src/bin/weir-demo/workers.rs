@@ -187,8 +187,9 @@ fn told(crowd: &Crowd) -> String {
     let (before, during, after) = (crowd.before, crowd.during, crowd.after);
     format!(
         "{} held at once over {} connections, {} workers: {} answered, {} executed ({} executions), \
-         all gone after {:.1} s\n  allocated {} before, {} during ({:.1} kB each), {} after {:.1} s \
-         ({:+.1} %)\n  resident {} before, {} during ({:.1} kB each), {} after",
+         all gone after {:.1} s\n  allocated {} before, {} during ({:.1} kB each), {} with all connections \
+         open still, {} after {:.1} s without ({:+.1} %)\n  resident {} before, {} during ({:.1} kB \
+         each), {} after",
         crowd.held,
         crowd.connections,
         crowd.workers,
@@ -199,6 +200,7 @@ fn told(crowd: &Crowd) -> String {
         mb(before.allocated),
         mb(during.allocated),
         each(during.allocated, before.allocated),
+        mb(crowd.idle.allocated),
         mb(after.allocated),
         crowd.settled_s,
         crowd.left_percent(),
