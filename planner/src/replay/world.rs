@@ -261,8 +261,7 @@ impl<'a, W: Witness> World<'a, W> {
             return Err(PlayError::Ends { request, times });
         }
         if let DataPlane::Weir(workers) = &mut self.plane {
-            let mut engines = workers.iter_mut().map(|worker| &mut worker.engine);
-            self.witness.end(&mut engines, self.now);
+            self.witness.end(&mut workers.iter_mut(), self.now);
         }
         let play = Play {
             contender: contender.to_string(),

@@ -66,20 +66,19 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
         with(Scope::Worker)?,
         Bootstrap::shipped()?.without_filter(),
     ];
-    let mut envoys = Vec::new();
-    for bootstrap in bootstraps {
-        let bootstrap = bootstrap
-            .backend("small", emulator.addr())
-            .fallback("small");
-        envoys.push(Envoy::start(&bootstrap, 1).await?);
-    }
-    // Warm: connections, code that V8 compiles when it is hot.
-    for envoy in &envoys {
-        one(envoy, requests / 4).await?;
-    }
-    let began = Instant::now();
     let mut measured = Vec::new();
+    let mut took = Duration::ZERO;
     for turn in 0..turns {
+        // New ones each time: where memory and compiled code come to lie is worth microseconds.
+        let mut envoys = Vec::new();
+        for bootstrap in &bootstraps {
+            let bootstrap = bootstrap.clone().backend("small", emulator.addr());
+            let envoy = Envoy::start(&bootstrap.fallback("small"), 1).await?;
+            // Connections, and code that V8 compiles when it is hot.
+            one(&envoy, requests / 4).await?;
+            envoys.push(envoy);
+        }
+        let began = Instant::now();
         let mut us = [0.0; 3];
         // Who goes first rotates.
         for step in 0..3 {
@@ -89,6 +88,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
             }
             emulator.reset();
         }
+        took += began.elapsed();
         let [proxy_us, worker_us, bare_us] = us;
         measured.push(Turn {
             proxy_us,
@@ -96,7 +96,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
             bare_us,
         });
     }
-    let rps = f64::from(turns) * 3.0 * f64::from(requests) / began.elapsed().as_secs_f64();
+    let rps = f64::from(turns) * 3.0 * f64::from(requests) / took.as_secs_f64();
     let of = |part: fn(&Turn) -> f64| median(measured.iter().map(part).collect());
     Ok(Cost {
         requests,

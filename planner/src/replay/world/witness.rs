@@ -1,6 +1,6 @@
 //! Somebody who looks on while a world plays: tests check every step of every engine through it.
 
-use weir_filter::engine::{Engine, StreamId};
+use weir_filter::engine::StreamId;
 use weir_filter::verdict::Verdict;
 
 use crate::replay::plane::Worker;
@@ -19,7 +19,7 @@ pub(in crate::replay) trait Witness {
     }
 
     /// The end: nothing of any request is left.
-    fn end(&mut self, engines: &mut dyn Iterator<Item = &mut Engine>, now: u64);
+    fn end(&mut self, workers: &mut dyn Iterator<Item = &mut Worker>, now: u64);
 }
 
 /// Sees nothing but the seconds go by.
@@ -31,11 +31,11 @@ impl<F: FnMut(u64)> Witness for Clock<F> {
     fn second(&mut self, over: u64) {
         (self.0)(over);
     }
-    fn end(&mut self, _: &mut dyn Iterator<Item = &mut Engine>, _: u64) {}
+    fn end(&mut self, _: &mut dyn Iterator<Item = &mut Worker>, _: u64) {}
 }
 
 impl Witness for () {
     fn told(&mut self, _: usize, _: &Worker, _: &[(StreamId, Verdict)], _: u64) {}
     fn anew(&mut self, _: usize) {}
-    fn end(&mut self, _: &mut dyn Iterator<Item = &mut Engine>, _: u64) {}
+    fn end(&mut self, _: &mut dyn Iterator<Item = &mut Worker>, _: u64) {}
 }

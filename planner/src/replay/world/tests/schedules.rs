@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use weir_filter::board::{Key, Scope};
-use weir_filter::engine::{Engine, Gauge, StreamId};
+use weir_filter::engine::{Gauge, StreamId};
 use weir_filter::gate::{GHOST_MAX, VariantId};
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;
@@ -43,6 +43,8 @@ struct Inspector {
     taken: BTreeMap<(usize, usize), u32>,
     /// Since when somebody waits beside a free slot, by proxy and variant.
     idle_since: BTreeMap<(u32, usize), u64>,
+    /// What the last worker's board counts as taken at the end.
+    last: Option<Vec<(Key, u32)>>,
     /// Calls that released somebody who was held while others still waited.
     choices: u64,
 }
@@ -138,8 +140,9 @@ impl Witness for Inspector {
         self.taken.retain(|(known, _), _| *known != worker);
     }
 
-    fn end(&mut self, engines: &mut dyn Iterator<Item = &mut Engine>, now: u64) {
-        for engine in engines {
+    fn end(&mut self, workers: &mut dyn Iterator<Item = &mut Worker>, now: u64) {
+        for worker in workers {
+            let engine = &mut worker.engine;
             assert_eq!(
                 engine.open(),
                 0,
@@ -158,6 +161,7 @@ impl Witness for Inspector {
             for gauge in engine.gauges() {
                 assert_eq!((gauge.taken, gauge.held), (0, 0), "{gauge:?}");
             }
+            self.last = Some(worker.taken_on_board(mono.0));
         }
     }
 }
@@ -323,6 +327,11 @@ fn check(seed: u64) -> u64 {
     let (scenario, requests, contender) = drawn(seed);
     let once = || play_before(Inspector::default(), &scenario, &requests, contender, seed).unwrap();
     let (play, inspector) = once();
+    let taken = inspector.last.clone().unwrap_or_default();
+    assert!(
+        taken.iter().all(|(_, taken)| *taken == 0),
+        "lost: {taken:?}"
+    );
     for (request, outcome) in requests.iter().zip(&play.outcomes) {
         assert_eq!(outcome.request, request.id);
         assert!(outcome.ended >= request.sent, "{outcome:?} of {request:?}");
