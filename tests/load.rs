@@ -109,7 +109,14 @@ async fn the_same_schedule_goes_to_every_target_with_honest_stamps() {
             assert_eq!(start - first, planned.send_at.as_micros() - first_at);
             let outcome = of(&planned.id);
             let variant = Some(emulator.model().to_owned());
-            assert_eq!(outcome.fate, Fate::Answered { variant });
+            let remaining_ms = None;
+            assert_eq!(
+                outcome.fate,
+                Fate::Answered {
+                    variant,
+                    remaining_ms
+                }
+            );
             // 100 ms up, at least 1 ms of service, 20 ms down.
             assert!(outcome.latency() >= ms(121), "{:?}", outcome.latency());
         }

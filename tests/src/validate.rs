@@ -1,8 +1,12 @@
 //! Is replay right? The same scenario, the same requests at the same times: once in virtual time, once
 //! in real time through a real Envoy with the filter and emulated servers.
 //!
+//! How far the servers are from the proxy is measured in the real run and told to replay: it is a
+//! property of the machine, of the order of a ms, and near capacity the queues feel it.
+//!
 //! It compares; what is close enough is said by [`Comparison::check`] alone.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +18,9 @@ use weir_planner::replay::request::{self, Request};
 use weir_planner::replay::scenario::{self, Contender, Control, Overrides, Plane, Scenario};
 use weir_planner::replay::world;
 
-use crate::emulator::{Emulator, Noise, ServerConfig};
+use crate::emulator::{Emulator, Execution, Noise, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
+use crate::fate::{Fate, Outcome};
 use crate::load::{Planned, Protocol, Schedule, Sender, Target, start};
 
 /// How far the on-time shares may be apart, in points of a hundred.
@@ -46,6 +51,8 @@ pub struct Comparison {
     pub of_capacity: f64,
     /// Requests sent.
     pub sent: usize,
+    /// From proxy to server and back beyond the execution, ms, as measured.
+    pub round_trip_ms: f64,
     /// In virtual time.
     pub replay: Figures,
     /// In real time.
@@ -58,7 +65,7 @@ impl fmt::Display for Comparison {
         write!(
             f,
             "{} × capacity, {} requests: on time {:.2} % in replay, {:.2} % in Envoy; \
-             p50 {:.1} ms, {:.1} ms; p99 {:.1} ms, {:.1} ms",
+             p50 {:.1} ms, {:.1} ms; p99 {:.1} ms, {:.1} ms; servers {:.2} ms away",
             self.of_capacity,
             self.sent,
             replay.on_time_percent,
@@ -67,6 +74,7 @@ impl fmt::Display for Comparison {
             real.p50_ms,
             replay.p99_ms,
             real.p99_ms,
+            self.round_trip_ms,
         )
     }
 }
@@ -107,13 +115,17 @@ pub async fn compare(file: &Path, of_capacity: f64) -> Result<Comparison> {
         seed: None,
         of_capacity: Some(of_capacity),
     };
-    let (scenario, sending) = scenario::read(file, overrides)?;
+    let (mut scenario, sending) = scenario::read(file, overrides)?;
     let requests = requests(scenario.seed, &sending);
-    let real = in_real_time(&scenario, &sending, &requests).await?;
+    let (real, round_trip_ms) = in_real_time(&scenario, &sending, &requests).await?;
+    for server in &mut scenario.variants {
+        server.round_trip = Duration::from_secs_f64(round_trip_ms.max(0.0) / 1e3);
+    }
     let replay = in_virtual_time(&scenario, &requests)?;
     Ok(Comparison {
         of_capacity,
         sent: requests.len(),
+        round_trip_ms,
         replay,
         real,
     })
@@ -139,7 +151,7 @@ async fn in_real_time(
     scenario: &Scenario,
     sending: &Sending,
     requests: &[Request],
-) -> Result<Figures> {
+) -> Result<(Figures, f64)> {
     let mut servers = Vec::new();
     let mut bootstrap = Bootstrap::shipped()?.plugin(&scenario.proxies.plugin);
     for (index, (server, variant)) in scenario
@@ -154,7 +166,8 @@ async fn in_real_time(
         config.parallelism = server.parallelism;
         config.noise = (server.noise_sigma > 0.0).then_some(Noise {
             sigma: server.noise_sigma,
-            seed: scenario.seed.wrapping_add(index as u64),
+            // The same factors in the same order as in replay: near capacity it matters which.
+            seed: world::noise_seed(scenario.seed, index as u64),
         });
         let emulator = Emulator::start(config).await?;
         bootstrap = bootstrap.backend(&variant.cluster, emulator.addr());
@@ -196,12 +209,38 @@ async fn in_real_time(
     );
     let outcomes = record.outcomes.first().context("no outcomes")?;
     let answered = outcomes.iter().filter(|outcome| outcome.answered());
-    let latencies = answered.map(crate::fate::Outcome::latency).collect();
+    let latencies = answered.map(Outcome::latency).collect();
     let on_time = outcomes
         .iter()
         .filter(|outcome| outcome.on_time(first.budget))
         .count();
-    figures(requests.len(), on_time, latencies)
+    let round_trip_ms = round_trip_ms(scenario, &servers, outcomes)?;
+    Ok((figures(requests.len(), on_time, latencies)?, round_trip_ms))
+}
+
+/// What the proxy saw pass between dispatch and answer beyond what the server had to execute, ms; the
+/// mean over all that were answered in time.
+fn round_trip_ms(scenario: &Scenario, servers: &[Emulator], outcomes: &[Outcome]) -> Result<f64> {
+    let reserve = scenario.proxies.plugin.pointer("/deadline/reserve_ms");
+    let reserve_ms = reserve.and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    let executions: Vec<Execution> = servers.iter().flat_map(Emulator::executions).collect();
+    let executions: HashMap<&str, &Execution> = executions
+        .iter()
+        .map(|run| (run.request_id.as_str(), run))
+        .collect();
+    let trip = |outcome: &Outcome| {
+        let Fate::Answered { remaining_ms, .. } = outcome.fate else {
+            return None;
+        };
+        let answered_ms = remaining_ms.filter(|left| *left > 0)? as f64;
+        let run = executions.get(outcome.id.as_str())?;
+        let sent_ms: f64 = run.headers.get("x-slo-remaining-ms")?.parse().ok()?;
+        // The server is told what is left without the reserve, the client with it.
+        Some(sent_ms + reserve_ms - answered_ms - (run.ended_ms - run.arrived_ms))
+    };
+    let trips: Vec<f64> = outcomes.iter().filter_map(trip).collect();
+    ensure!(!trips.is_empty(), "nobody was answered");
+    Ok(trips.iter().sum::<f64>() / trips.len() as f64)
 }
 
 fn figures(sent: usize, on_time: usize, mut latencies: Vec<Duration>) -> Result<Figures> {

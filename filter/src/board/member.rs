@@ -16,6 +16,9 @@ pub trait Store: Debug {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32>;
     /// Puts bytes in place of that version, or with `None` where there are none yet; whether it did.
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
+    /// The version that what was swapped in last should have, if nothing was loaded since. It may be
+    /// wrong where somebody has written meanwhile, and must then be no version that was ever ours.
+    fn guess(&mut self) -> Option<u32>;
     /// This VM has that entry from now on: it is rung by it.
     fn own(&mut self, entry: usize);
     /// Rings the VM that has that entry.
@@ -222,15 +225,21 @@ impl Member {
     }
 
     /// Loads, lets `turn` change, and swaps, until a swap succeeds or the tries are used up.
+    ///
+    /// Where no other VM serves, the board is most likely as we left it: the first try is made on
+    /// that, unread. It fails if it is not, and says nothing that a swap has not confirmed.
     fn write(
         &mut self,
         now: Mono,
         mut turn: impl FnMut(&mut Board, &Terms) -> Option<(usize, Turn)>,
     ) -> Outcome {
         let mut outcome = Outcome::default();
+        let mut guess = self.store.guess().filter(|_| self.board.workers(now) <= 1);
         while outcome.lost < TRIES_MAX {
-            let version = self.store.load(&mut self.bytes);
+            let guessed = guess.take();
+            let version = guessed.or_else(|| self.store.load(&mut self.bytes));
             outcome.reset = match version {
+                _ if guessed.is_some() => false,
                 Some(_) => self.board.read(&self.bytes).is_err(),
                 // Gone while VMs live that had an entry: they hold slots it does not know of.
                 None => self.entry.is_some(),
@@ -249,14 +258,19 @@ impl Member {
                 self.board.founder = known.into_iter().find(|id| *id > 0).unwrap_or(1);
             }
             let Some((own, done)) = turn(&mut self.board, &self.terms) else {
+                if guessed.is_some() {
+                    continue;
+                }
                 return outcome;
             };
             if done.changed || joins || outcome.reset {
                 self.board.write(&mut self.bytes);
                 if !self.store.swap(&self.bytes, version) {
-                    outcome.lost += 1;
+                    outcome.lost += u32::from(guessed.is_none());
                     continue;
                 }
+            } else if guessed.is_some() {
+                continue;
             }
             // Also the same entry anew: another may have had it, and its queue, in between.
             if joins || self.entry != Some(own) {

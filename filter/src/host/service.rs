@@ -72,6 +72,7 @@ impl Service {
     }
 
     pub(super) fn on_request(&mut self, stream: StreamId, wire: &Wire<'_>, now: Now) -> Verdict {
+        self.keep_lease(now);
         let verdict = self.engine.on_request(stream, wire, now);
         self.report();
         if verdict == Verdict::Park {
@@ -82,6 +83,13 @@ impl Service {
 
     pub(super) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// A burst can keep the timer from firing for longer than a lease.
+    fn keep_lease(&mut self, now: Now) {
+        if self.renew_at <= now.mono {
+            self.renew(now);
+        }
     }
 
     fn renew(&mut self, now: Now) {
@@ -242,6 +250,7 @@ pub(super) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
     let mut verdicts = Vec::new();
     {
         let mut service = service.borrow_mut();
+        service.keep_lease(now);
         service.engine.on_end(stream, end, now, &mut verdicts);
         let refused =
             |(_, verdict): &mut (StreamId, Verdict)| matches!(verdict, Verdict::Reject(_));

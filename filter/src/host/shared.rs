@@ -30,6 +30,7 @@ pub(super) fn board_key(service: &str) -> String {
 pub(super) struct Shared {
     vm_id: String,
     key: String,
+    guess: Option<u32>,
     /// The queues of other VMs, by entry.
     queues: Vec<Option<u32>>,
 }
@@ -39,6 +40,7 @@ impl Shared {
         Shared {
             vm_id: call::text(&["plugin_vm_id"]).unwrap_or_default(),
             key: board_key(service),
+            guess: None,
             queues: Vec::new(),
         }
     }
@@ -62,6 +64,7 @@ impl Shared {
 
 impl Store for Shared {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
+        self.guess = None;
         let (bytes, version) = call::shared(&self.key);
         // A value without bytes comes as none at all, but with a version.
         *into = bytes.unwrap_or_default();
@@ -69,7 +72,16 @@ impl Store for Shared {
     }
 
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
-        call::set_shared(&self.key, bytes, Some(version.unwrap_or(NOTHING_YET)))
+        let done = call::set_shared(&self.key, bytes, Some(version.unwrap_or(NOTHING_YET)));
+        // Envoy counts versions up over all keys, one for each write. Ours is the next unless somebody
+        // wrote in between, and then the next was another key's.
+        let next = version.and_then(|version| version.checked_add(1));
+        self.guess = next.filter(|_| done);
+        done
+    }
+
+    fn guess(&mut self) -> Option<u32> {
+        self.guess.take()
     }
 
     fn own(&mut self, entry: usize) {

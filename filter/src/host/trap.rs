@@ -3,12 +3,16 @@
 //! which the shipped module never has.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::call;
-use super::shared::board_key;
+use super::shared::{Shared, board_key};
+use crate::board::{Ask, Key, Member, Scope};
+use crate::time::Mono;
 
 /// `request`, `response` (this request's), `tick` (the next), `memory` (until there is no more): traps.
-/// `spoil`: puts other bytes in the board's place. `show`: answers with the board's bytes.
+/// `spoil`: puts other bytes in the board's place. `show`: answers with the board's bytes. `cost`: answers
+/// with what a claim and a release together take, in ns; `cost-among-others` where other VMs serve too.
 const HEADER: &str = "x-weir-trap";
 /// What `memory` takes at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -40,6 +44,11 @@ pub(super) fn on_request(stream: u32, service: &str) -> bool {
             call::answer(200, Vec::new(), &board);
             return true;
         }
+        Some(cost @ (b"cost" | b"cost-among-others")) => {
+            let ns = cost_ns(cost != b"cost");
+            call::answer(200, Vec::new(), ns.to_string().as_bytes());
+            return true;
+        }
         _ => {}
     }
     false
@@ -57,6 +66,49 @@ pub(super) fn on_tick() {
     if TICK.load(Ordering::Relaxed) {
         trap();
     }
+}
+
+/// On a board of its own with as many VMs and variants as a proxy may well have.
+fn cost_ns(others_serve: bool) -> u64 {
+    const VARIANTS: u64 = 3;
+    const ROUNDS: u64 = 20_000;
+    let store = || Box::new(Shared::new("cost"));
+    let mut member = Member::new(store(), 1, Scope::Proxy);
+    let now = call::now().mono;
+    let ask = |variant: u64, taken: u32, waiting: Option<Mono>| Ask {
+        variant: Key(variant),
+        slots: 8,
+        taken,
+        posted: taken,
+        until: now,
+        service: Duration::from_millis(50),
+        waiting: waiting.into_iter(),
+        most: 1,
+        tick: false,
+    };
+    for variant in 1..=VARIANTS {
+        member.settle(ask(variant, 1, None), now);
+        member.settle(ask(variant, 0, None), now);
+    }
+    for other in 2..=4 {
+        let mut other = Member::new(store(), other, Scope::Proxy);
+        if others_serve {
+            other.serve();
+        }
+        other.renew(false, now);
+    }
+    let begun = call::now().mono;
+    for round in 0..ROUNDS {
+        let variant = round % VARIANTS + 1;
+        // What a request has: a claim that is granted, and a release that gives the slot back.
+        let granted = member.settle(ask(variant, 0, Some(now)), now).granted;
+        if granted != 1 {
+            trap();
+        }
+        member.settle(ask(variant, 0, None), now);
+    }
+    let both = call::now().mono.since(begun);
+    (both.as_nanos() / u128::from(ROUNDS)) as u64
 }
 
 fn trap() -> ! {

@@ -17,6 +17,9 @@ pub enum Fate {
     Answered {
         /// Who answered: the `model_name` in the answer, else its `x-slo-variant` header.
         variant: Option<String>,
+        /// What was left of its time when the answer passed the proxy, in whole ms: the answer's
+        /// `x-slo-remaining-ms`.
+        remaining_ms: Option<u64>,
     },
     /// Any other status.
     Refused {
@@ -122,7 +125,7 @@ impl Summary {
         let (mut accuracies, mut known) = (0.0, 0.0);
         for outcome in outcomes {
             match &outcome.fate {
-                Fate::Answered { variant } => {
+                Fate::Answered { variant, .. } => {
                     if outcome.on_time(slo) {
                         sum.on_time += 1
                     } else {
@@ -211,6 +214,7 @@ mod tests {
             ms,
             Fate::Answered {
                 variant: Some(variant.into()),
+                remaining_ms: None,
             },
         )
     }

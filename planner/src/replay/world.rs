@@ -103,6 +103,12 @@ pub(super) fn play_before<W: Witness>(
     world.finish(contender)
 }
 
+/// The seed of the noise of the server at that place in the scenario.
+#[must_use]
+pub fn noise_seed(seed: u64, index: u64) -> u64 {
+    seed ^ (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 /// A stream of its own, so that which worker is met shifts nothing else.
 fn spread(seed: u64) -> ChaCha8Rng {
     const STREAM: u64 = u64::from_be_bytes(*b"spread  ");
@@ -168,12 +174,11 @@ impl<'a, W: Witness> World<'a, W> {
             .iter()
             .map(|server| Cores::try_from(server.cores).unwrap_or_default())
             .collect();
-        let salted = |salt: u64| seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let sites = scenario.variants.iter().zip(&cores).zip(1..);
+        let sites = scenario.variants.iter().zip(&cores).zip(0..);
         let sites = sites
-            .map(|((server, cores), salt)| Site::new(server, *cores, salted(salt)))
+            .map(|((server, cores), index)| Site::new(server, *cores, noise_seed(seed, index)))
             .collect::<Result<Vec<Site>, PlayError>>()?;
-        let plane = DataPlane::new(contender.plane, scenario, &cores, salted(0))?;
+        let plane = DataPlane::new(contender.plane, scenario, &cores, seed)?;
         let proxies = match &plane {
             DataPlane::Weir(workers) => workers.iter().map(|worker| worker.proxy + 1).max(),
             DataPlane::Fifo(_) => Some(scenario.proxies.count.max(1)),

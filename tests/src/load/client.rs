@@ -89,6 +89,7 @@ pub(super) async fn fate(response: reqwest::Response) -> Fate {
         Some(value.to_str().ok()?.to_owned())
     };
     let variant = header("x-slo-variant");
+    let remaining_ms = header("x-slo-remaining-ms").and_then(|ms| ms.parse().ok());
     if status != 200 {
         let overloaded = header("x-envoy-overloaded").is_some();
         let reason = reason(
@@ -105,6 +106,7 @@ pub(super) async fn fate(response: reqwest::Response) -> Fate {
             let answer = serde_json::from_slice::<Answer>(&body).ok();
             Fate::Answered {
                 variant: answer.and_then(|answer| answer.model_name).or(variant),
+                remaining_ms,
             }
         }
         Err(error) => lost(&error),

@@ -1,6 +1,9 @@
 //! What the filter costs Envoy: processor time per request of a single worker, with plenty of slots,
 //! with the shared queue, with a queue per worker, and without the filter. Closed loop over loopback;
 //! the three take turns, so that what else the machine does falls on all alike.
+//!
+//! One Envoy differs from the next by some µs, which is as much as the board costs. That is therefore
+//! measured alone as well: claims and releases one after the other in the VM, by the module that traps.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +16,7 @@ use super::Scope;
 use super::gauges::processor_time;
 use crate::emulator::{Emulator, Law, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
+use crate::scene::{Scene, Variant, see};
 
 /// What claiming and releasing a slot may cost, µs.
 pub const BOARD_MAX_US: f64 = 5.0;
@@ -30,6 +34,15 @@ pub struct Turn {
     pub bare_us: f64,
 }
 
+/// What a claim and a release together take in the VM, µs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Board {
+    /// Where one worker serves.
+    pub alone_us: f64,
+    /// Where others do too, so that the board has to be read each time.
+    pub among_others_us: f64,
+}
+
 /// All turns.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
@@ -39,6 +52,8 @@ pub struct Cost {
     pub turns: Vec<Turn>,
     /// The medians of each.
     pub median: Turn,
+    /// Claim and release alone.
+    pub board: Board,
     /// The median of the turns' differences between the shared queue and a queue per worker.
     pub board_us: f64,
     /// Requests/s, over all.
@@ -105,9 +120,36 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
             worker_us: of(|turn| turn.worker_us),
             bare_us: of(|turn| turn.bare_us),
         },
+        board: in_the_vm().await?,
         board_us: of(|turn| turn.proxy_us - turn.worker_us),
         turns: measured,
         rps,
+    })
+}
+
+/// Claims and releases in a VM of their own, twenty thousand at a time; the median of five times.
+async fn in_the_vm() -> Result<Board> {
+    const TIMES: u32 = 5;
+    let one = Variant {
+        name: "small",
+        share: 1.0,
+        slots: 1,
+        service_ms: 1.0,
+    };
+    let module = crate::built::trapping_filter()?;
+    let scene = Scene::start(&[one], 1, |bootstrap, _| bootstrap.wasm(module)).await?;
+    let mut figures = [Vec::new(), Vec::new()];
+    for _ in 0..TIMES {
+        for (what, figures) in ["cost", "cost-among-others"].iter().zip(&mut figures) {
+            let seen = see(scene.infer().header("x-weir-trap", *what)).await?;
+            let ns: f64 = String::from_utf8(seen.body)?.parse()?;
+            figures.push(ns / 1e3);
+        }
+    }
+    let [alone, among_others] = figures;
+    Ok(Board {
+        alone_us: median(alone),
+        among_others_us: median(among_others),
     })
 }
 

@@ -2,10 +2,46 @@
 
 use super::*;
 
+/// A VM that alone serves tries once on the board as it left it.
+const GUESS: u32 = 1;
+
+/// What another has written since is neither lost nor overlooked.
+#[test]
+fn a_guess_that_is_wrong_costs_a_try_and_nothing_else() {
+    let store = Memory::default();
+    let vm = |incarnation| Member::new(Box::new(store.clone()), incarnation, Scope::Proxy);
+    let (mut first, mut second) = (vm(1), vm(2));
+    let ask = |taken, waiting: Option<u64>| Ask {
+        variant: Key(1),
+        slots: 2,
+        taken,
+        posted: taken,
+        until: at(1000),
+        service: Duration::ZERO,
+        waiting: waiting.into_iter().map(at),
+        most: u32::MAX,
+        tick: false,
+    };
+    assert_eq!(first.settle(ask(0, Some(500)), at(0)).granted, 1);
+    // It serves for the first time, so that the first still thinks itself alone.
+    assert_eq!(second.settle(ask(0, Some(600)), at(0)).granted, 1);
+    let outcome = first.settle(ask(1, Some(400)), at(0));
+    assert_eq!(
+        (outcome.granted, outcome.lost),
+        (0, 0),
+        "both slots are taken"
+    );
+    assert_eq!(second.taken(Key(1), at(0)), 2);
+    // A turn that changes nothing is not believed on a guess either.
+    second.settle(ask(0, None), at(1));
+    assert_eq!(first.settle(ask(1, Some(400)), at(1)).granted, 1);
+}
+
 #[test]
 fn after_so_many_lost_swaps_a_turn_is_given_up_and_the_next_repairs_it() {
     let mut proxy = queued([500, 400]);
-    proxy.store.lose_swaps(TRIES_MAX);
+    // The first is made on a guess, which may be wrong for nothing.
+    proxy.store.lose_swaps(GUESS + TRIES_MAX);
     proxy.vms[0].taken = 0;
     let outcome = proxy.turn(0, false, 1);
     assert_eq!((outcome.lost, outcome.unsettled), (TRIES_MAX, true));
@@ -21,7 +57,7 @@ fn after_so_many_lost_swaps_a_turn_is_given_up_and_the_next_repairs_it() {
 #[test]
 fn a_swap_lost_before_the_last_try_changes_nothing() {
     let mut proxy = queued([500, 400]);
-    proxy.store.lose_swaps(TRIES_MAX - 1);
+    proxy.store.lose_swaps(GUESS + TRIES_MAX - 1);
     proxy.vms[0].taken = 0;
     let outcome = proxy.turn(0, false, 1);
     assert_eq!((outcome.lost, outcome.unsettled), (TRIES_MAX - 1, false));

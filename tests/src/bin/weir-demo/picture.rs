@@ -303,7 +303,10 @@ mod tests {
                 id: String::new(),
                 sent_at,
                 ended_at,
-                fate: Fate::Answered { variant: None },
+                fate: Fate::Answered {
+                    variant: None,
+                    remaining_ms: None,
+                },
             }
         };
         let outcomes = [answered(100, 900), answered(900, 1001), answered(2500, 10)];
