@@ -111,12 +111,6 @@ impl Member {
         }
     }
 
-    /// Who it is.
-    #[must_use]
-    pub fn incarnation(&self) -> u64 {
-        self.incarnation
-    }
-
     /// From now on it counts among those that serve.
     pub fn serve(&mut self) {
         self.serving = true;

@@ -1,12 +1,10 @@
 //! Slots: what is asked of the board, and what its answer lets go.
 
-use std::time::Duration;
-
 use weir_api::metrics::Metric;
 
 use super::{Engine, Request, StreamId};
 use crate::board::{Ask, Outcome};
-use crate::gate::VariantId;
+use crate::gate::{VariantId, latest_start};
 use crate::queue::Place;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
@@ -114,7 +112,7 @@ impl Engine {
         let deadline = variant.gate.queue.earliest()?;
         let reason = if deadline <= now {
             Reason::Expired
-        } else if too_late(deadline, variant.service, now) {
+        } else if latest_start(deadline, variant.service) < now {
             Reason::Infeasible
         } else {
             return None;
@@ -122,8 +120,4 @@ impl Engine {
         let (_, stream) = variant.gate.queue.pop()?;
         Some((reason, stream))
     }
-}
-
-fn too_late(deadline: Mono, service: Duration, now: Mono) -> bool {
-    now + service > deadline
 }

@@ -26,8 +26,11 @@ impl Engine {
             return self.dispatch(stream, request, now);
         }
         if self.held >= self.config.held_max {
-            // What the board was told of it is not so.
-            self.settle(request.variant, None, 0, false, now.mono);
+            let variant = self.variants.get(request.variant);
+            if variant.is_some_and(|known| known.gate.posted_head == Some(place.deadline)) {
+                // What the board was told of it is not so.
+                self.settle(request.variant, None, 0, false, now.mono);
+            }
             return self.refuse(Reason::QueueFull);
         }
         self.park(stream, request);
