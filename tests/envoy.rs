@@ -108,17 +108,19 @@ fn its_routes_obey_the_filter_and_do_without_it() -> Result<()> {
         .pointer(MANAGER)
         .context("no connection manager")?;
     let routes = &manager["route_config"]["virtual_hosts"][0]["routes"];
-    let [variant, fallback] = routes.as_array().context("no routes")?.as_slice() else {
-        anyhow::bail!("not two routes: {routes}");
+    let [events, variant, websocket, fallback] = routes.as_array().context("no routes")?.as_slice()
+    else {
+        anyhow::bail!("not four routes: {routes}");
     };
-    assert_eq!(variant["route"]["cluster_header"], "x-slo-cluster");
-    assert_eq!(variant["match"]["headers"][0]["name"], "x-slo-cluster");
-    assert_eq!(
-        variant["request_headers_to_remove"],
-        json!(["x-slo-cluster"])
-    );
+    for route in [events, variant] {
+        assert_eq!(route["route"]["cluster_header"], "x-slo-cluster");
+        assert_eq!(route["match"]["headers"][0]["name"], "x-slo-cluster");
+        let removed = &route["request_headers_to_remove"];
+        assert_eq!(removed, &json!(["x-slo-cluster"]));
+    }
+    assert_eq!(websocket["match"]["headers"][0]["name"], "upgrade");
     assert_eq!(fallback["match"], json!({ "prefix": "/" }));
-    for route in [variant, fallback] {
+    for route in [events, variant, websocket, fallback] {
         // A retry is an execution that no slot counts.
         assert!(find(route, "retry_policy").is_none(), "{route}");
     }

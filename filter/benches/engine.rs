@@ -8,7 +8,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use weir_filter::board::Memory;
 use weir_filter::config::Config;
 use weir_filter::deadline::Wire;
-use weir_filter::engine::{End, Engine};
+use weir_filter::engine::{Answer, End, Engine};
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;
 
@@ -54,8 +54,8 @@ fn through(c: &mut Criterion) {
         b.iter(|| {
             stream = stream.wrapping_add(1);
             let wire = Wire::pick(black_box(HEADERS));
-            let verdict = engine.on_request(stream, &wire, at(10));
-            black_box(engine.on_answer(stream, at(20)));
+            let verdict = engine.on_request(stream, &wire.into(), at(10), &mut verdicts);
+            black_box(engine.on_answer(stream, Answer::default(), at(20)));
             engine.on_end(stream, End::Answered, at(30), &mut verdicts);
             settle(&mut engine, &mut samples);
             verdict
@@ -70,7 +70,7 @@ fn held(c: &mut Criterion) {
             || full(4095),
             |(engine, running)| {
                 let wire = Wire::pick(black_box(HEADERS));
-                let verdict = engine.on_request(1_000_000, &wire, at(10));
+                let verdict = engine.on_request(1_000_000, &wire.into(), at(10), &mut verdicts);
                 assert!(matches!(verdict, Verdict::Park));
                 engine.on_end(*running, End::Answered, at(20), &mut verdicts);
                 assert_eq!(verdicts.len(), 1);
@@ -86,7 +86,7 @@ fn held(c: &mut Criterion) {
 fn full(held: u32) -> (Engine, u32) {
     let mut engine = engine(1);
     for stream in 0..held + 3 {
-        engine.on_request(stream, &Wire::pick(HEADERS), at(0));
+        engine.on_request(stream, &Wire::pick(HEADERS).into(), at(0), &mut Vec::new());
     }
     (engine, 0)
 }

@@ -13,11 +13,16 @@ use std::time::Duration;
 
 use crate::time::Mono;
 
+use self::batch::Batch;
+
+mod ask;
+mod batch;
 mod bytes;
 mod member;
 mod memory;
 mod table;
 
+pub use ask::{Ask, Others, Turn, Urgency};
 pub use bytes::Unreadable;
 pub use member::{Member, Outcome, Ring, Scope, Standing, Store, TRIES_MAX};
 pub use memory::Memory;
@@ -80,59 +85,6 @@ impl Key {
     }
 }
 
-/// What a VM says of one variant, and asks.
-#[derive(Debug, Clone)]
-pub struct Ask<W> {
-    /// Which variant.
-    pub variant: Key,
-    /// How many slots the plan gives this proxy.
-    pub slots: u32,
-    /// How many the VM has taken, ghosts included.
-    pub taken: u32,
-    /// How many it had taken when it last wrote: while the board settles it takes no more than that.
-    pub posted: u32,
-    /// The latest predicted end of what it has taken.
-    pub until: Mono,
-    /// The predicted service time of what it would take.
-    pub service: Duration,
-    /// The deadlines of those who wait here, earliest first.
-    pub waiting: W,
-    /// How many of them may go now.
-    pub most: u32,
-    /// Whether this is a tick: everybody who stands before those who wait here is rung, so that by the
-    /// next tick each has come or lost its right.
-    pub tick: bool,
-}
-
-impl<W: Iterator<Item = Mono>> Ask<W> {
-    /// What the VM has and holds once the first `granted` of those who wait may go.
-    fn cell(mut self, granted: u32, now: Mono, terms: &Terms) -> Cell {
-        let taken = if granted > 0 {
-            now + self.service
-        } else {
-            Mono(0)
-        };
-        Cell {
-            taken: self.taken.saturating_add(granted),
-            until: self.until.max(taken).min(now + terms.ghost_max),
-            head: self.waiting.nth(granted as usize),
-        }
-    }
-}
-
-/// What the board answers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Turn {
-    /// How many of those who wait may go: the first so many.
-    pub granted: u32,
-    /// Where a slot was free for somebody before the first of them took it: for how long.
-    pub idle: Option<Duration>,
-    /// Whether somebody is to be rung: whoever has `rung_at` now.
-    pub rings: bool,
-    /// Whether the board is another than before and has to be written.
-    pub changed: bool,
-}
-
 /// Who is on the board, what each has taken and holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Board {
@@ -164,10 +116,10 @@ impl Board {
     }
 
     /// Says what the VM `incarnation` holds of a variant, and takes for it what slots are its to take:
-    /// those that are free while nobody else who lives holds an earlier deadline. Who was rung for a
-    /// slot and has not come within the grace loses its right. `None` where there is no room on the
-    /// board.
-    pub fn settle<W: Iterator<Item = Mono> + Clone>(
+    /// those that are free while nobody else who lives holds anything more urgent. Who was rung for a
+    /// slot and has not come within the grace loses its right. Where work leaves in batches, nobody goes
+    /// before one is closed. `None` where there is no room on the board.
+    pub fn settle<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         incarnation: u64,
         ask: Ask<W>,
@@ -177,6 +129,7 @@ impl Board {
         let own = self.entry_of(incarnation, now)?;
         let column = self.column_of(ask.variant, now, terms)?;
         let mut turn = Turn {
+            others: self.others_of(own, column, now),
             changed: self.renew_entry(own, now, terms)
                 | self.answer_ring(own)
                 | self.speak_of(column, now, terms),
@@ -184,18 +137,20 @@ impl Board {
         };
         let idle_since = self.columns.get(column)?.idle_since;
         let settles = now < self.settling_until;
-        let mut free = self.free(own, column, &ask, settles, now);
+        let mut free = free(&ask, turn.others, settles);
+        let mut batch = self.batch_of(own, column, &ask, turn.others);
         let mut waiting = ask.waiting.clone();
         let mut head = waiting.next();
-        while let Some(deadline) = head {
-            if free == 0 || turn.granted == ask.most {
+        while let Some(urgency) = head {
+            if free == 0 || turn.granted == ask.most || !batch.may_leave() {
                 break;
             }
-            // While the board settles no slot can change hands: who holds an earlier deadline has no
+            // While the board settles no slot can change hands: who holds something more urgent has no
             // use for ours.
-            if !settles && self.is_anothers(own, column, deadline, now, terms) {
+            if !settles && self.is_anothers(own, column, urgency, now, terms) {
                 break;
             }
+            batch.leave();
             free -= 1;
             turn.granted += 1;
             head = waiting.next();
@@ -203,38 +158,40 @@ impl Board {
         if turn.granted > 0 {
             turn.idle = idle_since.map(|since| now.since(since));
         }
+        // Also for others, where nobody waits here.
+        let may_leave = free > 0 && batch.may_leave();
+        turn.more = may_leave && !batch.is_single() && turn.granted == ask.most && head.is_some();
         let (tick, cell) = (ask.tick, ask.cell(turn.granted, now, terms));
-        turn.changed |= self.put_cell(own, column, cell);
-        turn.changed |= self.note_idle(own, column, free > 0, now);
-        if free > 0 && !settles {
+        turn.changed |= self.put_cell(own, column, cell, !batch.is_single());
+        turn.changed |= self.note_open(column, batch.open());
+        turn.changed |= self.note_idle(own, column, may_leave, now);
+        if may_leave && !settles {
             turn.rings = self.ring_earlier(own, column, tick, now);
+            turn.rings |= self.ring_company(own, column, batch.open().min(free), now);
             turn.changed |= turn.rings;
         }
         Some(turn)
     }
 
-    /// How many slots the VM could take. While the board settles others' are not all known, but what
-    /// it has said itself was its own.
-    fn free<W>(&self, own: usize, column: usize, ask: &Ask<W>, settles: bool, now: Mono) -> u32 {
-        if settles {
-            return ask.slots.min(ask.posted).saturating_sub(ask.taken);
-        }
-        let others = self.taken_by_others(own, column, now);
-        ask.slots.saturating_sub(others).saturating_sub(ask.taken)
+    /// The variant's batches as this turn finds them.
+    fn batch_of<W>(&self, own: usize, column: usize, ask: &Ask<W>, others: Others) -> Batch {
+        let open = self.columns.get(column).map_or(0, |column| column.open);
+        let waited = self.cell(own, column).waits;
+        Batch::new(ask, open, others.waiting, waited)
     }
 
-    /// Whether the next free slot is another's, who holds an earlier deadline. Those who were rung and
+    /// Whether the next free slot is another's, who holds something more urgent. Those who were rung and
     /// have not come are passed over: one that lives says so anew at its next tick.
     fn is_anothers(
         &mut self,
         own: usize,
         column: usize,
-        deadline: Mono,
+        urgency: Urgency,
         now: Mono,
         terms: &Terms,
     ) -> bool {
         while let Some((rival, earlier)) = self.earliest_other(own, column, now) {
-            if earlier >= deadline {
+            if earlier >= urgency {
                 return false;
             }
             let rung_at = self
@@ -249,45 +206,63 @@ impl Board {
         false
     }
 
-    /// Notes since when slots are free while somebody waits; whether that is news.
+    /// Notes since when slots are free for somebody who waits; whether that is news.
     fn note_idle(&mut self, own: usize, column: usize, free: bool, now: Mono) -> bool {
-        let waits = self.cell(own, column).head.is_some()
-            || self.earliest_other(own, column, now).is_some();
+        let idle = free
+            && (self.cell(own, column).head.is_some()
+                || self.earliest_other(own, column, now).is_some());
         let Some(state) = self.columns.get_mut(column) else {
             return false;
         };
         let before = state.idle_since;
-        state.idle_since = (free && waits).then(|| before.unwrap_or(now));
+        state.idle_since = idle.then(|| before.unwrap_or(now));
         state.idle_since != before
     }
 
     /// Marks as rung who is to have a free slot, or, at a tick, all who stand before `own`; whether
     /// anybody was not yet.
     fn ring_earlier(&mut self, own: usize, column: usize, all: bool, now: Mono) -> bool {
-        let before = self.cell(own, column).head.unwrap_or(Mono(u64::MAX));
-        let earliest = self
-            .earliest_other(own, column, now)
-            .map(|(rival, _)| rival);
-        let mut rings = false;
+        let Some((earliest, _)) = self.earliest_other(own, column, now) else {
+            return false;
+        };
+        let mut rings = self.mark(earliest, now);
+        let before = self.cell(own, column).head.unwrap_or(Urgency(u64::MAX));
         for rival in 0..self.entries.len() {
-            let stands_before = all
-                && self
-                    .cell(rival, column)
-                    .head
-                    .is_some_and(|head| head < before);
-            if rival == own || !(stands_before || Some(rival) == earliest) {
-                continue;
-            }
-            if let Some(entry) = self.entries.get_mut(rival)
-                && entry.lives(now)
-                && entry.rung_at == Mono(0)
-            {
-                entry.rung_at = now.max(Mono(1));
-                rings = true;
+            let head = self.cell(rival, column).head;
+            if all && rival != own && head.is_some_and(|head| head < before) {
+                rings |= self.mark(rival, now);
             }
         }
         rings
     }
+
+    /// Marks as rung, by urgency, those before `own` of whom `leave` together may leave with a batch: for
+    /// those after it `own` rings when it has left. Whether anybody was not yet.
+    fn ring_company(&mut self, own: usize, column: usize, leave: u32, now: Mono) -> bool {
+        let before = self.cell(own, column).head.unwrap_or(Urgency(u64::MAX));
+        let (mut leave, mut rings, mut after) = (leave, false, None);
+        while leave > 0 {
+            let next = self.next_other(own, column, after, now);
+            let Some((head, rival)) = next.filter(|(head, _)| *head < before) else {
+                break;
+            };
+            rings |= self.mark(rival, now);
+            leave = leave.saturating_sub(self.cell(rival, column).waits.max(1));
+            after = Some((head, rival));
+        }
+        rings
+    }
+}
+
+/// How many slots the VM could take. While the board settles others' are not all known, but what it has
+/// said itself was its own.
+fn free<W>(ask: &Ask<W>, others: Others, settles: bool) -> u32 {
+    let slots = if settles {
+        ask.slots.min(ask.posted)
+    } else {
+        ask.slots.saturating_sub(others.taken)
+    };
+    slots.saturating_sub(ask.taken)
 }
 
 #[cfg(test)]

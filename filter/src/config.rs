@@ -1,37 +1,99 @@
 //! Plugin configuration → checked [`Config`]. Unknown or missing keys and values out of range are
 //! refused with the key's path; what gets through is true from then on.
 
+use std::borrow::Cow;
+use std::time::Duration;
+
 use serde::Deserialize;
 use weir_api::plan::PlanError;
 use weir_api::{Plan, json};
 
 use crate::board::Scope;
+use crate::class::Classes;
 use crate::deadline;
+use crate::protocol::Bypass;
 
+mod classes;
+mod protocol;
 mod raw;
+mod skew;
 
 /// Most requests one worker may be told to hold.
 pub const HELD_MAX: u32 = 100_000;
 /// Longest shared key.
 pub const KEY_MAX: usize = 256;
+/// Longest that a batch may be told to be waited for: longer than any request's default deadline, and
+/// within the hour that all spans are.
+pub const BATCH_WAIT_MAX_MS: u64 = 60_000;
 
 /// What the filter was told, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// The service whose plans it obeys.
     pub service: String,
+    /// Which part of the path is its.
+    pub role: Role,
+    /// The one variant that is served behind this gate; `None`: all of them.
+    pub variant: Option<String>,
+    /// What is let through untouched.
+    pub bypass: Bypass,
     /// What clients may say of their deadlines.
     pub deadline: deadline::Policy,
+    /// How clients' clocks are told from ours.
+    pub skew: Skew,
+    /// What classes of requests there are.
+    pub classes: Classes,
+    /// The headers to keep beside the contract's (for [`Wire::pick_with`](deadline::Wire::pick_with)):
+    /// the one that names the client last.
+    pub claim_headers: Vec<String>,
     /// Most requests a worker holds.
     pub held_max: usize,
     /// Who queues together.
     pub scope: Scope,
+    /// Longest that a request waits for company in its batch; `None`: as long as its deadline lets it.
+    pub batch_wait: Option<Duration>,
+    /// Whether predictions are corrected by what is measured.
+    pub correct: bool,
     /// Where plans come from.
     pub planner: Option<Planner>,
     /// The plan to go by until a planner has spoken.
     pub static_plan: Option<Plan>,
     /// What holds when the last plan is too old, or there is none.
     pub on_stale: OnStale,
+}
+
+/// Which part of the path is the filter's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// All of it: it reads deadlines, chooses variants and gives slots.
+    #[default]
+    Both,
+    /// It reads deadlines and chooses variants; gates behind it give the slots.
+    Router,
+    /// It stands before servers and gives slots to what was routed to them.
+    Gate,
+}
+
+impl Role {
+    /// As the configuration, polls and metrics say it.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Role::Both => "both",
+            Role::Router => "router",
+            Role::Gate => "gate",
+        }
+    }
+}
+
+/// How clients' clocks are told from ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skew {
+    /// Whether a source's offset is estimated.
+    pub estimate: bool,
+    /// The header in which a trusted proxy names the client; `None`: the connection's address does.
+    pub source_header: Option<String>,
 }
 
 /// Where plans come from.
@@ -68,7 +130,7 @@ pub enum ConfigError {
     Shape(#[from] json::Misread),
     #[error("plugin configuration: {path}: {value} must be {right}")]
     Value {
-        path: &'static str,
+        path: Cow<'static, str>,
         value: String,
         right: String,
     },
@@ -83,6 +145,13 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Where in [`Config::claim_headers`] the one is that names the client.
+    #[must_use]
+    pub fn source_header(&self) -> Option<usize> {
+        let header = self.skew.source_header.as_ref()?;
+        self.claim_headers.iter().position(|claim| claim == header)
+    }
+
     /// Reads the plugin configuration, which Envoy hands over as JSON.
     ///
     /// # Errors

@@ -6,17 +6,20 @@
 //!
 //! A client's word can only make its request *less* urgent than the most urgent honest one:
 //! budgets are clamped, a start in the future or older than believable counts as now, and a
-//! deadline that is already past is told apart ([`Expired`]) instead of sorting first.
+//! deadline that is already past is told apart ([`Expired`]) instead of sorting first. What a
+//! source's stamps say of its clock ([`skew`](crate::skew)) moves a believed start by no more than the
+//! skew allowance, and an unbelieved or absent one not at all.
 
 use std::time::Duration;
 
+use crate::skew::{Correction, Sources};
 use crate::time::{Mono, Now, Wall};
 
 mod parse;
 mod wire;
 
 pub use parse::grpc_timeout;
-pub use wire::{Field, Wire};
+pub use wire::{CLAIMS_MAX, Field, Wire};
 
 /// What the configuration lets clients say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +32,12 @@ pub struct Policy {
     pub greatest: Duration,
     /// Oldest believable start; an older one counts as now.
     pub greatest_age: Duration,
-    /// How far ahead of ours a client's clock may be without being counted as disbelieved.
+    /// How far ahead of ours a client's clock may be without being counted as disbelieved; and the most
+    /// that a start is corrected by, either way.
     pub skew_allowance: Duration,
+    /// The longest a way here can be of which no request is quicker; what a source's starts are older
+    /// than that is its clock's.
+    pub delay_allowance: Duration,
     /// Kept back for the answer's way to the client.
     pub reserve: Duration,
     /// Whether `x-slo-deadline` of an earlier hop is believed.
@@ -59,6 +66,12 @@ pub struct Reading {
     pub deadline: Result<Deadline, Expired>,
     /// The fields whose values were not believed.
     pub disbelieved: Disbelieved,
+    /// Whether it says at all when it was sent.
+    pub stamped: bool,
+    /// How long it was under way, where that was asked and believed.
+    pub age: Option<Duration>,
+    /// Whether the source's clock is further off than is corrected.
+    pub clamped: bool,
 }
 
 /// A set of [`Field`]s.
@@ -73,21 +86,29 @@ impl Disbelieved {
 
     /// Those in the set.
     pub fn iter(self) -> impl Iterator<Item = Field> {
-        Field::ALL
+        Field::DOUBTED
             .into_iter()
             .filter(move |field| self.0 & (1 << *field as u16) != 0)
     }
 }
 
-/// Reads the deadline of a request that arrived `now`.
+/// Reads the deadline of a request that arrived `now`. With `skew`, its start is corrected by what is
+/// known of its source's clock, and counts for that.
 #[must_use]
-pub fn read(policy: &Policy, wire: &Wire<'_>, now: Now) -> Reading {
+pub fn read(
+    policy: &Policy,
+    wire: &Wire<'_>,
+    now: Now,
+    skew: Option<(&mut Sources, u64)>,
+) -> Reading {
     let mut disbelieved = Disbelieved::default();
+    let mut sent = None;
     let left = match trusted_left(policy, wire, now, &mut disbelieved) {
         Some(left) => left,
         None => {
             let budget = budget(policy, wire, &mut disbelieved);
-            budget.saturating_sub(age(policy, wire, now, &mut disbelieved))
+            sent = read_sent(policy, wire, now, skew, &mut disbelieved);
+            budget.saturating_sub(sent.map_or(Duration::ZERO, |sent| sent.age))
         }
     };
     let usable = left.saturating_sub(policy.reserve);
@@ -103,6 +124,9 @@ pub fn read(policy: &Policy, wire: &Wire<'_>, now: Now) -> Reading {
     Reading {
         deadline,
         disbelieved,
+        stamped: Field::STARTS.iter().any(|start| wire.get(*start).is_some()),
+        age: sent.map(|sent| sent.age),
+        clamped: sent.is_some_and(|sent| sent.clamped),
     }
 }
 
@@ -144,8 +168,21 @@ fn budget(policy: &Policy, wire: &Wire<'_>, disbelieved: &mut Disbelieved) -> Du
     policy.default
 }
 
+/// What is believed of a client's word on when it sent its request.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    age: Duration,
+    clamped: bool,
+}
+
 /// How long ago the client sent it, by what of its word is believable.
-fn age(policy: &Policy, wire: &Wire<'_>, now: Now, disbelieved: &mut Disbelieved) -> Duration {
+fn read_sent(
+    policy: &Policy,
+    wire: &Wire<'_>,
+    now: Now,
+    skew: Option<(&mut Sources, u64)>,
+    disbelieved: &mut Disbelieved,
+) -> Option<Sent> {
     for field in Field::STARTS {
         let Some(value) = wire.get(field) else {
             continue;
@@ -155,11 +192,31 @@ fn age(policy: &Policy, wire: &Wire<'_>, now: Now, disbelieved: &mut Disbelieved
                 && start.since(now.wall) <= policy.skew_allowance
         });
         match believed {
-            Some(start) => return now.wall.since(start),
+            Some(start) => return Some(corrected(policy, start, now, skew)),
             None => disbelieved.add(field),
         }
     }
-    Duration::ZERO
+    None
+}
+
+/// A believable start's age, less what of it is its source's clock.
+fn corrected(policy: &Policy, start: Wall, now: Now, skew: Option<(&mut Sources, u64)>) -> Sent {
+    let Some((sources, source)) = skew else {
+        return Sent {
+            age: now.wall.since(start),
+            clamped: false,
+        };
+    };
+    // Believable, and so well within range.
+    let delta_ns = now.wall.0.wrapping_sub(start.0) as i64;
+    let offset = sources.observe(source, delta_ns, now.mono);
+    let Correction { ns, clamped } =
+        offset.correction(policy.delay_allowance, policy.skew_allowance);
+    let age_ns = u64::try_from(delta_ns.saturating_sub(ns)).unwrap_or(0);
+    Sent {
+        age: Duration::from_nanos(age_ns).min(policy.greatest_age),
+        clamped,
+    }
 }
 
 #[cfg(test)]

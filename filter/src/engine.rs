@@ -6,28 +6,38 @@
 //! [`Engine::release`].
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 use std::time::Duration;
 
-use weir_api::Plan;
 use weir_api::metrics::Metric;
 
 use crate::board::{Member, Standing, Store};
-use crate::config::Config;
-use crate::deadline::{self, Deadline, Field, Wire};
+use crate::class::{CLASSES_MAX, ClassId};
+use crate::config::{Config, Role};
+use crate::deadline::Deadline;
 use crate::gate::VariantId;
 use crate::plan::{Rule, Source};
+use crate::protocol::Shape;
 use crate::queue::Place;
 use crate::route::Router;
+use crate::skew::Sources;
 use crate::stats::{Label, Stats};
 use crate::time::{Mono, Now};
 use crate::verdict::{Reason, Verdict};
 
+mod answer;
+mod asked;
 mod claim;
 mod flow;
 mod gauge;
+mod plans;
+mod route;
 mod variants;
 
+pub use answer::{Answer, Tags};
+use asked::Read;
+pub use asked::{Asked, Wants};
 pub use gauge::Gauge;
 use variants::Variants;
 
@@ -50,17 +60,6 @@ pub enum End {
     Gone,
 }
 
-/// What an answer from upstream is tagged with.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tags {
-    /// The variant that answered (`x-slo-variant`).
-    pub variant: Rc<str>,
-    /// Time left (`x-slo-remaining-ms`).
-    pub remaining: Duration,
-    /// Time held (`server-timing: queue;dur=…`).
-    pub waited: Duration,
-}
-
 /// The filter's state in one VM.
 #[derive(Debug)]
 pub struct Engine {
@@ -69,19 +68,38 @@ pub struct Engine {
     variants: Variants,
     member: Member,
     router: Router,
-    requests: HashMap<StreamId, Request>,
-    held: usize,
+    sources: Sources,
+    /// The classes' names, by their ids, to be told without copying.
+    class_names: Vec<Rc<str>>,
+    requests: HashMap<StreamId, Request, Hasher>,
+    held: Held,
     arrivals: u64,
+    /// What the rest of the pipeline needs after this stage.
+    rest: Duration,
+    /// Variants that somebody was moved to, and that the board has not been told of.
+    stirred: Vec<VariantId>,
     /// What happened since the shell last looked.
     pub stats: Stats,
 }
 
+/// Streams are numbered by Envoy, not by clients: there is nobody to defend the table against.
+type Hasher = BuildHasherDefault<fnv::FnvHasher>;
+
 #[derive(Debug, Clone, Copy)]
 struct Request {
     deadline: Deadline,
-    arrived: Mono,
+    /// When this stage's answer must leave here: the deadline less what later stages need.
+    due: Mono,
+    arrived: Now,
     min_accuracy: f64,
-    grpc: bool,
+    shape: Shape,
+    /// Whether the client said when it sent it.
+    stamped: bool,
+    class: ClassId,
+    /// Whether it asked for another class than it gets.
+    renamed: bool,
+    /// The variant that a router has named.
+    named: Option<VariantId>,
     /// Counts arrivals, so that equal deadlines keep their order.
     arrival: u64,
     variant: VariantId,
@@ -91,15 +109,68 @@ struct Request {
 #[derive(Debug, Clone, Copy)]
 enum State {
     Held,
-    InFlight { sent: Mono },
+    InFlight(Flight),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    sent: Mono,
+    /// The plan's service time then.
+    planned: Duration,
+    /// Whether upstream's answer is an error, which says nothing of its service time.
+    failed: bool,
+}
+
+/// Whom a refusal is for.
+#[derive(Debug, Clone, Copy)]
+struct Who {
+    class: ClassId,
+    grpc: bool,
 }
 
 impl Request {
-    /// Its place in its variant's queue.
+    fn who(&self) -> Who {
+        Who {
+            class: self.class,
+            grpc: self.shape.grpc,
+        }
+    }
+
+    /// Its place in its variant's waiting room.
     fn place(&self) -> Place {
         Place {
-            deadline: self.deadline.at,
+            deadline: self.due,
             arrival: self.arrival,
+        }
+    }
+}
+
+/// How many are held, in all and of each class.
+#[derive(Debug, Default)]
+struct Held {
+    all: usize,
+    of_class: [usize; CLASSES_MAX],
+}
+
+impl Held {
+    fn of(&self, class: ClassId) -> usize {
+        self.of_class
+            .get(usize::from(class.0))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn enter(&mut self, class: ClassId) {
+        self.all += 1;
+        if let Some(of_class) = self.of_class.get_mut(usize::from(class.0)) {
+            *of_class += 1;
+        }
+    }
+
+    fn leave(&mut self, class: ClassId) {
+        self.all = self.all.saturating_sub(1);
+        if let Some(of_class) = self.of_class.get_mut(usize::from(class.0)) {
+            *of_class = of_class.saturating_sub(1);
         }
     }
 }
@@ -111,12 +182,20 @@ impl Engine {
     pub fn new(config: Config, store: Box<dyn Store>, incarnation: u64) -> Engine {
         let mut engine = Engine {
             source: Source::None,
-            variants: Variants::default(),
+            variants: Variants::new(&config.classes),
             member: Member::new(store, incarnation, config.scope),
             router: Router::default(),
-            requests: HashMap::new(),
-            held: 0,
+            sources: Sources::default(),
+            class_names: config
+                .classes
+                .iter()
+                .map(|(_, class)| Rc::from(class.name.as_str()))
+                .collect(),
+            requests: HashMap::default(),
+            held: Held::default(),
             arrivals: 0,
+            rest: Duration::ZERO,
+            stirred: Vec::new(),
             stats: Stats::default(),
             config,
         };
@@ -142,52 +221,22 @@ impl Engine {
         self.variants.get(variant).map(|known| known.name.clone())
     }
 
-    /// A request has arrived.
-    pub fn on_request(&mut self, stream: StreamId, wire: &Wire<'_>, now: Now) -> Verdict {
-        self.arrivals += 1;
-        self.stats.count(Metric::Arrivals, Label::None);
-        match self.source.rule(self.config.on_stale, now.mono) {
-            Rule::Pass => return Verdict::Pass,
-            Rule::Refuse => return self.refuse(Reason::NoPlan),
-            Rule::Plan => {}
+    /// A request has arrived. Others may have to make room for it: their verdicts are told beside.
+    pub fn on_request(
+        &mut self,
+        stream: StreamId,
+        asked: &Asked<'_>,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Verdict {
+        let rule = self.source.rule(self.config.on_stale, now.mono);
+        match (self.read(asked, now), rule) {
+            (Read::Bypass, _) | (_, Rule::Pass) => Verdict::Pass,
+            (Read::Refused(_, who), Rule::Refuse) => self.refuse(Reason::NoPlan, who),
+            (Read::Request(request), Rule::Refuse) => self.refuse(Reason::NoPlan, request.who()),
+            (Read::Refused(reason, who), Rule::Plan) => self.refuse(reason, who),
+            (Read::Request(request), Rule::Plan) => self.admit(stream, request, now, verdicts),
         }
-        let reading = deadline::read(&self.config.deadline, wire, now);
-        for field in reading.disbelieved.iter() {
-            self.stats.count(Metric::Disbelieved, Label::Header(field));
-        }
-        let Ok(deadline) = reading.deadline else {
-            return self.refuse(Reason::Expired);
-        };
-        let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
-            self.stats
-                .count(Metric::Disbelieved, Label::Header(Field::MinAccuracy));
-            0.0
-        });
-        let grpc = wire.get(Field::GrpcTimeout).is_some();
-        let request = Request {
-            deadline,
-            arrived: now.mono,
-            min_accuracy,
-            grpc,
-            variant: VariantId(0),
-            arrival: self.arrivals,
-            state: State::Held,
-        };
-        self.admit(stream, request, now)
-    }
-
-    /// The answer's headers have come from upstream: what to tag them with.
-    #[must_use]
-    pub fn on_answer(&self, stream: StreamId, now: Now) -> Option<Tags> {
-        let request = self.requests.get(&stream)?;
-        let State::InFlight { sent } = request.state else {
-            return None;
-        };
-        Some(Tags {
-            variant: self.variant_name(request.variant)?,
-            remaining: request.deadline.client_at.since(now.mono),
-            waited: sent.since(request.arrived),
-        })
     }
 
     /// A stream has ended; whoever waits here for what it leaves goes next. Told twice, the second
@@ -204,40 +253,36 @@ impl Engine {
         };
         match request.state {
             State::Held => {
-                self.leave_queue(&request);
+                self.leave_room(&request);
                 self.stats.count(Metric::Gone, Label::None);
             }
-            State::InFlight { sent } => self.land(stream, &request, sent, end, now),
+            State::InFlight(flight) => self.land(stream, &request, flight, end, now),
         }
-        self.hand_over(request.variant, false, now, verdicts);
+        if self.owns_slots() {
+            self.hand_over(request.variant, false, now, verdicts);
+        }
     }
 
     /// Time has passed, or this worker was rung: verdicts for those that were held.
     pub fn release(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.retire_stale_plan(now, verdicts);
-        for index in 0..self.variants.len() {
-            self.hand_over(VariantId(index), true, now, verdicts);
-        }
+        self.hand_over_all(now, verdicts);
     }
 
     /// When [`Engine::release`] should be asked at the latest; `None`: there is nothing to wait for.
     #[must_use]
     pub fn next_wake(&self, now: Mono) -> Option<Mono> {
         let variants = self.variants.iter();
-        let wakes = variants.filter_map(|variant| variant.next_wake(now));
+        let wait = self.config.batch_wait;
+        let wakes = variants.filter_map(|variant| variant.next_wake(wait, now));
         wakes.min()
-    }
-
-    /// The planner gives this proxy no slot: until a plan says otherwise everything is refused.
-    pub fn on_no_part(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        self.variants.close();
-        self.route_anew(now, verdicts);
     }
 
     /// Renews the lease on the board; `polls`: this VM can poll the planner. `None` where the board is
     /// full or contended.
     pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Standing> {
-        self.member.hold(self.held);
+        self.variants.predict(now);
+        self.member.hold(self.held.all);
         let (standing, outcome) = self.member.renew(polls, now);
         self.count(&outcome);
         if let Some(standing) = &standing {
@@ -257,29 +302,14 @@ impl Engine {
         self.member.ring_others(now);
     }
 
-    /// A planner's plan, received at `received`, replaces the one in force: who is held is
-    /// routed anew.
-    pub fn on_plan(
-        &mut self,
-        plan: &Plan,
-        received: Mono,
-        now: Now,
-        verdicts: &mut Vec<(StreamId, Verdict)>,
-    ) {
-        self.source = Source::planner(plan, received);
-        self.stats.count(Metric::PlanAccepted, Label::None);
-        self.stats
-            .set(Metric::PlanRevision, Label::None, plan.revision.0);
-        if plan.published_ms > 0 {
-            let visible = now.wall.as_ms().saturating_sub(plan.published_ms);
-            self.stats.time(
-                Metric::PlanVisibleMs,
-                Label::None,
-                Duration::from_millis(visible),
-            );
-        }
-        self.put_in_force(plan, now, verdicts);
+    /// Whether the slots are its to give: a router leaves them to the gates.
+    fn owns_slots(&self) -> bool {
+        self.config.role != Role::Router
     }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

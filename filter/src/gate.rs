@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::queue::Queue;
+use crate::board::{Others, Urgency};
+use crate::room::Room;
 use crate::time::Mono;
 
 /// Which variant, in the engine's table.
@@ -27,15 +28,26 @@ pub struct Gate {
     until: Mono,
     /// How many slots the board last heard we had taken.
     pub posted: u32,
-    /// The earliest deadline the board last heard we hold.
-    pub posted_head: Option<Mono>,
+    /// The first of those who wait here, as the board last heard.
+    pub posted_head: Option<Urgency>,
     /// Whether the board has not heard what it should have: all tries to tell it were lost.
     pub unsettled: bool,
+    /// What the board last said of the other workers.
+    pub others: Others,
     /// Those that wait for a slot.
-    pub queue: Queue,
+    pub room: Room,
 }
 
 impl Gate {
+    /// A gate with this waiting room, and without a slot.
+    #[must_use]
+    pub fn new(room: Room) -> Gate {
+        Gate {
+            room,
+            ..Gate::default()
+        }
+    }
+
     /// Sets how many slots the proxy has. Fewer than are taken: none is free until enough are given
     /// back.
     pub fn set_slots(&mut self, slots: u32) {
@@ -64,14 +76,14 @@ impl Gate {
     /// Whether nothing is left of it: no slot taken, nobody waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.taken() == 0 && self.queue.is_empty()
+        self.taken() == 0 && self.room.is_empty()
     }
 
     /// Whether the board knows all there is to say, and nobody waits who could ask it for more.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         !self.unsettled
-            && self.queue.is_empty()
+            && self.room.is_empty()
             && self.posted_head.is_none()
             && self.posted == self.taken()
     }
@@ -115,10 +127,32 @@ impl Gate {
     pub fn next_wake(&self, service: Duration) -> Option<Mono> {
         let ghost = self.ghosts.first().map(|(end, _)| *end);
         let head = self
-            .queue
+            .room
             .earliest()
             .map(|deadline| latest_start(deadline, service));
         ghost.into_iter().chain(head).min()
+    }
+
+    /// How long a newcomer with so many ahead of it here is likely to wait, where one execution takes
+    /// `mean`. Of those who wait at other workers as many go first, in proportion, as of those here. Told
+    /// low rather than high: what is under way counts as ending now, because a request that is refused
+    /// for nothing is worse than one that is refused, or moved, when its last moment has come.
+    #[must_use]
+    pub fn wait(&self, ahead: u32, mean: Duration) -> Duration {
+        let taken = self.taken().saturating_add(self.others.taken);
+        let nobody_waits = self.room.is_empty() && self.others.waiting == 0;
+        if self.slots == 0 || (nobody_waits && taken < self.slots) {
+            return Duration::ZERO;
+        }
+        let here = self.room.len() as u64;
+        let others = u64::from(self.others.waiting);
+        let others_ahead = match here {
+            0 => others / 2,
+            here => others * u64::from(ahead) / here,
+        };
+        let ahead = u64::from(ahead) + others_ahead;
+        let ns = mean.as_nanos() * u128::from(ahead) / u128::from(self.slots);
+        Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     fn forget_until(&mut self) {
@@ -138,6 +172,7 @@ pub fn latest_start(deadline: Mono, service: Duration) -> Mono {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::class::ClassId;
     use crate::queue::Place;
 
     #[test]
@@ -179,9 +214,9 @@ mod tests {
             deadline: Mono(70),
             arrival: 0,
         };
-        gate.queue.push(place, 7);
+        gate.room.push(ClassId(0), place, 7);
         assert_eq!(gate.next_wake(service), Some(Mono(40)));
-        gate.queue.cancel(place);
+        gate.room.cancel(ClassId(0), place);
         gate.lay_ghosts(Mono(50));
         assert_eq!(gate.next_wake(service), None);
     }
@@ -194,7 +229,7 @@ mod tests {
         assert!(!gate.is_settled());
         gate.posted = 1;
         assert!(gate.is_settled());
-        gate.posted_head = Some(Mono(9));
+        gate.posted_head = Some(Urgency(9));
         assert!(!gate.is_settled());
     }
 }

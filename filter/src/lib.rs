@@ -1,6 +1,7 @@
 //! Weir's filter: request → deadline → route → queue → upstream → stats.
 //!
-//! A request's headers say how much time its client gives it and since when ([`deadline`]). Of the
+//! A request's headers say what kind it is ([`protocol`]), how much time its client gives it and since
+//! when ([`deadline`]), by a clock that may not be ours ([`skew`]). Of the
 //! variants in the [`plan`] that can still answer in time, [`route`] picks one by quota. A variant has
 //! so many slots: where one is free the request goes upstream at once, otherwise it is held at the
 //! variant's [`gate`] in an earliest-deadline-first [`queue`] until a slot frees, its deadline passes
@@ -12,13 +13,18 @@
 //! `host`, which exists on wasm32 alone, knows proxy-wasm; it asks for verdicts and obeys them.
 
 pub mod board;
+pub mod class;
 pub mod config;
 pub mod deadline;
 pub mod engine;
 pub mod gate;
+pub mod observed;
 pub mod plan;
+pub mod protocol;
 pub mod queue;
+pub mod room;
 pub mod route;
+pub mod skew;
 pub mod stats;
 pub mod time;
 pub mod verdict;

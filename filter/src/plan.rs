@@ -73,6 +73,8 @@ pub enum Source {
     Planner {
         /// Its revision.
         revision: Revision,
+        /// When it came.
+        received: Mono,
         /// When it is too old.
         stale_at: Mono,
     },
@@ -85,6 +87,7 @@ impl Source {
         let stale_at = received + Duration::from_millis(plan.max_age_ms);
         Source::Planner {
             revision: plan.revision,
+            received,
             stale_at,
         }
     }

@@ -6,7 +6,8 @@
 //! were passed over (Tijdeman's rule for the chairman assignment problem): so no variant is ever a
 //! whole request away from its quota, which the usual smooth round robin (most credit first) does
 //! not keep for more than two. Credit is clamped to one round either way: a debt run up while a
-//! variant could not be chosen would flood it later.
+//! variant could not be chosen would flood it later. What the variants got all the same is kept beside
+//! their quotas ([`Router::observed_share`]).
 
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ pub struct Candidate {
     pub share: f64,
     /// Whether it has slots at all.
     pub has_slots: bool,
-    /// Predicted service time.
-    pub service: Duration,
+    /// Predicted time from now to the answer: wait and service.
+    pub takes: Duration,
     /// Accuracy, percent.
     pub accuracy: f64,
 }
@@ -41,10 +42,30 @@ pub enum NoRoute {
     Infeasible,
 }
 
+/// What was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Which variant, by index.
+    pub variant: usize,
+    /// The one whose turn it was by quota, and which will not do.
+    pub instead_of: Option<usize>,
+}
+
+/// Over how many requests observed shares fade.
+const FADING: f64 = 512.0;
+
 /// The credits of the variants, by their place in the engine's table.
 #[derive(Debug, Default)]
 pub struct Router {
-    credits: Vec<f64>,
+    credits: Vec<Credit>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Credit {
+    /// In requests.
+    due: f64,
+    /// The part of the latest requests that it got, each counting the less the longer ago it was.
+    observed: f64,
 }
 
 impl Router {
@@ -52,55 +73,94 @@ impl Router {
     ///
     /// # Errors
     /// Why none will do.
-    pub fn choose<I>(&mut self, candidates: I, wish: Wish) -> Result<usize, NoRoute>
+    pub fn choose<I>(&mut self, candidates: I, wish: Wish) -> Result<Choice, NoRoute>
     where
         I: Iterator<Item = Candidate> + Clone,
     {
-        if let Some(index) = self.by_quota(candidates.clone(), wish) {
-            return Ok(index);
-        }
-        let mut any_slots = false;
-        let mut best: Option<(usize, Candidate)> = None;
-        for (index, candidate) in candidates.enumerate().filter(|(_, c)| c.has_slots) {
-            any_slots = true;
-            let better = best.is_none_or(|(_, best)| candidate.beats(&best));
-            if candidate.suits(wish) && better {
-                best = Some((index, candidate));
-            }
-        }
-        match best {
-            Some((index, _)) => Ok(index),
-            None if any_slots => Err(NoRoute::Infeasible),
-            None => Err(NoRoute::NoCapacity),
-        }
+        let (chosen, turn) = self.by_quota(candidates.clone(), wish);
+        let variant = match chosen {
+            Some(chosen) => chosen,
+            None => best(candidates, wish)?,
+        };
+        self.book(variant, chosen.is_some());
+        Ok(Choice {
+            variant,
+            instead_of: turn.filter(|turn| *turn != variant),
+        })
     }
 
+    /// What part of the latest requests a variant got, 0 to 1; `None` where there has been none.
+    #[must_use]
+    pub fn observed_share(&self, variant: usize) -> Option<f64> {
+        // While there have been few the parts do not add up to one yet.
+        let all: f64 = self.credits.iter().map(|credit| credit.observed).sum();
+        let credit = self.credits.get(variant).filter(|_| all > 0.0)?;
+        Some(credit.observed / all)
+    }
+
+    /// Of those that will do, the one whose turn it is; and whose turn it would be among all.
     fn by_quota(
         &mut self,
         candidates: impl Iterator<Item = Candidate>,
         wish: Wish,
-    ) -> Option<usize> {
-        let mut soonest: Option<(usize, f64)> = None;
+    ) -> (Option<usize>, Option<usize>) {
+        let (mut soonest, mut turn) = (None, None);
         for (index, candidate) in candidates.enumerate() {
             if index >= self.credits.len() {
-                self.credits.push(0.0);
+                self.credits.push(Credit::default());
             }
             let Some(credit) = self.credits.get_mut(index) else {
                 continue;
             };
-            *credit = (*credit + candidate.share).min(1.0);
-            if candidate.share <= 0.0 || !candidate.suits(wish) {
+            credit.due = (credit.due + candidate.share).min(1.0);
+            if candidate.share <= 0.0 {
                 continue;
             }
-            let due = due(*credit, candidate.share);
-            if soonest.is_none_or(|(_, least)| due < least) {
+            let due = due(credit.due, candidate.share);
+            let sooner = |than: Option<(usize, f64)>| than.is_none_or(|(_, least)| due < least);
+            if sooner(turn) {
+                turn = Some((index, due));
+            }
+            if sooner(soonest) && candidate.suits(wish) {
                 soonest = Some((index, due));
             }
         }
-        let (chosen, _) = soonest?;
-        let credit = self.credits.get_mut(chosen)?;
-        *credit = (*credit - 1.0).max(-1.0);
-        Some(chosen)
+        (
+            soonest.map(|(index, _)| index),
+            turn.map(|(index, _)| index),
+        )
+    }
+
+    /// The chosen one pays, if it was chosen by quota; all shares fade by one request.
+    fn book(&mut self, chosen: usize, pays: bool) {
+        for (index, credit) in self.credits.iter_mut().enumerate() {
+            let got = if index == chosen { 1.0 } else { 0.0 };
+            credit.observed += (got - credit.observed) / FADING;
+        }
+        if let Some(credit) = self.credits.get_mut(chosen).filter(|_| pays) {
+            credit.due = (credit.due - 1.0).max(-1.0);
+        }
+    }
+}
+
+/// The most accurate that will do.
+///
+/// # Errors
+/// Why none will.
+pub fn best(candidates: impl Iterator<Item = Candidate>, wish: Wish) -> Result<usize, NoRoute> {
+    let mut any_slots = false;
+    let mut best: Option<(usize, Candidate)> = None;
+    for (index, candidate) in candidates.enumerate().filter(|(_, c)| c.has_slots) {
+        any_slots = true;
+        let better = best.is_none_or(|(_, best)| candidate.beats(&best));
+        if candidate.suits(wish) && better {
+            best = Some((index, candidate));
+        }
+    }
+    match best {
+        Some((index, _)) => Ok(index),
+        None if any_slots => Err(NoRoute::Infeasible),
+        None => Err(NoRoute::NoCapacity),
     }
 }
 
@@ -117,11 +177,11 @@ fn due(credit: f64, share: f64) -> f64 {
 
 impl Candidate {
     fn suits(&self, wish: Wish) -> bool {
-        self.has_slots && self.service <= wish.left && self.accuracy >= wish.min_accuracy
+        self.has_slots && self.takes <= wish.left && self.accuracy >= wish.min_accuracy
     }
 
     fn beats(&self, other: &Candidate) -> bool {
-        (self.accuracy, other.service) > (other.accuracy, self.service)
+        (self.accuracy, other.takes) > (other.accuracy, self.takes)
     }
 }
 
@@ -134,7 +194,7 @@ mod tests {
         Candidate {
             share,
             has_slots: true,
-            service: Duration::from_millis(service_ms),
+            takes: Duration::from_millis(service_ms),
             accuracy,
         }
     }
@@ -160,7 +220,7 @@ mod tests {
             let mut router = Router::default();
             let mut counts = vec![0_usize; candidates.len()];
             for _ in 0..requests {
-                counts[router.choose(candidates.iter().copied(), wish(100)).unwrap()] += 1;
+                counts[router.choose(candidates.iter().copied(), wish(100)).unwrap().variant] += 1;
             }
             for (count, candidate) in counts.iter().zip(&candidates) {
                 let due = candidate.share * requests as f64;
@@ -174,10 +234,16 @@ mod tests {
         let candidates = [variant(0.5, 10, 70.0), variant(0.5, 500, 78.0)];
         let mut router = Router::default();
         for _ in 0..100 {
-            assert_eq!(router.choose(candidates.into_iter(), wish(100)), Ok(0));
+            let choice = router.choose(candidates.into_iter(), wish(100)).unwrap();
+            assert_eq!(choice.variant, 0);
         }
         let next: Vec<_> = (0..10)
-            .map(|_| router.choose(candidates.into_iter(), wish(1000)).unwrap())
+            .map(|_| {
+                router
+                    .choose(candidates.into_iter(), wish(1000))
+                    .unwrap()
+                    .variant
+            })
             .collect();
         let slow = next.iter().filter(|i| **i == 1).count();
         assert!(
@@ -194,10 +260,13 @@ mod tests {
             variant(0.0, 50, 70.0),
         ];
         let mut router = Router::default();
-        let mut choose = |wish| router.choose(candidates.into_iter(), wish);
-        assert_eq!(choose(wish(600)), Ok(0));
-        assert_eq!(choose(wish(200)), Ok(1));
-        assert_eq!(choose(wish(60)), Ok(2));
+        let mut choose = |wish| {
+            let choice = router.choose(candidates.into_iter(), wish);
+            choice.map(|choice| (choice.variant, choice.instead_of))
+        };
+        assert_eq!(choose(wish(600)), Ok((0, None)));
+        assert_eq!(choose(wish(200)), Ok((1, Some(0))));
+        assert_eq!(choose(wish(60)), Ok((2, Some(0))));
         assert_eq!(choose(wish(40)), Err(NoRoute::Infeasible));
         assert_eq!(
             choose(Wish {
@@ -211,8 +280,27 @@ mod tests {
                 min_accuracy: 76.0,
                 ..wish(200)
             }),
-            Ok(1)
+            Ok((1, Some(0)))
         );
+    }
+
+    #[test]
+    fn observed_shares_follow_what_was_chosen() {
+        let candidates = [variant(0.75, 10, 70.0), variant(0.25, 10, 78.0)];
+        let mut router = Router::default();
+        assert_eq!(router.observed_share(0), None, "of no request at all");
+        for requests in 1..=4 * FADING as usize {
+            router.choose(candidates.into_iter(), wish(100)).unwrap();
+            if requests >= 100 {
+                let off = router.observed_share(0).unwrap() - 0.75;
+                assert!(off.abs() < 0.02, "{off} after {requests}");
+            }
+        }
+        for _ in 0..4 * FADING as usize {
+            let pressed = [candidates[0], variant(0.25, 500, 78.0)];
+            router.choose(pressed.into_iter(), wish(100)).unwrap();
+        }
+        assert!(router.observed_share(1).unwrap() < 0.02);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
+use crate::class::ClassId;
 use crate::deadline::Field;
 use crate::gate::VariantId;
 use crate::verdict::Reason;
@@ -19,6 +20,8 @@ pub enum Label {
     Reason(Reason),
     /// A header.
     Header(Field),
+    /// A class; the configuration knows its name.
+    Class(ClassId),
 }
 
 /// One thing that happened.
@@ -85,10 +88,16 @@ impl Stats {
 
     /// Records a time, in µs.
     pub fn micros(&mut self, metric: Metric, label: Label, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.value(metric, label, us);
+    }
+
+    /// Records a value.
+    pub fn value(&mut self, metric: Metric, label: Label, value: u64) {
         self.samples.push(Sample {
             metric,
             label,
-            change: Change::Value(u64::try_from(time.as_micros()).unwrap_or(u64::MAX)),
+            change: Change::Value(value),
         });
     }
 

@@ -27,16 +27,21 @@ pub struct Dispatch {
     pub variant: VariantId,
     /// Its public name (`x-slo-variant`).
     pub name: Rc<str>,
-    /// Its Envoy cluster (`x-slo-cluster`).
-    pub cluster: Rc<str>,
+    /// Its Envoy cluster (`x-slo-cluster`); a gate leaves the route as it is.
+    pub cluster: Option<Rc<str>>,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Duration,
-    /// Time after which the answer is of no use to the client (this Envoy's router's timeout).
-    pub timeout: Duration,
+    /// The part of it that this stage of a pipeline may take (`x-slo-stage-ms`).
+    pub stage: Option<Duration>,
+    /// Time after which the answer is of no use to the client (this Envoy's router's timeout); an event
+    /// stream may go on longer, once it has begun.
+    pub timeout: Option<Duration>,
     /// When the client's time is up (`x-slo-deadline`).
     pub deadline: Wall,
     /// Whether `grpc-timeout` is rewritten: the request came with one.
-    pub grpc: bool,
+    pub grpc_timeout: bool,
+    /// The class it gets instead of the one it asked for (`x-slo-class`).
+    pub class: Option<Rc<str>>,
 }
 
 /// Why a request was not served, and when to come back.
@@ -46,14 +51,19 @@ pub struct Refusal {
     pub reason: Reason,
     /// `retry-after`, in whole seconds, with the reasons that shed load.
     pub retry_after_s: Option<u32>,
+    /// Whether the client speaks gRPC: it is answered with trailers only.
+    pub grpc: bool,
 }
 
-impl From<Reason> for Refusal {
-    fn from(reason: Reason) -> Refusal {
+impl Refusal {
+    /// A refusal, for a client that speaks gRPC or plain HTTP.
+    #[must_use]
+    pub fn new(reason: Reason, grpc: bool) -> Refusal {
         let retry_after_s = (reason.status() == 429).then_some(RETRY_AFTER_S);
         Refusal {
             reason,
             retry_after_s,
+            grpc,
         }
     }
 }
@@ -137,7 +147,7 @@ mod tests {
     #[test]
     fn shed_requests_are_told_when_to_come_back_and_others_are_not() {
         for reason in Reason::ALL {
-            let retry = Refusal::from(reason).retry_after_s.is_some();
+            let retry = Refusal::new(reason, false).retry_after_s.is_some();
             assert_eq!(retry, reason.status() == 429, "{}", reason.label());
         }
     }

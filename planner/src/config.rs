@@ -63,9 +63,12 @@ pub struct Service {
     pub key: KeySource,
     /// The latency promised, client to client.
     pub slo: Duration,
-    /// The longest a variant may take for one answer: the SLO's share that is not the network's
-    /// and the queue's. L of InfAdapter's Eq. 1.
+    /// The longest a variant may take for one answer: of the SLO less the rest of the pipeline, the
+    /// share that is not the network's and the queue's. L of InfAdapter's Eq. 1.
     pub latency_max_ms: f64,
+    /// Predicted time that the stages of a pipeline after this service still need; 0 where nothing
+    /// comes after. It goes into every plan.
+    pub rest_ms: f64,
     /// The fast loop.
     pub cycle: Duration,
     /// How long proxies may go by a plan.

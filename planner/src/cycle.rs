@@ -1,6 +1,8 @@
 //! One turn: observe → forecast → solve → actuate → publish. What each failure falls back to:
 //!
 //! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
+//! - a variant gets less than its quota, because requests could not wait for it: said in the why and
+//!   the status; the decision is the same, and the requests' accuracy is reported as it was
 //! - a backend does not say its cores: the last that were confirmed hold
 //! - no demand known, or the solver found nothing in time: the cores stay
 //! - more demand than capacity: the greatest capacity there is, shared out in proportion
@@ -21,14 +23,14 @@ use std::time::Duration;
 
 pub use act::{STEPS_MAX, TAKE_OVER_MAX};
 pub use solver::{Aside, Solver};
-use weir_api::{Cores, Rps, VariantPlan};
+use weir_api::{Cores, Rps, Share, VariantPlan};
 
 use crate::actuate::{Actuate, ActuateError, InForce};
 use crate::clock::Now;
 use crate::config::{Mode, Service};
 use crate::decide::{Decision, Kind};
 use crate::forecast::{Demand, Forecast};
-use crate::observe::{Arrivals, Observation, Observe, Scrape};
+use crate::observe::{Arrivals, Got, Observation, Observe, Routes, Scrape};
 use crate::publish::Publish;
 use crate::status::{CycleReport, Stages, VariantReport};
 use crate::trouble::Troubles;
@@ -38,6 +40,10 @@ use crate::trouble::Troubles;
 pub struct Planner {
     service: Arc<Service>,
     arrivals: Arrivals,
+    routes: Routes,
+    /// The shares of the plan that is out, by which the requests of the next look were routed; empty
+    /// before the first.
+    quotas: Vec<Share>,
     demand: Demand,
     /// In the variants' order, like all such lists.
     in_force: Vec<InForce>,
@@ -64,6 +70,8 @@ impl Planner {
     pub fn new(service: Arc<Service>) -> Planner {
         Planner {
             arrivals: Arrivals::new(service.stats.len()),
+            routes: Routes::new(names(&service), service.stats.len()),
+            quotas: Vec::new(),
             demand: Demand::new(service.demand),
             in_force: service
                 .variants
@@ -93,7 +101,9 @@ impl Planner {
         let expected = self.demand.forecast();
         let demand = expected.map(|expected| expected.demand);
         let forecast = elapsed() - observe;
-        let decision = self.decide(ports.solver, expected).await;
+        let got = self.routes.got();
+        let mut decision = self.decide(ports.solver, expected).await;
+        decision.why += &self.shortfalls(got.as_deref());
         let solve = elapsed() - observe - forecast;
         self.say(&decision);
         let target = match self.service.mode {
@@ -104,7 +114,7 @@ impl Planner {
         let acted = self.act(ports, &target, demand, so_far).await;
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
-        let variants = self.variants(&decision.cores, &acted.plan);
+        let variants = self.variants(&decision.cores, &acted.plan, got.as_deref());
         CycleReport {
             at_ms: now.unix_ms,
             cycle_ms: stages.iter().sum(),
@@ -121,6 +131,7 @@ impl Planner {
             unpublished: acted.unpublished,
             measured_rps: observation.measured,
             demand_rps: demand,
+            routed_accuracy_percent: got.as_deref().map(|got| self.accuracy(got)),
             proxies_answered: observation.answered,
             proxies_lost: observation.lost,
             outcome: decision.kind,
@@ -136,13 +147,14 @@ impl Planner {
 
     fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
         for (url, scrape) in self.service.stats.iter().zip(scrapes) {
-            match &scrape.arrivals {
+            match &scrape.counts {
                 Ok(_) => self.troubles.went_well(url.as_str()),
                 Err(error) => self
                     .troubles
                     .failed(url.as_str(), error, "its last rate holds"),
             }
         }
+        self.routes.observe(scrapes, &self.quotas);
         let observation = self.arrivals.observe(now.at, scrapes);
         // Silence before the first request says nothing about what is to come.
         if let Some(rate) = observation.measured.filter(|_| observation.seen) {
@@ -205,7 +217,28 @@ impl Planner {
         self.last = Some(new);
     }
 
-    fn variants(&self, asked: &[Cores], plan: &[VariantPlan]) -> BTreeMap<String, VariantReport> {
+    /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
+    /// solver's prediction is.
+    fn shortfalls(&self, got: Option<&[Got]>) -> String {
+        let each = names(&self.service).zip(got.into_iter().flatten());
+        each.filter_map(|(name, got)| got.shortfall(&name))
+            .map(|shortfall| format!("; {shortfall}"))
+            .collect()
+    }
+
+    /// Of the answers as they were routed, not as they were planned.
+    fn accuracy(&self, got: &[Got]) -> f64 {
+        let each = self.service.variants.iter().zip(got);
+        each.map(|(variant, got)| variant.accuracy * got.share.0)
+            .sum()
+    }
+
+    fn variants(
+        &self,
+        asked: &[Cores],
+        plan: &[VariantPlan],
+        got: Option<&[Got]>,
+    ) -> BTreeMap<String, VariantReport> {
         let capacities = self.service.capacities(&self.actuated());
         let lists = self
             .service
@@ -213,7 +246,8 @@ impl Planner {
             .iter()
             .zip(asked.iter().zip(&self.in_force))
             .zip(capacities);
-        let reports = lists.map(|((variant, (asked, in_force)), capacity)| {
+        let reports = lists.enumerate().map(|(index, lists)| {
+            let ((variant, (asked, in_force)), capacity) = lists;
             let part = plan.iter().find(|part| part.name == variant.name);
             let report = VariantReport {
                 cores_asked: *asked,
@@ -221,11 +255,16 @@ impl Planner {
                 share: part.map(|part| part.share).unwrap_or_default(),
                 slots: part.map_or(0, |part| part.slots),
                 capacity_rps: Rps(capacity),
+                got: got.and_then(|got| got.get(index)).copied(),
             };
             (variant.name.clone(), report)
         });
         reports.collect()
     }
+}
+
+fn names(service: &Service) -> impl Iterator<Item = String> {
+    service.variants.iter().map(|variant| variant.name.clone())
 }
 
 fn ms(duration: Duration) -> f64 {

@@ -73,6 +73,8 @@ pub struct Metrics {
     cores_actuated: GaugeVec,
     capacity_rps: GaugeVec,
     share: GaugeVec,
+    routed_share: GaugeVec,
+    routed_accuracy: Gauge,
     slots: GaugeVec,
 }
 
@@ -153,6 +155,14 @@ impl Metrics {
                 "What a variant sustains with the cores in force.",
             )?,
             share: make.gauges("share", "A variant's part of the traffic, 0 to 1.")?,
+            routed_share: make.gauges(
+                "routed_share",
+                "A variant's part of the latest requests, 0 to 1; NaN while unknown.",
+            )?,
+            routed_accuracy: make.gauge(
+                "routed_accuracy_percent",
+                "Mean accuracy of what the latest requests were routed to; NaN while unknown.",
+            )?,
             slots: make.gauges("slots", "Requests a variant may execute at once.")?,
             registry: make.0,
         })
@@ -178,6 +188,8 @@ impl Metrics {
             .set(report.measured_rps.map_or(f64::NAN, |rate| rate.0));
         self.demand_rps
             .set(report.demand_rps.map_or(f64::NAN, |rate| rate.0));
+        self.routed_accuracy
+            .set(report.routed_accuracy_percent.unwrap_or(f64::NAN));
         self.scrapes_lost.inc_by(report.proxies_lost as u64);
         self.resizes_confirmed
             .inc_by(report.resizes_confirmed.into());
@@ -191,6 +203,8 @@ impl Metrics {
             show(&self.capacity_rps, variant.capacity_rps.0);
             show(&self.share, variant.share.0);
             show(&self.slots, variant.slots.into());
+            let routed = variant.got.map_or(f64::NAN, |got| got.share.0);
+            show(&self.routed_share, routed);
         }
     }
 

@@ -170,7 +170,7 @@ mod tests {
             }
             let (service, revision) = ("demo".to_owned(), weir_api::Revision(1));
             let format = weir_api::plan::FORMAT;
-            let plan = weir_api::Plan { format, service, revision, published_ms: 0, max_age_ms: 1, variants };
+            let plan = weir_api::Plan { format, service, revision, published_ms: 0, max_age_ms: 1, rest_ms: 0.0, variants };
             proptest::prop_assert_eq!(plan.check(), Ok(()));
         }
     }

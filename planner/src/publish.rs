@@ -17,6 +17,7 @@ use weir_api::plan::FORMAT;
 use weir_api::{Plan, PlanError, Revision, VariantPlan};
 
 use crate::clock::{Clock, Now};
+use crate::config::Service;
 use crate::plan::differs;
 use crate::sharing::{Full, LOOK, Poll, Sharing};
 
@@ -64,6 +65,7 @@ pub trait Publish {
 pub struct Publisher {
     service: String,
     max_age: Duration,
+    rest_ms: f64,
     sharing: Mutex<Sharing>,
     newest: watch::Sender<Option<Arc<Published>>>,
     /// Some proxy is to have another plan, or there are more of them.
@@ -73,16 +75,17 @@ pub struct Publisher {
 
 impl Publisher {
     /// Nothing published yet, and nobody known.
-    pub fn new(service: &str, max_age: Duration) -> Publisher {
-        Publisher::listening(service, max_age, Duration::ZERO)
+    pub fn new(service: &Service) -> Publisher {
+        Publisher::listening(service, Duration::ZERO)
     }
 
     /// The same, for proxies that a planner before this one may have given plans: nothing is handed
     /// out until [`Now::at`] is `until`.
-    pub fn listening(service: &str, max_age: Duration, until: Duration) -> Publisher {
+    pub fn listening(service: &Service, until: Duration) -> Publisher {
         Publisher {
-            service: service.to_owned(),
-            max_age,
+            service: service.name.clone(),
+            max_age: service.plan_max_age,
+            rest_ms: service.rest_ms,
             sharing: Mutex::new(Sharing::new(until)),
             newest: watch::Sender::new(None),
             moved: watch::Sender::new(()),
@@ -166,6 +169,7 @@ impl Publisher {
             revision: sharing.next_revision(now),
             published_ms: now.unix_ms,
             max_age_ms: u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX),
+            rest_ms: self.rest_ms,
             variants,
         };
         plan.check()?;
@@ -221,6 +225,7 @@ impl Publish for Publisher {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::tests::service;
     use weir_api::Share;
 
     fn variants(share: f64) -> Vec<VariantPlan> {
@@ -246,7 +251,10 @@ mod tests {
 
     #[test]
     fn published_when_changed_and_renewed_at_a_third_of_its_age() {
-        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        let publisher = Publisher::new(&Service {
+            rest_ms: 40.5,
+            ..service(8)
+        });
         // second, share → revision out, whether new
         for (second, share, revision, new) in [
             (0, 0.5, 1_000_000, true),
@@ -268,6 +276,7 @@ mod tests {
         }
         let newest = publisher.newest().unwrap();
         assert_eq!(newest.plan.published_ms, 1_023_000);
+        assert_eq!(newest.plan.rest_ms, 40.5);
         assert_eq!(
             serde_json::from_slice::<Plan>(&newest.json).unwrap(),
             newest.plan
@@ -276,7 +285,7 @@ mod tests {
 
     #[test]
     fn revisions_rise_when_the_clock_falls() {
-        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        let publisher = Publisher::new(&service(8));
         publisher.publish(variants(0.5), now(100)).unwrap();
         let back = Now {
             at: Duration::from_secs(101),
@@ -290,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_proxy_ahead_of_us_is_outrun_at_once() {
-        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        let publisher = Publisher::new(&service(8));
         publisher.outrun(Revision(3_000_000), now(0));
         assert!(
             publisher.newest().is_none(),
@@ -315,7 +324,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_is_none_does_not_leave() {
-        let publisher = Publisher::new("demo", Duration::from_secs(60));
+        let publisher = Publisher::new(&service(8));
         let out = publisher.publish(variants(0.5), now(0)).unwrap().revision;
         let mut bad = variants(0.1);
         bad[0].slots = 0;

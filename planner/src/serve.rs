@@ -43,11 +43,7 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
     let app = Arc::new(App {
-        publisher: Arc::new(Publisher::listening(
-            &service.name,
-            service.plan_max_age,
-            SETTLE,
-        )),
+        publisher: Arc::new(Publisher::listening(&service, SETTLE)),
         status: Arc::new(Status::default()),
         metrics: Arc::new(Metrics::new()?),
         service: Arc::new(service),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use weir_api::{Cores, Revision, Rps, Share};
 
 use crate::decide::Kind;
+use crate::observe::Got;
 
 /// Most turns remembered: 17 minutes of one a second.
 pub const CYCLES_MAX: usize = 1024;
@@ -33,6 +34,9 @@ pub struct CycleReport {
     pub measured_rps: Option<Rps>,
     /// The demand planned for.
     pub demand_rps: Option<Rps>,
+    /// Mean accuracy of the variants that the latest requests were routed to; `null` until enough of
+    /// them are known. What the plan would give is in the why.
+    pub routed_accuracy_percent: Option<f64>,
     /// Proxies that answered.
     pub proxies_answered: usize,
     /// Proxies that did not.
@@ -83,6 +87,8 @@ pub struct VariantReport {
     pub slots: u32,
     /// What it sustains with the cores in force.
     pub capacity_rps: Rps,
+    /// What it got of the latest requests, beside its quota; `null` until enough of them are known.
+    pub got: Option<Got>,
 }
 
 /// The latest turns.

@@ -47,6 +47,23 @@ pub fn planner() -> Result<PathBuf> {
     artefact("WEIR_PLANNER_BIN", "weir-planner", "planner")
 }
 
+/// A Python that finds tritonclient.
+///
+/// # Errors
+/// There is none.
+pub fn tritonclient() -> Result<PathBuf> {
+    let fetched = "tools/tritonclient/python";
+    artefact("WEIR_TRITONCLIENT", fetched, "tritonclient")
+}
+
+/// nghttp2's load generator.
+///
+/// # Errors
+/// There is none.
+pub fn h2load() -> Result<PathBuf> {
+    artefact("WEIR_H2LOAD", "tools/h2load/h2load", "h2load")
+}
+
 /// What the variable names, else what lies at `built` in a folder above this program.
 fn artefact(variable: &str, built: &str, what: &str) -> Result<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);

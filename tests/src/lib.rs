@@ -8,9 +8,12 @@
 //! client saw it. Nothing here decides anything about deadlines; that is what is being tested.
 
 pub mod built;
+pub mod clients;
 pub mod emulator;
 pub mod envoy;
 pub mod load;
+pub mod oip;
+pub mod path;
 pub mod planner;
 pub mod process;
 pub mod scene;

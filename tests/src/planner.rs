@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -170,11 +171,26 @@ impl Planner {
 
 const LOG: &str = "planner.log";
 
-/// A port nobody listens on. Envoy must know the planner's before the planner can know Envoy's.
+/// Ports that Linux gives to nobody who asks for any, neither listeners nor outgoing connections.
+const OURS: std::ops::Range<u32> = 12_000..32_000;
+
+/// A port nobody listens on. Envoy must know the planner's before the planner can know Envoy's, and
+/// until that starts nobody else may be given it.
 ///
 /// # Errors
 /// There is none.
 pub fn free_port() -> Result<SocketAddr> {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).context("no free port")?;
-    Ok(listener.local_addr()?)
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let count = OURS.end - OURS.start;
+    for _ in 0..count {
+        // Programs that run at once begin at different ones.
+        let nth = std::process::id()
+            .wrapping_mul(97)
+            .wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(OURS.start + nth % count)?;
+        if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
+            return Ok(listener.local_addr()?);
+        }
+    }
+    anyhow::bail!("no free port")
 }

@@ -65,19 +65,35 @@ impl Scene {
         workers: u32,
         adapt: impl FnOnce(Bootstrap, &mut Value) -> Bootstrap,
     ) -> Result<Scene> {
+        let servers = variants.iter().map(|variant| {
+            let mut server = ServerConfig::new(variant.name, Law::constant(variant.service_ms));
+            server.cores = 1000.0;
+            server
+        });
+        Scene::start_with(servers.collect(), &planned(variants), workers, adapt).await
+    }
+
+    /// The same with these servers, each behind the cluster of its model's name, and this plan.
+    ///
+    /// # Errors
+    /// Something did not start.
+    pub async fn start_with(
+        servers: Vec<ServerConfig>,
+        variants: &Value,
+        workers: u32,
+        adapt: impl FnOnce(Bootstrap, &mut Value) -> Bootstrap,
+    ) -> Result<Scene> {
         let mut backends = Vec::new();
         let mut bootstrap = Bootstrap::shipped()?;
-        for variant in variants {
-            let mut config = ServerConfig::new(variant.name, Law::constant(variant.service_ms));
-            config.cores = 1000.0;
-            config.aliases.push("model".to_owned());
-            let emulator = Emulator::start(config).await?;
-            bootstrap = bootstrap.backend(variant.name, emulator.addr());
+        for mut server in servers {
+            server.aliases.push("model".to_owned());
+            let emulator = Emulator::start(server).await?;
+            bootstrap = bootstrap.backend(emulator.model(), emulator.addr());
             backends.push(emulator);
         }
-        let mut plugin = json!({ "service": SERVICE, "plan": { "variants": planned(variants) } });
-        if let Some(first) = variants.first() {
-            bootstrap = bootstrap.fallback(first.name);
+        let mut plugin = json!({ "service": SERVICE, "plan": { "variants": variants } });
+        if let Some(first) = backends.first() {
+            bootstrap = bootstrap.fallback(first.model());
         }
         let bootstrap = adapt(bootstrap, &mut plugin).plugin(&plugin);
         let envoy = Envoy::start(&bootstrap, workers).await?;
@@ -139,6 +155,21 @@ impl Scene {
                 .is_ok_and(|now| now == value)
         };
         wait::until_async(&what, PATIENCE, reached).await
+    }
+
+    /// Waits until a metric of the filter is as `holds` says; `what` names that.
+    ///
+    /// # Errors
+    /// It is not within [`PATIENCE`].
+    pub async fn until_metric(
+        &self,
+        metric: Metric,
+        label: &str,
+        what: &str,
+        holds: impl Fn(u64) -> bool,
+    ) -> Result<()> {
+        let reached = async || self.metric(metric, label).await.is_ok_and(&holds);
+        wait::until_async(what, PATIENCE, reached).await
     }
 
     /// A metric of the filter.

@@ -6,8 +6,10 @@
 //! are its own.
 
 mod board;
+mod clients;
 mod clock;
 mod compile;
+mod debian;
 mod layout;
 mod native;
 mod pinned;
@@ -35,7 +37,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Fetch what is missing: the wasm target, Envoy, cmake and libclang. No root needed.
+    /// Fetch what is missing: the wasm target, Envoy, cmake and libclang, the clients that tests send
+    /// with. No root needed.
     Setup {
         /// Print shell `export` lines instead, for calling cargo directly.
         #[arg(long)]
@@ -88,7 +91,7 @@ fn run(task: Task) -> Result<()> {
     let layout = Layout::find()?;
     match task {
         Task::Setup { print_env } => {
-            let tools = Tools::ensure(&layout)?;
+            let tools = Tools::ensure_for_tests(&layout)?;
             if print_env {
                 print!("{}", tools.exports(&layout)?);
             } else {
@@ -150,7 +153,7 @@ fn soak(layout: &Layout, minutes: f64) -> Result<()> {
 }
 
 fn ready_to_test(layout: &Layout) -> Result<Shell> {
-    let tools = Tools::ensure(layout)?;
+    let tools = Tools::ensure_for_tests(layout)?;
     let sh = tools.shell(layout)?;
     compile::all(&sh, layout)?;
     compile::trapping_filter(&sh, layout)?;

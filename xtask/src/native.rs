@@ -16,11 +16,13 @@ const CMAKE: Pinned = Pinned {
     name: "cmake",
     what: "cmake 4.4.4",
     instead: "install cmake 3.15 or later (Debian: cmake)",
+    compiled: false,
 };
 const LIBCLANG: Pinned = Pinned {
     name: "libclang",
     what: "libclang 18.1.1",
     instead: "install libclang (Debian: libclang-dev) or set LIBCLANG_PATH to its folder",
+    compiled: false,
 };
 /// Where distributions put libclang; clang-sys, which loads it, looks there by itself.
 const LIBRARY_FOLDERS: [&str; 6] = [

@@ -11,6 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::layout::Layout;
+use crate::version_of;
 
 /// The systems whose packages the requirements files name.
 const SYSTEMS: [(&str, &str); 2] = [("linux", "x86_64"), ("linux", "aarch64")];
@@ -25,6 +26,8 @@ pub(crate) struct Pinned {
     pub(crate) what: &'static str,
     /// How a person supplies it instead.
     pub(crate) instead: &'static str,
+    /// Whether its packages are compiled for one version of Python: then another Python fetches anew.
+    pub(crate) compiled: bool,
 }
 
 impl Pinned {
@@ -41,6 +44,11 @@ impl Pinned {
             .join(format!("xtask/requirements-{}.txt", self.name));
         let wanted = fs::read_to_string(&requirements)
             .with_context(|| format!("cannot read {}", requirements.display()))?;
+        let wanted = if self.compiled {
+            format!("{wanted}# {}\n", version_of(Path::new(python_with_pip()?))?)
+        } else {
+            wanted
+        };
         let tools = layout.tools();
         let folder = tools.join(self.name);
         if is_stamped(&folder, &wanted) {
@@ -112,7 +120,7 @@ impl Pinned {
 }
 
 /// A Python that has pip.
-fn python_with_pip() -> Result<&'static str> {
+pub(crate) fn python_with_pip() -> Result<&'static str> {
     const NAMES: [&str; 3] = ["python3", "/usr/bin/python3", "python"];
     let has = |python: &str, args: &[&str]| {
         Command::new(python)
@@ -138,7 +146,7 @@ fn is_stamped(folder: &Path, wanted: &str) -> bool {
     fs::read_to_string(folder.join("stamp")).is_ok_and(|stamp| stamp == wanted)
 }
 
-fn remove(folder: &Path) -> Result<()> {
+pub(crate) fn remove(folder: &Path) -> Result<()> {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))
@@ -147,7 +155,7 @@ fn remove(folder: &Path) -> Result<()> {
     }
 }
 
-fn tail(said: &[u8]) -> String {
+pub(crate) fn tail(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let lines: Vec<_> = said
         .lines()

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use xshell::{Shell, cmd};
 
+use crate::clients::Clients;
 use crate::layout::{Layout, WASM_TARGET};
 use crate::pinned::Pinned;
 use crate::{native, version_of};
@@ -17,6 +18,7 @@ const ENVOY: Pinned = Pinned {
     name: "envoy",
     what: "Envoy 1.40.0",
     instead: "set WEIR_ENVOY=/path/to/envoy (1.34 or later)",
+    compiled: false,
 };
 /// The first with the wasm failure policies that `envoy/weir.yaml` uses.
 const ENVOY_LEAST: (u32, u32) = (1, 34);
@@ -28,6 +30,8 @@ pub(crate) struct Tools {
     cmake: Option<PathBuf>,
     /// Goes into `LIBCLANG_PATH`, where the system has none.
     libclang: Option<PathBuf>,
+    /// Where stories are to be run.
+    clients: Option<Clients>,
 }
 
 /// An Envoy that starts.
@@ -50,7 +54,15 @@ impl Tools {
             envoy,
             cmake,
             libclang,
+            clients: None,
         })
+    }
+
+    /// The same, and the clients that the stories send with.
+    pub(crate) fn ensure_for_tests(layout: &Layout) -> Result<Self> {
+        let tools = Self::ensure(layout)?;
+        let clients = Some(Clients::ensure(layout)?);
+        Ok(Self { clients, ..tools })
     }
 
     /// A shell in the workspace's root with the environment of every task.
@@ -108,6 +120,10 @@ impl Tools {
                 .clone()
                 .map(|folder| ("LIBCLANG_PATH", folder)),
         );
+        if let Some(clients) = &self.clients {
+            variables.push(("WEIR_TRITONCLIENT", clients.tritonclient.clone()));
+            variables.push(("WEIR_H2LOAD", clients.h2load.clone()));
+        }
         variables
     }
 }

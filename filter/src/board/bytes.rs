@@ -1,23 +1,28 @@
 //! The board's bytes. Little-endian, no padding:
 //!
 //! ```text
-//! header   magic and layout version 8 · checksum u32 · resets u32 · columns u16 · entries u16
+//! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · entries u16
 //!          settling_until u64 · founder u64 · poller u64 · poller_until u64
-//! column   key u64 · idle_since u64 (0: not) · used_at u64                          × columns
+//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32               × columns
 //! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8 · held u32        × entries
-//! cell     taken u32 · until u64 · head u64 (0: none)      × entries × columns
+//! cell     taken u32 · waits u32 · until u64 · head u64 (0: none)        × entries × columns
 //! ```
 //!
-//! The checksum (CRC-32) is over everything after it. Bytes of another version, too short, too long or
+//! The checksum is over everything after it. Bytes of another version, too short, too long or
 //! changed by somebody else are [`Unreadable`]; nothing here panics on any bytes.
 
-use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, Key};
+use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, Key, Urgency};
 use crate::time::Mono;
 
 /// "weirbrd" and the layout's version: another layout, another number, and another key in the store.
-const MAGIC: [u8; 8] = *b"weirbrd\x01";
-/// Where the checksum ends, and what it is over begins.
-const SUMMED_FROM: usize = 12;
+const MAGIC: [u8; 8] = *b"weirbrd\x02";
+/// The magic and the checksum: what the checksum is over begins after them.
+const UNSUMMED: usize = 16;
+/// The header's, a column's, an entry's and a cell's bytes.
+const HEADER: usize = UNSUMMED + 40;
+const COLUMN: usize = 28;
+const ENTRY: usize = 29;
+const CELL: usize = 24;
 
 /// Not the bytes of a board of this layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,37 +45,42 @@ impl Board {
 
     /// Writes the board in place of what is in `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.clear();
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&[0; 4]);
-        put_u32(out, self.resets);
-        out.extend_from_slice(&(self.columns.len() as u16).to_le_bytes());
-        out.extend_from_slice(&(self.entries.len() as u16).to_le_bytes());
-        put_u64(out, self.settling_until.0);
-        put_u64(out, self.founder);
-        put_u64(out, self.poller.0);
-        put_u64(out, self.poller.1.0);
+        let rows = self.columns.len() * COLUMN + self.entries.len() * ENTRY;
+        out.resize(HEADER + rows + self.cells.len() * CELL, 0);
+        let Some((unsummed, summed)) = out.split_first_chunk_mut::<UNSUMMED>() else {
+            return;
+        };
+        let mut writer = Writer(summed);
+        writer.u32(self.resets);
+        writer.put((self.columns.len() as u16).to_le_bytes());
+        writer.put((self.entries.len() as u16).to_le_bytes());
+        writer.u64(self.settling_until.0);
+        writer.u64(self.founder);
+        writer.u64(self.poller.0);
+        writer.u64(self.poller.1.0);
         for column in &self.columns {
-            put_u64(out, column.key.0);
-            put_u64(out, instant(column.idle_since));
-            put_u64(out, column.used_at.0);
+            writer.u64(column.key.0);
+            writer.u64(column.idle_since.map_or(0, |at| at.0.max(1)));
+            writer.u64(column.used_at.0);
+            writer.u32(column.open);
         }
         for entry in &self.entries {
-            put_u64(out, entry.incarnation);
-            put_u64(out, entry.lease.0);
-            put_u64(out, entry.rung_at.0);
-            out.push(u8::from(entry.serving));
-            put_u32(out, entry.held);
+            writer.u64(entry.incarnation);
+            writer.u64(entry.lease.0);
+            writer.u64(entry.rung_at.0);
+            writer.put([u8::from(entry.serving)]);
+            writer.u32(entry.held);
         }
         for cell in &self.cells {
-            put_u32(out, cell.taken);
-            put_u64(out, cell.until.0);
-            put_u64(out, instant(cell.head));
+            writer.u32(cell.taken);
+            writer.u32(cell.waits);
+            writer.u64(cell.until.0);
+            writer.u64(cell.head.map_or(0, |head| head.0.max(1)));
         }
-        let sum = crc32fast::hash(out.get(SUMMED_FROM..).unwrap_or_default());
-        if let Some(place) = out.get_mut(SUMMED_FROM - 4..SUMMED_FROM) {
-            place.copy_from_slice(&sum.to_le_bytes());
-        }
+        let sum = checksum(summed);
+        let mut writer = Writer(unsummed);
+        writer.put(MAGIC);
+        writer.u64(sum);
     }
 
     fn clear(&mut self) {
@@ -86,8 +96,8 @@ impl Board {
         if reader.take::<8>()? != MAGIC {
             return None;
         }
-        let sum = reader.u32()?;
-        if sum != crc32fast::hash(reader.0) {
+        let sum = reader.u64()?;
+        if sum != checksum(reader.0) {
             return None;
         }
         self.resets = reader.u32()?;
@@ -102,8 +112,9 @@ impl Board {
         for _ in 0..columns {
             self.columns.push(Column {
                 key: Key(reader.u64()?),
-                idle_since: reader.instant()?,
+                idle_since: reader.some()?.map(Mono),
                 used_at: reader.mono()?,
+                open: reader.u32()?,
             });
         }
         for _ in 0..entries {
@@ -118,8 +129,9 @@ impl Board {
         for _ in 0..entries * columns {
             self.cells.push(Cell {
                 taken: reader.u32()?,
+                waits: reader.u32()?,
                 until: reader.mono()?,
-                head: reader.instant()?,
+                head: reader.some()?.map(Urgency),
             });
         }
         reader.0.is_empty().then_some(())
@@ -148,19 +160,44 @@ impl Reader<'_> {
         self.u64().map(Mono)
     }
 
-    fn instant(&mut self) -> Option<Option<Mono>> {
-        self.u64().map(|at| (at > 0).then_some(Mono(at)))
+    /// 0 stands for none.
+    fn some(&mut self) -> Option<Option<u64>> {
+        self.u64().map(|value| (value > 0).then_some(value))
     }
 }
 
-fn instant(at: Option<Mono>) -> u64 {
-    at.map_or(0, |at| at.0.max(1))
+/// What is left to write into, as much as there is to write.
+struct Writer<'a>(&'a mut [u8]);
+
+impl Writer<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some((place, rest)) = std::mem::take(&mut self.0).split_first_chunk_mut() {
+            *place = bytes;
+            self.0 = rest;
+        }
+    }
+
+    #[inline]
+    fn u32(&mut self, value: u32) {
+        self.put(value.to_le_bytes());
+    }
+
+    #[inline]
+    fn u64(&mut self, value: u64) {
+        self.put(value.to_le_bytes());
+    }
 }
 
-fn put_u32(out: &mut Vec<u8>, value: u32) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-fn put_u64(out: &mut Vec<u8>, value: u64) {
-    out.extend_from_slice(&value.to_le_bytes());
+/// Eight bytes a step, because it is made for each turn: a CRC without the processor's help takes
+/// several times as long. Each step can be undone, so bytes that differ in one word only never have the
+/// same sum, and others by no more chance than any 64 bits leave. Proof against accidents, not malice.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    /// Odd, so that multiplying can be undone: 2⁶⁴ by the golden ratio.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum.rotate_left(29) ^ word).wrapping_mul(FACTOR);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let sum = words.fold(bytes.len() as u64, mix);
+    rest.iter().map(|byte| u64::from(*byte)).fold(sum, mix)
 }

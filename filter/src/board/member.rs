@@ -4,7 +4,8 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use super::{Ask, Board, Cell, Key, TERMS, Terms, Turn};
+use super::batch::Batch;
+use super::{Ask, Board, Cell, Key, Others, TERMS, Terms, Turn, Urgency};
 use crate::time::Mono;
 
 /// How often a swap is tried before it is left to the next tick.
@@ -63,8 +64,12 @@ pub struct Standing {
 pub struct Outcome {
     /// How many of those who wait may go: the first so many.
     pub granted: u32,
+    /// Whether more of them might have gone, had they been asked for: see [`Turn::more`].
+    pub more: bool,
     /// Where a slot was free for somebody before: for how long.
     pub idle: Option<Duration>,
+    /// What the other VMs have, as of this turn; nothing where there is no board.
+    pub others: Others,
     /// Swaps that others were quicker at.
     pub lost: u32,
     /// Whether the board was found unreadable, or was gone, and has been begun anew.
@@ -87,6 +92,8 @@ pub struct Member {
     part: Part,
     /// What this VM has and holds, by its last word: said again where the board has lost it.
     pub(super) said: Vec<(Key, Cell)>,
+    /// How many may still leave of batches closed here, where the VM is for itself.
+    open: Vec<(Key, u32)>,
     board: Board,
     bytes: Vec<u8>,
 }
@@ -106,6 +113,7 @@ impl Member {
             entry: None,
             part: Part::WHOLE,
             said: Vec::new(),
+            open: Vec::new(),
             board: Board::default(),
             bytes: Vec::new(),
         }
@@ -126,6 +134,13 @@ impl Member {
     pub fn taken(&self, variant: Key, now: Mono) -> u32 {
         let column = self.board.column(variant);
         column.map_or(0, |column| self.board.taken(column, now))
+    }
+
+    /// How many waited for a variant, at all VMs that live, when the board was last looked at.
+    #[must_use]
+    pub fn waiting(&self, variant: Key, now: Mono) -> u32 {
+        let column = self.board.column(variant);
+        column.map_or(0, |column| self.board.waiting(column, now))
     }
 
     /// Rings all others that live: there is a new plan.
@@ -182,11 +197,20 @@ impl Member {
     }
 
     /// Says what this VM holds of a variant and claims what slots it may: see [`Board::settle`].
-    pub fn settle<W: Iterator<Item = Mono> + Clone>(&mut self, ask: Ask<W>, now: Mono) -> Outcome {
+    pub fn settle<W: Iterator<Item = Urgency> + Clone>(
+        &mut self,
+        ask: Ask<W>,
+        now: Mono,
+    ) -> Outcome {
         self.serving = true;
         if self.scope == Scope::Worker {
             let slots = self.part.of(ask.slots, ask.variant.0 as u32);
-            let outcome = alone(ask.clone(), slots);
+            let mut batch = self.batch_of(&ask);
+            let outcome = alone(ask.clone(), slots, &mut batch);
+            self.open.retain(|(variant, _)| *variant != ask.variant);
+            if batch.open() > 0 {
+                self.open.push((ask.variant, batch.open()));
+            }
             self.remember(ask, outcome.granted, now);
             return outcome;
         }
@@ -202,14 +226,23 @@ impl Member {
             turn.map(|turn| (own, turn))
         });
         if full {
-            outcome = alone(ask.clone(), ask.slots.min(1));
+            // With a slot of its own there is no company to wait for.
+            outcome = alone(ask.clone(), ask.slots.min(1), &mut Batch::single());
         }
         self.remember(ask, outcome.granted, now);
         outcome
     }
 
+    /// The variant's batches where this VM is for itself.
+    fn batch_of<W>(&self, ask: &Ask<W>) -> Batch {
+        let open = self.open.iter().find(|(key, _)| *key == ask.variant);
+        let said = self.said.iter().find(|(key, _)| *key == ask.variant);
+        let waited = said.map_or(0, |(_, cell)| cell.waits);
+        Batch::new(ask, open.map_or(0, |(_, open)| *open), 0, waited)
+    }
+
     /// Keeps what was said of a variant, heard or not; of one there is nothing to say of, nothing.
-    fn remember<W: Iterator<Item = Mono>>(&mut self, ask: Ask<W>, granted: u32, now: Mono) {
+    fn remember<W: Iterator<Item = Urgency>>(&mut self, ask: Ask<W>, granted: u32, now: Mono) {
         let variant = ask.variant;
         let cell = ask.cell(granted, now, &self.terms);
         self.said.retain(|(key, _)| *key != variant);
@@ -257,6 +290,7 @@ impl Member {
                 }
                 return outcome;
             };
+            outcome.others = done.others;
             if done.changed || joins || outcome.reset {
                 self.board.write(&mut self.bytes);
                 if !self.store.swap(&self.bytes, version) {
@@ -275,7 +309,8 @@ impl Member {
                 self.ring_the_marked(now);
             }
             self.process = self.board.founder;
-            (outcome.granted, outcome.idle) = (done.granted, done.idle);
+            (outcome.granted, outcome.more) = (done.granted, done.more);
+            outcome.idle = done.idle;
             return outcome;
         }
         outcome.unsettled = true;
@@ -291,12 +326,19 @@ impl Member {
 }
 
 /// A VM for itself, with so many slots.
-fn alone<W: Iterator<Item = Mono>>(ask: Ask<W>, slots: u32) -> Outcome {
-    let free = slots.saturating_sub(ask.taken).min(ask.most);
-    Outcome {
-        granted: ask.waiting.take(free as usize).count() as u32,
-        ..Outcome::default()
+fn alone<W: Iterator<Item = Urgency>>(ask: Ask<W>, slots: u32, batch: &mut Batch) -> Outcome {
+    let free = slots.saturating_sub(ask.taken);
+    let mut waiting = ask.waiting;
+    let mut outcome = Outcome::default();
+    let mut head = waiting.next();
+    while head.is_some() && outcome.granted < free.min(ask.most) && batch.may_leave() {
+        batch.leave();
+        outcome.granted += 1;
+        head = waiting.next();
     }
+    let may_leave = outcome.granted < free && batch.may_leave();
+    outcome.more = may_leave && !batch.is_single() && head.is_some();
+    outcome
 }
 
 /// Part `index` of `count`: with [`Scope::Worker`] the workers divide each variant's slots.

@@ -54,6 +54,8 @@ struct Proxy {
     /// Slots taken by each worker at first.
     taken: [u32; WORKERS],
     service: Duration,
+    /// How many leave together.
+    batch: u32,
     budget: Budget,
     /// How often each situation of interest was met.
     met: [AtomicU64; MET.len()],
@@ -64,9 +66,15 @@ impl Proxy {
         Proxy {
             taken,
             service,
+            batch: 1,
             budget,
             met: Default::default(),
         }
+    }
+
+    /// Requests leave in twos.
+    fn in_twos(self) -> Proxy {
+        Proxy { batch: 2, ..self }
     }
 
     /// How many looks a free slot may wait after the first. Each VM that came, was held off by another,
@@ -85,7 +93,12 @@ impl Model for Proxy {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        vec![State::new(self.taken, self.service, self.budget)]
+        vec![State::new(
+            self.taken,
+            self.service,
+            self.batch,
+            self.budget,
+        )]
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
@@ -134,12 +147,19 @@ impl Model for Proxy {
             Property::always("earliest deadline first", |_, state: &State| {
                 !state.out_of_order
             }),
+            Property::always(
+                "nobody leaves before a batch is closed",
+                |_, state: &State| !state.left_alone,
+            ),
+            Property::always("no more may leave than wait", |_, state: &State| {
+                !state.open_for_nobody
+            }),
         ]
     }
 }
 
 /// The situations that every check has to meet, or it checks nothing.
-const MET: [&str; 11] = [
+const MET: [&str; 13] = [
     "hand-over within a worker, in one swap",
     "hand-over to another worker, rung",
     "a ring lost, and repaired by a look",
@@ -151,6 +171,8 @@ const MET: [&str; 11] = [
     "an entry used again",
     "a board begun anew",
     "refused while the board settles",
+    "a batch of several workers closed",
+    "a batch closed because one was due",
 ];
 
 /// Explores `proxy` and reports; panics with the steps that broke a promise.
@@ -277,6 +299,16 @@ fn keeps_its_promises_in_short() {
             Proxy::new([3, 0, 0], LONG, spoilt),
             Bound::All,
         ),
+        (
+            "in twos, clients leave",
+            Proxy::new([2, 1, 0], BRIEF, ghosts).in_twos(),
+            Bound::All,
+        ),
+        (
+            "in twos, a death among many",
+            Proxy::new([2, 0, 0], BRIEF, death).in_twos(),
+            Bound::All,
+        ),
     ]);
 }
 
@@ -333,6 +365,16 @@ fn keeps_its_promises_at_length() {
         (
             "spoilt and a death",
             Proxy::new([2, 1, 0], BRIEF, worst),
+            Bound::All,
+        ),
+        (
+            "in twos, contended",
+            Proxy::new([2, 0, 0], BRIEF, lost).in_twos(),
+            Bound::All,
+        ),
+        (
+            "in twos, deaths",
+            Proxy::new([2, 1, 0], BRIEF, deaths).in_twos(),
             Bound::All,
         ),
         (

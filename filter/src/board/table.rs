@@ -1,6 +1,6 @@
 //! The board's rows and columns: who has an entry, which variant a column, and what may be used again.
 
-use super::{Board, COLUMNS_MAX, ENTRIES_MAX, Key, Terms};
+use super::{Board, COLUMNS_MAX, ENTRIES_MAX, Key, Others, Terms, Urgency};
 use crate::time::Mono;
 
 /// One VM.
@@ -27,6 +27,8 @@ pub struct Column {
     pub idle_since: Option<Mono>,
     /// When somebody last spoke of it, to within a renewal.
     pub used_at: Mono,
+    /// How many may still leave of batches closed.
+    pub open: u32,
 }
 
 /// What one VM has of one variant.
@@ -34,10 +36,12 @@ pub struct Column {
 pub struct Cell {
     /// Slots taken, ghosts included.
     pub taken: u32,
+    /// How many wait; where none leave in batches, to within [`Cell::aged`].
+    pub waits: u32,
     /// The latest predicted end of what is taken: should the VM die, until then it counts.
     pub until: Mono,
-    /// The earliest deadline held.
-    pub head: Option<Mono>,
+    /// The most urgent of those who wait.
+    pub head: Option<Urgency>,
 }
 
 impl Entry {
@@ -49,6 +53,23 @@ impl Entry {
 }
 
 impl Cell {
+    /// How far the number of those who wait may be out before that alone is written: others only
+    /// estimate by it, and a queue's growth by each request would be a write by each.
+    fn aged(self) -> u32 {
+        const FEW: u32 = 8;
+        FEW.max(self.waits / 4)
+    }
+
+    /// Whether `new` in its place has to be written. `exact`: also for any number of those who wait.
+    fn is_outdated_by(self, new: Cell, exact: bool) -> bool {
+        let aged = if exact { 0 } else { self.aged() };
+        let waits = Cell {
+            waits: new.waits,
+            ..self
+        };
+        waits != new || self.waits.abs_diff(new.waits) > aged
+    }
+
     /// How many slots it counts for, its VM being alive or not.
     #[must_use]
     pub fn counts(&self, lives: bool, now: Mono) -> u32 {
@@ -79,7 +100,13 @@ impl Board {
     /// Slots taken of a variant, by the living and by those whose work outlives them.
     #[must_use]
     pub fn taken(&self, column: usize, now: Mono) -> u32 {
-        self.taken_by_others(usize::MAX, column, now)
+        self.others_of(usize::MAX, column, now).taken
+    }
+
+    /// How many wait for a variant at those who live.
+    #[must_use]
+    pub fn waiting(&self, column: usize, now: Mono) -> u32 {
+        self.others_of(usize::MAX, column, now).waiting
     }
 
     /// The VMs that live, by entry, but for `incarnation`.
@@ -147,7 +174,7 @@ impl Board {
             let key = self.columns.get(column).map(|column| column.key);
             let of_it = said.iter().find(|(known, _)| Some(*known) == key);
             let cell = of_it.map(|(_, cell)| *cell).unwrap_or_default();
-            changed |= self.put_cell(own, column, cell);
+            changed |= self.put_cell(own, column, cell, false);
         }
         changed
     }
@@ -167,7 +194,7 @@ impl Board {
         if let Some(index) = left {
             *self.entries.get_mut(index)? = fresh;
             (0..self.columns.len()).for_each(|column| {
-                self.put_cell(index, column, Cell::default());
+                self.put_cell(index, column, Cell::default(), true);
             });
             return Some(index);
         }
@@ -195,7 +222,7 @@ impl Board {
         if let Some(index) = gone {
             *self.columns.get_mut(index)? = fresh;
             (0..self.entries.len()).for_each(|entry| {
-                self.put_cell(entry, index, Cell::default());
+                self.put_cell(entry, index, Cell::default(), true);
             });
             return Some(index);
         }
@@ -234,48 +261,83 @@ impl Board {
         mark.is_some_and(|mark| std::mem::take(mark) != Mono(0))
     }
 
-    pub(super) fn put_cell(&mut self, entry: usize, column: usize, cell: Cell) -> bool {
-        let Some(at) = self.at(entry, column) else {
-            return false;
-        };
-        match self.cells.get_mut(at) {
-            Some(there) if *there != cell => {
-                *there = cell;
+    /// Puts what a VM has of a variant; whether that has to be written. `exact`: see
+    /// [`Cell::is_outdated_by`].
+    pub(super) fn put_cell(
+        &mut self,
+        entry: usize,
+        column: usize,
+        cell: Cell,
+        exact: bool,
+    ) -> bool {
+        let place = self.at(entry, column).and_then(|at| self.cells.get_mut(at));
+        place.is_some_and(|there| std::mem::replace(there, cell).is_outdated_by(cell, exact))
+    }
+
+    /// Says how many may still leave of batches closed; whether that is news.
+    pub(super) fn note_open(&mut self, column: usize, open: u32) -> bool {
+        let place = self.columns.get_mut(column).map(|column| &mut column.open);
+        place.is_some_and(|there| std::mem::replace(there, open) != open)
+    }
+
+    /// What all VMs but `own` have of a variant.
+    pub(super) fn others_of(&self, own: usize, column: usize, now: Mono) -> Others {
+        let mut others = Others::default();
+        for (index, entry) in self.entries.iter().enumerate() {
+            if index == own {
+                continue;
+            }
+            let (cell, lives) = (self.cell(index, column), entry.lives(now));
+            others.taken = others.taken.saturating_add(cell.counts(lives, now));
+            if lives {
+                others.waiting = others.waiting.saturating_add(cell.waits);
+            }
+        }
+        others
+    }
+
+    /// Who else lives and holds the most urgent.
+    pub(super) fn earliest_other(
+        &self,
+        own: usize,
+        column: usize,
+        now: Mono,
+    ) -> Option<(usize, Urgency)> {
+        let (head, rival) = self.next_other(own, column, None, now)?;
+        Some((rival, head))
+    }
+
+    /// Who of the others that live comes next after `after`, by what each holds most urgent.
+    pub(super) fn next_other(
+        &self,
+        own: usize,
+        column: usize,
+        after: Option<(Urgency, usize)>,
+        now: Mono,
+    ) -> Option<(Urgency, usize)> {
+        let others = self.entries.iter().enumerate();
+        others
+            .filter(|(index, entry)| *index != own && entry.lives(now))
+            .filter_map(|(index, _)| Some((self.cell(index, column).head?, index)))
+            .filter(|place| after.is_none_or(|after| *place > after))
+            .min()
+    }
+
+    /// Marks a VM that lives as rung; whether it was not yet.
+    pub(super) fn mark(&mut self, entry: usize, now: Mono) -> bool {
+        match self.entries.get_mut(entry) {
+            Some(entry) if entry.lives(now) && entry.rung_at == Mono(0) => {
+                entry.rung_at = now.max(Mono(1));
                 true
             }
             _ => false,
         }
     }
 
-    pub(super) fn taken_by_others(&self, own: usize, column: usize, now: Mono) -> u32 {
-        let others = self
-            .entries
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| *index != own);
-        others.fold(0, |sum: u32, (index, entry)| {
-            sum.saturating_add(self.cell(index, column).counts(entry.lives(now), now))
-        })
-    }
-
-    /// Who else lives and holds the earliest deadline.
-    pub(super) fn earliest_other(
-        &self,
-        own: usize,
-        column: usize,
-        now: Mono,
-    ) -> Option<(usize, Mono)> {
-        let others = self.entries.iter().enumerate();
-        others
-            .filter(|(index, entry)| *index != own && entry.lives(now))
-            .filter_map(|(index, _)| Some((index, self.cell(index, column).head?)))
-            .min_by_key(|(_, head)| *head)
-    }
-
-    /// Takes from a VM the right of first claim that its earliest deadline gives.
+    /// Takes from a VM the right of first claim that what it holds gives.
     pub(super) fn strike(&mut self, entry: usize, column: usize) {
         let cell = self.cell(entry, column);
-        self.put_cell(entry, column, Cell { head: None, ..cell });
+        self.put_cell(entry, column, Cell { head: None, ..cell }, true);
     }
 
     pub(super) fn speak_of(&mut self, column: usize, now: Mono, terms: &Terms) -> bool {

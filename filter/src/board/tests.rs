@@ -2,9 +2,11 @@
 
 use super::*;
 
+mod batches;
 mod bounds;
 mod bytes;
 mod faults;
+mod waits;
 
 const VARIANT: Key = Key(7);
 const MS: u64 = 1_000_000;
@@ -14,13 +16,24 @@ fn at(ms: u64) -> Mono {
     Mono((1000 + ms) * MS)
 }
 
+/// The urgency of that deadline.
+fn due_at(ms: u64) -> Urgency {
+    Urgency::of(0, at(ms))
+}
+
 /// A VM as its engine sees it: what it has taken, who waits, what the board last heard.
 #[derive(Debug)]
 struct Vm {
     member: Member,
+    /// Its incarnation.
+    started: u64,
     taken: u32,
     posted: u32,
     waiting: Vec<u64>,
+    /// Whether its first can wait no longer for company.
+    due: bool,
+    /// At how many looks on end it still waited although a slot was free.
+    passed_over: u32,
     until: Mono,
 }
 
@@ -29,6 +42,7 @@ struct Vm {
 struct Proxy {
     store: Memory,
     slots: u32,
+    batch: u32,
     vms: Vec<Vm>,
 }
 
@@ -36,7 +50,12 @@ impl Proxy {
     fn new(vms: u64, slots: u32) -> Proxy {
         let store = Memory::default();
         let vms = (0..vms).map(|index| Vm::new(&store, index + 1)).collect();
-        Proxy { store, slots, vms }
+        Proxy {
+            store,
+            slots,
+            batch: 1,
+            vms,
+        }
     }
 
     /// Requests with these deadlines (in ms) come to wait at a VM, which asks for slots.
@@ -69,8 +88,11 @@ impl Proxy {
             posted: vm.posted,
             until: vm.until,
             service: Duration::from_millis(100),
-            waiting: vm.waiting.iter().map(|ms| at(*ms)),
+            waiting: vm.waiting.iter().map(|ms| due_at(*ms)),
+            waits: vm.waiting.len() as u32,
             most: u32::MAX,
+            batch: self.batch,
+            due: vm.due,
             tick,
         };
         let outcome = vm.member.settle(ask, now);
@@ -104,7 +126,7 @@ impl Proxy {
         self.board().taken(0, at(ms))
     }
 
-    fn head(&self, entry: usize) -> Option<Mono> {
+    fn head(&self, entry: usize) -> Option<Urgency> {
         self.board().cell(entry, 0).head
     }
 
@@ -119,9 +141,12 @@ impl Vm {
     fn new(store: &Memory, incarnation: u64) -> Vm {
         Vm {
             member: Member::new(Box::new(store.clone()), incarnation, Scope::Proxy),
+            started: incarnation,
             taken: 0,
             posted: 0,
             waiting: Vec::new(),
+            due: false,
+            passed_over: 0,
             until: Mono(0),
         }
     }
@@ -165,7 +190,7 @@ fn an_arrival_with_an_earlier_deadline_goes_before_the_one_that_was_rung() {
     proxy.free(0, 1, 1);
     assert_eq!(proxy.wait(0, &[300], 2), 1);
     assert_eq!(proxy.turn(2, false, 3).granted, 0);
-    assert_eq!(proxy.head(2), Some(at(400)), "it keeps its place");
+    assert_eq!(proxy.head(2), Some(due_at(400)), "it keeps its place");
 }
 
 #[test]
@@ -185,7 +210,7 @@ fn who_was_rung_and_does_not_come_is_passed_over_after_the_grace() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     assert_eq!(proxy.turn(1, false, 5).granted, 0, "within the grace");
-    assert_eq!(proxy.head(2), Some(at(400)));
+    assert_eq!(proxy.head(2), Some(due_at(400)));
     assert_eq!(proxy.turn(1, false, 6).granted, 1);
     assert_eq!(proxy.head(2), None, "struck off");
 }
@@ -205,7 +230,7 @@ fn who_was_struck_off_says_it_anew_and_has_its_right_again() {
     proxy.turn(1, false, 6);
     proxy.wait(0, &[600], 7);
     assert_eq!(proxy.tick(2, 10), 0);
-    assert_eq!(proxy.head(2), Some(at(400)));
+    assert_eq!(proxy.head(2), Some(due_at(400)));
     proxy.rings();
     proxy.free(1, 1, 11);
     assert_eq!(proxy.rings(), [2]);

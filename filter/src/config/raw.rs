@@ -1,14 +1,19 @@
 //! The plugin configuration as it is written, and every rule it has to pass.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
 use weir_api::plan::{FORMAT, HOUR_MS, is_cluster, is_name};
 use weir_api::{Plan, Revision, Share, VariantPlan};
 
-use super::{Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner};
+use super::classes::{RawClass, RawClasses};
+use super::protocol::RawBypass;
+use super::skew::RawSkew;
+use super::{BATCH_WAIT_MAX_MS, Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner, Role};
 use crate::board::Scope;
-use crate::deadline;
+use crate::class::{Claim, Classes};
+use crate::deadline::{self, CLAIMS_MAX};
 
 /// How many requests a worker holds where the configuration says nothing: at Envoy's own 27 KB for
 /// a held HTTP/1.1 request about 110 MB.
@@ -19,7 +24,17 @@ const HELD_DEFAULT: u32 = 4096;
 pub(super) struct RawConfig {
     service: String,
     #[serde(default)]
+    role: Role,
+    variant: Option<String>,
+    #[serde(default)]
+    bypass: RawBypass,
+    #[serde(default)]
     deadline: RawDeadline,
+    #[serde(default)]
+    skew: RawSkew,
+    classes: Option<Vec<RawClass>>,
+    default_class: Option<String>,
+    starvation: Option<u32>,
     #[serde(default)]
     queue: RawQueue,
     planner: Option<Planner>,
@@ -61,6 +76,8 @@ impl Default for RawDeadline {
 struct RawQueue {
     held_max: u32,
     scope: Scope,
+    batch_wait_ms: Option<u64>,
+    correct: bool,
 }
 
 impl Default for RawQueue {
@@ -68,6 +85,8 @@ impl Default for RawQueue {
         RawQueue {
             held_max: HELD_DEFAULT,
             scope: Scope::default(),
+            batch_wait_ms: None,
+            correct: true,
         }
     }
 }
@@ -87,6 +106,8 @@ struct RawPlan {
     _published_ms: Option<u64>,
     #[serde(default, rename = "max_age_ms")]
     _max_age_ms: Option<u64>,
+    #[serde(default)]
+    rest_ms: f64,
 }
 
 #[derive(Deserialize)]
@@ -110,9 +131,13 @@ pub(super) fn authority() -> String {
     "weir-planner".to_owned()
 }
 
-fn wrong(path: &'static str, value: impl ToString, right: impl Into<String>) -> ConfigError {
+pub(super) fn wrong(
+    path: impl Into<Cow<'static, str>>,
+    value: impl ToString,
+    right: impl Into<String>,
+) -> ConfigError {
     ConfigError::Value {
-        path,
+        path: path.into(),
         value: value.to_string(),
         right: right.into(),
     }
@@ -124,13 +149,7 @@ impl RawConfig {
             let right = "1 to 63 of a-z, 0-9 and single dashes inside";
             return Err(wrong("service", format!("'{}'", self.service), right));
         }
-        if !(1..=HELD_MAX).contains(&self.queue.held_max) {
-            return Err(wrong(
-                "queue.held_max",
-                self.queue.held_max,
-                format!("1 to {HELD_MAX}"),
-            ));
-        }
+        let batch_wait = self.queue.check(self.role)?;
         if let Some(planner) = &self.planner {
             planner.check()?;
         }
@@ -144,11 +163,28 @@ impl RawConfig {
         if static_plan.is_none() && self.planner.is_none() {
             return Err(ConfigError::NoPlan);
         }
+        check_variant(self.variant.as_deref(), self.role, static_plan.as_ref())?;
+        let skew = self.skew.check()?;
+        let classes = RawClasses {
+            classes: self.classes,
+            default_class: self.default_class,
+            starvation: self.starvation,
+        };
+        let classes = classes.check()?;
+        let claim_headers = claim_headers(&classes, skew.policy.source_header.as_deref())?;
         Ok(Config {
             service: self.service,
-            deadline: self.deadline.check()?,
+            role: self.role,
+            variant: self.variant,
+            bypass: self.bypass.check()?,
+            deadline: self.deadline.check(skew.delay_allowance)?,
+            claim_headers,
+            classes,
+            skew: skew.policy,
             held_max: self.queue.held_max as usize,
             scope: self.queue.scope,
+            batch_wait,
+            correct: self.queue.correct,
             planner: self.planner,
             static_plan,
             on_stale: self.on_stale,
@@ -156,8 +192,75 @@ impl RawConfig {
     }
 }
 
+/// The headers that prove classes, and the one that names the client.
+fn claim_headers(classes: &Classes, source: Option<&str>) -> Result<Vec<String>, ConfigError> {
+    let proofs = classes.iter().filter_map(|(_, class)| class.claim.as_ref());
+    let mut headers: Vec<String> = Vec::new();
+    for header in proofs.filter_map(Claim::header).chain(source) {
+        if !headers.iter().any(|known| known == header) {
+            headers.push(header.to_owned());
+        }
+    }
+    if headers.len() > CLAIMS_MAX {
+        let right =
+            format!("at most {CLAIMS_MAX} different headers, `skew.source_header` included");
+        return Err(wrong("classes[].claim.header", headers.len(), right));
+    }
+    Ok(headers)
+}
+
+/// A variant of its own has only a gate, and its static plan has to know it.
+fn check_variant(
+    variant: Option<&str>,
+    role: Role,
+    static_plan: Option<&Plan>,
+) -> Result<(), ConfigError> {
+    let Some(name) = variant else {
+        return Ok(());
+    };
+    let value = format!("'{name}'");
+    if role != Role::Gate {
+        let right = format!(
+            "left out where `role` is '{}': only a gate has one",
+            role.label()
+        );
+        return Err(wrong("variant", value, right));
+    }
+    if !is_name(name) {
+        let right = "1 to 63 of a-z, 0-9 and single dashes inside";
+        return Err(wrong("variant", value, right));
+    }
+    let known = |plan: &Plan| plan.variants.iter().any(|variant| variant.name == name);
+    if !static_plan.is_none_or(known) {
+        return Err(wrong("variant", value, "one of those in `plan.variants`"));
+    }
+    Ok(())
+}
+
+impl RawQueue {
+    /// The cap on waiting for a batch.
+    fn check(&self, role: Role) -> Result<Option<Duration>, ConfigError> {
+        if !(1..=HELD_MAX).contains(&self.held_max) {
+            let right = format!("1 to {HELD_MAX}");
+            return Err(wrong("queue.held_max", self.held_max, right));
+        }
+        let Some(ms) = self.batch_wait_ms else {
+            return Ok(None);
+        };
+        if ms > BATCH_WAIT_MAX_MS {
+            let right = format!("0 to {BATCH_WAIT_MAX_MS}");
+            return Err(wrong("queue.batch_wait_ms", ms, right));
+        }
+        if role == Role::Router {
+            let right = "left out where `role` is 'router': gates make the batches";
+            return Err(wrong("queue.batch_wait_ms", ms, right));
+        }
+        Ok(Some(Duration::from_millis(ms)))
+    }
+}
+
 impl RawDeadline {
-    fn check(&self) -> Result<deadline::Policy, ConfigError> {
+    fn check(&self, delay_allowance: Duration) -> Result<deadline::Policy, ConfigError> {
         let hour = format!("1 to {HOUR_MS}");
         for (path, value) in [
             ("deadline.default_ms", self.default_ms),
@@ -198,6 +301,7 @@ impl RawDeadline {
             greatest: ms(self.greatest_ms),
             greatest_age: ms(self.greatest_age_ms),
             skew_allowance: ms(self.skew_allowance_ms),
+            delay_allowance,
             reserve: ms(self.reserve_ms),
             trust_deadline: self.trust_deadline,
         })
@@ -237,6 +341,7 @@ impl RawPlan {
             revision: Revision(1),
             published_ms: 0,
             max_age_ms: HOUR_MS,
+            rest_ms: self.rest_ms,
             variants: self
                 .variants
                 .into_iter()

@@ -5,6 +5,7 @@ use std::time::Duration;
 use weir_api::Revision;
 
 use super::*;
+use crate::protocol::{METHODS_MAX, PATHS_MAX};
 
 const PLAN: &str = r#""plan":{"variants":[{"name":"a","cluster":"a","share":1,"slots":2}]}"#;
 
@@ -27,12 +28,168 @@ fn the_shortest_configurations() {
 }
 
 #[test]
+fn what_is_not_said_has_its_default() {
+    let config = Config::parse(format!(r#"{{"service":"demo",{PLAN}}}"#).as_bytes()).unwrap();
+    assert_eq!((config.role, config.variant.as_deref()), (Role::Both, None));
+    assert_eq!((config.batch_wait, config.correct), (None, true));
+    assert_eq!(config.bypass, Bypass::default());
+    assert!(config.skew.estimate);
+    assert_eq!(
+        (config.source_header(), config.claim_headers.len()),
+        (None, 0)
+    );
+    assert_eq!(config.deadline.delay_allowance, Duration::from_millis(250));
+}
+
+#[test]
+fn what_is_said_is_taken() {
+    let json = r#"{"service":"demo","role":"gate","variant":"a",
+        "bypass":{"methods":["TRACE"],"paths":[]},
+        "skew":{"delay_ms":80,"source_header":"x-forwarded-for"},
+        "queue":{"batch_wait_ms":0,"correct":false},
+        "planner":{"cluster":"planner","key":"k"}}"#;
+    let config = Config::parse(json.as_bytes()).unwrap();
+    assert_eq!(
+        (config.role.label(), config.variant.as_deref()),
+        ("gate", Some("a"))
+    );
+    assert_eq!(config.bypass.methods, ["TRACE"]);
+    assert!(config.bypass.paths.is_empty());
+    assert_eq!(
+        (config.batch_wait, config.correct),
+        (Some(Duration::ZERO), false)
+    );
+    assert_eq!(config.source_header(), Some(0));
+    assert_eq!(config.claim_headers, ["x-forwarded-for"]);
+    assert_eq!(config.deadline.delay_allowance, Duration::from_millis(80));
+    let bypass = |said: &str| {
+        let json = format!(r#"{{"service":"demo",{PLAN},"bypass":{said}}}"#);
+        Config::parse(json.as_bytes()).unwrap().bypass
+    };
+    assert_eq!(bypass("{}"), Bypass::default());
+    assert_eq!(bypass(r#"{"paths":[]}"#).methods, Bypass::default().methods);
+}
+
+#[test]
+fn roles_bypass_batches_and_clocks_are_refused_with_their_path() {
+    let refused_with = |more: &str, message: &str| {
+        refused(&format!(r#"{{"service":"demo",{PLAN},{more}}}"#), message);
+    };
+    for (more, message) in [
+        (
+            r#""role":"door""#,
+            "role: unknown variant `door`, expected one of `both`, `router`, `gate`",
+        ),
+        (
+            r#""role":"router","variant":"a""#,
+            "variant: 'a' must be left out where `role` is 'router'",
+        ),
+        (
+            r#""variant":"a""#,
+            "variant: 'a' must be left out where `role` is 'both'",
+        ),
+        (
+            r#""role":"gate","variant":"A""#,
+            "variant: 'A' must be 1 to 63 of",
+        ),
+        (
+            r#""role":"gate","variant":"b""#,
+            "variant: 'b' must be one of those in `plan.variants`",
+        ),
+        (
+            r#""bypass":{"path":[]}"#,
+            "bypass.path: unknown field `path`",
+        ),
+        (
+            r#""bypass":{"methods":["GET","get"]}"#,
+            "bypass.methods[1]: 'get' must be",
+        ),
+        (
+            r#""bypass":{"methods":[""]}"#,
+            "bypass.methods[0]: '' must be",
+        ),
+        (
+            r#""bypass":{"paths":["/ok","healthz"]}"#,
+            "bypass.paths[1]: 'healthz' must be a path",
+        ),
+        (
+            r#""bypass":{"paths":["/*"]}"#,
+            "bypass.paths[0]: '/*' must be",
+        ),
+        (
+            r#""bypass":{"paths":["/a*b*"]}"#,
+            "bypass.paths[0]: '/a*b*' must be",
+        ),
+        (r#""bypass":{"paths":"/a"}"#, "bypass.paths: invalid type"),
+        (
+            r#""queue":{"batch_wait_ms":60001}"#,
+            "queue.batch_wait_ms: 60001 must be 0 to 60000",
+        ),
+        (
+            r#""queue":{"batch_wait_ms":-1}"#,
+            "queue.batch_wait_ms: invalid value",
+        ),
+        (
+            r#""role":"router","queue":{"batch_wait_ms":5}"#,
+            "queue.batch_wait_ms: 5 must be left out",
+        ),
+        (
+            r#""queue":{"correct":"yes"}"#,
+            "queue.correct: invalid type",
+        ),
+        (
+            r#""skew":{"delay_ms":3600001}"#,
+            "skew.delay_ms: 3600001 must be 0 to 3600000",
+        ),
+        (r#""skew":{"delay":5}"#, "skew.delay: unknown field `delay`"),
+        (
+            r#""skew":{"source_header":"X-Client"}"#,
+            "skew.source_header: 'X-Client' must be a header's name",
+        ),
+        (
+            r#""skew":{"source_header":""}"#,
+            "skew.source_header: '' must be",
+        ),
+        (
+            r#""skew":{"source_header":":path"}"#,
+            "skew.source_header: ':path' must be",
+        ),
+        (
+            r#""skew":{"estimate":false,"source_header":"x"}"#,
+            "skew.source_header: 'x' must be left out",
+        ),
+    ] {
+        refused_with(more, message);
+    }
+    let list = |item: &str, count: usize| vec![format!("\"{item}\""); count].join(",");
+    for (key, item, most) in [("methods", "GET", METHODS_MAX), ("paths", "/a", PATHS_MAX)] {
+        let message = format!("bypass.{key}: {} of them must be at most {most}", most + 1);
+        refused_with(
+            &format!(r#""bypass":{{"{key}":[{}]}}"#, list(item, most + 1)),
+            &message,
+        );
+    }
+    let long = format!("/{}", "é".repeat(300));
+    refused_with(
+        &format!(r#""bypass":{{"paths":["{long}"]}}"#),
+        "é…' must be a path",
+    );
+    let most = format!(
+        r#"{{"service":"demo",{PLAN},"bypass":{{"methods":[{}],"paths":[{}]}}}}"#,
+        list("GET", METHODS_MAX),
+        list("/a", PATHS_MAX)
+    );
+    assert!(Config::parse(most.as_bytes()).is_ok());
+}
+
+#[test]
 fn a_plan_copied_from_the_planner_is_taken_as_the_static_one() {
     let json = r#"{"service":"demo","plan":{"format":1,"service":"demo","revision":1790000000000,
-        "published_ms":1790000000000,"max_age_ms":60000,
+        "published_ms":1790000000000,"max_age_ms":60000,"rest_ms":40.5,
         "variants":[{"name":"a","cluster":"a","share":1.0,"slots":2,"batch":1,"service_ms":3.5,"accuracy":70}]}}"#;
     let plan = Config::parse(json.as_bytes()).unwrap().static_plan.unwrap();
     assert_eq!(plan.revision, Revision(1), "any plan of a planner is newer");
+    assert_eq!(plan.rest_ms, 40.5);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use super::*;
 use proptest::prelude::*;
 
+mod words;
+
 const EPOCH_MS: u64 = 1_790_000_000_000;
 
 fn policy() -> Policy {
@@ -13,6 +15,7 @@ fn policy() -> Policy {
         greatest: ms(60_000),
         greatest_age: ms(30_000),
         skew_allowance: ms(50),
+        delay_allowance: ms(250),
         reserve: ms(0),
         trust_deadline: false,
     }
@@ -29,7 +32,7 @@ fn read_at_now(policy: &Policy, headers: &[(&str, &str)]) -> Reading {
     let headers = headers
         .iter()
         .map(|(name, value)| (*name, value.as_bytes()));
-    read(policy, &Wire::pick(headers), now())
+    read(policy, &Wire::pick(headers), now(), None)
 }
 
 /// ms left, `None` for expired; and the fields not believed.
@@ -53,6 +56,9 @@ fn budget_is_the_first_valid_header_clamped() {
     check(&[], Some(1000), &[]);
     check(&[("x-slo-ms", "250")], Some(250), &[]);
     check(&[("x-slo-ms", "250.5")], Some(250), &[]);
+    check(&[("x-slo-ms", "250.9999999999")], Some(250), &[]);
+    check(&[("x-slo-ms", ".5")], Some(10), &[]);
+    check(&[("x-slo-ms", "250.")], Some(250), &[]);
     check(&[("x-slo-ms", " 250 ")], Some(250), &[]);
     check(&[("x-slo-ms", "250"), ("x-slo-ms", "9")], Some(250), &[]);
     check(
@@ -75,6 +81,7 @@ fn budget_is_the_first_valid_header_clamped() {
         ("150m", 150),
         ("50000u", 50),
         ("99999999n", 99),
+        (" 2S ", 2000),
     ] {
         check(&[("grpc-timeout", timeout)], Some(ms), &[]);
     }

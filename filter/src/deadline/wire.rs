@@ -1,8 +1,11 @@
-//! The request headers the filter reads, picked out of all of them in one pass.
+//! The request headers the filter reads, picked out of all of them in one pass that allocates nothing.
 
 use super::parse;
 
-/// A header of the contract.
+/// Most headers kept beside the contract's: eight that prove a class, one that names the client.
+pub const CLAIMS_MAX: usize = 9;
+
+/// A header that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Field {
@@ -24,11 +27,25 @@ pub enum Field {
     Deadline,
     /// `x-slo-min-accuracy`: least accuracy, percent.
     MinAccuracy,
+    /// `x-slo-class`: the class asked for.
+    Class,
+    /// `x-slo-variant`: the variant that an earlier hop has chosen.
+    Variant,
+    /// `:method`.
+    Method,
+    /// `:path`.
+    Path,
+    /// `content-type`: gRPC or not.
+    ContentType,
+    /// `accept`: an event stream or not.
+    Accept,
+    /// `upgrade`: to another protocol.
+    Upgrade,
 }
 
 impl Field {
     /// All of them.
-    pub const ALL: [Field; 9] = [
+    pub const ALL: [Field; 16] = [
         Field::SloMs,
         Field::TtftMs,
         Field::InferenceTtl,
@@ -38,6 +55,26 @@ impl Field {
         Field::RequestStart,
         Field::Deadline,
         Field::MinAccuracy,
+        Field::Class,
+        Field::Variant,
+        Field::Method,
+        Field::Path,
+        Field::ContentType,
+        Field::Accept,
+        Field::Upgrade,
+    ];
+    /// Those whose values can be disbelieved: what a client says of its urgency and rank.
+    pub const DOUBTED: [Field; 10] = [
+        Field::SloMs,
+        Field::TtftMs,
+        Field::InferenceTtl,
+        Field::GrpcTimeout,
+        Field::EnvoyTimeoutMs,
+        Field::Start,
+        Field::RequestStart,
+        Field::Deadline,
+        Field::MinAccuracy,
+        Field::Class,
     ];
     /// Where a budget is looked for, in this order.
     pub const BUDGETS: [Field; 5] = [
@@ -63,15 +100,38 @@ impl Field {
             Field::RequestStart => "x-request-start",
             Field::Deadline => "x-slo-deadline",
             Field::MinAccuracy => "x-slo-min-accuracy",
+            Field::Class => "x-slo-class",
+            Field::Variant => "x-slo-variant",
+            Field::Method => ":method",
+            Field::Path => ":path",
+            Field::ContentType => "content-type",
+            Field::Accept => "accept",
+            Field::Upgrade => "upgrade",
         }
     }
 
     fn from_name(name: &str) -> Option<Field> {
-        // Most headers are none of ours and fail here on their first letters.
-        if !(name.starts_with("x-") || name == Field::GrpcTimeout.name()) {
-            return None;
-        }
-        Field::ALL.into_iter().find(|field| field.name() == name)
+        // By length and a letter at most one is left, so that one comparison settles it.
+        let field = match (name.len(), name.as_bytes().first()?) {
+            (5, b':') => Field::Path,
+            (6, b'a') => Field::Accept,
+            (7, b':') => Field::Method,
+            (7, b'u') => Field::Upgrade,
+            (8, b'x') => Field::SloMs,
+            (11, b'x') if name.ends_with('s') => Field::Class,
+            (11, b'x') => Field::Start,
+            (12, b'c') => Field::ContentType,
+            (12, b'g') => Field::GrpcTimeout,
+            (13, b'x') => Field::Variant,
+            (14, b'x') => Field::Deadline,
+            (15, b'x') => Field::RequestStart,
+            (18, b'x') => Field::MinAccuracy,
+            (19, b'x') => Field::TtftMs,
+            (21, b'x') => Field::InferenceTtl,
+            (30, b'x') => Field::EnvoyTimeoutMs,
+            _ => return None,
+        };
+        (field.name() == name).then_some(field)
     }
 }
 
@@ -79,18 +139,31 @@ impl Field {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wire<'a> {
     values: [Option<&'a [u8]>; Field::ALL.len()],
+    claims: [Option<&'a [u8]>; CLAIMS_MAX],
 }
 
 impl<'a> Wire<'a> {
     /// Picks the contract's fields out of a request's headers (names in lower case).
     pub fn pick(headers: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Wire<'a> {
+        Wire::pick_with(headers, &[])
+    }
+
+    /// The same, and the values of the headers named in `claims`, of which [`CLAIMS_MAX`] are kept.
+    pub fn pick_with(
+        headers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
+        claims: &[String],
+    ) -> Wire<'a> {
         let mut wire = Wire::default();
         for (name, value) in headers {
-            let Some(field) = Field::from_name(name) else {
-                continue;
-            };
-            if let Some(slot @ None) = wire.values.get_mut(field as usize) {
+            if let Some(field) = Field::from_name(name)
+                && let Some(slot @ None) = wire.values.get_mut(field as usize)
+            {
                 *slot = Some(value);
+            }
+            for (claim, slot) in claims.iter().zip(&mut wire.claims) {
+                if slot.is_none() && claim == name {
+                    *slot = Some(value);
+                }
             }
         }
         wire
@@ -100,6 +173,12 @@ impl<'a> Wire<'a> {
     #[must_use]
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {
         self.values.get(field as usize).copied().flatten()
+    }
+
+    /// The value of the header named `index`-th in the claims it was picked with.
+    #[must_use]
+    pub fn claim(&self, index: usize) -> Option<&'a [u8]> {
+        self.claims.get(index).copied().flatten()
     }
 
     /// The least accuracy asked for, percent; 0 where none is. `None` where it is nonsense.

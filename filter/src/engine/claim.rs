@@ -1,9 +1,13 @@
 //! Slots: what is asked of the board, and what its answer lets go.
 
+use std::time::Duration;
+
 use weir_api::metrics::Metric;
 
+use super::variants::Variant;
 use super::{Engine, Request, StreamId};
-use crate::board::{Ask, Outcome};
+use crate::board::{Ask, Member, Outcome, Urgency};
+use crate::class::ClassId;
 use crate::gate::{VariantId, latest_start};
 use crate::queue::Place;
 use crate::stats::Label;
@@ -11,8 +15,22 @@ use crate::time::{Mono, Now};
 use crate::verdict::{Reason, Verdict};
 
 impl Engine {
-    /// Refuses those held for a variant whose time is up, tells the board what it should know, and
-    /// dispatches as many as it grants. `tick`: time has passed or somebody has rung.
+    /// Time has passed, or somebody has rung: every variant's turn.
+    pub(super) fn hand_over_all(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if !self.owns_slots() {
+            return;
+        }
+        // Who is moved is in a hurry: it has its say where it comes to before slots are given there.
+        for index in 0..self.variants.len() {
+            self.clear(VariantId(index), now, verdicts);
+        }
+        for index in 0..self.variants.len() {
+            self.turn(VariantId(index), true, now, verdicts);
+        }
+        self.settle_stirred(now, verdicts);
+    }
+
+    /// One variant's turn, and that of those to which somebody was moved from it.
     pub(super) fn hand_over(
         &mut self,
         id: VariantId,
@@ -20,14 +38,28 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let Some(variant) = self.variants.get_mut(id) else {
-            return;
-        };
-        variant.gate.lay_ghosts(now.mono);
-        while let Some((reason, stream)) = self.overdue(id, now.mono) {
-            self.forget_held(stream);
-            verdicts.push((stream, self.refuse(reason)));
+        self.turn(id, tick, now, verdicts);
+        self.settle_stirred(now, verdicts);
+    }
+
+    /// Ends, because who is moved can answer in time where it is moved to, and is not moved again at
+    /// the same moment.
+    fn settle_stirred(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        while let Some(id) = self.stirred.pop() {
+            self.turn(id, false, now, verdicts);
         }
+    }
+
+    /// Moves or refuses those whose time here is up, tells the board what it should know, and
+    /// dispatches as many as it grants. `tick`: time has passed or somebody has rung.
+    fn turn(
+        &mut self,
+        id: VariantId,
+        tick: bool,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        self.clear(id, now, verdicts);
         let settled = self
             .variants
             .get(id)
@@ -35,32 +67,77 @@ impl Engine {
         if settled {
             return;
         }
-        for _ in 0..self.settle(id, None, u32::MAX, tick, now.mono) {
-            let Some((_, stream)) = self.queue_of(id).and_then(|queue| queue.pop()) else {
+        let granted = self.settle(id, None, u32::MAX, tick, now.mono);
+        for _ in 0..granted {
+            let next = self.variants.get_mut(id).and_then(|v| v.gate.room.pop());
+            let Some((_, _, stream)) = next else {
                 break;
             };
             if let Some(request) = self.forget_held(stream) {
                 verdicts.push((stream, self.dispatch(stream, request, now)));
             }
         }
+        self.count_batch(id, granted);
+    }
+
+    /// Lays the ghosts, and moves or refuses those whose time here is up.
+    fn clear(&mut self, id: VariantId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if let Some(variant) = self.variants.get_mut(id) {
+            variant.gate.lay_ghosts(now.mono);
+        }
+        while let Some(stream) = self.overdue(id, now.mono) {
+            self.move_or_refuse(stream, now, verdicts);
+        }
+    }
+
+    fn move_or_refuse(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(mut request) = self.forget_held(stream) else {
+            return;
+        };
+        let to = (request.due > now.mono).then(|| self.elsewhere(&request, now));
+        // Where there is no time left but for the rest of the pipeline, nothing has expired yet.
+        let reason = if request.deadline.at <= now.mono {
+            Reason::Expired
+        } else {
+            Reason::Infeasible
+        };
+        match to.flatten() {
+            Some(to) => {
+                request.variant = to;
+                self.park(stream, request);
+                if !self.stirred.contains(&to) {
+                    self.stirred.push(to);
+                }
+            }
+            None => verdicts.push((stream, self.refuse(reason, request.who()))),
+        }
     }
 
     /// Claims a slot for a request that has just come, unless somebody here goes before it.
-    pub(super) fn claim(&mut self, request: &Request, place: Place, now: Mono) -> bool {
+    pub(super) fn claim(&mut self, request: &Request, now: Mono) -> bool {
         let Some(variant) = self.variants.get_mut(request.variant) else {
             return false;
         };
         variant.gate.lay_ghosts(now);
-        let earliest = variant.gate.queue.earliest();
-        let first = earliest.is_none_or(|earliest| place.deadline < earliest);
-        first && self.settle(request.variant, Some(place.deadline), 1, false, now) == 1
+        let newcomer = (request.class, request.place());
+        let granted = variant.gate.room.goes_first(request.class, request.place())
+            && self.settle(request.variant, Some(newcomer), 1, false, now) == 1;
+        if granted && let Some(variant) = self.variants.get_mut(request.variant) {
+            variant.gate.room.charge(request.class);
+        }
+        granted
     }
 
-    /// Tells the board of a variant; `arrival` stands before those in the queue. How many may go.
+    /// Tells the board of a variant; a newcomer stands before those in the room. How many may go.
     pub(super) fn settle(
         &mut self,
         id: VariantId,
-        arrival: Option<Mono>,
+        newcomer: Option<(ClassId, Place)>,
         most: u32,
         tick: bool,
         now: Mono,
@@ -68,26 +145,38 @@ impl Engine {
         let Some(variant) = self.variants.get_mut(id) else {
             return 0;
         };
-        let gate = &mut variant.gate;
-        let waiting = arrival.into_iter().chain(gate.queue.deadlines());
-        let ask = Ask {
-            variant: variant.key,
-            slots: gate.slots(),
-            taken: gate.taken(),
-            posted: gate.posted,
-            until: gate.until(),
-            service: variant.service,
-            waiting: waiting.clone(),
+        let more = u32::from(newcomer.is_some());
+        let waits = u32::try_from(variant.gate.room.len()).unwrap_or(u32::MAX);
+        let question = Question {
+            waits: waits.saturating_add(more),
+            due: variant.is_due(self.config.batch_wait, now),
             most,
             tick,
         };
-        let outcome = self.member.settle(ask, now);
-        let head = waiting.clone().nth(outcome.granted as usize);
-        drop(waiting);
-        gate.unsettled = outcome.unsettled;
+        let room = &variant.gate.room;
+        let member = &mut self.member;
+        let (outcome, head) = match (newcomer, room.line()) {
+            (Some((class, place)), Some(line)) => {
+                let order = std::iter::once(room.urgency(class, place)).chain(line);
+                question.put(member, variant, order, now)
+            }
+            (Some((class, place)), None) => {
+                let order = room.order_with(class, place);
+                question.put(member, variant, order, now)
+            }
+            (None, Some(line)) => question.put(member, variant, line, now),
+            (None, None) => question.put(member, variant, room.order(), now),
+        };
+        let gate = &mut variant.gate;
+        // Of a batch that was closed with a newcomer the others go at the next look, at once.
+        gate.unsettled = outcome.unsettled || outcome.more;
         if !outcome.unsettled {
             gate.posted_head = head;
             gate.posted = gate.taken().saturating_add(outcome.granted);
+            gate.others = outcome.others;
+        }
+        if outcome.granted > 0 {
+            variant.company_since = head.map(|_| now);
         }
         self.count(&outcome);
         outcome.granted
@@ -106,18 +195,63 @@ impl Engine {
         }
     }
 
-    /// The earliest held for a variant, if it can wait no longer.
-    fn overdue(&mut self, id: VariantId, now: Mono) -> Option<(Reason, StreamId)> {
+    fn count_batch(&mut self, id: VariantId, granted: u32) {
+        let batches = self
+            .variants
+            .get(id)
+            .is_some_and(|variant| variant.batch > 1);
+        if granted > 0 && batches {
+            let fill = u64::from(granted);
+            self.stats
+                .value(Metric::BatchFill, Label::Variant(id), fill);
+        }
+    }
+
+    /// One held for a variant that can wait there no longer.
+    fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
         let variant = self.variants.get_mut(id)?;
-        let deadline = variant.gate.queue.earliest()?;
-        let reason = if deadline <= now {
-            Reason::Expired
-        } else if latest_start(deadline, variant.service) < now {
-            Reason::Infeasible
-        } else {
-            return None;
+        let service: Duration = variant.predicted.high;
+        let late = |deadline| deadline <= now || latest_start(deadline, service) < now;
+        let (_, _, stream) = variant.gate.room.pop_if(|place| late(place.deadline))?;
+        Some(stream)
+    }
+}
+
+/// What is asked of the board beside what the variant's gate says by itself.
+#[derive(Debug, Clone, Copy)]
+struct Question {
+    waits: u32,
+    due: bool,
+    most: u32,
+    tick: bool,
+}
+
+impl Question {
+    /// The board's answer, and who is first of those who then still wait.
+    fn put<W: Iterator<Item = Urgency> + Clone>(
+        self,
+        member: &mut Member,
+        variant: &Variant,
+        waiting: W,
+        now: Mono,
+    ) -> (Outcome, Option<Urgency>) {
+        let gate = &variant.gate;
+        let ask = Ask {
+            variant: variant.key,
+            slots: gate.slots(),
+            taken: gate.taken(),
+            posted: gate.posted,
+            until: gate.until(),
+            service: variant.predicted.high,
+            waits: self.waits,
+            waiting: waiting.clone(),
+            batch: variant.batch,
+            due: self.due,
+            most: self.most,
+            tick: self.tick,
         };
-        let (_, stream) = variant.gate.queue.pop()?;
-        Some((reason, stream))
+        let outcome = member.settle(ask, now);
+        let head = waiting.into_iter().nth(outcome.granted as usize);
+        (outcome, head)
     }
 }

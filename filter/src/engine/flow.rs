@@ -1,198 +1,229 @@
-//! What moves a request along: admitted, held, dispatched, landed; and everybody held, when the
-//! plan changes.
+//! What moves a request along: admitted, held, dispatched, landed.
 
-use weir_api::Plan;
 use weir_api::metrics::Metric;
 
-use super::{End, Engine, Request, State, StreamId};
-use crate::config::OnStale;
-use crate::gate::VariantId;
-use crate::plan::Source;
-use crate::queue::Queue;
-use crate::route::{NoRoute, Wish};
+use super::{End, Engine, Flight, Request, State, StreamId, Who};
+use crate::class::ClassId;
+use crate::config::Role;
 use crate::stats::Label;
-use crate::time::{Mono, Now};
+use crate::time::Now;
 use crate::verdict::{Dispatch, Reason, Refusal, Verdict};
 
 impl Engine {
     /// Routes a request and sends it upstream, or holds it where no slot is its to take.
-    pub(super) fn admit(&mut self, stream: StreamId, mut request: Request, now: Now) -> Verdict {
+    pub(super) fn admit(
+        &mut self,
+        stream: StreamId,
+        mut request: Request,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Verdict {
         request.variant = match self.choose(&request, now) {
             Ok(variant) => variant,
-            Err(reason) => return self.refuse(reason),
+            Err(reason) => {
+                self.variants.contend(request.wish(now.mono));
+                return self.refuse(reason, request.who());
+            }
         };
-        let place = request.place();
-        if self.claim(&request, place, now.mono) {
+        if self.config.role != Role::Gate {
+            let variant = Label::Variant(request.variant);
+            self.stats.count(Metric::Routed, variant);
+        }
+        if !self.owns_slots() || self.claim(&request, now.mono) {
+            self.admitted(&request);
             return self.dispatch(stream, request, now);
         }
-        if self.held >= self.config.held_max {
-            let variant = self.variants.get(request.variant);
-            if variant.is_some_and(|known| known.gate.posted_head == Some(place.deadline)) {
-                // What the board was told of it is not so.
-                self.settle(request.variant, None, 0, false, now.mono);
-            }
-            return self.refuse(Reason::QueueFull);
+        if let Err(reason) = self.make_room(&request, verdicts) {
+            self.take_back(&request, now);
+            return self.refuse(reason, request.who());
         }
+        self.admitted(&request);
         self.park(stream, request);
         Verdict::Park
     }
 
-    fn choose(&mut self, request: &Request, now: Now) -> Result<VariantId, Reason> {
-        let wish = Wish {
-            left: request.deadline.at.since(now.mono),
-            min_accuracy: request.min_accuracy,
-        };
-        match self.router.choose(self.variants.candidates(), wish) {
-            Ok(index) => Ok(VariantId(index as u16)),
-            Err(NoRoute::NoCapacity) => Err(Reason::NoCapacity),
-            Err(NoRoute::Infeasible) => Err(Reason::Infeasible),
+    /// Who gives the slot admits, who chooses routes: before a gate that is somebody else.
+    fn admitted(&mut self, request: &Request) {
+        if self.owns_slots() {
+            self.stats.count(Metric::Admitted, Label::None);
+            self.count_class(Metric::ClassAdmitted, request.class);
         }
     }
 
-    fn park(&mut self, stream: StreamId, request: Request) {
-        if let Some(queue) = self.queue_of(request.variant) {
-            queue.push(request.place(), stream);
+    /// Whether one more may be held. Where as many are held as may be, somebody less urgent has to go:
+    /// order holds at the limit too.
+    ///
+    /// # Errors
+    /// Which limit it is that leaves no room.
+    fn make_room(
+        &mut self,
+        request: &Request,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Result<(), Reason> {
+        let class = request.class;
+        let of_class = self
+            .config
+            .classes
+            .get(class)
+            .and_then(|class| class.held_max);
+        if of_class.is_some_and(|most| self.held.of(class) >= most) {
+            return Err(Reason::ClassLimit);
         }
-        self.held += 1;
+        if self.held.all < self.config.held_max {
+            return Ok(());
+        }
+        let variant = self.variants.get_mut(request.variant);
+        let displaced = variant.and_then(|variant| {
+            let room = &mut variant.gate.room;
+            room.contend();
+            let (class, place, stream) = room.displaced_by(request.class, request.place())?;
+            room.cancel(class, place).then_some(stream)
+        });
+        let displaced = displaced.ok_or(Reason::QueueFull)?;
+        if let Some(other) = self.forget_held(displaced) {
+            verdicts.push((displaced, self.refuse(Reason::QueueFull, other.who())));
+        }
+        Ok(())
+    }
+
+    /// A request that was told to the board is not held after all.
+    fn take_back(&mut self, request: &Request, now: Now) {
+        let Some(variant) = self.variants.get(request.variant) else {
+            return;
+        };
+        let gate = &variant.gate;
+        let told = gate.room.order_with(request.class, request.place()).next();
+        if gate.posted_head == told {
+            self.settle(request.variant, None, 0, false, now.mono);
+        }
+    }
+
+    pub(super) fn park(&mut self, stream: StreamId, request: Request) {
+        if let Some(variant) = self.variants.get_mut(request.variant) {
+            variant.company_since.get_or_insert(request.arrived.mono);
+            // It may fill a batch, which then leaves from the next look, at once.
+            variant.gate.unsettled |= variant.batch > 1;
+            let room = &mut variant.gate.room;
+            room.push(request.class, request.place(), stream);
+        }
+        self.held.enter(request.class);
         self.requests.insert(stream, request);
     }
 
     pub(super) fn dispatch(&mut self, stream: StreamId, mut request: Request, now: Now) -> Verdict {
+        let owns_slots = self.owns_slots();
         let label = Label::Variant(request.variant);
         let Some(variant) = self.variants.get_mut(request.variant) else {
-            return self.refuse(Reason::NoCapacity);
+            return self.refuse(Reason::NoCapacity, request.who());
         };
-        variant.gate.take(now.mono + variant.service);
-        let (name, cluster) = (variant.name.clone(), variant.cluster.clone());
         let remaining = request.deadline.at.since(now.mono);
-        self.stats.count(Metric::Dispatched, label);
-        self.stats
-            .time(Metric::WaitMs, Label::None, now.mono.since(request.arrived));
-        self.stats.time(Metric::SlackMs, Label::None, remaining);
-        request.state = State::InFlight { sent: now.mono };
-        self.requests.insert(stream, request);
-        Verdict::Forward(Dispatch {
+        let stage = request.due.since(now.mono);
+        if owns_slots {
+            variant.gate.take(now.mono + variant.predicted.high);
+            self.stats.count(Metric::Dispatched, label);
+            let waited = now.mono.since(request.arrived.mono);
+            self.stats.time(Metric::WaitMs, Label::None, waited);
+            self.stats.time(Metric::SlackMs, Label::None, stage);
+        }
+        request.state = State::InFlight(Flight {
+            sent: now.mono,
+            planned: variant.planned,
+            failed: false,
+        });
+        let class = self.class_names.get(usize::from(request.class.0));
+        let class = class.filter(|_| request.renamed).cloned();
+        let dispatch = Dispatch {
             variant: request.variant,
-            name,
-            cluster,
+            name: variant.name.clone(),
+            cluster: (self.config.role != Role::Gate).then(|| variant.cluster.clone()),
             remaining,
-            timeout: request.deadline.client_at.since(now.mono),
+            stage: (!self.rest.is_zero()).then_some(stage),
+            timeout: (!request.shape.stream).then(|| request.deadline.client_at.since(now.mono)),
             deadline: request.deadline.client_wall,
-            grpc: request.grpc,
-        })
+            grpc_timeout: request.shape.grpc_timeout,
+            class,
+        };
+        self.requests.insert(stream, request);
+        Verdict::Forward(dispatch)
     }
 
     pub(super) fn land(
         &mut self,
         stream: StreamId,
         request: &Request,
-        sent: Mono,
+        flight: Flight,
         end: End,
         now: Now,
     ) {
+        let owns_slots = self.owns_slots();
+        let took = now.mono.since(flight.sent);
+        let Some(variant) = self.variants.get_mut(request.variant) else {
+            return;
+        };
+        match end {
+            _ if !owns_slots => {}
+            End::TimedOut | End::Gone if !variant.cancels => {
+                let predicted = flight.sent + variant.predicted.high;
+                variant.gate.abandon(now.mono, predicted, u64::from(stream));
+            }
+            _ => variant.gate.give_back(),
+        }
+        // What was given up took at least so long.
+        if self.config.correct && matches!(end, End::Answered | End::TimedOut) && !flight.failed {
+            variant.observe(flight.planned, took, now.mono);
+        }
+        self.count_landed(request, flight, end, now);
+    }
+
+    /// The gates count what becomes of requests; a router before them only what it refuses itself.
+    fn count_landed(&mut self, request: &Request, flight: Flight, end: End, now: Now) {
         let label = Label::Variant(request.variant);
-        if let Some(variant) = self.variants.get_mut(request.variant) {
-            match end {
-                End::Answered | End::Failed => variant.gate.give_back(),
-                End::TimedOut | End::Gone if variant.cancels => variant.gate.give_back(),
-                End::TimedOut | End::Gone => {
-                    let predicted = sent + variant.service;
-                    variant.gate.abandon(now.mono, predicted, u64::from(stream));
+        match end {
+            _ if !self.owns_slots() => {
+                if end == End::Failed {
+                    self.refused(Reason::NoBackend, request.class);
                 }
             }
-        }
-        match end {
             End::Answered => {
                 self.stats.count(Metric::Served, label);
-                self.stats
-                    .time(Metric::ServiceMs, label, now.mono.since(sent));
+                let took = now.mono.since(flight.sent);
+                self.stats.time(Metric::ServiceMs, label, took);
                 if now.mono > request.deadline.client_at {
                     self.stats.count(Metric::Late, label);
+                } else if !flight.failed {
+                    self.stats.count(Metric::OnTime, label);
+                    self.count_class(Metric::ClassOnTime, request.class);
                 }
             }
-            End::Failed => self
-                .stats
-                .count(Metric::Refused, Label::Reason(Reason::NoBackend)),
-            End::TimedOut => self
-                .stats
-                .count(Metric::Refused, Label::Reason(Reason::Expired)),
+            End::Failed => self.refused(Reason::NoBackend, request.class),
+            End::TimedOut => self.refused(Reason::Expired, request.class),
             End::Gone => self.stats.count(Metric::Gone, Label::None),
         }
     }
 
-    /// Takes over a plan: who is held is routed anew, then the slots are.
-    pub(super) fn put_in_force(
-        &mut self,
-        plan: &Plan,
-        now: Now,
-        verdicts: &mut Vec<(StreamId, Verdict)>,
-    ) {
-        self.variants.adopt(plan);
-        self.route_anew(now, verdicts);
-    }
-
-    /// Routes who is held by the variants as they are now.
-    pub(super) fn route_anew(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        for stream in self.variants.take_waiting() {
-            let Some(mut request) = self.forget_held(stream) else {
-                continue;
-            };
-            match self.choose(&request, now) {
-                Ok(variant) => {
-                    request.variant = variant;
-                    self.park(stream, request);
-                }
-                Err(reason) => verdicts.push((stream, self.refuse(reason))),
-            }
-        }
-        for index in 0..self.variants.len() {
-            self.hand_over(VariantId(index), true, now, verdicts);
-        }
-    }
-
-    pub(super) fn retire_stale_plan(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        if self.config.on_stale != OnStale::Static || !self.source.is_stale(now.mono) {
-            return;
-        }
-        if let Some(plan) = self.config.static_plan.clone() {
-            self.source = Source::Static;
-            self.put_in_force(&plan, now, verdicts);
-        }
-    }
-
-    pub(super) fn fall_back_to_static(&mut self) {
-        if let Some(plan) = &self.config.static_plan {
-            self.variants.adopt(plan);
-            self.source = Source::Static;
-        }
-    }
-
-    pub(super) fn queue_of(&mut self, id: VariantId) -> Option<&mut Queue> {
-        self.variants
-            .get_mut(id)
-            .map(|variant| &mut variant.gate.queue)
-    }
-
-    pub(super) fn leave_queue(&mut self, request: &Request) {
-        let place = request.place();
-        let was_there = self
-            .queue_of(request.variant)
-            .is_some_and(|queue| queue.cancel(place));
-        debug_assert!(was_there, "a held request that no queue knows");
-        self.count_out();
+    pub(super) fn leave_room(&mut self, request: &Request) {
+        let variant = self.variants.get_mut(request.variant);
+        let was_there = variant.is_some_and(|variant| {
+            let room = &mut variant.gate.room;
+            room.cancel(request.class, request.place())
+        });
+        debug_assert!(was_there, "a held request that no room knows");
+        self.held.leave(request.class);
     }
 
     pub(super) fn forget_held(&mut self, stream: StreamId) -> Option<Request> {
-        self.count_out();
-        self.requests.remove(&stream)
+        let request = self.requests.remove(&stream)?;
+        self.held.leave(request.class);
+        Some(request)
     }
 
-    pub(super) fn count_out(&mut self) {
-        self.held = self.held.saturating_sub(1);
+    pub(super) fn refuse(&mut self, reason: Reason, who: Who) -> Verdict {
+        self.refused(reason, who.class);
+        Verdict::Reject(Refusal::new(reason, who.grpc))
     }
 
-    pub(super) fn refuse(&mut self, reason: Reason) -> Verdict {
+    fn refused(&mut self, reason: Reason, class: ClassId) {
         self.stats.count(Metric::Refused, Label::Reason(reason));
-        Verdict::Reject(Refusal::from(reason))
+        self.count_class(Metric::ClassRefused, class);
     }
 }

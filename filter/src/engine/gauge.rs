@@ -4,7 +4,9 @@ use weir_api::metrics::Metric;
 
 use super::Engine;
 use crate::board::Standing;
+use crate::class::ClassId;
 use crate::gate::VariantId;
+use crate::plan::Source;
 use crate::stats::Label;
 use crate::time::Mono;
 
@@ -27,8 +29,8 @@ impl Engine {
         self.variants.iter().map(|variant| Gauge {
             slots: variant.gate.slots(),
             taken: variant.gate.taken(),
-            held: variant.gate.queue.len(),
-            earliest: variant.gate.queue.earliest(),
+            held: variant.gate.room.len(),
+            earliest: variant.gate.room.earliest(),
         })
     }
 
@@ -37,11 +39,39 @@ impl Engine {
     pub(super) fn gauge(&mut self, standing: &Standing, now: Mono) {
         let held = u64::from(standing.held);
         self.stats.set(Metric::Held, Label::None, held);
-        for (index, variant) in (0..).zip(self.variants.iter()) {
-            let taken = u64::from(self.member.taken(variant.key, now));
-            let label = Label::Variant(VariantId(index));
-            self.stats.set(Metric::InFlight, label, taken);
+        if let Source::Planner { received, .. } = self.source {
+            let age = now.since(received).as_millis();
+            let age = u64::try_from(age).unwrap_or(u64::MAX);
+            self.stats.set(Metric::PlanAgeMs, Label::None, age);
         }
+        for (index, variant) in (0..).zip(self.variants.iter()) {
+            let label = Label::Variant(VariantId(index));
+            let taken = self.member.taken(variant.key, now);
+            let waiting = self.member.waiting(variant.key, now);
+            let predicted = variant.predicted.high.as_millis();
+            let predicted = u64::try_from(predicted).unwrap_or(u64::MAX);
+            for (metric, value) in [
+                (Metric::InFlight, u64::from(taken)),
+                (Metric::Waiting, u64::from(waiting)),
+                (Metric::Slots, u64::from(variant.gate.slots())),
+                (Metric::PredictedMs, predicted),
+            ] {
+                self.stats.set(metric, label, value);
+            }
+        }
+        for (index, share) in (0..).zip(self.variants.shares()) {
+            let observed = self.router.observed_share(usize::from(index));
+            let off = observed.map_or(0.0, |observed| observed - share);
+            let label = Label::Variant(VariantId(index));
+            let permille = (off.abs() * 1e3) as u64;
+            self.stats.set(Metric::ShareDeviation, label, permille);
+        }
+    }
+
+    /// Requests of a class held here.
+    #[must_use]
+    pub fn held_of(&self, class: ClassId) -> usize {
+        self.held.of(class)
     }
 
     /// Requests held and in flight.

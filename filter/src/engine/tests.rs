@@ -1,10 +1,17 @@
 //! The engine's promises: quotas, order, limits, ends.
 
+use weir_api::Plan;
+
 use super::*;
 use crate::board::Memory;
 use crate::config::Config;
+use crate::deadline::Wire;
 use crate::time::Wall;
 
+mod batches;
+mod classes;
+mod feasible;
+mod roles;
 mod workers;
 
 const MS: u64 = 1_000_000;
@@ -45,7 +52,15 @@ fn one_slot() -> Engine {
 
 fn ask(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {
     let budget = budget_ms.to_string();
-    engine.on_request(stream, &Wire::pick([("x-slo-ms", budget.as_bytes())]), now)
+    request(engine, stream, &[("x-slo-ms", budget.as_bytes())], now)
+}
+
+fn request(engine: &mut Engine, stream: StreamId, headers: &[(&str, &[u8])], now: Now) -> Verdict {
+    let mut others = Vec::new();
+    let asked = Wire::pick(headers.iter().copied()).into();
+    let verdict = engine.on_request(stream, &asked, now, &mut others);
+    assert_eq!(others, []);
+    verdict
 }
 
 fn release(engine: &mut Engine, now: Now) -> Vec<(StreamId, Verdict)> {
@@ -89,19 +104,22 @@ fn a_free_slot_is_taken_at_once_and_upstream_is_told() {
         ("x-slo-ms", b"500".as_slice()),
         ("x-slo-start", b"1789999999900"),
     ];
-    let Verdict::Forward(dispatch) = engine.on_request(1, &Wire::pick(headers), at(0)) else {
+    let Verdict::Forward(dispatch) = request(&mut engine, 1, &headers, at(0)) else {
         panic!("not forwarded")
     };
-    assert_eq!((&*dispatch.name, &*dispatch.cluster), ("a", "c-a"));
+    assert_eq!(
+        (&*dispatch.name, dispatch.cluster.as_deref()),
+        ("a", Some("c-a"))
+    );
     assert_eq!(dispatch.remaining, Duration::from_millis(400));
     assert_eq!(dispatch.deadline.as_ms(), 1_790_000_000_400);
-    assert!(!dispatch.grpc);
-    let tags = engine.on_answer(1, at(100)).unwrap();
+    assert!(!dispatch.grpc_timeout);
+    let tags = engine.on_answer(1, Answer::default(), at(100)).unwrap();
     assert_eq!(
         (
             &*tags.variant,
             tags.remaining.as_millis(),
-            tags.waited.as_millis()
+            tags.waited.unwrap().as_millis()
         ),
         ("a", 300, 0)
     );
@@ -299,11 +317,8 @@ fn the_table_of_variants_does_not_grow_with_the_plans() {
 fn an_accuracy_floor_is_kept_and_a_nonsensical_one_ignored() {
     let mut engine = one_slot();
     let mut with_floor = |stream, floor: &str| {
-        engine.on_request(
-            stream,
-            &Wire::pick([("x-slo-min-accuracy", floor.as_bytes())]),
-            at(0),
-        )
+        let headers = [("x-slo-min-accuracy", floor.as_bytes())];
+        request(&mut engine, stream, &headers, at(0))
     };
     assert_eq!(reason(&with_floor(1, "70.1")), Some(Reason::Infeasible));
     assert!(matches!(with_floor(2, "70"), Verdict::Forward(_)));

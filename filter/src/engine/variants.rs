@@ -7,11 +7,23 @@ use std::time::Duration;
 use weir_api::{Plan, VariantPlan};
 
 use crate::board::Key;
+use crate::class::{ClassId, Classes};
 use crate::engine::{LOOK, StreamId};
-use crate::gate::{Gate, VariantId};
+use crate::gate::{Gate, VariantId, latest_start};
+use crate::observed::{Observed, Predicted};
 use crate::queue::Place;
-use crate::route::Candidate;
+use crate::room::Room;
+use crate::route::{Candidate, Wish};
 use crate::time::Mono;
+
+/// How long before the last moment a batch is closed that is not full, at the least: the timer that
+/// comes for it counts whole ms and may be late by a few.
+const BATCH_MARGIN: Duration = Duration::from_millis(5);
+/// The same, as a part of the service time: a prediction is told to within a sixteenth, and who was
+/// refused because the timer came a moment too late has waited for nothing but company.
+const BATCH_MARGIN_PART: u32 = 16;
+/// How long a router goes by what it has heard of a variant's gate.
+const HEARSAY: Duration = Duration::from_secs(2);
 
 /// A variant as the engine sees it.
 #[derive(Debug)]
@@ -19,19 +31,37 @@ pub(super) struct Variant {
     pub(super) name: Rc<str>,
     pub(super) cluster: Rc<str>,
     pub(super) key: Key,
-    pub(super) service: Duration,
+    /// The plan's service time.
+    pub(super) planned: Duration,
+    /// The same, corrected by what was seen.
+    pub(super) predicted: Predicted,
+    pub(super) batch: u32,
     pub(super) cancels: bool,
     pub(super) gate: Gate,
+    /// Since when the room has been waiting for a batch to fill.
+    pub(super) company_since: Option<Mono>,
+    observed: Observed,
+    heard: Option<(Duration, Mono)>,
     share: f64,
     accuracy: f64,
 }
 
+/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Variants {
     table: Vec<Variant>,
+    classes: Classes,
 }
 
 impl Variants {
+    /// None yet; their rooms will know these classes.
+    pub(super) fn new(classes: &Classes) -> Variants {
+        Variants {
+            table: Vec::new(),
+            classes: classes.clone(),
+        }
+    }
+
     pub(super) fn len(&self) -> u16 {
         self.table.len() as u16
     }
@@ -48,13 +78,59 @@ impl Variants {
         self.table.iter()
     }
 
-    pub(super) fn candidates(&self) -> impl Iterator<Item = Candidate> + Clone {
-        self.table.iter().map(|variant| Candidate {
+    pub(super) fn accuracy(&self, id: VariantId) -> f64 {
+        self.get(id).map_or(0.0, |variant| variant.accuracy)
+    }
+
+    /// The variant of that public name.
+    pub(super) fn named(&self, name: &str) -> Option<VariantId> {
+        let place = self.table.iter().position(|known| *known.name == *name);
+        place.map(|place| VariantId(place as u16))
+    }
+
+    /// The one variant that has slots, if there is but one.
+    pub(super) fn only(&self) -> Option<VariantId> {
+        let mut open = (0..).zip(&self.table).filter(|(_, v)| v.gate.slots() > 0);
+        let (first, _) = open.next()?;
+        open.next().is_none().then_some(VariantId(first))
+    }
+
+    /// What each would be for a request that takes this place in its room.
+    pub(super) fn candidates(
+        &self,
+        class: ClassId,
+        place: Place,
+        now: Mono,
+    ) -> impl Iterator<Item = Candidate> + Clone {
+        self.table.iter().map(move |variant| Candidate {
             share: variant.share,
             has_slots: variant.gate.slots() > 0,
-            service: variant.service,
+            takes: variant.takes(class, place, now),
             accuracy: variant.accuracy,
         })
+    }
+
+    /// A request with this wish was refused: where it would have made it but for those who wait, slots
+    /// are short. One that nobody could have served in time says nothing of them.
+    pub(super) fn contend(&mut self, wish: Wish) {
+        let alone = |variant: &&mut Variant| {
+            variant.predicted.high <= wish.left && variant.accuracy >= wish.min_accuracy
+        };
+        for variant in self.table.iter_mut().filter(alone) {
+            variant.gate.room.contend();
+        }
+    }
+
+    /// Renews the predictions.
+    pub(super) fn predict(&mut self, now: Mono) {
+        for variant in &mut self.table {
+            variant.predicted = variant.observed.predict(variant.planned, now);
+        }
+    }
+
+    /// What each variant's quota is.
+    pub(super) fn shares(&self) -> impl Iterator<Item = f64> + '_ {
+        self.table.iter().map(|variant| variant.share)
     }
 
     /// No variant has a share or a slot.
@@ -73,19 +149,20 @@ impl Variants {
             let place = self.place(planned, plan);
             match place.and_then(|place| self.table.get_mut(place)) {
                 Some(variant) => variant.follow(planned),
-                None => self.table.push(Variant::new(planned)),
+                None => self.table.push(Variant::new(planned, &self.classes)),
             }
         }
     }
 
     /// Empties all queues: who was held, by deadline.
     pub(super) fn take_waiting(&mut self) -> Vec<StreamId> {
-        let mut waiting: Vec<(Place, StreamId)> = Vec::new();
+        let mut waiting: Vec<(ClassId, Place, StreamId)> = Vec::new();
         for variant in &mut self.table {
-            waiting.extend(std::iter::from_fn(|| variant.gate.queue.pop()));
+            waiting.extend(variant.gate.room.drain());
+            variant.company_since = None;
         }
-        waiting.sort_unstable_by_key(|(place, _)| *place);
-        waiting.into_iter().map(|(_, stream)| stream).collect()
+        waiting.sort_unstable_by_key(|(_, place, _)| *place);
+        waiting.into_iter().map(|(_, _, stream)| stream).collect()
     }
 
     /// Where the variant is, or else a place nothing refers to any more.
@@ -108,23 +185,87 @@ impl Variants {
 
 impl Variant {
     /// When the engine has to look at it by itself.
-    pub(super) fn next_wake(&self, now: Mono) -> Option<Mono> {
+    pub(super) fn next_wake(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Mono> {
         if self.gate.unsettled {
             return Some(now);
         }
-        let look = (!self.gate.queue.is_empty()).then(|| now + LOOK);
-        let wake = self.gate.next_wake(self.service);
-        look.into_iter().chain(wake).min()
+        let look = (!self.gate.room.is_empty()).then(|| now + LOOK);
+        let wake = self.gate.next_wake(self.predicted.high);
+        let due = self.due_at(batch_wait);
+        look.into_iter().chain(wake).chain(due).min()
     }
 
-    fn new(planned: &VariantPlan) -> Variant {
+    /// Whether a batch is to be closed though it is not full.
+    pub(super) fn is_due(&self, batch_wait: Option<Duration>, now: Mono) -> bool {
+        self.due_at(batch_wait).is_some_and(|at| at <= now)
+    }
+
+    /// When the first who wait can wait for company no longer.
+    fn due_at(&self, batch_wait: Option<Duration>) -> Option<Mono> {
+        if self.batch <= 1 {
+            return None;
+        }
+        let earliest = self.gate.room.earliest()?;
+        let service = self.predicted.high;
+        let margin = BATCH_MARGIN.max(service / BATCH_MARGIN_PART);
+        let last = latest_start(earliest, service + margin);
+        let since = self.company_since.zip(batch_wait);
+        let patience = since.map(|(since, wait)| since + wait);
+        patience.into_iter().chain([last]).min()
+    }
+
+    /// What a request takes that has come now: its wait, by its place, and its service.
+    fn takes(&self, class: ClassId, place: Place, now: Mono) -> Duration {
+        if let Some((expected, until)) = self.heard
+            && now < until
+        {
+            return expected;
+        }
+        // Almost always nobody waits.
+        let ahead = if self.gate.room.is_empty() {
+            0
+        } else {
+            self.gate.room.ahead(class, place)
+        };
+        self.predicted.high + self.gate.wait(ahead, self.predicted.mean)
+    }
+
+    /// What a request would take here that came now and were the last in order.
+    pub(super) fn expected(&self) -> Duration {
+        let all = self.gate.room.len() as u32;
+        self.predicted.high + self.gate.wait(all, self.predicted.mean)
+    }
+
+    /// A gate before this variant's servers says what a request takes there.
+    pub(super) fn hear(&mut self, expected: Duration, now: Mono) {
+        let expected = match self.heard {
+            // Several gates take turns at answering: none of them for all.
+            Some((before, until)) if now < until => (before * 3 + expected) / 4,
+            _ => expected,
+        };
+        self.heard = Some((expected, now + HEARSAY));
+    }
+
+    /// An execution took, or was given up after, so long.
+    pub(super) fn observe(&mut self, planned: Duration, took: Duration, now: Mono) {
+        if self.observed.record(planned, took, now) {
+            self.predicted = self.observed.foresee(self.planned);
+        }
+    }
+
+    fn new(planned: &VariantPlan, classes: &Classes) -> Variant {
         let mut variant = Variant {
             name: Rc::from(""),
             cluster: Rc::from(""),
             key: Key::default(),
-            service: Duration::ZERO,
+            planned: Duration::ZERO,
+            predicted: Predicted::default(),
+            batch: 1,
             cancels: false,
-            gate: Gate::default(),
+            gate: Gate::new(Room::new(classes)),
+            company_since: None,
+            observed: Observed::default(),
+            heard: None,
             share: 0.0,
             accuracy: 0.0,
         };
@@ -132,18 +273,21 @@ impl Variant {
         variant
     }
 
-    fn follow(&mut self, planned: &VariantPlan) {
-        if *self.name != *planned.name {
-            self.name = Rc::from(planned.name.as_str());
-            self.key = Key::of(&planned.name);
+    fn follow(&mut self, plan: &VariantPlan) {
+        if *self.name != *plan.name {
+            self.name = Rc::from(plan.name.as_str());
+            self.key = Key::of(&plan.name);
+            (self.observed, self.heard) = (Observed::default(), None);
         }
-        if *self.cluster != *planned.cluster {
-            self.cluster = Rc::from(planned.cluster.as_str());
+        if *self.cluster != *plan.cluster {
+            self.cluster = Rc::from(plan.cluster.as_str());
         }
-        self.service = Duration::from_secs_f64(planned.service_ms / 1e3);
-        self.cancels = planned.cancels;
-        self.share = planned.share.0;
-        self.gate.set_slots(planned.slots);
-        self.accuracy = planned.accuracy;
+        self.planned = Duration::from_secs_f64(plan.service_ms / 1e3);
+        self.predicted = self.observed.foresee(self.planned);
+        self.batch = plan.batch;
+        self.cancels = plan.cancels;
+        self.share = plan.share.0;
+        self.gate.set_slots(plan.slots);
+        self.accuracy = plan.accuracy;
     }
 }

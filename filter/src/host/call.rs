@@ -1,10 +1,11 @@
 //! Each hostcall wrapped once. Many of the SDK's panic on a status they do not expect; here are
 //! the ones we use, with what we make of a failure.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use proxy_wasm::hostcalls;
-use proxy_wasm::types::{BufferType, Bytes, MapType, MetricType};
+use proxy_wasm::types::{BufferType, Bytes, GrpcStatusCode, MapType, MetricType};
 
 use crate::board::Ring;
 use crate::time::{Mono, Now, Wall};
@@ -13,20 +14,37 @@ use crate::time::{Mono, Now, Wall};
 const SLOT: &[u8] = b"s";
 const PLAN: &[u8] = b"p";
 
+/// For how long the wall clock is told by the monotonic one. Each look at a clock leaves the VM; a step
+/// of the wall clock is seen so much later.
+const WALL_HOLDS: Duration = Duration::from_millis(50);
+/// The wall clock less the monotonic one, ns, as seen last.
+static OFFSET: AtomicU64 = AtomicU64::new(0);
+/// Until when that holds, by the monotonic clock, ns.
+static HOLDS_UNTIL: AtomicU64 = AtomicU64::new(0);
+
 /// Both clocks. The monotonic one is Envoy's, the same for all its VMs.
+pub(super) fn now() -> Now {
+    let mono = mono();
+    if HOLDS_UNTIL.load(Ordering::Relaxed) <= mono.0 {
+        OFFSET.store(wall_ns().saturating_sub(mono.0), Ordering::Relaxed);
+        HOLDS_UNTIL.store((mono + WALL_HOLDS).0, Ordering::Relaxed);
+    }
+    let offset = OFFSET.load(Ordering::Relaxed);
+    Now {
+        mono,
+        wall: Wall(mono.0.saturating_add(offset)),
+    }
+}
+
 #[allow(
     clippy::disallowed_methods,
-    reason = "the one place that reads the clocks"
+    reason = "the one place that reads the wall clock"
 )]
-pub(super) fn now() -> Now {
-    let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let wall_ns = wall.map_or(0, |since| {
+fn wall_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-    });
-    Now {
-        mono: mono(),
-        wall: Wall(wall_ns),
-    }
+    })
 }
 
 /// `coarsetime` counts in 2^-32 s.
@@ -48,19 +66,30 @@ pub(super) fn set_request_header(name: &str, value: Option<&str>) {
 
 /// The status of the current answer, upstream's or Envoy's own.
 pub(super) fn response_status() -> Option<Bytes> {
-    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, ":status")
+    response_header(":status")
+}
+
+/// A header of the current answer.
+pub(super) fn response_header(name: &str) -> Option<Bytes> {
+    hostcalls::get_map_value_bytes(MapType::HttpResponseHeaders, name)
         .ok()
         .flatten()
 }
 
-/// Sets a header of the current answer.
-pub(super) fn set_response_header(name: &str, value: &str) {
-    let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, Some(value));
+/// Sets, or with `None` removes, a header of the current answer.
+pub(super) fn set_response_header(name: &str, value: Option<&str>) {
+    let _ = hostcalls::set_map_value(MapType::HttpResponseHeaders, name, value);
 }
 
 /// Adds to a header of the current answer that may already be there.
 pub(super) fn add_response_header(name: &str, value: &str) {
     let _ = hostcalls::add_map_value(MapType::HttpResponseHeaders, name, value);
+}
+
+/// A property of the current stream.
+pub(super) fn property(path: &[String]) -> Option<Bytes> {
+    let path = path.iter().map(String::as_str).collect();
+    hostcalls::get_property(path).ok().flatten()
 }
 
 /// A property of the current stream, as text.
@@ -88,6 +117,15 @@ pub(super) fn resume_request() {
 /// Answers the current request here.
 pub(super) fn answer(status: u32, headers: Vec<(&str, &str)>, body: &[u8]) {
     let _ = hostcalls::send_http_response(status, headers, Some(body));
+}
+
+/// Answers the current gRPC request here, with trailers only.
+pub(super) fn answer_grpc(status: GrpcStatusCode, says: &str, headers: Vec<(&str, &str)>) {
+    let metadata = headers
+        .into_iter()
+        .map(|(name, value)| (name, value.as_bytes()))
+        .collect();
+    let _ = hostcalls::send_grpc_response(status, Some(says), metadata);
 }
 
 /// Makes Envoy pick the route again: another filter may have had it picked before ours.

@@ -1,12 +1,16 @@
 //! Samples → Envoy's metrics. A metric is defined when first used; there are never more than
-//! [`SERIES_MAX`] of them, because Envoy frees none.
+//! [`SERIES_MAX`] of them, because Envoy frees none. Counters are added up here and handed over with each
+//! tick, which comes every 50 ms at the latest: a call into the host for each would cost a request more
+//! than all of its decisions.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
 use proxy_wasm::types::MetricType;
-use weir_api::metrics::{Metric, encode};
+use weir_api::metrics::{Kind, Metric, encode};
 
+use crate::engine::Engine;
 use crate::stats::{Change, Label, Sample};
 
 use super::call;
@@ -17,60 +21,91 @@ const SERIES_MAX: usize = 1024;
 /// The metrics of one service.
 #[derive(Default)]
 pub(super) struct Meter {
-    known: HashMap<(Metric, Rc<str>), Option<u32>>,
-    nameless: Rc<str>,
+    known: HashMap<(Metric, Label), Series, BuildHasherDefault<fnv::FnvHasher>>,
+    defined: usize,
+}
+
+struct Series {
+    id: Option<u32>,
+    /// The value of its label: a variant's number may come to mean another.
+    value: Rc<str>,
+    /// Counted, and not yet handed over.
+    pending: i64,
 }
 
 impl Meter {
-    /// Passes one sample on; `variant` is the name of the variant it is about, if it is about one.
-    pub(super) fn take(&mut self, service: &str, sample: Sample, variant: Option<Rc<str>>) {
-        let value = match sample.label {
-            Label::None => self.nameless.clone(),
-            Label::Variant(_) => variant.unwrap_or_else(|| self.nameless.clone()),
-            Label::Reason(reason) => Rc::from(reason.label()),
-            Label::Header(field) => Rc::from(field.name()),
-        };
-        let Some(id) = self.series(service, sample.metric, value) else {
+    /// Takes one sample.
+    pub(super) fn take(&mut self, engine: &Engine, sample: Sample) {
+        let Some(series) = self.series(engine, sample.metric, sample.label) else {
             return;
         };
-        match sample.change {
-            Change::By(by) => call::increment(id, by),
-            Change::To(value) | Change::Value(value) => call::record(id, value),
+        match (sample.change, series.id) {
+            (Change::By(by), _) => series.pending += by,
+            (Change::To(value) | Change::Value(value), Some(id)) => call::record(id, value),
+            (Change::To(_) | Change::Value(_), None) => {}
         }
     }
 
-    fn series(&mut self, service: &str, metric: Metric, value: Rc<str>) -> Option<u32> {
-        if let Some(id) = self.known.get(&(metric, value.clone())) {
-            return *id;
+    /// Hands over what was counted.
+    pub(super) fn flush(&mut self) {
+        for series in self.known.values_mut() {
+            series.flush();
         }
-        if self.known.len() >= SERIES_MAX {
-            return None;
+    }
+
+    fn series(&mut self, engine: &Engine, metric: Metric, label: Label) -> Option<&mut Series> {
+        let key = (metric, label);
+        let stale = match (label, self.known.get(&key)) {
+            (_, None) => true,
+            (Label::Variant(id), Some(series)) => {
+                let name = engine.variant_name(id);
+                name.is_some_and(|name| *name != *series.value)
+            }
+            (_, Some(_)) => false,
+        };
+        if stale {
+            if self.defined >= SERIES_MAX {
+                return None;
+            }
+            self.defined += 1;
+            let series = Series::define(engine, metric, label);
+            if let Some(mut before) = self.known.insert(key, series) {
+                before.flush();
+            }
         }
-        let id = call::define(kind(metric), &encode(metric, service, &value));
-        self.known.insert((metric, value), id);
-        id
+        self.known.get_mut(&key)
     }
 }
 
-fn kind(metric: Metric) -> MetricType {
-    match metric {
-        Metric::Arrivals
-        | Metric::Dispatched
-        | Metric::Served
-        | Metric::Late
-        | Metric::Refused
-        | Metric::Gone
-        | Metric::Disbelieved
-        | Metric::SwapsLost
-        | Metric::BoardResets
-        | Metric::PlanAccepted
-        | Metric::PlanRefused
-        | Metric::PlanUnreachable => MetricType::Counter,
-        Metric::Held | Metric::InFlight | Metric::PlanRevision => MetricType::Gauge,
-        Metric::WaitMs
-        | Metric::SlackMs
-        | Metric::ServiceMs
-        | Metric::HandoverUs
-        | Metric::PlanVisibleMs => MetricType::Histogram,
+impl Series {
+    fn define(engine: &Engine, metric: Metric, label: Label) -> Series {
+        let value: Rc<str> = match label {
+            Label::None => Rc::from(""),
+            Label::Variant(id) => engine.variant_name(id).unwrap_or_default(),
+            Label::Reason(reason) => Rc::from(reason.label()),
+            // The pseudo-headers' colon cannot stand in a name.
+            Label::Header(field) => Rc::from(field.name().trim_start_matches(':')),
+            Label::Class(class) => {
+                Rc::from(engine.config().classes.name(class).unwrap_or_default())
+            }
+        };
+        let kind = match metric.kind() {
+            Kind::Counter => MetricType::Counter,
+            Kind::Gauge => MetricType::Gauge,
+            Kind::Histogram => MetricType::Histogram,
+        };
+        let name = encode(metric, &engine.config().service, &value);
+        Series {
+            id: call::define(kind, &name),
+            value,
+            pending: 0,
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Some(id) = self.id.filter(|_| self.pending != 0) {
+            call::increment(id, self.pending);
+        }
+        self.pending = 0;
     }
 }

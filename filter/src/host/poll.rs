@@ -6,7 +6,7 @@ use std::time::Duration;
 use weir_api::Revision;
 use weir_api::plan::BYTES_MAX;
 
-use crate::config::Planner;
+use crate::config::{Config, Planner};
 use crate::time::Mono;
 
 use super::call;
@@ -47,7 +47,7 @@ pub(super) struct Poll {
 }
 
 impl Poll {
-    pub(super) fn new(planner: Planner, service: &str) -> Poll {
+    pub(super) fn new(planner: Planner, config: &Config) -> Poll {
         let node = call::text(&["xds", "node", "id"])
             .or_else(|| call::text(&["node", "id"]))
             .filter(|node| !node.is_empty())
@@ -56,7 +56,12 @@ impl Poll {
             .chars()
             .map(|c| if is_plain(c) { c } else { '_' })
             .collect();
-        let path = format!("/v1/plans/{service}?proxy={node}&role=both");
+        let (service, role) = (&config.service, config.role.label());
+        let mut path = format!("/v1/plans/{service}?proxy={node}&role={role}");
+        if let Some(variant) = &config.variant {
+            path.push_str("&variant=");
+            path.push_str(variant);
+        }
         Poll {
             planner,
             path,

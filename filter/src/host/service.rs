@@ -8,8 +8,7 @@ use weir_api::metrics::Metric;
 
 use crate::board::TERMS;
 use crate::config::Config;
-use crate::deadline::Wire;
-use crate::engine::{End, Engine, StreamId};
+use crate::engine::{Answer, Asked, End, Engine, StreamId, Tags};
 use crate::plan;
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
@@ -49,12 +48,12 @@ impl Service {
     pub(super) fn new(root: u32, config: Config, now: Now) -> Service {
         let incarnation = shared::incarnation();
         let planner = config.planner.clone();
-        let poll = planner.map(|planner| Poll::new(planner, &config.service));
+        let poll = planner.map(|planner| Poll::new(planner, &config));
         call::set_tick(TICK_MOST);
-        let store = Box::new(Shared::new(&config.service));
+        let store = Box::new(Shared::new(shared::board_key(&config.service, config.role)));
         let mut service = Service {
             root,
-            plans: Plans::new(&config.service),
+            plans: Plans::new(&config),
             engine: Engine::new(config, store, incarnation),
             meter: Meter::default(),
             poll,
@@ -71,14 +70,23 @@ impl Service {
         service
     }
 
-    pub(super) fn on_request(&mut self, stream: StreamId, wire: &Wire<'_>, now: Now) -> Verdict {
+    pub(super) fn on_request(&mut self, stream: StreamId, asked: &Asked<'_>, now: Now) -> Verdict {
         self.keep_lease(now);
-        let verdict = self.engine.on_request(stream, wire, now);
+        // Whoever has to make room is refused at the next tick: see [`on_end`].
+        let owed = &mut self.owed;
+        let verdict = self.engine.on_request(stream, asked, now, owed);
         self.report();
-        if verdict == Verdict::Park {
+        if verdict == Verdict::Park || !self.owed.is_empty() {
             self.arm(now.mono);
+            // The timer is the root's; what follows is about this stream again. Without this it would be
+            // forwarded, or refused, in the root's name, which the host does not have and the SDK traps on.
+            call::turn_to(stream);
         }
         verdict
+    }
+
+    pub(super) fn on_answer(&mut self, stream: StreamId, answer: Answer, now: Now) -> Option<Tags> {
+        self.engine.on_answer(stream, answer, now)
     }
 
     pub(super) fn engine(&self) -> &Engine {
@@ -182,12 +190,7 @@ impl Service {
     fn report(&mut self) {
         self.engine.stats.swap(&mut self.samples);
         for sample in &self.samples {
-            let variant = match sample.label {
-                Label::Variant(id) => self.engine.variant_name(id),
-                _ => None,
-            };
-            self.meter
-                .take(&self.engine.config().service, *sample, variant);
+            self.meter.take(&self.engine, *sample);
         }
     }
 }
@@ -209,6 +212,7 @@ pub(super) fn on_tick(service: &Handle, now: Now) {
         service.tick_at = Mono(0);
         service.arm(now.mono);
         service.report();
+        service.meter.flush();
     }
     obey(service, verdicts, now);
 }

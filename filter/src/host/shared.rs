@@ -7,6 +7,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use crate::board::{Ring, Store};
+use crate::config::{Config, Role};
 use crate::time::Mono;
 
 use super::call;
@@ -21,8 +22,8 @@ pub(super) fn incarnation() -> u64 {
 }
 
 /// Where a service's board is; the number is the layout's.
-pub(super) fn board_key(service: &str) -> String {
-    format!("weir/{service}/both/board1")
+pub(super) fn board_key(service: &str, role: Role) -> String {
+    format!("weir/{service}/{}/board2", role.label())
 }
 
 /// The board's place in shared data, and the queues.
@@ -36,10 +37,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(service: &str) -> Shared {
+    pub(super) fn new(key: String) -> Shared {
         Shared {
             vm_id: call::text(&["plugin_vm_id"]).unwrap_or_default(),
-            key: board_key(service),
+            key,
             guess: None,
             queues: Vec::new(),
         }
@@ -107,9 +108,10 @@ pub(super) struct Plans {
 }
 
 impl Plans {
-    pub(super) fn new(service: &str) -> Plans {
+    pub(super) fn new(config: &Config) -> Plans {
         Plans {
-            key: format!("weir/{service}/plan"),
+            // A gate's part of the slots is not what a router of the same service goes by.
+            key: format!("weir/{}/{}/plan", config.service, config.role.label()),
             version: None,
         }
     }

@@ -1,14 +1,22 @@
 //! One request: its headers in, a verdict out and carried out; its answer tagged; its end told once.
 
+use std::hash::Hasher;
+use std::time::Duration;
+
 use proxy_wasm::traits::{Context, HttpContext};
-use proxy_wasm::types::Action;
+use proxy_wasm::types::{Action, GrpcStatusCode};
+use weir_api::plan::HOUR_MS;
+
+use crate::config::Role;
 
 use crate::deadline::Wire;
-use crate::engine::{End, Tags};
+use crate::engine::{Answer, Asked, End, Tags};
+use crate::protocol;
+use crate::time::Now;
 use crate::verdict::{Dispatch, Reason, Refusal, Verdict};
 
 use super::call;
-use super::service::{self, Handle};
+use super::service::{self, Handle, Service};
 
 /// Envoy's response flags, as `response.flags` has them.
 const UPSTREAM_TIMEOUT: u64 = 1 << 2;
@@ -17,11 +25,18 @@ const DOWNSTREAM_GONE: u64 = 1 << 14;
 /// The largest number `grpc-timeout` can carry: eight digits.
 const GRPC_TIMEOUT_MAX: u128 = 99_999_999;
 
+/// Why a request was refused, for its client.
+const DROPPED_REASON: &str = "x-slo-dropped-reason";
+/// What a gate tells the router before it.
+const EXPECTED: &str = "x-slo-expected-ms";
+
 pub(super) struct Stream {
     id: u32,
     service: Option<Handle>,
     /// Known to the engine: sent upstream or held, and not yet ended.
     open: bool,
+    /// Whether it speaks gRPC, in which even Envoy's own answers have status 200.
+    grpc: bool,
 }
 
 impl Stream {
@@ -30,6 +45,7 @@ impl Stream {
             id,
             service,
             open: false,
+            grpc: false,
         }
     }
 
@@ -49,16 +65,28 @@ impl HttpContext for Stream {
             return Action::Continue;
         };
         #[cfg(feature = "trap")]
-        if super::trap::on_request(self.id, &service.borrow().engine().config().service) {
+        if super::trap::on_request(self.id, service.borrow().engine().config()) {
             return Action::Pause;
         }
         let headers = call::request_headers();
-        let wire = Wire::pick(
-            headers
+        let verdict = {
+            let mut service = service.borrow_mut();
+            let claims = &service.engine().config().claim_headers;
+            let headers = headers
                 .iter()
-                .map(|(name, value)| (name.as_str(), value.as_slice())),
-        );
-        let verdict = service.borrow_mut().on_request(self.id, &wire, call::now());
+                .map(|(name, value)| (name.as_str(), value.as_slice()));
+            let wire = Wire::pick_with(headers, claims);
+            let wants = service.engine().wants(&wire);
+            let proof = wants.proof.and_then(call::property);
+            let source = wants.source.then(|| source(&service, &wire)).flatten();
+            let asked = Asked {
+                wire,
+                source,
+                proof: proof.as_deref(),
+            };
+            self.grpc = protocol::is_grpc(&wire);
+            service.on_request(self.id, &asked, call::now())
+        };
         self.open = matches!(verdict, Verdict::Forward(_) | Verdict::Park);
         match verdict {
             Verdict::Pass => pass(),
@@ -75,20 +103,27 @@ impl HttpContext for Stream {
     fn on_http_response_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
         #[cfg(feature = "trap")]
         super::trap::on_response(self.id);
-        let Some(service) = self.service.as_ref().filter(|_| self.open) else {
+        let Some(service) = self.service.clone().filter(|_| self.open) else {
             return Action::Continue;
         };
-        match own_reply() {
-            Some((end, reason)) => {
+        let role = service.borrow().engine().config().role;
+        match who_spoke(role == Role::Router, self.grpc && end_of_stream) {
+            Spoke::Envoy(end, reason) => {
                 if let Some(reason) = reason {
-                    call::set_response_header("x-slo-dropped-reason", reason.label());
+                    call::set_response_header(DROPPED_REASON, Some(reason.label()));
+                    if self.grpc {
+                        // To gRPC Envoy calls its 504 unavailable too.
+                        let status = (grpc_status(reason) as u32).to_string();
+                        call::set_response_header("grpc-status", Some(&status));
+                    }
                 }
                 self.end(end);
             }
-            None => {
-                let tags = service.borrow().engine().on_answer(self.id, call::now());
+            Spoke::Upstream(answer) => {
+                let now = call::now();
+                let tags = service.borrow_mut().on_answer(self.id, answer, now);
                 if let Some(tags) = tags {
-                    tag(&tags);
+                    tag(&tags, now);
                 }
                 if end_of_stream {
                     self.end(End::Answered);
@@ -140,68 +175,136 @@ fn pass() {
 }
 
 fn forward(dispatch: &Dispatch) {
-    let remaining_ms = dispatch.remaining.as_millis().max(1).to_string();
-    // Rounded up: an answer in the deadline's last millisecond is in time.
-    let timeout_ms = dispatch
-        .timeout
-        .as_nanos()
-        .div_ceil(1_000_000)
-        .max(1)
-        .to_string();
-    call::set_request_header("x-slo-cluster", Some(&dispatch.cluster));
-    call::set_request_header("x-slo-variant", Some(&dispatch.name));
-    call::set_request_header("x-slo-remaining-ms", Some(&remaining_ms));
+    let ms = |span: Duration| span.as_millis().max(1).to_string();
+    if let Some(cluster) = &dispatch.cluster {
+        call::set_request_header("x-slo-cluster", Some(cluster));
+        call::set_request_header("x-slo-variant", Some(&dispatch.name));
+    }
+    call::set_request_header("x-slo-remaining-ms", Some(&ms(dispatch.remaining)));
     call::set_request_header(
         "x-slo-deadline",
         Some(&dispatch.deadline.as_ms().to_string()),
     );
-    call::set_request_header("x-envoy-upstream-rq-timeout-ms", Some(&timeout_ms));
-    if dispatch.grpc {
+    // What came with the request was another stage's, or a client's.
+    let stage = dispatch.stage.map(ms);
+    call::set_request_header("x-slo-stage-ms", stage.as_deref());
+    if let Some(class) = &dispatch.class {
+        call::set_request_header("x-slo-class", Some(class));
+    }
+    // Rounded up: an answer in the deadline's last millisecond is in time. 0: none.
+    let timeout = dispatch
+        .timeout
+        .map_or(0, |timeout| timeout.as_nanos().div_ceil(1_000_000).max(1));
+    call::set_request_header("x-envoy-upstream-rq-timeout-ms", Some(&timeout.to_string()));
+    if dispatch.grpc_timeout {
         let ms = dispatch.remaining.as_millis().clamp(1, GRPC_TIMEOUT_MAX);
         call::set_request_header("grpc-timeout", Some(&format!("{ms}m")));
     }
-    call::clear_route_cache();
+    if dispatch.cluster.is_some() {
+        call::clear_route_cache();
+    }
 }
 
 fn refuse(refusal: Refusal) {
     let label = refusal.reason.label();
     let retry_after = refusal.retry_after_s.map(|s| s.to_string());
-    let mut headers = vec![
-        ("x-slo-dropped-reason", label),
-        ("content-type", "application/json"),
-    ];
+    let mut headers = vec![(DROPPED_REASON, label)];
     if let Some(retry_after) = &retry_after {
         headers.push(("retry-after", retry_after));
     }
     let body = format!("{{\"error\":\"refused by weir: {label}\"}}\n");
-    call::answer(refusal.reason.status(), headers, body.as_bytes());
+    if refusal.grpc {
+        let says = format!("refused by weir: {label}");
+        call::answer_grpc(grpc_status(refusal.reason), &says, headers);
+    } else {
+        headers.push(("content-type", "application/json"));
+        call::answer(refusal.reason.status(), headers, body.as_bytes());
+    }
 }
 
-fn tag(tags: &Tags) {
-    let waited_ms = tags.waited.as_secs_f64() * 1e3;
-    call::set_response_header("x-slo-variant", &tags.variant);
-    call::set_response_header(
-        "x-slo-remaining-ms",
-        &tags.remaining.as_millis().to_string(),
-    );
-    call::add_response_header("server-timing", &format!("queue;dur={waited_ms:.1}"));
+/// What a refusal is called in gRPC.
+fn grpc_status(reason: Reason) -> GrpcStatusCode {
+    match reason.status() {
+        504 => GrpcStatusCode::DeadlineExceeded,
+        429 => GrpcStatusCode::ResourceExhausted,
+        _ => GrpcStatusCode::Unavailable,
+    }
 }
 
-/// Whether the current answer is Envoy's own instead of upstream's: what that means for the slot,
-/// and which reason the client is told.
-fn own_reply() -> Option<(End, Option<Reason>)> {
-    let status = call::response_status()?;
-    // Upstream's answers are by far the most: only where Envoy might have spoken is it asked.
-    if !matches!(status.first(), Some(b'4' | b'5')) {
-        return None;
+fn tag(tags: &Tags, now: Now) {
+    call::set_response_header("x-slo-variant", Some(&tags.variant));
+    let remaining = tags.remaining.as_millis().to_string();
+    call::set_response_header("x-slo-remaining-ms", Some(&remaining));
+    if let Some(waited) = tags.waited {
+        let waited_ms = waited.as_secs_f64() * 1e3;
+        call::add_response_header("server-timing", &format!("queue;dur={waited_ms:.1}"));
     }
-    let details = call::text(&["response", "code_details"])?;
-    match (details.as_str(), status.as_slice()) {
-        ("via_upstream", _) => None,
-        (_, b"504") => Some((End::TimedOut, Some(Reason::Expired))),
-        (_, b"503") => Some((End::Failed, Some(Reason::NoBackend))),
-        _ => Some((End::Failed, None)),
+    if let Some(expected) = tags.expected {
+        call::set_response_header(EXPECTED, Some(&expected.as_millis().to_string()));
     }
+    if let Some(came) = tags.came {
+        // As NTP's: by these two and its own two a client works out how far its clock is off.
+        let clock = format!("in={};out={}", came.as_ms(), now.wall.as_ms());
+        call::set_response_header("x-slo-clock", Some(&clock));
+    }
+}
+
+/// Who sent the current request, hashed: the client a trusted proxy names, else the connection's other
+/// end without its port.
+fn source(service: &Service, wire: &Wire<'_>) -> Option<u64> {
+    let mut hasher = fnv::FnvHasher::default();
+    match service.engine().config().source_header() {
+        Some(at) => hasher.write(wire.claim(at)?),
+        None => {
+            let address = call::text(&["source", "address"])?;
+            let host = address
+                .rsplit_once(':')
+                .map_or(address.as_str(), |(host, _)| host);
+            hasher.write(host.as_bytes());
+        }
+    }
+    Some(hasher.finish())
+}
+
+/// Who gave the current answer.
+enum Spoke {
+    /// A server, or a gate before it.
+    Upstream(Answer),
+    /// Envoy itself: what that means for the slot, and which reason the client is told.
+    Envoy(End, Option<Reason>),
+}
+
+/// `trailers_only`: all there is of a gRPC answer, in which Envoy may have spoken though its status is 200.
+fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
+    let status = call::response_status().unwrap_or_default();
+    // Upstream's good answers are by far the most: only where Envoy might have spoken is it asked.
+    let failed = matches!(status.first(), Some(b'4' | b'5'));
+    let details = (failed || trailers_only)
+        .then(|| call::text(&["response", "code_details"]))
+        .flatten();
+    let timed_out = |details: &str| details.contains("timeout");
+    match (details.as_deref(), status.as_slice()) {
+        (None | Some("via_upstream"), _) => {
+            let expected = router.then(expected_upstream).flatten();
+            // A gRPC server that sends trailers alone has nothing to answer with.
+            let failed = failed || trailers_only;
+            Spoke::Upstream(Answer { failed, expected })
+        }
+        (_, b"504") => Spoke::Envoy(End::TimedOut, Some(Reason::Expired)),
+        (Some(details), b"200") if timed_out(details) => {
+            Spoke::Envoy(End::TimedOut, Some(Reason::Expired))
+        }
+        (_, b"503" | b"200") => Spoke::Envoy(End::Failed, Some(Reason::NoBackend)),
+        _ => Spoke::Envoy(End::Failed, None),
+    }
+}
+
+/// What the gate before the server says; it is for us, not for the client.
+fn expected_upstream() -> Option<Duration> {
+    let value = call::response_header(EXPECTED)?;
+    call::set_response_header(EXPECTED, None);
+    let ms: u64 = std::str::from_utf8(&value).ok()?.parse().ok()?;
+    Some(Duration::from_millis(ms.min(HOUR_MS)))
 }
 
 /// How a stream ended that had no complete answer.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::call;
 use super::shared::{Shared, board_key};
-use crate::board::{Ask, Key, Member, Scope};
+use crate::board::{Ask, Key, Member, Scope, Urgency};
+use crate::config::{Config, Role};
 use crate::time::Mono;
 
 /// `request`, `response` (this request's), `tick` (the next), `memory` (until there is no more): traps.
@@ -23,10 +24,10 @@ static ANSWER_OF: AtomicU32 = AtomicU32::new(0);
 static TICK: AtomicBool = AtomicBool::new(false);
 
 /// What somebody else might put in the board's place.
-const SPOILT: &[u8] = b"weirbrd\x01 and then something else";
+const SPOILT: &[u8] = b"weirbrd\x02 and then something else";
 
-/// Headers of a request have come, in this stream, for this service; whether it is answered here.
-pub(super) fn on_request(stream: u32, service: &str) -> bool {
+/// Headers of a request have come, in this stream, with this configuration; whether it is answered here.
+pub(super) fn on_request(stream: u32, config: &Config) -> bool {
     let headers = call::request_headers();
     // Kept whole in the module, where a test looks for it, instead of folded into the comparison.
     let wanted = std::hint::black_box(HEADER);
@@ -37,10 +38,12 @@ pub(super) fn on_request(stream: u32, service: &str) -> bool {
         Some(b"tick") => TICK.store(true, Ordering::Relaxed),
         Some(b"memory") => take_all_memory(),
         Some(b"spoil") => {
-            call::set_shared(&board_key(service), SPOILT, None);
+            call::set_shared(&board_key(&config.service, config.role), SPOILT, None);
         }
         Some(b"show") => {
-            let board = call::shared(&board_key(service)).0.unwrap_or_default();
+            let board = call::shared(&board_key(&config.service, config.role))
+                .0
+                .unwrap_or_default();
             call::answer(200, Vec::new(), &board);
             return true;
         }
@@ -72,7 +75,7 @@ pub(super) fn on_tick() {
 fn cost_ns(others_serve: bool) -> u64 {
     const VARIANTS: u64 = 3;
     const ROUNDS: u64 = 20_000;
-    let store = || Box::new(Shared::new("cost"));
+    let store = || Box::new(Shared::new(board_key("cost", Role::Both)));
     let mut member = Member::new(store(), 1, Scope::Proxy);
     let now = call::now().mono;
     let ask = |variant: u64, taken: u32, waiting: Option<Mono>| Ask {
@@ -82,8 +85,11 @@ fn cost_ns(others_serve: bool) -> u64 {
         posted: taken,
         until: now,
         service: Duration::from_millis(50),
-        waiting: waiting.into_iter(),
+        waiting: waiting.map(|deadline| Urgency::of(0, deadline)).into_iter(),
+        waits: u32::from(waiting.is_some()),
         most: 1,
+        batch: 1,
+        due: false,
         tick: false,
     };
     for variant in 1..=VARIANTS {

@@ -20,7 +20,7 @@ pub const BATCH_MAX: u32 = 1024;
 pub const NAME_MAX: usize = 63;
 /// Longest name of an Envoy cluster.
 pub const CLUSTER_MAX: usize = 256;
-/// Longest predicted service time and longest age limit: one hour, in ms.
+/// Longest predicted service time, longest rest of a pipeline and longest age limit: one hour, in ms.
 pub const HOUR_MS: u64 = 3_600_000;
 /// How far the shares' sum may be from 1.
 pub const SHARE_TOLERANCE: f64 = 1e-3;
@@ -41,6 +41,10 @@ pub struct Plan {
     pub published_ms: u64,
     /// How long the filter may go by it without a newer one, in ms.
     pub max_age_ms: u64,
+    /// Predicted time that the stages of a pipeline after this one still need, in ms (a high percentile):
+    /// a request must be done here so much before its deadline. 0 where nothing comes after.
+    #[serde(default)]
+    pub rest_ms: f64,
     /// At least one, at most [`VARIANTS_MAX`].
     pub variants: Vec<VariantPlan>,
 }
@@ -89,6 +93,8 @@ pub enum PlanError {
     Revision(Revision),
     #[error("max_age_ms: {0} must be 1 to {HOUR_MS}")]
     MaxAge(u64),
+    #[error("rest_ms: {0} must be 0 to {HOUR_MS}")]
+    Rest(f64),
     #[error("variants: {0} of them; there must be 1 to {VARIANTS_MAX}")]
     Variants(usize),
     #[error("variants[{0}].name: '{1}' stands twice")]
@@ -127,6 +133,9 @@ impl Plan {
         }
         if !(1..=HOUR_MS).contains(&self.max_age_ms) {
             return Err(PlanError::MaxAge(self.max_age_ms));
+        }
+        if !(0.0..=HOUR_MS as f64).contains(&self.rest_ms) {
+            return Err(PlanError::Rest(self.rest_ms));
         }
         if !(1..=VARIANTS_MAX).contains(&self.variants.len()) {
             return Err(PlanError::Variants(self.variants.len()));
@@ -248,6 +257,7 @@ mod tests {
             revision: Revision(1),
             published_ms: 0,
             max_age_ms: 60_000,
+            rest_ms: 250.5,
             variants: vec![variant("small", 0.25), variant("large", 0.75)],
         }
     }
@@ -268,6 +278,9 @@ mod tests {
                 "revision: 18446744073709551615",
             ),
             (|p| p.max_age_ms = 0, "max_age_ms: 0"),
+            (|p| p.rest_ms = -1.0, "rest_ms: -1"),
+            (|p| p.rest_ms = f64::NAN, "rest_ms: NaN"),
+            (|p| p.rest_ms = 3_600_001.0, "rest_ms: 3600001"),
             (|p| p.variants.clear(), "variants: 0"),
             (
                 |p| p.variants = vec![p.variants[0].clone(); 65],
@@ -343,6 +356,10 @@ mod tests {
         let plan: Plan = serde_json::from_str(json).unwrap();
         assert_eq!(plan.check(), Ok(()));
         assert_eq!(plan.variants[0].batch, 1);
+        assert_eq!(plan.rest_ms, 0.0);
+        let json = json.replace("1000,", r#"1000,"rest_ms":40,"#);
+        let plan: Plan = serde_json::from_str(&json).unwrap();
+        assert_eq!(plan.rest_ms, 40.0);
     }
 
     #[test]

@@ -29,6 +29,8 @@ impl TryFrom<RawService> for Service {
             0.01..=1.0,
             "of slo_ms",
         )?;
+        let unit = "ms, less than slo_ms";
+        let rest_ms = within("rest_ms", raw.rest_ms, 0.0..=(slo_ms - 1) as f64, unit)?;
         let cycles = whole_ms(CYCLE_MIN)..=whole_ms(CYCLE_MAX);
         let cycle = millis("cycle_ms", raw.cycle_ms, cycles, "")?;
         let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
@@ -47,7 +49,8 @@ impl TryFrom<RawService> for Service {
             listen: listen(&raw.listen)?,
             key: key(raw.key_env, raw.key_file)?,
             slo: Duration::from_millis(slo_ms),
-            latency_max_ms: part * slo_ms as f64,
+            latency_max_ms: part * (slo_ms as f64 - rest_ms),
+            rest_ms,
             cycle,
             plan_max_age,
             mode: raw.mode,

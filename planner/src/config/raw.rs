@@ -16,6 +16,8 @@ pub(super) struct RawService {
     pub(super) slo_ms: u64,
     #[serde(default = "latency_budget")]
     pub(super) latency_budget: f64,
+    #[serde(default)]
+    pub(super) rest_ms: f64,
     #[serde(default = "cycle_ms")]
     pub(super) cycle_ms: u64,
     #[serde(default = "plan_max_age_ms")]

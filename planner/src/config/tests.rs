@@ -43,6 +43,7 @@ fn the_example_is_taken_and_its_comments_state_the_defaults() {
     // What is commented out is the default: with the comments taken off nothing changes.
     let keys = [
         "latency_budget",
+        "rest_ms",
         "cycle_ms",
         "plan_max_age_ms",
         "objective",
@@ -86,6 +87,14 @@ fn defaults_are_filled_in() {
         service.variants[1].profile.parallelism,
         crate::profile::Parallelism::Fixed(2)
     );
+    assert_eq!(service.rest_ms, 0.0);
+    let staged = small().replace("slo_ms: 1000", "slo_ms: 1000\nrest_ms: 300.5");
+    let staged = Service::from_yaml(&staged).unwrap();
+    assert_eq!(
+        (staged.rest_ms, staged.latency_max_ms),
+        (300.5, 349.75),
+        "half of what is left to this stage"
+    );
     let quiet = small().replace("mode: active\n", "");
     assert_eq!(
         Service::from_yaml(&quiet).unwrap().mode,
@@ -125,6 +134,21 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
             "slo_ms: 1000",
             "slo_ms: 1000\nlatency_budget: .nan",
             &["latency_budget: NaN"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nrest_ms: 1000",
+            &["rest_ms: 1000", "0 to 999 ms, less than slo_ms"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nrest_ms: -1",
+            &["rest_ms: -1"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nrest_ms: .nan",
+            &["rest_ms: NaN"],
         ),
         ("service: demo", "service: Demo", &["service: Demo", "a-z"]),
         (

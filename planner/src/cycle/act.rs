@@ -138,6 +138,7 @@ impl Planner {
                 self.troubles.went_well("plan");
                 acted.published += u32::from(receipt.new);
                 acted.revision = Some(receipt.revision);
+                self.quotas = acted.plan.iter().map(|part| part.share).collect();
                 true
             }
             Err(error) => {

@@ -1,5 +1,7 @@
 //! Turns on simulated ports: what each fault falls back to.
 
+mod routed;
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use weir_api::{PlanError, Revision};
 use super::*;
 use crate::actuate::Resize;
 use crate::config::tests::service;
-use crate::observe::ScrapeError;
+use crate::observe::{Counts, Route, ScrapeError};
 use crate::publish::Receipt;
 
 /// Proxies, backends and filters in memory.
@@ -16,6 +18,8 @@ use crate::publish::Receipt;
 struct World {
     /// Requests so far at the one proxy.
     arrived: Mutex<f64>,
+    /// By variant, what was routed to it so far, and what could not wait for it.
+    routes: Mutex<BTreeMap<String, Route>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,
     at: Mutex<Duration>,
@@ -33,14 +37,17 @@ struct World {
 impl Observe for World {
     async fn scrape(&self) -> Vec<Scrape> {
         let lost = *self.lost.lock().unwrap();
-        let arrivals = if lost {
+        let counts = if lost {
             Err(ScrapeError::Status(503))
         } else {
-            Ok(*self.arrived.lock().unwrap())
+            Ok(Counts {
+                arrivals: *self.arrived.lock().unwrap(),
+                routes: self.routes.lock().unwrap().clone(),
+            })
         };
         vec![Scrape {
             at: *self.at.lock().unwrap(),
-            arrivals,
+            counts,
         }]
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use weir_api::Revision;
+use weir_api::plan::is_name;
 
 use crate::publish::AFTER_MAX;
 use crate::sharing::{Poll, Role};
@@ -21,6 +22,7 @@ pub(super) struct Asked {
     incarnation: Option<String>,
     workers: Option<String>,
     role: Option<String>,
+    variant: Option<String>,
 }
 
 impl Asked {
@@ -30,6 +32,7 @@ impl Asked {
         let incarnation = number("incarnation", self.incarnation, u64::MAX)?;
         let workers = number("workers", self.workers, WORKERS_MAX.into())?;
         let role = role(self.role)?;
+        let variant = variant(self.variant, role)?;
         let Some(proxy) = self.proxy else {
             return Ok((after, None));
         };
@@ -45,6 +48,7 @@ impl Asked {
             incarnation,
             workers: u32::try_from(workers).unwrap_or(WORKERS_MAX),
             role,
+            variant,
             after,
         };
         Ok((after, Some(poll)))
@@ -74,6 +78,18 @@ fn role(value: Option<String>) -> Result<Role, String> {
     role.ok_or_else(|| format!("role: '{}' must be router, gate or both", shown(&value)))
 }
 
+fn variant(value: Option<String>, role: Role) -> Result<Option<String>, String> {
+    let Some(value) = value else { return Ok(None) };
+    let wrong = |right: &str| Err(format!("variant: '{}' {right}", shown(&value)));
+    if !is_name(&value) {
+        return wrong("must be a variant's name: a-z, 0-9 and single dashes inside");
+    }
+    if role != Role::Gate {
+        return wrong("must be left out: only a proxy of role gate fronts a single variant");
+    }
+    Ok(Some(value))
+}
+
 fn is_node_id(proxy: &str) -> bool {
     (1..=PROXY_BYTES_MAX).contains(&proxy.len()) && !proxy.chars().any(char::is_control)
 }
@@ -96,6 +112,7 @@ mod tests {
             "proxy" => &mut asked.proxy,
             "incarnation" => &mut asked.incarnation,
             "workers" => &mut asked.workers,
+            "variant" => &mut asked.variant,
             _ => &mut asked.role,
         };
         *place = Some(value.to_owned());
@@ -122,6 +139,11 @@ mod tests {
                 &format!("'{value}' must be router, gate or both"),
             );
         }
+        for value in ["", "A", "a--b", "a b"] {
+            let says = format!("'{value}' must be a variant's name");
+            refused("variant", value, &says);
+        }
+        refused("variant", "a", "only a proxy of role gate");
         refused("proxy", "", "'' (0 bytes) must be 1 to 256 bytes");
         refused("proxy", "a\0b", "'a\u{fffd}b' (3 bytes)");
         refused("proxy", &"p".repeat(257), "(257 bytes)");
@@ -129,10 +151,13 @@ mod tests {
         let asked = Asked {
             proxy: Some(longest.clone()),
             incarnation: Some(u64::MAX.to_string()),
+            role: Some("gate".to_owned()),
+            variant: Some("large".to_owned()),
             ..Asked::default()
         };
         let poll = asked.checked().unwrap().1.unwrap();
         assert_eq!((poll.proxy, poll.incarnation), (longest, u64::MAX));
-        assert_eq!((poll.role, poll.after), (Role::Both, Revision(0)));
+        assert_eq!((poll.role, poll.after), (Role::Gate, Revision(0)));
+        assert_eq!(poll.variant.as_deref(), Some("large"));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! 200 and the plan, or this proxy's part of it · 204 nothing newer for as long as a poll is held, or
 //! the planner is ending · 400 not a poll · 401 wrong or no key · 404 another service · 409 there are
-//! fewer slots than proxies, and none for this one · 503 with retry-after where too many wait or share.
+//! fewer slots than proxies, and none for this one, or no such variant as it fronts · 503 with retry-after where too many wait or share.
 //!
 //! A poll that does not say who it is (`proxy`) gets the whole plan and shares in nothing.
 

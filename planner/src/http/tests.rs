@@ -32,7 +32,7 @@ impl Doors {
         let app = Arc::new(App {
             service: Arc::new(service(8)),
             key: Key::new(KEY).unwrap(),
-            publisher: Arc::new(Publisher::new("demo", Duration::from_secs(60))),
+            publisher: Arc::new(Publisher::new(&service(8))),
             status: Arc::new(Status::default()),
             metrics: Arc::new(Metrics::new().unwrap()),
             clock: Clock::start(),
@@ -347,7 +347,7 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
         "weir_planner_proxies_owning 1",
         "weir_planner_proxy_slots{proxy=\"envoy-1\",role=\"gate\"}",
         "weir_planner_proxy_plan_revision{proxy=\"envoy-1\",role=\"gate\"}",
-        "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",workers=\"2\"} 1",
+        "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",variant=\"\",workers=\"2\"} 1",
         "weir_planner_slots{variant=\"a\"}",
         "weir_planner_stage_ms_bucket{stage=\"solve\"",
     ] {

@@ -52,8 +52,8 @@ impl ProxyMetrics {
             age_ms: each("proxy_age_ms", "Time since a proxy's last poll.", &LABELS)?,
             incarnation: each(
                 "proxy_info",
-                "1 for each proxy.",
-                &["proxy", "role", "incarnation", "workers"],
+                "1 for each proxy; the variant is that of a gate of one only.",
+                &["proxy", "role", "variant", "incarnation", "workers"],
             )?,
         })
     }
@@ -76,19 +76,19 @@ impl ProxyMetrics {
             owning += i64::from(proxy.owns_slots && proxy.refused.is_none());
             refused += i64::from(proxy.refused.is_some());
             let labels = [name.as_str(), proxy.role.name()];
-            let slots: u64 = proxy.part.values().map(|slots| u64::from(*slots)).sum();
-            self.slots
-                .with_label_values(&labels)
-                .set(whole(if proxy.owns_slots { slots } else { 0 }));
+            let owned = proxy.owns.iter().filter_map(|name| proxy.part.get(name));
+            let slots: u64 = owned.map(|slots| u64::from(*slots)).sum();
+            self.slots.with_label_values(&labels).set(whole(slots));
             self.revision
                 .with_label_values(&labels)
                 .set(whole(proxy.revision.0));
             self.age_ms
                 .with_label_values(&labels)
                 .set(whole(proxy.age_ms));
+            let variant = proxy.variant.as_deref().unwrap_or_default();
             let (incarnation, workers) = (proxy.incarnation.to_string(), proxy.workers.to_string());
             self.incarnation
-                .with_label_values(&[name, proxy.role.name(), &incarnation, &workers])
+                .with_label_values(&[name, proxy.role.name(), variant, &incarnation, &workers])
                 .set(1);
         }
         self.proxies.set(whole(shown.proxies.len() as u64));

@@ -60,7 +60,8 @@ impl Arrivals {
         debug_assert_eq!(scrapes.len(), self.proxies.len());
         let mut answered = 0;
         for (proxy, scrape) in self.proxies.iter_mut().zip(scrapes) {
-            if let Ok(total) = scrape.arrivals {
+            if let Ok(counts) = &scrape.counts {
+                let total = counts.arrivals;
                 answered += 1;
                 self.seen |= total > 0.0;
                 proxy.read(Reading {
@@ -115,7 +116,7 @@ impl Proxy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ScrapeError;
+    use super::super::{Counts, ScrapeError};
     use super::*;
 
     const LOST: f64 = f64::NAN;
@@ -127,10 +128,10 @@ mod tests {
             let at = Duration::from_secs(second as u64);
             let scrape = |total: &f64| Scrape {
                 at,
-                arrivals: if total.is_nan() {
+                counts: if total.is_nan() {
                     Err(ScrapeError::Status(503))
                 } else {
-                    Ok(*total)
+                    Ok(Counts::of_arrivals(*total))
                 },
             };
             let scrapes: Vec<_> = totals.iter().map(scrape).collect();
@@ -190,7 +191,7 @@ mod tests {
         let mut arrivals = Arrivals::new(2);
         let scrape = |at, total: Option<f64>| Scrape {
             at,
-            arrivals: total.ok_or(ScrapeError::TooLarge),
+            counts: total.map(Counts::of_arrivals).ok_or(ScrapeError::TooLarge),
         };
         let mut observe = |at: u64, totals: [Option<f64>; 2]| {
             let at = Duration::from_secs(at);
@@ -211,7 +212,7 @@ mod tests {
         let scrape = |total| {
             [Scrape {
                 at: Duration::ZERO,
-                arrivals: Ok(total),
+                counts: Ok(Counts::of_arrivals(total)),
             }]
         };
         arrivals.observe(Duration::ZERO, &scrape(0.0));

@@ -1,14 +1,22 @@
-//! What the proxies have counted → how many requests arrive. Demand is measured at the input
-//! (`weir_arrivals`), never at the output, where overload looks like low load; and a scrape that
-//! failed is *unknown*, never zero load.
+//! What the proxies have counted → how many requests arrive, and which variants they went to. Demand
+//! is measured at the input (`weir_arrivals`), never at the output, where overload looks like low load;
+//! and a scrape that failed is *unknown*, never zero load.
+//!
+//! Only what one proxy of a path counts is summed over all of them: arrivals (a gate leaves out what a
+//! router has tagged), and what whoever chose the variant has chosen.
 
 mod arrivals;
+mod routes;
 mod scrape;
+#[cfg(test)]
+mod tests;
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation, PROXY_GONE_AFTER};
+pub use routes::{Got, Route, Routes};
 pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
 
 /// One look at one proxy.
@@ -16,8 +24,27 @@ pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
 pub struct Scrape {
     /// When the answer was there; [`crate::clock::Now::at`]'s clock.
     pub at: Duration,
-    /// Requests of the service that arrived since the proxy started, or why that is unknown.
-    pub arrivals: Result<f64, ScrapeError>,
+    /// What the proxy has counted of the service, or why that is unknown.
+    pub counts: Result<Counts, ScrapeError>,
+}
+
+/// What a proxy has counted since it started.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Counts {
+    /// Requests that arrived.
+    pub arrivals: f64,
+    /// By variant, where any was chosen.
+    pub routes: BTreeMap<String, Route>,
+}
+
+impl Counts {
+    /// So many arrivals, and nothing known of where they went.
+    pub fn of_arrivals(arrivals: f64) -> Counts {
+        Counts {
+            arrivals,
+            ..Counts::default()
+        }
+    }
 }
 
 /// Why a look brought nothing.

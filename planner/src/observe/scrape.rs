@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_api::metrics::{Metric, PREFIX, decode};
 
-use super::{Observe, Scrape, ScrapeError};
+use super::{Counts, Observe, Scrape, ScrapeError};
 use crate::clock::Clock;
 
 /// Largest answer of a proxy: 100 times what a filter with 64 variants exports.
@@ -22,7 +22,7 @@ pub struct Scraper {
 }
 
 impl Scraper {
-    /// Scrapes `stats` for the arrivals of `service`.
+    /// Scrapes `stats` for what was counted of `service`.
     pub fn new(
         http: reqwest::Client,
         clock: Clock,
@@ -41,13 +41,13 @@ impl Scraper {
 
     async fn one(self, url: reqwest::Url) -> Scrape {
         let body = tokio::time::timeout(self.timeout, fetch(&self.http, url));
-        let arrivals = match body.await {
-            Ok(text) => text.map(|text| arrivals(&text, &self.service)),
+        let counts = match body.await {
+            Ok(text) => text.map(|text| counts(&text, &self.service)),
             Err(_) => Err(ScrapeError::Timeout(self.timeout)),
         };
         Scrape {
             at: self.clock.now().at,
-            arrivals,
+            counts,
         }
     }
 }
@@ -63,7 +63,7 @@ impl Observe for Scraper {
         for look in looks {
             scrapes.push(look.await.unwrap_or_else(|error| Scrape {
                 at: self.clock.now().at,
-                arrivals: Err(ScrapeError::Unreachable(error.to_string())),
+                counts: Err(ScrapeError::Unreachable(error.to_string())),
             }));
         }
         scrapes
@@ -95,8 +95,8 @@ fn reason(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// The arrivals of `service`; none if the filter exports nothing yet.
-fn arrivals(text: &str, service: &str) -> f64 {
+/// The counts of `service`; none if the filter exports nothing yet.
+pub(super) fn counts(text: &str, service: &str) -> Counts {
     // Envoy writes `name{} 5` for a metric without labels, which the parser does not take.
     let lines = text
         .lines()
@@ -105,18 +105,25 @@ fn arrivals(text: &str, service: &str) -> f64 {
     let samples = prometheus_parse::Scrape::parse(lines)
         .map(|scrape| scrape.samples)
         .unwrap_or_default();
-    let ours = samples.into_iter().filter_map(|sample| {
-        let series = decode(&sample.metric)?;
-        let value = match sample.value {
-            prometheus_parse::Value::Untyped(value) | prometheus_parse::Value::Counter(value) => {
-                value
-            }
-            _ => return None,
+    let mut counts = Counts::default();
+    for sample in samples {
+        use prometheus_parse::Value::{Counter, Untyped};
+        let (Untyped(value) | Counter(value)) = sample.value else {
+            continue;
         };
-        let counts = series.metric == Metric::Arrivals && series.service == service;
-        (counts && value.is_finite() && value >= 0.0).then_some(value)
-    });
-    ours.sum()
+        let ours = decode(&sample.metric).filter(|series| series.service == service);
+        let Some(series) = ours.filter(|_| value.is_finite() && value >= 0.0) else {
+            continue;
+        };
+        let routes = &mut counts.routes;
+        match series.metric {
+            Metric::Arrivals => counts.arrivals += value,
+            Metric::Routed => routes.entry(series.value).or_default().routed += value,
+            Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
+            _ => {}
+        }
+    }
+    counts
 }
 
 #[cfg(test)]
@@ -133,22 +140,22 @@ mod tests {
             # TYPE weir_wait_ms__service__demo_two histogram\n\
             weir_wait_ms__service__demo_two_bucket{le=\"1\"} 3\n";
         for (service, expected) in [("demo-two", 12.0), ("other", 99.0), ("third", 0.0)] {
-            assert_eq!(arrivals(text, service), expected, "{service}");
+            assert_eq!(counts(text, service).arrivals, expected, "{service}");
         }
         assert_eq!(
-            arrivals("weir_arrivals__service__demo{} NaN\n\u{0}garbage{", "demo"),
-            0.0
+            counts("weir_arrivals__service__demo{} NaN\n\u{0}garbage{", "demo"),
+            Counts::default()
         );
         assert_eq!(
-            arrivals("weir_arrivals__service__demo 3 1700000000000\n", "demo"),
-            3.0
+            counts("weir_arrivals__service__demo 3 1700000000000\n", "demo"),
+            Counts::of_arrivals(3.0)
         );
         assert_eq!(
-            arrivals(
+            counts(
                 "weir_arrivals__service__demo{local_cluster=\"x\"} 3\n",
                 "demo"
             ),
-            3.0
+            Counts::of_arrivals(3.0)
         );
     }
 
@@ -181,7 +188,7 @@ mod tests {
             .scrape()
             .await
             .into_iter()
-            .map(|scrape| scrape.arrivals)
+            .map(|scrape| scrape.counts.map(|counts| counts.arrivals))
             .collect();
         let expected = [
             Err(ScrapeError::Timeout(timeout)),

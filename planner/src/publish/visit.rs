@@ -9,7 +9,7 @@ use weir_api::Plan;
 
 use super::Publisher;
 use crate::clock::Clock;
-use crate::sharing::{Answer, HOLD_SHARED, Ticket, TooFew};
+use crate::sharing::{Answer, HOLD_SHARED, NoPart, Ticket};
 
 /// What a poll came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,7 +19,7 @@ pub enum Told {
     /// There is none for now.
     Nothing,
     /// There is no slot for it.
-    Refused(TooFew),
+    Refused(NoPart),
 }
 
 /// A poll that has been taken in.

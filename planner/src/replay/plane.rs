@@ -50,8 +50,11 @@ impl DataPlane {
             ))));
         }
         let mut config = config(plane, scenario, cores)?;
-        if plane == Plane::EdfPerWorker {
-            config.scope = Scope::Worker;
+        match plane {
+            Plane::EdfPerWorker => config.scope = Scope::Worker,
+            // It would find out for itself how long service takes.
+            Plane::EdfWithoutFeasibility => config.correct = false,
+            _ => {}
         }
         let (proxies, workers) = match plane {
             Plane::WeirGlobal => (1, 1),
@@ -107,7 +110,7 @@ fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, 
         let variants = draft(&scenario.service, cores, None).ok_or(PlayError::NoCores)?;
         let plan = json!({
             "format": FORMAT, "service": scenario.service.name, "revision": 1,
-            "max_age_ms": HOUR_MS, "variants": variants,
+            "max_age_ms": HOUR_MS, "rest_ms": scenario.service.rest_ms, "variants": variants,
         });
         keys.insert("plan".to_owned(), plan);
     }

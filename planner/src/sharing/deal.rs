@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 
 use weir_api::{Plan, Revision};
 
-use super::divide::{deal, slots_of};
+use super::Sharing;
+use super::divide::{deal, is_refused, names_of, slots_of};
+use super::own::{Tie, ties};
 use super::proxy::{Grant, Proxy};
-use super::{Role, Sharing};
 use crate::clock::Now;
 
 /// What is to be done for one proxy.
@@ -28,7 +29,7 @@ impl Sharing {
             return false;
         };
         let slots = slots_of(whole);
-        let targets = targets(&mut self.proxies, &slots, now);
+        let targets = targets(&mut self.proxies, whole, now);
         let mut held: Vec<u64> = (0..slots.len())
             .map(|variant| sum_of(self.proxies.values(), variant))
             .collect();
@@ -53,17 +54,13 @@ impl Sharing {
                     &mut self.counts.moves,
                     now,
                 );
-                for (held, (before, after)) in held
-                    .iter_mut()
-                    .zip(before.into_iter().zip(may_hold(proxy, slots.len())))
-                {
-                    if proxy.owns {
-                        *held = (*held + u64::from(after)).saturating_sub(before.into());
-                    }
+                let after = may_hold(proxy, slots.len());
+                for (held, (before, after)) in held.iter_mut().zip(before.into_iter().zip(after)) {
+                    *held = (*held + after).saturating_sub(before);
                 }
                 dealt = true;
             }
-            unsettled |= proxy.owns && !proxy.is_settled();
+            unsettled |= proxy.owns_any() && !proxy.is_settled();
         }
         // Each waits for the last slot of the next, all the way round: one lets go.
         if let Some(proxy) = stuck
@@ -87,14 +84,19 @@ impl Sharing {
 
 /// A planner that starts takes those that have a plan for those who shared `whole` before.
 pub(super) fn assume(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan) {
-    let slots = slots_of(whole);
-    let gated = proxies.values().any(|proxy| proxy.role == Role::Gate);
-    let holders = proxies
-        .values_mut()
-        .filter(|proxy| proxy.after > Revision(0) && proxy.role.owns(gated));
-    let holders: Vec<_> = holders.collect();
-    let parts = deal(&slots, holders.len());
-    for (proxy, slots) in holders.into_iter().zip(parts) {
+    // Who has fallen silent since had its part all the same.
+    let stands: Vec<_> = proxies.values().map(|proxy| proxy.stand(true)).collect();
+    let mut ties = ties(&names_of(whole), &stands);
+    for (proxy, ties) in proxies.values().zip(&mut ties) {
+        if proxy.after == Revision(0) {
+            ties.fill(Tie::None);
+        }
+    }
+    let parts = deal(&slots_of(whole), &ties);
+    for (proxy, (ties, slots)) in proxies.values_mut().zip(ties.iter().zip(parts)) {
+        if !ties.contains(&Tie::Owns) {
+            continue;
+        }
         let (revision, published_ms) = (proxy.after, whole.published_ms);
         proxy.grants.clear();
         proxy.grant(Grant {
@@ -107,34 +109,27 @@ pub(super) fn assume(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan) {
 }
 
 /// What each proxy is to have in the end; who owns, and who is refused.
-fn targets(proxies: &mut BTreeMap<String, Proxy>, slots: &[u32], now: Now) -> Vec<Vec<u32>> {
-    let live = |proxy: &Proxy| proxy.is_live(now.at);
-    let gated = proxies
+fn targets(proxies: &mut BTreeMap<String, Proxy>, whole: &Plan, now: Now) -> Vec<Vec<u32>> {
+    let slots = slots_of(whole);
+    let live = proxies
         .values()
-        .any(|proxy| proxy.role == Role::Gate && live(proxy));
-    let owns = |proxy: &Proxy| proxy.role.owns(gated) && live(proxy);
-    let owners = proxies.values().filter(|proxy| owns(proxy)).count();
-    let mut parts = deal(slots, owners).into_iter();
-    let target = |proxy: &mut Proxy| {
-        proxy.owns = owns(proxy);
-        if proxy.role.owns(gated) {
-            let part = if proxy.owns { parts.next() } else { None };
-            let part = part.unwrap_or_else(|| vec![0; slots.len()]);
-            proxy.refused = part.iter().all(|slots| *slots == 0);
-            return part;
-        }
-        proxy.refused = false;
-        slots.to_vec()
-    };
-    proxies.values_mut().map(target).collect()
+        .map(|proxy| proxy.stand(proxy.is_live(now.at)));
+    let stands: Vec<_> = live.collect();
+    let ties = ties(&names_of(whole), &stands);
+    let parts = deal(&slots, &ties);
+    for (proxy, (ties, part)) in proxies.values_mut().zip(ties.into_iter().zip(&parts)) {
+        proxy.refused = is_refused(&ties, part, &slots);
+        proxy.ties = ties;
+    }
+    parts
 }
 
 /// By variant, what no other owner may be working by.
 fn room(proxy: &Proxy, slots: &[u32], held: &[u64]) -> Vec<u32> {
-    if !proxy.owns {
-        return slots.to_vec();
-    }
     let free = |(variant, (slots, held)): (usize, (&u32, &u64))| {
+        if !proxy.owns(variant) {
+            return *slots;
+        }
         let others = held.saturating_sub(proxy.may_hold(variant).into());
         u32::try_from(u64::from(*slots).saturating_sub(others)).unwrap_or(*slots)
     };
@@ -147,7 +142,7 @@ fn step(proxy: &Proxy, target: &[u32], room: &[u32], edition: Revision) -> Step 
     let fresh = current.is_none_or(|has| has.revision < edition || has.revision < proxy.after);
     if target.iter().all(|slots| *slots == 0) {
         let stay = match current {
-            None => proxy.holds_nothing(),
+            None => proxy.refused && proxy.holds_nothing(),
             Some(has) => has.is_empty() && !fresh,
         };
         return match stay {
@@ -223,12 +218,19 @@ fn give(
 }
 
 fn sum_of<'a>(proxies: impl Iterator<Item = &'a Proxy>, variant: usize) -> u64 {
-    let owners = proxies.filter(|proxy| proxy.owns);
-    owners.map(|proxy| u64::from(proxy.may_hold(variant))).sum()
+    proxies.map(|proxy| held_by(proxy, variant)).sum()
 }
 
-fn may_hold(proxy: &Proxy, variants: usize) -> Vec<u32> {
+/// By variant, what a proxy may be working by of what it owns.
+fn may_hold(proxy: &Proxy, variants: usize) -> Vec<u64> {
     (0..variants)
-        .map(|variant| proxy.may_hold(variant))
+        .map(|variant| held_by(proxy, variant))
         .collect()
+}
+
+fn held_by(proxy: &Proxy, variant: usize) -> u64 {
+    match proxy.owns(variant) {
+        true => proxy.may_hold(variant).into(),
+        false => 0,
+    }
 }

@@ -1,47 +1,14 @@
 //! A whole plan → a part for each proxy. It knows nothing of who has what, or since when.
 //!
-//! Slots are dealt like cards: what does not divide evenly goes round, each variant beginning where the
-//! last one stopped, so that no proxy is always the one with less, and the totals differ by at most
-//! one, too. Hence a proxy goes without any slot only where there are fewer slots than proxies.
+//! Each variant's slots are dealt among its owners like cards. What does not divide evenly goes to
+//! those with the fewest slots so far. Hence the parts of a variant differ by at most one, and so do
+//! the totals of those that own the same variants; and a proxy goes without any slot only where there
+//! are fewer slots than proxies. Of those with equally many, who owns fewer variants comes first: it
+//! has no other to get one of.
 
-use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Share, VariantPlan};
 
-/// What a proxy's filter does.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Deadline and choice of variant.
-    Router,
-    /// Slots and order.
-    Gate,
-    /// Both in one.
-    #[default]
-    Both,
-}
-
-impl Role {
-    /// All there are.
-    pub const ALL: [Role; 3] = [Role::Router, Role::Gate, Role::Both];
-
-    /// As polls and people name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Role::Router => "router",
-            Role::Gate => "gate",
-            Role::Both => "both",
-        }
-    }
-
-    /// Whether it owns slots, where `gated` says that some live proxy is a gate.
-    pub const fn owns(self, gated: bool) -> bool {
-        match self {
-            Role::Router => false,
-            Role::Gate => true,
-            Role::Both => !gated,
-        }
-    }
-}
+use super::own::{Role, Stand, Tie, ties};
 
 /// There is no slot for this proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -55,29 +22,32 @@ pub struct TooFew {
     pub slots: u64,
 }
 
-/// What each of `proxies`, in the order of their node ids, gets of `plan`.
+/// What each of `proxies`, in the order of their node ids, gets of `plan`; every gate fronts all.
 pub fn divide(plan: &Plan, proxies: &[Role]) -> Vec<Result<Plan, TooFew>> {
-    let gated = proxies.contains(&Role::Gate);
-    let owners = proxies.iter().filter(|role| role.owns(gated)).count();
+    let stand = |role: &Role| Stand {
+        role: *role,
+        variant: None,
+        live: true,
+    };
+    let stands: Vec<_> = proxies.iter().map(stand).collect();
+    let ties = ties(&names_of(plan), &stands);
     let whole = slots_of(plan);
-    let total = whole.iter().map(|slots| u64::from(*slots)).sum();
-    let mut parts = deal(&whole, owners).into_iter();
-    let part_of = |role: &Role| {
-        if !role.owns(gated) {
-            return Ok(plan.clone());
+    let parts = deal(&whole, &ties);
+    let owners = ties.iter().filter(|ties| ties.contains(&Tie::Owns)).count();
+    let part_of = |(ties, slots): (&Vec<Tie>, Vec<u32>)| {
+        if is_refused(ties, &slots, &whole) {
+            let slots = whole.iter().map(|slots| u64::from(*slots)).sum();
+            return Err(TooFew {
+                proxies: owners,
+                slots,
+            });
         }
-        let slots = parts.next().unwrap_or_default();
-        if slots.iter().all(|slots| *slots == 0) {
-            let (proxies, slots) = (owners, total);
-            return Err(TooFew { proxies, slots });
-        }
-        let variants = with_slots(&plan.variants, &slots);
         Ok(Plan {
-            variants,
+            variants: with_slots(&plan.variants, &slots),
             ..plan.clone()
         })
     };
-    proxies.iter().map(part_of).collect()
+    ties.iter().zip(parts).map(part_of).collect()
 }
 
 /// The slots of a plan, by variant.
@@ -85,23 +55,66 @@ pub(super) fn slots_of(plan: &Plan) -> Vec<u32> {
     plan.variants.iter().map(|variant| variant.slots).collect()
 }
 
-/// By owner, the part of each variant's slots.
-pub(super) fn deal(whole: &[u32], owners: usize) -> Vec<Vec<u32>> {
-    let total: u64 = whole.iter().map(|slots| u64::from(*slots)).sum();
-    // Fewer slots than owners: the first ones get one each, the others nothing.
-    let served = usize::try_from(total).map_or(owners, |total| owners.min(total));
-    let mut parts = vec![Vec::with_capacity(whole.len()); owners];
-    let count = u32::try_from(served).unwrap_or(u32::MAX).max(1);
-    let mut begin = 0;
-    for slots in whole {
-        for (place, part) in (0..).zip(&mut parts) {
-            let turn = (place + count - begin) % count;
-            let dealt = slots / count + u32::from(turn < slots % count);
-            part.push(if place < count { dealt } else { 0 });
+/// The names of a plan's variants.
+pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
+    plan.variants
+        .iter()
+        .map(|variant| variant.name.as_str())
+        .collect()
+}
+
+/// One proxy while slots are dealt.
+struct Hand<'a> {
+    ties: &'a [Tie],
+    /// How many variants it owns.
+    width: usize,
+    total: u64,
+    part: Vec<u32>,
+}
+
+impl<'a> Hand<'a> {
+    fn new(ties: &'a [Tie]) -> Hand<'a> {
+        Hand {
+            width: ties.iter().filter(|tie| **tie == Tie::Owns).count(),
+            ties,
+            total: 0,
+            part: Vec::with_capacity(ties.len()),
         }
-        begin = (begin + slots % count) % count;
     }
-    parts
+}
+
+/// By proxy, what it gets of each variant's slots: its part of what it owns, and the whole of what
+/// it only chooses.
+pub(super) fn deal(whole: &[u32], ties: &[Vec<Tie>]) -> Vec<Vec<u32>> {
+    let mut hands: Vec<_> = ties.iter().map(|ties| Hand::new(ties)).collect();
+    for (variant, slots) in whole.iter().enumerate() {
+        let mut owners = Vec::with_capacity(hands.len());
+        for hand in &mut hands {
+            match hand.ties.get(variant) {
+                Some(Tie::Owns) => owners.push(hand),
+                Some(Tie::Chooses) => hand.part.push(*slots),
+                _ => hand.part.push(0),
+            }
+        }
+        owners.sort_by_key(|hand| (hand.total, hand.width));
+        let count = u32::try_from(owners.len()).unwrap_or(u32::MAX).max(1);
+        for (turn, hand) in (0..).zip(owners) {
+            let dealt = slots / count + u32::from(turn < slots % count);
+            hand.total += u64::from(dealt);
+            hand.part.push(dealt);
+        }
+    }
+    hands.into_iter().map(|hand| hand.part).collect()
+}
+
+/// Whether a proxy that was dealt `part` is one too many, or has nothing to do with any variant there
+/// is. A gate of a variant that has no slots now is neither: its plan says so.
+pub(super) fn is_refused(ties: &[Tie], part: &[u32], whole: &[u32]) -> bool {
+    let owner = |tie: &Tie| matches!(tie, Tie::Owns | Tie::Would);
+    let any = ties.iter().zip(whole);
+    let left_out = any.into_iter().any(|(tie, slots)| owner(tie) && *slots > 0);
+    let stranger = ties.iter().all(|tie| *tie == Tie::None);
+    (left_out || stranger) && part.iter().all(|slots| *slots == 0)
 }
 
 /// The variants with these slots. A share of what has no slot here goes to the others in proportion
@@ -142,7 +155,8 @@ mod tests {
 
     #[track_caller]
     fn check(whole: &[u32], owners: usize, expected: &[&[u32]]) {
-        assert_eq!(deal(whole, owners), expected, "{whole:?} among {owners}");
+        let ties = vec![vec![Tie::Owns; whole.len()]; owners];
+        assert_eq!(deal(whole, &ties), expected, "{whole:?} among {owners}");
     }
 
     #[test]
@@ -157,6 +171,39 @@ mod tests {
         check(&[2], 4, &[&[1], &[1], &[0], &[0]]);
         check(&[0], 2, &[&[0], &[0]]);
         check(&[4], 0, &[]);
+    }
+
+    /// Who fronts which of a, b and c (nothing: all of them) → their parts.
+    #[track_caller]
+    fn check_gates(whole: [u32; 3], gates: &[&'static str], expected: &[[u32; 3]]) {
+        let stand = |gate: &&'static str| Stand {
+            role: Role::Gate,
+            variant: Some(*gate).filter(|gate| !gate.is_empty()),
+            live: true,
+        };
+        let stands: Vec<_> = gates.iter().map(stand).collect();
+        let ties = ties(&["a", "b", "c"], &stands);
+        assert_eq!(deal(&whole, &ties), expected, "{whole:?} among {gates:?}");
+    }
+
+    #[test]
+    fn a_gate_gets_of_what_it_fronts_and_of_nothing_else() {
+        check_gates(
+            [7, 4, 0],
+            &["a", "a", "b"],
+            &[[4, 0, 0], [3, 0, 0], [0, 4, 0]],
+        );
+        // c has slots and nobody to own them.
+        check_gates([2, 2, 9], &["a", "b"], &[[2, 0, 0], [0, 2, 0]]);
+        // A gate of all shares each with the variant's own, which comes first.
+        check_gates(
+            [3, 3, 2],
+            &["", "a", "b"],
+            &[[1, 1, 2], [2, 0, 0], [0, 2, 0]],
+        );
+        check_gates([1, 1, 0], &["", "a"], &[[0, 1, 0], [1, 0, 0]]);
+        check_gates([1, 0, 0], &["", "a"], &[[0, 0, 0], [1, 0, 0]]);
+        check_gates([3, 0, 0], &["a", "a"], &[[2, 0, 0], [1, 0, 0]]);
     }
 
     #[test]
@@ -219,7 +266,7 @@ mod tests {
             let plan = whole(&plan);
             let slots = slots_of(&plan);
             let total: u32 = slots.iter().sum();
-            let parts = deal(&slots, owners);
+            let parts = deal(&slots, &vec![vec![Tie::Owns; slots.len()]; owners]);
             for (variant, whole) in slots.iter().enumerate() {
                 let of: Vec<u32> = parts.iter().map(|part| part[variant]).collect();
                 prop_assert_eq!(of.iter().sum::<u32>(), *whole);
@@ -231,6 +278,52 @@ mod tests {
             prop_assert_eq!(without, owners.saturating_sub(total as usize));
             for part in divide(&plan, &vec![Role::Both; owners]).into_iter().flatten() {
                 prop_assert_eq!(part.check(), Ok(()));
+            }
+        }
+
+        /// Of three variants and any gates, routers and proxies that are both.
+        #[test]
+        fn each_variant_is_divided_among_its_owners(
+            slots in prop::array::uniform3(0..30_u32),
+            who in prop::collection::vec((0..3_usize, 0..4_usize), 1..9),
+        ) {
+            const NAMES: [&str; 3] = ["v0", "v1", "v2"];
+            let stand = |(role, variant): &(usize, usize)| Stand {
+                role: Role::ALL[*role],
+                variant: NAMES.get(*variant).copied().filter(|_| Role::ALL[*role] == Role::Gate),
+                live: true,
+            };
+            let stands: Vec<_> = who.iter().map(stand).collect();
+            let ties = ties(&NAMES, &stands);
+            let parts = deal(&slots, &ties);
+            for (variant, whole) in slots.iter().enumerate() {
+                let owns = |place: &usize| ties[*place][variant] == Tie::Owns;
+                let of: Vec<u32> = (0..who.len()).filter(owns).map(|place| parts[place][variant]).collect();
+                if let (Some(most), Some(least)) = (of.iter().max(), of.iter().min()) {
+                    prop_assert_eq!(of.iter().sum::<u32>(), *whole);
+                    prop_assert!(most - least <= 1, "{:?}", of);
+                }
+            }
+            let plan = whole(&slots.map(|slots| (0.5, slots)));
+            for (place, part) in parts.iter().enumerate() {
+                let plan = Plan { variants: with_slots(&plan.variants, part), ..plan.clone() };
+                prop_assert_eq!(plan.check(), Ok(()));
+                // Who is left out could have got none without another one's only slot.
+                if is_refused(&ties[place], part, &slots) {
+                    let shares = |other: &usize| {
+                        let both = ties[place].iter().zip(&ties[*other]);
+                        both.into_iter().any(|(one, other)| (*one, *other) == (Tie::Owns, Tie::Owns))
+                    };
+                    let total = |other: usize| -> u32 {
+                        let common = |variant: &usize| {
+                            ties[place][*variant] == Tie::Owns && ties[other][*variant] == Tie::Owns
+                        };
+                        (0..slots.len()).filter(common).map(|variant| parts[other][variant]).sum()
+                    };
+                    for other in (0..who.len()).filter(shares) {
+                        prop_assert!(total(other) <= 1, "{} has more than one of what {} has none of", other, place);
+                    }
+                }
             }
         }
     }

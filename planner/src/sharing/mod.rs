@@ -1,9 +1,11 @@
 //! Several proxies, one set of slots: who they are, what part each has, and how parts move when a
 //! proxy comes or goes. Pure: polls and the time come in, plans and waits go out.
 //!
-//! **Who owns slots.** A gate always; a proxy that is both router and gate as long as no gate is
-//! live; a router never: it gets the plan as it is. [`divide`] deals each variant's slots out in the
-//! order of the node ids: the parts sum to the whole and differ by at most one.
+//! **Who owns slots.** The gates that front a variant; where no live gate fronts it, the proxies that
+//! are router and gate in one; a router never: it gets the plan as it is. A gate fronts the variant that
+//! its polls name, or all. [`divide`] deals each variant's slots out in the order of the node ids: the
+//! parts sum to the whole and differ by at most one. A variant that neither a gate nor a proxy that is
+//! both fronts is nobody's: its slots wait for an owner.
 //!
 //! **How a part moves.** Make before break: a proxy *may work by* every plan handed to it since the
 //! one its polls confirm (`after`), so a part grows only into what no other may work by. A proxy that
@@ -25,11 +27,15 @@
 //! works by its old part until its first poll is answered.
 //!
 //! **Fewer slots than owners.** Some get none: one that has a part first gets a plan without slots,
-//! to give it back; then its polls are refused ([`TooFew`]) until there are slots, or a gate.
+//! to give it back; then its polls are refused ([`NoPart`]) until there are slots, or a gate. So are those
+//! of a gate whose variant is none of the plan's. A gate whose variant has no slots at the moment is not
+//! one too many: it gets a plan that says so.
 
 mod deal;
 mod divide;
+mod own;
 mod proxy;
+mod refusal;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -37,7 +43,9 @@ mod view;
 
 use std::time::Duration;
 
-pub use divide::{Role, TooFew, divide};
+pub use divide::{TooFew, divide};
+pub use own::Role;
+pub use refusal::NoPart;
 pub use table::{Answer, Counts, Full, Poll, Sharing, Ticket};
 pub use view::ProxyView;
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_api::Revision;
 
+use super::own::{Stand, Tie};
 use super::{BROKEN_OFF_MAX, REFUSED_SHOWN, Role, SILENT_MAX};
 
 /// Most plans a proxy may be working by; above it the two oldest count as one that has the more of
@@ -49,6 +50,8 @@ pub(super) struct Proxy {
     pub(super) epoch: u64,
     pub(super) former: Option<Former>,
     pub(super) role: Role,
+    /// The one variant that it fronts as a gate; `None` for all.
+    pub(super) variant: Option<String>,
     pub(super) workers: u32,
     /// The plan it has, as it says.
     pub(super) after: Revision,
@@ -60,8 +63,8 @@ pub(super) struct Proxy {
     /// When it last polled, was answered, or broke off.
     pub(super) heard_at: Duration,
     pub(super) broken_off: bool,
-    /// Whether it owns slots.
-    pub(super) owns: bool,
+    /// What it has to do with each variant's slots; empty until slots are dealt.
+    pub(super) ties: Vec<Tie>,
     /// Whether there is no slot for it.
     pub(super) refused: bool,
     /// What it may be working by, oldest first; the last is what it is to have, sent or not.
@@ -69,6 +72,25 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
+    /// Where it stands.
+    pub(super) fn stand(&self, live: bool) -> Stand<'_> {
+        Stand {
+            role: self.role,
+            variant: self.variant.as_deref(),
+            live,
+        }
+    }
+
+    /// Whether it owns slots of a variant.
+    pub(super) fn owns(&self, variant: usize) -> bool {
+        self.ties.get(variant) == Some(&Tie::Owns)
+    }
+
+    /// Whether it owns slots of any variant.
+    pub(super) fn owns_any(&self) -> bool {
+        self.ties.contains(&Tie::Owns)
+    }
+
     /// The plan it is to have.
     pub(super) fn current(&self) -> Option<&Grant> {
         self.grants.back()

@@ -7,9 +7,9 @@ use std::time::Duration;
 use weir_api::{Plan, Revision};
 
 use super::deal::assume;
-use super::divide::{slots_of, with_slots};
+use super::divide::with_slots;
 use super::proxy::{Former, Proxy};
-use super::{BROKEN_OFF_MAX, PROXIES_MAX, Role, TooFew};
+use super::{BROKEN_OFF_MAX, NoPart, PROXIES_MAX, Role};
 use crate::clock::Now;
 
 /// What a poll says of its proxy.
@@ -23,6 +23,8 @@ pub struct Poll {
     pub workers: u32,
     /// What it does.
     pub role: Role,
+    /// The one variant that it fronts, if it is a gate of one only.
+    pub variant: Option<String>,
     /// The plan it has.
     pub after: Revision,
 }
@@ -44,7 +46,7 @@ pub enum Answer {
     /// Nothing yet.
     Wait,
     /// There is no slot for it.
-    Refused(TooFew),
+    Refused(NoPart),
 }
 
 /// As many proxies share already as may.
@@ -186,7 +188,10 @@ impl Sharing {
             }));
         }
         if proxy.refused && proxy.holds_nothing() {
-            return Answer::Refused(self.too_few());
+            return self
+                .proxies
+                .get(&ticket.proxy)
+                .map_or(Answer::Wait, |proxy| Answer::Refused(self.why_none(proxy)));
         }
         Answer::Wait
     }
@@ -207,14 +212,6 @@ impl Sharing {
     /// What happened since the start.
     pub fn counts(&self) -> Counts {
         self.counts
-    }
-
-    pub(super) fn too_few(&self) -> TooFew {
-        let slots = self.whole.as_ref().map(slots_of).unwrap_or_default();
-        TooFew {
-            proxies: self.proxies.values().filter(|proxy| proxy.owns).count(),
-            slots: slots.iter().map(|slots| u64::from(*slots)).sum(),
-        }
     }
 
     pub(super) fn is_listening(&self) -> bool {
@@ -241,6 +238,7 @@ impl Sharing {
                     epoch: self.epochs,
                     former: None,
                     role: poll.role,
+                    variant: poll.variant.clone(),
                     workers: poll.workers,
                     after: poll.after,
                     polled_ms: now.unix_ms,
@@ -248,7 +246,7 @@ impl Sharing {
                     pending: 0,
                     heard_at: now.at,
                     broken_off: false,
-                    owns: false,
+                    ties: Vec::new(),
                     refused: false,
                     grants: VecDeque::new(),
                 })
@@ -275,8 +273,10 @@ impl Sharing {
         }
         // One that was refused counts again only now that it is back.
         let back = !proxy.is_live(now.at);
-        let other = proxy.role != poll.role || proxy.after > poll.after;
+        let moved = proxy.role != poll.role || proxy.variant != poll.variant;
+        let other = moved || proxy.after > poll.after;
         (proxy.role, proxy.workers) = (poll.role, poll.workers);
+        proxy.variant.clone_from(&poll.variant);
         (proxy.polled_ms, proxy.polled_at, proxy.heard_at) = (now.unix_ms, now.at, now.at);
         proxy.pending += 1;
         proxy.broken_off = false;

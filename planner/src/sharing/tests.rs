@@ -1,5 +1,6 @@
 //! The table by the clock, and its properties against a model of proxies.
 
+mod gates;
 mod moves;
 mod property;
 
@@ -38,6 +39,7 @@ pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
         revision: Revision(1),
         published_ms: 0,
         max_age_ms: 60_000,
+        rest_ms: 0.0,
         variants: variants.collect(),
     };
     assert_eq!(plan.check(), Ok(()));

@@ -18,6 +18,8 @@ pub struct ProxyView {
     pub workers: u32,
     /// What it does.
     pub role: Role,
+    /// The one variant that it fronts; `null` for all.
+    pub variant: Option<String>,
     /// The plan it has.
     pub revision: Revision,
     /// When it last polled, Unix time in ms.
@@ -28,7 +30,10 @@ pub struct ProxyView {
     pub waiting: bool,
     /// Whether it owns slots: a gate, or both in one where there is no gate.
     pub owns_slots: bool,
-    /// The slots of the plan it is to have, by variant; empty while it has none.
+    /// The variants whose slots it owns.
+    pub owns: Vec<String>,
+    /// The slots of the plan it is to have, by variant; empty while it has none. Its own part of what
+    /// it owns, the whole of what it only chooses.
     pub part: BTreeMap<String, u32>,
     /// The revision of that plan.
     pub part_revision: Option<Revision>,
@@ -63,24 +68,28 @@ impl Sharing {
     fn view_of(&self, proxy: &Proxy, now: Now) -> ProxyView {
         let grant = proxy.current();
         let variants = self.whole.iter().flat_map(|whole| &whole.variants);
+        let named = variants.clone().map(|variant| variant.name.clone());
+        let owned = named.clone().enumerate();
         let slots = grant.iter().flat_map(|grant| &grant.slots);
         let age = now.at.saturating_sub(proxy.polled_at);
         ProxyView {
             incarnation: proxy.incarnation,
             workers: proxy.workers,
             role: proxy.role,
+            variant: proxy.variant.clone(),
             revision: proxy.after,
             polled_ms: proxy.polled_ms,
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
             waiting: proxy.pending > 0,
-            owns_slots: proxy.owns,
-            part: variants
-                .map(|variant| variant.name.clone())
-                .zip(slots.copied())
+            owns_slots: proxy.owns_any(),
+            owns: owned
+                .filter(|(place, _)| proxy.owns(*place))
+                .map(|(_, name)| name)
                 .collect(),
+            part: named.zip(slots.copied()).collect(),
             part_revision: grant.map(|grant| grant.revision),
             settled: proxy.is_settled(),
-            refused: proxy.refused.then(|| self.too_few().to_string()),
+            refused: proxy.refused.then(|| self.why_none(proxy).to_string()),
             former: proxy.former.map(|former| FormerView {
                 incarnation: former.incarnation,
                 polled_ms: former.polled_ms,

@@ -1,4 +1,4 @@
-//! The emulator's door: Open Inference Protocol v2 over HTTP, and `/emulator/…` to look and turn.
+//! The emulator's first door: Open Inference Protocol v2 over HTTP, and `/emulator/…` to look and turn.
 //!
 //! It only translates: what waits, runs and counts is the engine's.
 
@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::journal::Execution;
+use super::journal::{Door, Execution};
 use super::server::Server;
+use super::work::{self, Next, Refused};
 use weir_model::server::Parallelism;
 
 /// Largest request body, in bytes; a larger one is answered 413.
@@ -91,9 +92,19 @@ struct InferRequest {
     id: Option<String>,
 }
 
+/// The body of a `PUT /emulator/next`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NextStage {
+    url: Option<String>,
+}
+
+/// The header that says how long the JSON part of a body is, where raw tensors follow it.
+const JSON_LENGTH: &str = "inference-header-content-length";
+
 type Shared = State<Arc<Server>>;
 
-pub(super) fn routes(server: Arc<Server>) -> Router {
+pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/v2/health/live", get(async || Json(json!({"live": true}))))
         .route("/v2/health/ready", get(ready))
@@ -105,13 +116,8 @@ pub(super) fn routes(server: Arc<Server>) -> Router {
             "/emulator/resources",
             get(show_resources).put(change_resources),
         )
+        .route("/emulator/next", put(change_next))
         .route("/emulator/executions", get(show_executions))
-        .layer(DefaultBodyLimit::max(BODY_MAX))
-        .with_state(server)
-}
-
-fn refuse(status: StatusCode, message: &str) -> Response {
-    (status, Json(json!({"error": message}))).into_response()
 }
 
 fn readiness(server: &Server) -> Response {
@@ -139,10 +145,7 @@ async fn about_server() -> Json<serde_json::Value> {
 
 async fn about_model(State(server): Shared, Path(model): Path<String>) -> Response {
     if !server.serves(&model) {
-        return refuse(
-            StatusCode::NOT_FOUND,
-            &format!("model '{model}' is not served here"),
-        );
+        return Refused::unknown(&model).into_response();
     }
     let shape = [1];
     Json(json!({
@@ -160,10 +163,7 @@ async fn model_ready(State(server): Shared, Path(model): Path<String>) -> Respon
     if server.serves(&model) {
         return readiness(&server);
     }
-    refuse(
-        StatusCode::NOT_FOUND,
-        &format!("model '{model}' is not served here"),
-    )
+    Refused::unknown(&model).into_response()
 }
 
 async fn infer(
@@ -173,47 +173,35 @@ async fn infer(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     if !server.serves(&model) {
-        return refuse(
-            StatusCode::NOT_FOUND,
-            &format!("model '{model}' is not served here"),
-        );
+        return Refused::unknown(&model).into_response();
     }
     let body = match body {
         Ok(body) => body,
-        Err(refusal) => return refuse(refusal.status(), &refusal.body_text()),
+        Err(refusal) => return Refused::new(refusal.status(), refusal.body_text()).into_response(),
     };
-    if !server.is_ready() {
-        return refuse(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the model is still loading",
-        );
-    }
-    if server.takes_failure() {
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR, "a failure was asked for");
-    }
-    let request_id = header(&headers, "x-request-id");
-    let slo: BTreeMap<String, String> = headers
-        .keys()
-        .map(|name| name.as_str())
-        .filter(|name| name.starts_with("x-slo-") || *name == "grpc-timeout")
-        .map(|name| (name.to_owned(), header(&headers, name)))
-        .collect();
-    let Some(execution) = server.execute(request_id.clone(), slo) else {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "the queue is full");
+    let served = match work::serve(&server, Door::OipHttp, &headers, &body).await {
+        Ok(served) => served,
+        Err(answer) => return answer,
     };
-    let Ok(execution) = execution.await else {
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR, "the server crashed");
-    };
-    Json(infer_answer(&server, &body, request_id, &execution)).into_response()
+    let mut answer = infer_answer(&server, &body, &headers, &served.execution);
+    answer
+        .parameters
+        .extend(served.next.map(|next| ("next".to_owned(), next)));
+    Json(answer).into_response()
 }
 
 fn infer_answer(
     server: &Server,
     body: &[u8],
-    request_id: String,
+    headers: &HeaderMap,
     execution: &Execution,
 ) -> InferAnswer {
-    let own_id = serde_json::from_slice::<InferRequest>(body)
+    let json_part = headers
+        .get(JSON_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok())
+        .and_then(|length: usize| body.get(..length))
+        .unwrap_or(body);
+    let own_id = serde_json::from_slice::<InferRequest>(json_part)
         .ok()
         .and_then(|request| request.id);
     let output = |name: &str, datatype: &str, value: u64| Output {
@@ -222,38 +210,32 @@ fn infer_answer(
         shape: vec![1],
         data: vec![value],
     };
-    let parameters = [
-        ("emulated", json!(true)),
-        ("order", json!(execution.order)),
-        ("batch", json!(execution.batch)),
-        ("cores", json!(execution.cores)),
-        (
-            "queued_ms",
-            json!(execution.started_ms - execution.arrived_ms),
-        ),
-        (
-            "service_ms",
-            json!(execution.ended_ms - execution.started_ms),
-        ),
-    ];
     InferAnswer {
         model_name: server.model().to_owned(),
         model_version: "1".to_owned(),
-        id: own_id.unwrap_or(request_id),
+        id: own_id.unwrap_or_else(|| execution.request_id.clone()),
         outputs: vec![
             output("bytes", "UINT64", body.len() as u64),
             output("crc32", "UINT32", u64::from(crc32fast::hash(body))),
         ],
-        parameters: parameters
+        parameters: told(execution)
             .map(|(name, value)| (name.to_owned(), value))
             .into(),
     }
 }
 
-fn header(headers: &HeaderMap, name: &str) -> String {
-    headers.get(name).map_or_else(String::new, |value| {
-        String::from_utf8_lossy(value.as_bytes()).into_owned()
-    })
+/// What every answer tells of its execution.
+pub(super) fn told(execution: &Execution) -> [(&'static str, serde_json::Value); 6] {
+    let queued_ms = execution.started_ms - execution.arrived_ms;
+    let service_ms = execution.ended_ms - execution.started_ms;
+    [
+        ("emulated", json!(true)),
+        ("order", json!(execution.order)),
+        ("batch", json!(execution.batch)),
+        ("cores", json!(execution.cores)),
+        ("queued_ms", json!(queued_ms)),
+        ("service_ms", json!(service_ms)),
+    ]
 }
 
 async fn show_resources(State(server): Shared) -> Json<Resources> {
@@ -264,11 +246,30 @@ async fn change_resources(State(server): Shared, body: Bytes) -> Response {
     let mut json = serde_json::Deserializer::from_slice(&body);
     let change: Change = match serde_path_to_error::deserialize(&mut json) {
         Ok(change) => change,
-        Err(error) => return refuse(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => return bad(error.to_string()),
     };
     match server.set_resources(change.cores, change.parallelism) {
         Ok(resources) => Json(resources).into_response(),
-        Err(message) => refuse(StatusCode::BAD_REQUEST, &message),
+        Err(message) => bad(message),
+    }
+}
+
+fn bad(message: String) -> Response {
+    Refused::new(StatusCode::BAD_REQUEST, message).into_response()
+}
+
+async fn change_next(State(server): Shared, body: Bytes) -> Response {
+    let change: NextStage = match serde_json::from_slice(&body) {
+        Ok(change) => change,
+        Err(error) => return bad(error.to_string()),
+    };
+    let next = change.url.as_deref().map(Next::new).transpose();
+    match next {
+        Ok(next) => {
+            server.set_next(next);
+            Json(json!({"url": change.url})).into_response()
+        }
+        Err(error) => bad(format!("url: {error}")),
     }
 }
 

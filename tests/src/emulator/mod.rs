@@ -1,27 +1,58 @@
 //! The variant emulator: a model server without a model, named one wherever it shows.
 //!
-//! It speaks the Open Inference Protocol v2 over HTTP (1.1 and 2) on a free port of 127.0.0.1, takes
-//! as long as a [`Law`] says, executes a bounded number of batches at once from a FIFO queue, and, like
+//! It speaks the Open Inference Protocol v2 over HTTP (1.1 and 2) and gRPC, TF Serving's REST, plain
+//! HTTP, server-sent events and websockets on one free port of 127.0.0.1, takes as long as a [`Law`] says, executes a bounded number of batches at once from a FIFO queue, and, like
 //! most real servers, goes on executing what a client has abandoned. It decides nothing about
 //! deadlines: it records the headers it was sent and answers late if it is late.
 //!
-//! What it does when is [`weir_model::server`]'s to say; `server` runs that on the clock, `http` is the
-//! door; this file is the handle.
+//! What it does when is [`weir_model::server`]'s to say; `server` runs that on the clock, `work` lets
+//! requests in from the doors (`http`, `grpc`, `tfserving`, `plain`); this file is the handle.
 
+mod grpc;
 mod http;
 mod journal;
+mod plain;
 mod server;
+mod tfserving;
+mod work;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::HeaderValue;
+use axum::response::Response;
 use tokio::task::AbortHandle;
 
 pub use http::{BODY_MAX, InferAnswer, Output, Resources};
-pub use journal::{EXECUTIONS_MAX, Execution};
+pub use journal::{Door, EXECUTIONS_MAX, Execution};
+pub use plain::EVENTS_MAX;
 pub use weir_model::server::{
     CORES_MAX, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX, ServerConfig,
 };
+
+/// Which emulated model answered; on every answer, whatever the protocol.
+pub const EMULATED: &str = "x-emulated";
+
+/// All doors behind one port.
+fn doors(server: Arc<server::Server>) -> Router {
+    let named = axum::middleware::map_response_with_state(Arc::clone(&server), name_it);
+    http::routes()
+        .merge(grpc::routes())
+        .merge(plain::routes())
+        .merge(tfserving::routes())
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .layer(named)
+        .with_state(server)
+}
+
+async fn name_it(State(server): State<Arc<server::Server>>, mut answer: Response) -> Response {
+    if let Ok(model) = HeaderValue::from_str(server.model()) {
+        answer.headers_mut().insert(EMULATED, model);
+    }
+    answer
+}
 
 /// A running emulator; it stops when dropped.
 #[derive(Debug)]
@@ -122,6 +153,17 @@ impl Emulator {
             "factor: {factor} must be above 0"
         );
         self.server.slow_by(factor);
+        Ok(())
+    }
+
+    /// From now on each request executed here is sent on to `url` (over gRPC: to whoever is there), with
+    /// its `x-slo-*`, `grpc-timeout` and `x-request-id`, and answered when the answer has come; an
+    /// answer that is no success is passed on. `None`: no more.
+    ///
+    /// # Errors
+    /// It is no URL.
+    pub fn then(&self, url: Option<&str>) -> anyhow::Result<()> {
+        self.server.set_next(url.map(work::Next::new).transpose()?);
         Ok(())
     }
 

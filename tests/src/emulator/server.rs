@@ -3,7 +3,6 @@
 //! One lock around the engine, never held across an await. A connection lives in a task of its own,
 //! so that one that breaks takes nothing with it.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,13 +14,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::ServerConfig;
-use super::http::{Resources, routes};
-use super::journal::{Execution, Journal, Rider};
+use super::http::Resources;
+use super::journal::{Asked, Execution, Journal, Rider};
+use super::work::Next;
 use weir_model::server::Parallelism;
 use weir_model::server::{Run, ServerModel, check_cores};
 
@@ -39,6 +39,7 @@ pub(super) struct Server {
     /// A new value closes every connection.
     hang_up: watch::Sender<u64>,
     fail_next: AtomicU32,
+    next: Mutex<Option<Next>>,
 }
 
 impl std::fmt::Debug for Server {
@@ -61,6 +62,7 @@ impl Server {
             changed: Notify::new(),
             hang_up: watch::Sender::new(0),
             fail_next: AtomicU32::new(0),
+            next: Mutex::default(),
         })
     }
 
@@ -156,17 +158,38 @@ impl Server {
     /// if the server crashes. `None` where the queue is full.
     pub(super) fn execute(
         &self,
-        request_id: String,
-        headers: BTreeMap<String, String>,
+        asked: Asked,
+        begun: Option<mpsc::UnboundedSender<Execution>>,
     ) -> Option<oneshot::Receiver<Execution>> {
         let (reply, execution) = oneshot::channel();
         let rider = Rider {
-            request_id,
-            headers,
+            asked,
+            begun,
             reply,
         };
         let taken = self.advance_then(|engine, now| engine.arrive(now, rider));
         taken.is_ok().then_some(execution)
+    }
+
+    /// The instant that is so many ms after the start, as records count them.
+    pub(super) fn instant(&self, ms: f64) -> Instant {
+        self.started + Duration::from_secs_f64(ms.max(0.0) / 1e3)
+    }
+
+    /// Resolves when every connection is to be closed.
+    pub(super) fn watch_hang_up(&self) -> watch::Receiver<u64> {
+        self.hang_up.subscribe()
+    }
+
+    pub(super) fn next(&self) -> Option<Next> {
+        self.next
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn set_next(&self, next: Option<Next>) {
+        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
     }
 
     pub(super) fn serves(&self, model: &str) -> bool {
@@ -219,7 +242,7 @@ pub(super) async fn listen(
 ) -> io::Result<(SocketAddr, AbortHandle)> {
     let listener = TcpListener::bind(addr).await?;
     let addr = listener.local_addr()?;
-    let routes = routes(Arc::clone(&server));
+    let routes = super::doors(Arc::clone(&server));
     let accepting = tokio::spawn(async move {
         loop {
             match listener.accept().await {
@@ -243,7 +266,7 @@ async fn serve(stream: TcpStream, routes: Router, mut hung_up: watch::Receiver<u
     let connection = auto::Builder::new(TokioExecutor::new());
     let service = TowerToHyperService::new(routes);
     tokio::select! {
-        _ = connection.serve_connection(TokioIo::new(stream), service) => {}
+        _ = connection.serve_connection_with_upgrades(TokioIo::new(stream), service) => {}
         _ = hung_up.changed() => {}
     }
 }

@@ -1,7 +1,7 @@
-//! The shipped bootstrap, adapted: other addresses, clusters and plugin configuration, and every
+//! A shipped bootstrap, adapted: other addresses, clusters and plugin configuration, and every
 //! other setting as shipped.
 //!
-//! Decides where in `envoy/weir.yaml` each of those stands. Never weakens a limit or timeout it sets,
+//! Decides where in `envoy/weir.yaml` and `envoy/gate.yaml` each of those stands. Never weakens a limit or timeout it sets,
 //! except where a story asks for one by name.
 
 use std::net::SocketAddr;
@@ -12,15 +12,17 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::backend::{Backend, address};
+use super::discovery::Discovery;
 use super::launch::Launch;
 use super::listeners::{self, Careful};
 
-/// The shipped file.
+/// The shipped files.
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../envoy/weir.yaml");
+const GATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../envoy/gate.yaml");
 /// The cluster of the filter's polls, and the one example that is no variant.
 const PLANNER: &str = "planner";
 
-/// The shipped bootstrap and what is to be changed in it.
+/// A shipped bootstrap and what is to be changed in it.
 #[derive(Debug, Clone)]
 pub struct Bootstrap {
     shipped: Value,
@@ -36,6 +38,7 @@ pub struct Bootstrap {
     stream_idle_timeout: Option<Duration>,
     amendments: Vec<(String, Value)>,
     launch: Launch,
+    discovery: Option<Discovery>,
 }
 
 impl Bootstrap {
@@ -45,9 +48,20 @@ impl Bootstrap {
     /// # Errors
     /// The file cannot be read or is no YAML.
     pub fn shipped() -> Result<Self> {
-        let text =
-            std::fs::read_to_string(SHIPPED).with_context(|| format!("cannot read {SHIPPED}"))?;
-        let shipped = serde_saphyr::from_str(&text).with_context(|| format!("in {SHIPPED}"))?;
+        Self::read(SHIPPED)
+    }
+
+    /// The same of `envoy/gate.yaml`, in which one route leads all to one cluster: the first added.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no YAML.
+    pub fn gate() -> Result<Self> {
+        Self::read(GATE)
+    }
+
+    fn read(path: &str) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        let shipped = serde_saphyr::from_str(&text).with_context(|| format!("in {path}"))?;
         Ok(Self {
             shipped,
             filter: true,
@@ -62,6 +76,7 @@ impl Bootstrap {
             stream_idle_timeout: None,
             amendments: Vec::new(),
             launch: Launch::default(),
+            discovery: None,
         })
     }
 
@@ -69,6 +84,12 @@ impl Bootstrap {
     #[must_use]
     pub fn path() -> &'static Path {
         Path::new(SHIPPED)
+    }
+
+    /// Where the shipped gate's lies.
+    #[must_use]
+    pub fn gate_path() -> &'static Path {
+        Path::new(GATE)
     }
 
     /// The shipped file's values, nothing changed.
@@ -124,6 +145,15 @@ impl Bootstrap {
         self
     }
 
+    /// All clusters added before speak HTTP/2 to their hosts, as gRPC servers do.
+    #[must_use]
+    pub fn http2_backends(mut self) -> Self {
+        for backend in &mut self.backends {
+            backend.http2 = true;
+        }
+        self
+    }
+
     /// Takes back a cluster added before.
     #[must_use]
     pub fn without_backend(mut self, cluster: &str) -> Self {
@@ -138,7 +168,7 @@ impl Bootstrap {
         self
     }
 
-    /// The cluster of the fallback route: by default the first one added.
+    /// The cluster of the routes that name one (of a gate: its only route): by default the first one added.
     #[must_use]
     pub fn fallback(mut self, cluster: &str) -> Self {
         self.fallback = Some(cluster.to_owned());
@@ -193,6 +223,17 @@ impl Bootstrap {
         self
     }
 
+    /// Part of the configuration comes from a file that Envoy watches: see [`Envoy::update`](super::Envoy::update).
+    #[must_use]
+    pub fn discovered(mut self, discovery: Discovery) -> Self {
+        self.discovery = Some(discovery);
+        self
+    }
+
+    pub(super) fn discovery(&self) -> Option<Discovery> {
+        self.discovery
+    }
+
     pub(super) fn how(&self) -> &Launch {
         &self.launch
     }
@@ -215,8 +256,9 @@ impl Bootstrap {
         if let Some(timeout) = self.stream_idle_timeout {
             let seconds = format!("{}s", timeout.as_secs_f64());
             *at(listeners::manager(listener)?, "/stream_idle_timeout")? = json!(seconds);
-            for route in ["variant", "fallback"] {
-                *at(listeners::route(listener, route)?, "/route/idle_timeout")? = json!(seconds);
+            let held = |route: &&mut Value| route.get("name") != Some(&json!("websocket"));
+            for route in listeners::routes(listener)?.iter_mut().filter(held) {
+                *at(route, "/route/idle_timeout")? = json!(seconds);
             }
         }
         let filterless = listeners::without_filter(listener)?;
@@ -231,7 +273,11 @@ impl Bootstrap {
             .map(Value::String)
             .or(first)
             .unwrap_or_default();
-        *at(listeners::route(listener, "fallback")?, "/route/cluster")? = fallback;
+        for route in listeners::routes(listener)? {
+            if let Ok(cluster) = at(route, "/route/cluster") {
+                *cluster = fallback.clone();
+            }
+        }
         let twin = listener.clone();
         let all = at(&mut config, "/static_resources/listeners")?;
         let all = all.as_array_mut().context("listeners: not a list")?;

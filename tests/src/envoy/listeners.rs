@@ -88,13 +88,15 @@ pub(super) fn manager(listener: &mut Value) -> Result<&mut Value> {
     at(listener, "/filter_chains/0/filters/0/typed_config")
 }
 
+/// The filter as it stands among the others.
+pub(super) fn filter(listener: &mut Value) -> Result<&mut Value> {
+    let filter = filters(listener)?.iter_mut().find(|filter| is_wasm(filter));
+    filter.context("http_filters: no envoy.filters.http.wasm")
+}
+
 /// The filter's plugin: its configuration, its VM.
 pub(super) fn plugin(listener: &mut Value) -> Result<&mut Value> {
-    let filter = filters(listener)?.iter_mut().find(|filter| is_wasm(filter));
-    at(
-        filter.context("http_filters: no envoy.filters.http.wasm")?,
-        "/typed_config/config",
-    )
+    at(filter(listener)?, "/typed_config/config")
 }
 
 /// The route of that name.
@@ -121,7 +123,8 @@ fn renamed(
     Ok(listener)
 }
 
-fn routes(listener: &mut Value) -> Result<&mut Vec<Value>> {
+/// All of the listener's routes.
+pub(super) fn routes(listener: &mut Value) -> Result<&mut Vec<Value>> {
     let routes = at(manager(listener)?, "/route_config/virtual_hosts/0/routes")?;
     routes.as_array_mut().context("routes: not a list")
 }

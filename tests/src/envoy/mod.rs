@@ -1,12 +1,13 @@
 //! A real Envoy with the shipped configuration, on free ports, gone when it is dropped.
 //!
 //! Decides how Envoy is started, when it counts as ready and what is kept when a story fails. Never
-//! decides what is configured: that is `envoy/weir.yaml`, adapted by [`Bootstrap`].
+//! decides what is configured: that is `envoy/weir.yaml` or `envoy/gate.yaml`, adapted by [`Bootstrap`].
 
 mod admin;
 mod backend;
 mod bootstrap;
 mod clock;
+mod discovery;
 mod launch;
 mod listeners;
 
@@ -22,6 +23,7 @@ use tokio::time::{Instant, sleep};
 
 pub use bootstrap::Bootstrap;
 pub use clock::Clock;
+pub use discovery::Discovery;
 pub use launch::{Launch, Restart};
 pub use listeners::Careful;
 
@@ -32,6 +34,8 @@ use admin::Admin;
 /// How long Envoy may take until it serves; then [`Envoy::start`] fails. Compiling the module and a
 /// busy machine take seconds, a hang takes for ever.
 pub const START_MAX: Duration = Duration::from_secs(30);
+/// By when the filter has handed its counters over to Envoy: at each tick, 50 ms apart, on a busy machine.
+const HANDED_OVER: Duration = Duration::from_millis(150);
 /// How often a starting Envoy is asked.
 const ASK_EVERY: Duration = Duration::from_millis(10);
 /// How much of the log an error repeats, in lines.
@@ -64,7 +68,12 @@ impl Envoy {
         let folder = tempfile::Builder::new().prefix("weir-envoy-").tempdir()?;
         let path = |name: &str| folder.path().join(name);
         let (config, log, address) = (path("envoy.json"), path("envoy.log"), path("admin"));
-        std::fs::write(&config, serde_json::to_vec_pretty(&bootstrap.config()?)?)?;
+        let mut finished = bootstrap.config()?;
+        if let Some(discovery) = bootstrap.discovery() {
+            let resources = discovery.take_from(&mut finished, folder.path())?;
+            discovery.write(&resources, folder.path())?;
+        }
+        std::fs::write(&config, serde_json::to_vec_pretty(&finished)?)?;
         let mut command = Command::new(program);
         command
             .arg("--config-path")
@@ -92,6 +101,18 @@ impl Envoy {
                 )))
             }
         }
+    }
+
+    /// Writes what `bootstrap` has discovered to where Envoy watches for it. Whether it takes it over
+    /// is for its metrics and its log to say.
+    ///
+    /// # Errors
+    /// Nothing is discovered, or it cannot be written.
+    pub fn update(&self, bootstrap: &Bootstrap) -> Result<()> {
+        let discovery = bootstrap.discovery().context("nothing is discovered")?;
+        let folder = self.folder.as_ref().context("no folder")?.path();
+        let resources = discovery.take_from(&mut bootstrap.config()?, folder)?;
+        discovery.write(&resources, folder)
     }
 
     /// Where the listener of that name accepts connections: `weir`, `plain` or `careful`.
@@ -133,7 +154,8 @@ impl Envoy {
     }
 
     /// One of the filter's own counters or gauges; `value` is the variant, reason or header, and
-    /// empty where the metric has no such label. 0 where there is none yet.
+    /// empty where the metric has no such label. 0 where there is none yet. Waits first, so that what has
+    /// been counted before the call is in it.
     ///
     /// # Errors
     /// The admin interface does not answer.
@@ -143,6 +165,7 @@ impl Envoy {
         service: &str,
         value: &str,
     ) -> Result<u64> {
+        tokio::time::sleep(HANDED_OVER).await;
         let name = weir_api::metrics::encode(metric, service, value);
         self.admin.counter(&name.replace('-', "_")).await
     }

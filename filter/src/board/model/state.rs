@@ -47,28 +47,42 @@ pub(super) struct State {
     pub(super) left: Vec<Left>,
     /// How long an execution takes, as predicted.
     pub(super) service: Duration,
+    /// How many leave together.
+    pub(super) batch: u32,
     pub(super) budget: Budget,
     /// For how many steps nothing executes and nobody waits.
     pub(super) quiet: u8,
     /// A slot went to somebody although another came first.
     pub(super) out_of_order: bool,
+    /// Somebody left although no batch was closed.
+    pub(super) left_alone: bool,
+    /// More may leave than wait.
+    pub(super) open_for_nobody: bool,
 }
 
 impl State {
     /// All workers alive, with so many slots taken.
-    pub(super) fn new(taken: [u32; WORKERS], service: Duration, budget: Budget) -> State {
+    pub(super) fn new(
+        taken: [u32; WORKERS],
+        service: Duration,
+        batch: u32,
+        budget: Budget,
+    ) -> State {
         let mut state = State {
             board: Board::default(),
             spoilt: false,
             workers: std::array::from_fn(|_| Some(Worker::default())),
             left: Vec::new(),
             service,
+            batch: 1,
             budget: Budget {
                 arrivals: u8::MAX,
                 ..budget
             },
             quiet: 0,
             out_of_order: false,
+            left_alone: false,
+            open_for_nobody: false,
         };
         // The first to come finds no board at all; the model begins with an empty one.
         for (worker, taken) in taken.into_iter().enumerate() {
@@ -89,11 +103,12 @@ impl State {
                         spoilt,
                         lost: false,
                         service,
+                        batch: 1,
                     },
                 );
             }
         }
-        state.budget = budget;
+        (state.budget, state.batch) = (budget, batch);
         state
     }
 
@@ -192,6 +207,36 @@ impl State {
         });
     }
 
+    /// Notes where more left than were still open or make full batches, or more may leave than wait.
+    pub(super) fn note_batch(
+        &mut self,
+        worker: usize,
+        before: &Board,
+        done: &Done,
+        met: &mut Vec<&'static str>,
+    ) {
+        let Some((waited, due)) = done.asked.filter(|_| self.batch > 1) else {
+            return;
+        };
+        let open = |board: &Board| board.columns.first().map_or(0, |column| column.open);
+        let own = |entry: &Entry| entry.incarnation == Worker::incarnation(worker);
+        let elsewhere = before.others_of(
+            before.entries.iter().position(own).unwrap_or(usize::MAX),
+            0,
+            NOW,
+        );
+        let waiting = elsewhere.waiting + waited;
+        let full = waiting.saturating_sub(open(before)) / self.batch * self.batch;
+        self.left_alone |= !due && done.granted > open(before) + full;
+        self.open_for_nobody |= open(&self.board) > self.board.waiting(0, NOW);
+        if done.granted > 0 && open(before) == 0 && open(&self.board) > 0 {
+            met.push("a batch of several workers closed");
+        }
+        if done.granted > 0 && due && waiting < self.batch {
+            met.push("a batch closed because one was due");
+        }
+    }
+
     /// Whether it was rung, has had its grace, and has not come since.
     fn has_kept_away(&self, entry: &Entry) -> bool {
         let whose = |worker: &usize| Worker::incarnation(*worker) == entry.incarnation;
@@ -233,7 +278,7 @@ impl State {
             if dead && !lives {
                 cell.taken = cell.counts(false, NOW);
             }
-            self.board.put_cell(index, 0, cell);
+            self.board.put_cell(index, 0, cell, true);
         }
     }
 

@@ -1,8 +1,9 @@
 //! What can happen next, and what it does.
 
 use super::state::{Left, State};
-use super::worker::{Done, Kept, Worker};
+use super::worker::{Cause, Done, Kept, Worker};
 use super::{NOW, WORKERS};
+use crate::board::Urgency;
 use crate::time::Mono;
 
 /// What can happen. `lost`: the worker's swaps are all lost, and it gives up.
@@ -116,7 +117,7 @@ impl State {
                 lost,
             } => {
                 self.budget.arrivals -= 1;
-                let deadline = Mono((NOW.0 << 1) + u64::from(urgency));
+                let deadline = Urgency((NOW.0 << 1) + u64::from(urgency));
                 let before = self.someone_else_is_rung(worker);
                 let done = self.turn(worker, lost, met, |one, kept| {
                     one.arrive(worker, deadline, kept)
@@ -132,7 +133,7 @@ impl State {
             } => {
                 let done = self.turn(worker, lost, met, |one, kept| {
                     one.finish(index);
-                    one.hand_over(worker, false, kept)
+                    one.hand_over(worker, Cause::Event, kept)
                 });
                 if done.granted > 0 {
                     met.push("hand-over within a worker, in one swap");
@@ -142,7 +143,7 @@ impl State {
                 self.budget.abandons -= 1;
                 self.turn(worker, false, met, |one, kept| {
                     one.abandon(index);
-                    one.hand_over(worker, false, kept)
+                    one.hand_over(worker, Cause::Event, kept)
                 });
                 met.push("a request abandoned");
             }
@@ -150,14 +151,14 @@ impl State {
                 self.budget.abandons -= 1;
                 self.turn(worker, false, met, |one, kept| {
                     one.waiting.remove(index);
-                    one.hand_over(worker, false, kept)
+                    one.hand_over(worker, Cause::Event, kept)
                 });
             }
             Step::Look { worker, lost } => self.look(worker, lost, met),
             Step::Ring { worker, lost } => {
                 let done = self.turn(worker, lost, met, |one, kept| {
                     one.ring = (false, false);
-                    one.hand_over(worker, true, kept)
+                    one.hand_over(worker, Cause::Ring, kept)
                 });
                 if done.granted > 0 {
                     met.push("hand-over to another worker, rung");
@@ -217,6 +218,7 @@ impl State {
             spoilt,
             lost,
             service: self.service,
+            batch: self.batch,
         };
         let done = act(&mut one, &mut kept);
         let waits = !one.waiting.is_empty();
@@ -233,6 +235,7 @@ impl State {
         }
         if let Some(before) = before {
             self.note_order(worker, &before, &done);
+            self.note_batch(worker, &before, &done, met);
             if self.has_struck(worker, &before) {
                 met.push("a right struck off");
             }

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{LOOK, NOW, SLOTS, STEPS};
-use crate::board::{Ask, Board, Cell, Key, Member, Memory, Outcome, Ring, Scope, TRIES_MAX};
+use crate::board::{
+    Ask, Board, Cell, Key, Member, Memory, Outcome, Ring, Scope, TRIES_MAX, Urgency,
+};
 use crate::time::Mono;
 
 /// The one variant.
@@ -20,10 +22,10 @@ pub(super) struct Worker {
     /// Predicted ends of what executes, abandoned.
     pub(super) ghosts: Vec<Mono>,
     /// Deadlines of those who wait.
-    pub(super) waiting: VecDeque<Mono>,
+    pub(super) waiting: VecDeque<Urgency>,
     until: Mono,
     pub(super) posted: u32,
-    posted_head: Option<Mono>,
+    posted_head: Option<Urgency>,
     pub(super) unsettled: bool,
     pub(super) entry: Option<usize>,
     said: Vec<(Key, Cell)>,
@@ -46,6 +48,19 @@ pub(super) struct Kept<'a> {
     pub(super) lost: bool,
     /// How long an execution takes, as predicted.
     pub(super) service: Duration,
+    /// How many leave together.
+    pub(super) batch: u32,
+}
+
+/// What makes a worker say what it has, and ask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A request, an answer, a client that leaves.
+    Event,
+    /// It was rung.
+    Ring,
+    /// Time has passed: nobody waits for company longer than that.
+    Look,
 }
 
 /// What came of a turn, for those who watch.
@@ -54,7 +69,9 @@ pub(super) struct Done {
     pub(super) granted: u32,
     pub(super) rung: Vec<usize>,
     pub(super) reset: bool,
-    pub(super) deadlines: Vec<Mono>,
+    pub(super) deadlines: Vec<Urgency>,
+    /// Where it was for a slot, and heard: how many waited, and whether the first was due.
+    pub(super) asked: Option<(u32, bool)>,
 }
 
 impl Worker {
@@ -67,12 +84,18 @@ impl Worker {
     }
 
     /// `claim`, then `park` or `dispatch`.
-    pub(super) fn arrive(&mut self, place: usize, deadline: Mono, kept: &mut Kept<'_>) -> Done {
+    pub(super) fn arrive(&mut self, place: usize, deadline: Urgency, kept: &mut Kept<'_>) -> Done {
         self.lay_ghosts();
+        if kept.batch > 1 {
+            // One more is news even behind the first.
+            let after = self.waiting.partition_point(|other| *other <= deadline);
+            self.waiting.insert(after, deadline);
+            return self.hand_over(place, Cause::Event, kept);
+        }
         let first = self.waiting.front().is_none_or(|head| deadline < *head);
         let mut done = Done::default();
         if first {
-            done = self.settle(place, Some(deadline), 1, false, kept);
+            done = self.settle(place, Some(deadline), 1, Cause::Event, kept);
         }
         if done.granted == 1 {
             self.run(kept.service);
@@ -85,7 +108,7 @@ impl Worker {
     }
 
     /// `hand_over`: without anything to say or to ask, nothing.
-    pub(super) fn hand_over(&mut self, place: usize, tick: bool, kept: &mut Kept<'_>) -> Done {
+    pub(super) fn hand_over(&mut self, place: usize, cause: Cause, kept: &mut Kept<'_>) -> Done {
         self.lay_ghosts();
         let settled = !self.unsettled
             && self.waiting.is_empty()
@@ -94,7 +117,7 @@ impl Worker {
         if settled {
             return Done::default();
         }
-        let mut done = self.settle(place, None, u32::MAX, tick, kept);
+        let mut done = self.settle(place, None, u32::MAX, cause, kept);
         for _ in 0..done.granted {
             done.deadlines.extend(self.waiting.pop_front());
             self.run(kept.service);
@@ -106,7 +129,7 @@ impl Worker {
     /// after the board was spoilt, `renew` says all anew.
     pub(super) fn look(&mut self, place: usize, kept: &mut Kept<'_>) -> Done {
         let renewed = self.renew(place, kept);
-        let mut done = self.hand_over(place, true, kept);
+        let mut done = self.hand_over(place, Cause::Look, kept);
         done.rung.extend(renewed.rung);
         done.reset |= renewed.reset;
         if !kept.lost {
@@ -155,12 +178,12 @@ impl Worker {
     fn settle(
         &mut self,
         place: usize,
-        arrival: Option<Mono>,
+        arrival: Option<Urgency>,
         most: u32,
-        tick: bool,
+        cause: Cause,
         kept: &mut Kept<'_>,
     ) -> Done {
-        let waiting: Vec<Mono> = arrival
+        let waiting: Vec<Urgency> = arrival
             .into_iter()
             .chain(self.waiting.iter().copied())
             .collect();
@@ -172,15 +195,19 @@ impl Worker {
             until: self.until,
             service: kept.service,
             waiting: waiting.iter().copied(),
+            waits: waiting.len() as u32,
             most,
-            tick,
+            batch: kept.batch,
+            due: cause == Cause::Look,
+            tick: cause != Cause::Event,
         };
-        let (outcome, done) = self.turn(place, kept, |member| member.settle(ask, NOW));
+        let (outcome, mut done) = self.turn(place, kept, |member| member.settle(ask, NOW));
         self.unsettled = outcome.unsettled;
         if !outcome.unsettled {
             self.posted_head = waiting.get(outcome.granted as usize).copied();
             self.posted = self.taken() + outcome.granted;
             self.rings = 0;
+            done.asked = Some((waiting.len() as u32, cause == Cause::Look));
         }
         done
     }
@@ -221,6 +248,7 @@ impl Worker {
             rung: rings.filter(news).collect(),
             reset: outcome.reset && !outcome.unsettled,
             deadlines: Vec::new(),
+            asked: None,
         };
         (outcome, done)
     }

@@ -126,8 +126,11 @@ fn granted_alone(member: &mut Member, variant: Key, slots: u32) -> u32 {
         posted: 0,
         until: Mono(0),
         service: Duration::ZERO,
-        waiting: (0..100).map(at),
+        waiting: (0..100).map(due_at),
+        waits: 100,
         most: u32::MAX,
+        batch: 1,
+        due: false,
         tick: false,
     };
     member.settle(ask, at(0)).granted

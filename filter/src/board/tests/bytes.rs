@@ -13,8 +13,8 @@ fn moment() -> impl Strategy<Value = Option<Mono>> {
 }
 
 prop_compose! {
-    fn column()(key: u64, idle_since in moment(), used_at in mono()) -> Column {
-        Column { key: Key(key), idle_since, used_at }
+    fn column()(key: u64, idle_since in moment(), used_at in mono(), open: u32) -> Column {
+        Column { key: Key(key), idle_since, used_at, open }
     }
 }
 
@@ -25,8 +25,8 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn cell()(taken: u32, until in mono(), head in moment()) -> Cell {
-        Cell { taken, until, head }
+    fn cell()(taken: u32, waits: u32, until in mono(), head in moment()) -> Cell {
+        Cell { taken, waits, until, head: head.map(|at| Urgency(at.0)) }
     }
 }
 
@@ -111,11 +111,11 @@ proptest! {
         let end = bytes.len();
         bytes.extend(given);
         for (place, bits) in flips {
-            let place = usize::from(place) % (end - 12) + 12;
+            let place = usize::from(place) % (end - 16) + 16;
             bytes[place] ^= bits;
         }
-        let sum = crc32fast::hash(&bytes[12..]);
-        bytes[8..12].copy_from_slice(&sum.to_le_bytes());
+        let sum = crate::board::bytes::checksum(&bytes[16..]);
+        bytes[8..16].copy_from_slice(&sum.to_le_bytes());
         let mut proxy = Proxy::new(2, 1);
         proxy.store.overwrite(bytes);
         for ms in 0..20 {

@@ -18,8 +18,11 @@ fn a_guess_that_is_wrong_costs_a_try_and_nothing_else() {
         posted: taken,
         until: at(1000),
         service: Duration::ZERO,
-        waiting: waiting.into_iter().map(at),
+        waiting: waiting.into_iter().map(due_at),
+        waits: u32::from(waiting.is_some()),
         most: u32::MAX,
+        batch: 1,
+        due: false,
         tick: false,
     };
     assert_eq!(first.settle(ask(0, Some(500)), at(0)).granted, 1);

@@ -121,10 +121,16 @@ proptest! {
                 Event::Ask { worker, budget_ms } => {
                     asked += 1;
                     let now = at(proxy.now_ms);
-                    let verdict = ask(&mut proxy.workers[worker], asked, budget_ms, now);
+                    let budget = budget_ms.to_string();
+                    let wire = Wire::pick([("x-slo-ms", budget.as_bytes())]);
+                    let mut others = Vec::new();
+                    let verdict = proxy.workers[worker].on_request(asked, &wire.into(), now, &mut others);
                     proxy.open.push((worker, asked));
                     if verdict != Verdict::Park {
                         proxy.take(worker, asked, &verdict);
+                    }
+                    for (stream, verdict) in others {
+                        proxy.take(worker, stream, &verdict);
                     }
                 }
                 Event::End { nth, end } if !proxy.open.is_empty() => {
@@ -160,8 +166,8 @@ proptest! {
                 }
             }
             for engine in &proxy.workers {
-                prop_assert!(engine.held <= 8);
-                prop_assert_eq!(engine.held, engine.variants.iter().map(|v| v.gate.queue.len()).sum::<usize>());
+                prop_assert!(engine.held.all <= 8);
+                prop_assert_eq!(engine.held.all, engine.variants.iter().map(|v| v.gate.room.len()).sum::<usize>());
             }
             let known: usize = proxy.workers.iter().map(|engine| engine.requests.len()).sum();
             prop_assert_eq!(known, proxy.open.len());
@@ -184,7 +190,7 @@ proptest! {
             prop_assert!(board.entries.len() <= WORKERS + 1 + proxy.started as usize);
         }
         for engine in &mut proxy.workers {
-            prop_assert_eq!((engine.requests.len(), engine.held), (0, 0));
+            prop_assert_eq!((engine.requests.len(), engine.held.all), (0, 0));
         }
     }
 }

@@ -163,20 +163,79 @@ async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
 }
 
 #[tokio::test]
+async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let first = doors.publish_slots([1, 4]).0;
+    let slots = |plan: &Plan| [plan.variants[0].slots, plan.variants[1].slots];
+    let gate = |name: &str, variant: &str, after: u64| {
+        doors.poll_of(name, after, &format!("gate&variant={variant}"))
+    };
+    let one = plan(gate("one", "v0", 0).await.unwrap()).await;
+    assert_eq!((slots(&one), one.variants[0].share.0), ([1, 0], 1.0));
+    let _one = gate("one", "v0", first);
+    let two = plan(gate("two", "v1", 0).await.unwrap()).await;
+    assert_eq!(slots(&two), [0, 4]);
+    let _two = gate("two", "v1", first);
+    let router = plan(doors.poll_of("router", 0, "router").await.unwrap()).await;
+    assert_eq!(slots(&router), [1, 4]);
+    let refused = error(gate("too-many", "v0", 0).await.unwrap(), 409).await;
+    for part in ["'too-many'", "2 gates share 1 slots of variant 'v0'"] {
+        assert!(refused.contains(part), "'{refused}' does not say '{part}'");
+    }
+    let refused = error(gate("lost", "v7", 0).await.unwrap(), 409).await;
+    assert!(
+        refused.contains("'v7'") && refused.contains("v0, v1"),
+        "{refused}"
+    );
+    let refused = doors.poll("?proxy=x&role=both&variant=v0").await;
+    assert!(
+        error(refused, 400)
+            .await
+            .contains("only a proxy of role gate")
+    );
+    let shown = doors.status().await;
+    let two = &shown["proxies"]["two"];
+    assert_eq!(
+        (&two["role"], &two["variant"]),
+        (&"gate".into(), &"v1".into())
+    );
+    assert_eq!(
+        (&two["owns"], &two["part"]["v1"]),
+        (&serde_json::json!(["v1"]), &4.into())
+    );
+    assert_eq!(shown["proxies"]["router"]["variant"], Value::Null);
+    assert!(
+        shown["proxies"]["lost"]["refused"]
+            .as_str()
+            .unwrap()
+            .contains("'v7'")
+    );
+    let text = doors.get("/metrics").await.text().await.unwrap();
+    for line in [
+        "weir_planner_proxy_slots{proxy=\"two\",role=\"gate\"} 4",
+        "weir_planner_proxy_info{incarnation=\"1\",proxy=\"two\",role=\"gate\",variant=\"v1\",workers=\"2\"} 1",
+    ] {
+        assert!(text.contains(line), "no '{line}' in\n{text}");
+    }
+}
+
+#[tokio::test]
 async fn more_proxies_than_may_share_are_told_to_come_back() {
     let doors = Doors::open(LONG, 64, 128).await;
     doors.publish_slots([1, 1]);
-    for index in 0..PROXIES_MAX {
+    // They are held until the end: however slow the machine, none of them falls silent.
+    let visit = |index| {
         let poll = crate::sharing::Poll {
             proxy: format!("p{index}"),
             incarnation: 1,
             workers: 1,
             role: crate::sharing::Role::Router,
+            variant: None,
             after: Revision(0),
         };
-        let visit = doors.app.publisher.visit(&poll, doors.app.clock).unwrap();
-        visit.answered();
-    }
+        doors.app.publisher.visit(&poll, doors.app.clock).unwrap()
+    };
+    let visits: Vec<_> = (0..PROXIES_MAX).map(visit).collect();
     let full = doors.poll("?proxy=more").await;
     assert_eq!(full.headers()["retry-after"], "1");
     let said = error(full, 503).await;
@@ -186,4 +245,5 @@ async fn more_proxies_than_may_share_are_told_to_come_back() {
         200,
         "who does not say who it is shares nothing"
     );
+    drop(visits);
 }

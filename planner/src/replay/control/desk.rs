@@ -16,7 +16,7 @@ use crate::config::Service;
 use crate::cycle::Solver;
 use crate::decide::{Decision, decide};
 use crate::forecast::Forecast;
-use crate::observe::{Observe, Scrape, ScrapeError};
+use crate::observe::{Counts, Observe, Scrape, ScrapeError};
 use crate::publish::{Publish, Publisher, Receipt};
 use crate::replay::world::nanos;
 
@@ -62,7 +62,7 @@ impl Desk {
                 plans: Vec::new(),
                 wake_at: None,
             }),
-            publisher: Publisher::new(&service.name, service.plan_max_age),
+            publisher: Publisher::new(service),
             memo: Mutex::new(BTreeMap::new()),
             resize_timeout: service.resize_timeout,
         }
@@ -101,8 +101,8 @@ impl Observe for Desk {
         let board = self.board();
         let scrape = |arrived: &Option<u64>| Scrape {
             at: board.now,
-            arrivals: arrived
-                .map(|count| count as f64)
+            counts: arrived
+                .map(|count| Counts::of_arrivals(count as f64))
                 .ok_or(ScrapeError::Status(503)),
         };
         board.arrived.iter().map(scrape).collect()

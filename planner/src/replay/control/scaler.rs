@@ -69,7 +69,7 @@ impl Scaler {
         Scaler {
             rule,
             service: service.clone(),
-            publisher: Publisher::new(&service.name, service.plan_max_age),
+            publisher: Publisher::new(service),
             variants: vec![Seen::default(); kubelet.confirmed().len()],
             wanted: kubelet.confirmed().to_vec(),
             kubelet,

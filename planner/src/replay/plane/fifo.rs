@@ -98,14 +98,14 @@ impl Fifo {
                 let candidates = self.weights.iter().map(|weight| Candidate {
                     share: *weight,
                     has_slots: *weight > 0.0,
-                    service: Duration::ZERO,
+                    takes: Duration::ZERO,
                     accuracy: 0.0,
                 });
                 let wish = Wish {
                     left: Duration::MAX,
                     min_accuracy: 0.0,
                 };
-                router.choose(candidates, wish).ok()?
+                router.choose(candidates, wish).ok()?.variant
             }
             Choice::LeastRequest(random) => {
                 let weighted = |(_, weight): &(usize, &f64)| **weight > 0.0;

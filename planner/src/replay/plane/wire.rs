@@ -27,8 +27,14 @@ pub(in crate::replay) struct Headers {
 }
 
 impl Headers {
-    /// Writes a request's headers; without the client's start where deadlines count from receipt.
-    pub(in crate::replay) fn write(&mut self, request: &Request, with_start: bool) -> Wire<'_> {
+    /// Writes a request's headers; without the client's start where deadlines count from receipt, and
+    /// without a class where there are none.
+    pub(in crate::replay) fn write<'a>(
+        &'a mut self,
+        request: &Request,
+        with_start: bool,
+        class: Option<&'a str>,
+    ) -> Wire<'a> {
         let budget_us = request.budget.as_micros();
         let (ms, us) = (budget_us / 1000, budget_us % 1000);
         // Down to the µs; the start in µs, which its magnitude says.
@@ -37,7 +43,7 @@ impl Headers {
         } else {
             self.budget.write(format_args!("{ms}.{us:03}"));
         }
-        let mut lines = [("", &[] as &[u8]); 3];
+        let mut lines = [("", &[] as &[u8]); 4];
         if let Some(line) = lines.first_mut() {
             *line = ("x-slo-ms", self.budget.get());
         }
@@ -56,6 +62,9 @@ impl Headers {
             if let Some(line) = lines.get_mut(2) {
                 *line = ("x-slo-min-accuracy", self.accuracy.get());
             }
+        }
+        if let Some((class, line)) = class.zip(lines.get_mut(3)) {
+            *line = ("x-slo-class", class.as_bytes());
         }
         Wire::pick(lines)
     }
@@ -104,16 +113,18 @@ mod tests {
             let policy = weir_filter::config::Config::parse(config).unwrap().deadline;
             let ns = sent_us * 1000;
             let now = Now { mono: Mono(ns), wall: Wall(EPOCH_MS * 1_000_000 + ns) };
-            let wire = headers.write(&request, true);
+            let wire = headers.write(&request, true, Some("gold"));
             prop_assert_eq!(wire.min_accuracy(), Some(min_accuracy));
             let late_us = u64::from(skew_ms.unsigned_abs()) * 1000;
-            let left = read(&policy, &wire, now).deadline.map(|d| d.at.since(now.mono));
+            let left = read(&policy, &wire, now, None).deadline.map(|d| d.at.since(now.mono));
             match left {
                 Ok(left) => prop_assert!(left.as_micros().abs_diff(u128::from(budget_us - late_us)) <= 1),
                 Err(_) => prop_assert!(budget_us <= late_us + 1),
             }
-            let wire = headers.write(&request, false);
+            prop_assert_eq!(wire.get(Field::Class), Some(&b"gold"[..]));
+            let wire = headers.write(&request, false, None);
             prop_assert_eq!(wire.get(Field::Start), None);
+            prop_assert_eq!(wire.get(Field::Class), None);
         }
     }
 }

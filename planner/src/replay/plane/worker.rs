@@ -11,7 +11,7 @@ use weir_filter::board::{Board, Key};
 use weir_filter::board::{Memory, Ring, TERMS};
 use weir_filter::config::Config;
 use weir_filter::deadline::Wire;
-use weir_filter::engine::{End, Engine, StreamId};
+use weir_filter::engine::{Answer, Asked, End, Engine, StreamId};
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::{Refusal, Verdict};
@@ -102,14 +102,19 @@ impl Worker {
         self.tick_at = 0;
     }
 
-    /// A request has arrived; also how many arrivals the engine has counted since.
+    /// A request has arrived; also how many arrivals the engine has counted since. Who had to make room
+    /// for it is told beside.
     pub(in crate::replay) fn on_request(
         &mut self,
         stream: StreamId,
         wire: &Wire<'_>,
         now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> (Verdict, u64) {
-        let verdict = self.engine.on_request(stream, wire, clocks(now));
+        let asked = Asked::from(*wire);
+        let verdict = self
+            .engine
+            .on_request(stream, &asked, clocks(now), verdicts);
         let arrivals = self.report();
         (verdict, arrivals)
     }
@@ -121,7 +126,9 @@ impl Worker {
         now: u64,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let tags = self.engine.on_answer(stream, clocks(now));
+        let tags = self
+            .engine
+            .on_answer(stream, Answer::default(), clocks(now));
         debug_assert!(
             tags.is_some(),
             "an answer to a request that is not in flight"

@@ -22,6 +22,9 @@ pub struct Summary {
     pub on_time: u64,
     /// The same, of all sent.
     pub on_time_percent: f64,
+    /// What became of each class, in the scenario's order; nothing where there is but one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<OfClass>,
     /// Answered within the budget, by a variant less accurate than asked.
     pub too_inaccurate: u64,
     /// Answered after the budget.
@@ -50,6 +53,19 @@ pub struct Summary {
     pub bound: Option<Yardstick>,
     /// What as many on-time answers cost at least.
     pub least: Option<Least>,
+}
+
+/// One class's part of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OfClass {
+    /// Its name.
+    pub name: String,
+    /// Requests of it sent.
+    pub sent: u64,
+    /// Answered within the budget, as accurately as asked.
+    pub on_time: u64,
+    /// The same, of all sent of it.
+    pub on_time_percent: f64,
 }
 
 /// A bound and how near the contender came.
@@ -106,6 +122,7 @@ impl Summary {
         let quantile = |percent| Some(ms(nearest_rank(&latencies, percent)?));
         sum.sent = requests.len() as u64;
         sum.on_time_percent = percent(sum.on_time, sum.sent).unwrap_or(0.0);
+        sum.classes = by_class(scenario, requests, play);
         sum.p50_ms = quantile(50);
         sum.p95_ms = quantile(95);
         sum.p99_ms = quantile(99);
@@ -137,6 +154,7 @@ impl Summary {
             sent: 0,
             on_time: 0,
             on_time_percent: 0.0,
+            classes: Vec::new(),
             too_inaccurate: 0,
             late: 0,
             refused: BTreeMap::new(),
@@ -187,6 +205,29 @@ pub(super) fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) ->
         Verdict::of(scenario, request, outcome) == Verdict::OnTime
     };
     paired(requests, play).filter(is_on_time).count() as u64
+}
+
+/// What became of each class; nothing where there is but one.
+fn by_class(scenario: &Scenario, requests: &[Request], play: &Play) -> Vec<OfClass> {
+    if scenario.classes.len() < 2 {
+        return Vec::new();
+    }
+    let mut counts = vec![(0, 0); scenario.classes.len()];
+    for (request, outcome) in paired(requests, play) {
+        if let Some((sent, on_time)) = counts.get_mut(usize::from(request.class)) {
+            *sent += 1;
+            let verdict = Verdict::of(scenario, request, outcome);
+            *on_time += u64::from(verdict == Verdict::OnTime);
+        }
+    }
+    let named = scenario.classes.iter().zip(counts);
+    let class = |(name, (sent, on_time)): (&String, (u64, u64))| OfClass {
+        name: name.clone(),
+        sent,
+        on_time,
+        on_time_percent: percent(on_time, sent).unwrap_or(0.0),
+    };
+    named.map(class).collect()
 }
 
 /// Each request with its outcome.

@@ -61,6 +61,14 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
     };
     row("sent", &|sum| sum.sent.to_string());
     row("on time", &|sum| counted(sum.on_time, sum.sent));
+    let classes = sums.first().map_or(0, |sum| sum.classes.len());
+    for at in 0..classes {
+        let class = |sum: &Summary| sum.classes.get(at).cloned();
+        let name = sums.first().and_then(class).map(|class| class.name);
+        row(&format!("   {}", name.unwrap_or_default()), &|sum| {
+            or_none(class(sum), |class| counted(class.on_time, class.sent))
+        });
+    }
     if sums.iter().any(|sum| sum.bound.is_some()) {
         row("bound: most on time", &|sum| {
             let bound = sum.bound.as_ref().map(|yardstick| &yardstick.bound);

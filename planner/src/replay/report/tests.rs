@@ -216,6 +216,38 @@ fn every_end_is_counted_once_and_rightly() {
 }
 
 #[test]
+fn where_there_are_classes_each_is_counted() {
+    let (mut scenario, mut requests, play) = by_hand();
+    let plays = [play];
+    let one = Report::new(&scenario, &requests, &plays, &[]).unwrap();
+    assert_eq!(one.contenders()[0].classes, []);
+    scenario.classes = ["live", "free", "nobody"].map(str::to_owned).to_vec();
+    requests[1].class = 1;
+    requests[2].class = 1;
+    let report = Report::new(&scenario, &requests, &plays, &[]).unwrap();
+    let classes = report.contenders()[0].classes.iter();
+    let counts: Vec<_> = classes
+        .map(|class| {
+            (
+                &*class.name,
+                class.sent,
+                class.on_time,
+                class.on_time_percent,
+            )
+        })
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            ("live", 5, 1, 20.0),
+            ("free", 2, 1, 50.0),
+            ("nobody", 0, 0, 0.0)
+        ]
+    );
+    assert!(report.table().contains("   free"), "{}", report.table());
+}
+
+#[test]
 fn the_json_is_the_same_to_the_byte() {
     let (scenario, requests, play) = by_hand();
     let plays = [play];

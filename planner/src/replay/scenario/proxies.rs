@@ -55,7 +55,10 @@ fn plugin(service: &Service, written: Value) -> Result<Value, Wrong> {
         let right = "1 or more for one variant at least";
         return Err(Wrong::value("service.variants", "no cores.initial", right));
     };
-    keys.insert("plan".to_owned(), json!({ "variants": plan }));
+    keys.insert(
+        "plan".to_owned(),
+        json!({ "variants": plan, "rest_ms": service.rest_ms }),
+    );
     let plugin = Value::Object(keys);
     match Config::parse(plugin.to_string().as_bytes()) {
         Ok(_) => Ok(plugin),

@@ -101,7 +101,18 @@ fn the_shipped_scenarios_are_taken() {
     names.sort();
     assert_eq!(
         names,
-        ["burst", "capacity", "overload", "swell", "validate"]
+        [
+            "burst",
+            "capacity",
+            "overload",
+            "reach-batches",
+            "reach-one",
+            "reach-one-classes",
+            "reach-three",
+            "reach-three-classes",
+            "swell",
+            "validate"
+        ]
     );
 }
 

@@ -13,7 +13,7 @@ use super::witness::Witness;
 use super::{World, nanos};
 use crate::replay::plane::DataPlane;
 use crate::replay::request::{Fate, Request};
-use crate::replay::scenario::Plane;
+use crate::replay::scenario::{Plane, Scenario};
 
 /// From a connection to a server that is down to its refusal.
 const BREAK_DELAY: Duration = Duration::from_micros(200);
@@ -55,17 +55,23 @@ impl<W: Witness> World<'_, W> {
                     return;
                 };
                 let with_start = self.contender.plane != Plane::GatewayReceipt;
-                let wire = self.headers.write(known, with_start);
-                let (verdict, arrivals) = worker.on_request(request, &wire, self.now);
+                let class = class_of(self.scenario, known);
+                let wire = self.headers.write(known, with_start, class);
+                let (verdict, arrivals) =
+                    worker.on_request(request, &wire, self.now, &mut self.verdicts);
                 if let Some(counted) = self.counted.get_mut(worker.proxy as usize) {
                     *counted += arrivals;
                 }
                 if let Some(flight) = self.flights.get_mut(request as usize) {
                     flight.worker = index;
                 }
-                let told = [(request, verdict)];
-                self.witness.told(index as usize, worker, &told, self.now);
-                let [(_, verdict)] = told;
+                self.verdicts.push((request, verdict));
+                self.witness
+                    .told(index as usize, worker, &self.verdicts, self.now);
+                let Some((_, verdict)) = self.verdicts.pop() else {
+                    return;
+                };
+                self.obey(index, true);
                 self.send_rings(index);
                 if verdict == Verdict::Park {
                     self.hold(request, leaves);
@@ -103,12 +109,17 @@ impl<W: Witness> World<'_, W> {
         match verdict {
             Verdict::Forward(dispatch) => {
                 let variant = self.names.get(&*dispatch.name).copied().unwrap_or(u16::MAX);
-                self.forward(request, variant, whole_ms(dispatch.timeout));
+                self.forward(
+                    request,
+                    variant,
+                    whole_ms(dispatch.timeout.unwrap_or_default()),
+                );
             }
             Verdict::Reject(refusal) => {
                 let Refusal {
                     reason,
                     retry_after_s,
+                    ..
                 } = *refusal;
                 self.refuse(request, reason.label(), reason.status(), retry_after_s);
             }
@@ -357,6 +368,14 @@ impl<W: Witness> World<'_, W> {
         }
         self.under_way = self.under_way.saturating_sub(1);
     }
+}
+
+/// What a request's client says of its class, where there are several.
+fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<&'a str> {
+    let known = scenario.classes.get(usize::from(request.class));
+    known
+        .filter(|_| scenario.classes.len() > 1)
+        .map(String::as_str)
 }
 
 /// When a request's client leaves.

@@ -4,20 +4,20 @@ use super::*;
 use crate::sharing::proxy::GRANTS_MAX;
 
 /// A table and its time.
-struct Bed {
-    sharing: Sharing,
-    ms: u64,
+pub(super) struct Bed {
+    pub(super) sharing: Sharing,
+    pub(super) ms: u64,
 }
 
 impl Bed {
-    fn new(variants: &[(f64, u32)]) -> Bed {
+    pub(super) fn new(variants: &[(f64, u32)]) -> Bed {
         let sharing = Sharing::default();
         let mut bed = Bed { sharing, ms: 0 };
         bed.publish(variants);
         bed
     }
 
-    fn publish(&mut self, variants: &[(f64, u32)]) -> Revision {
+    pub(super) fn publish(&mut self, variants: &[(f64, u32)]) -> Revision {
         let now = now(self.ms);
         let revision = self.sharing.next_revision(now);
         let plan = Plan {
@@ -28,24 +28,44 @@ impl Bed {
         revision
     }
 
-    fn polls_as(&mut self, proxy: &str, incarnation: u64, role: Role, after: u64) -> Ticket {
+    pub(super) fn polls_as(
+        &mut self,
+        proxy: &str,
+        incarnation: u64,
+        role: Role,
+        after: u64,
+    ) -> Ticket {
         let poll = Poll {
             proxy: proxy.into(),
             incarnation,
             workers: 2,
             role,
+            variant: None,
             after: Revision(after),
         };
         self.sharing.poll(&poll, now(self.ms)).unwrap().0
     }
 
-    fn polls(&mut self, proxy: &str, after: u64) -> Ticket {
+    /// A gate of that variant.
+    pub(super) fn gate_polls(&mut self, proxy: &str, variant: &str, after: u64) -> Ticket {
+        let poll = Poll {
+            proxy: proxy.into(),
+            incarnation: 1,
+            workers: 2,
+            role: Role::Gate,
+            variant: Some(variant.into()),
+            after: Revision(after),
+        };
+        self.sharing.poll(&poll, now(self.ms)).unwrap().0
+    }
+
+    pub(super) fn polls(&mut self, proxy: &str, after: u64) -> Ticket {
         self.polls_as(proxy, 1, Role::Both, after)
     }
 
     /// The revision and slots that the poll is answered with.
     #[track_caller]
-    fn gets(&mut self, ticket: &Ticket, slots: &[u32]) -> u64 {
+    pub(super) fn gets(&mut self, ticket: &Ticket, slots: &[u32]) -> u64 {
         let Answer::Plan(plan) = self.sharing.answer(ticket) else {
             panic!("no plan, instead of {slots:?}");
         };
@@ -67,7 +87,7 @@ impl Bed {
     }
 
     /// Takes what it is given, and polls.
-    fn polls_again(&mut self, proxy: &str, ticket: &Ticket) -> Ticket {
+    pub(super) fn polls_again(&mut self, proxy: &str, ticket: &Ticket) -> Ticket {
         let Answer::Plan(plan) = self.sharing.answer(ticket) else {
             panic!("no plan");
         };
@@ -76,17 +96,17 @@ impl Bed {
     }
 
     #[track_caller]
-    fn waits(&mut self, ticket: &Ticket) {
+    pub(super) fn waits(&mut self, ticket: &Ticket) {
         assert_eq!(self.sharing.answer(ticket), Answer::Wait);
     }
 
     /// So much later; whether anything moved.
-    fn later(&mut self, ms: u64) -> bool {
+    pub(super) fn later(&mut self, ms: u64) -> bool {
         self.ms += ms;
         self.sharing.pass(now(self.ms))
     }
 
-    fn breaks_off(&mut self, ticket: &Ticket) {
+    pub(super) fn breaks_off(&mut self, ticket: &Ticket) {
         self.sharing.leave(ticket, false, now(self.ms));
     }
 }
@@ -200,10 +220,10 @@ fn who_gets_no_slot_gives_its_own_back_and_is_then_refused_until_a_gate_comes() 
     };
     assert_eq!(
         why,
-        TooFew {
+        NoPart::TooFew(TooFew {
             proxies: 3,
             slots: 2
-        }
+        })
     );
     bed.sharing.leave(&c, true, now(bed.ms));
     let b_has = bed.gets(&b, &[0, 1]);
@@ -255,6 +275,7 @@ fn the_table_is_bounded_and_the_silent_make_room() {
         incarnation: 1,
         workers: 0,
         role: Role::Both,
+        variant: None,
         after: Revision(0),
     };
     for index in 0..PROXIES_MAX {

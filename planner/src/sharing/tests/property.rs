@@ -56,7 +56,51 @@ struct Real {
     ticket: Option<Ticket>,
 }
 
+/// What stands there: proxies that are both (`None`), or gates, of all variants or of one.
+type Who = Vec<Option<Gate>>;
+
+#[derive(Debug, Clone, Copy)]
+enum Gate {
+    All,
+    Of(usize),
+}
+
+const NAMES: [&str; 3] = ["v0", "v1", "v2"];
+
+fn who() -> impl Strategy<Value = Who> {
+    let gate = prop_oneof![
+        1 => Just(Some(Gate::All)),
+        4 => (0..3_usize).prop_map(|variant| Some(Gate::Of(variant))),
+    ];
+    prop_oneof![
+        (1..6_usize).prop_map(|count| vec![None; count]),
+        prop::collection::vec(gate, 1..6),
+    ]
+}
+
+/// Each proxy's role, and the variant it fronts.
+fn stand(who: Option<Gate>) -> (Role, Option<&'static str>) {
+    match who {
+        None => (Role::Both, None),
+        Some(Gate::All) => (Role::Gate, None),
+        Some(Gate::Of(variant)) => (Role::Gate, Some(NAMES[variant])),
+    }
+}
+
+/// What the division comes to for those of them.
+fn divided(slots: &[u32], who: impl Iterator<Item = Option<Gate>>) -> Vec<Vec<u32>> {
+    let stands: Vec<_> = who
+        .map(|who| own::Stand {
+            role: stand(who).0,
+            variant: stand(who).1,
+            live: true,
+        })
+        .collect();
+    divide::deal(slots, &own::ties(&NAMES, &stands))
+}
+
 struct World {
+    who: Who,
     sharing: Sharing,
     ms: u64,
     proxies: Vec<Real>,
@@ -67,11 +111,12 @@ struct World {
 }
 
 impl World {
-    fn new(proxies: usize, slots: [u32; 3]) -> World {
+    fn new(who: Who, slots: [u32; 3]) -> World {
         let mut world = World {
             sharing: Sharing::default(),
             ms: 0,
-            proxies: (0..proxies).map(|_| Real::default()).collect(),
+            proxies: who.iter().map(|_| Real::default()).collect(),
+            who,
             slots,
             incarnations: 0,
             working: vec![0; 3],
@@ -97,7 +142,8 @@ impl World {
             proxy: format!("p{index}"),
             incarnation: real.incarnation,
             workers: 1,
-            role: Role::Both,
+            role: stand(self.who[index]).0,
+            variant: stand(self.who[index]).1.map(String::from),
             after: Revision(real.revision),
         };
         real.ticket = Some(self.sharing.poll(&poll, now(self.ms)).unwrap().0);
@@ -116,8 +162,12 @@ impl World {
                 return false;
             }
             Answer::Refused(why) => {
-                let total: u32 = self.slots.iter().sum();
-                assert!((total as usize) < why.proxies, "{why}");
+                let (slots, proxies) = match &why {
+                    NoPart::TooFew(why) => (why.slots, why.proxies),
+                    NoPart::TooFewOf { slots, gates, .. } => (u64::from(*slots), *gates),
+                    NoPart::Unknown { .. } => panic!("{why}"),
+                };
+                assert!(slots > 0 && slots < proxies as u64, "{why}");
             }
             Answer::Plan(plan) if !lost => {
                 assert_eq!(plan.check(), Ok(()));
@@ -211,11 +261,12 @@ proptest! {
 
     #[test]
     fn the_whole_is_never_exceeded_and_in_the_end_divided(
-        count in 1..6_usize,
+        who in who(),
         slots in prop::array::uniform3(0..6_u32),
         events in prop::collection::vec(event(5), 0..60),
     ) {
-        let mut world = World::new(count, slots);
+        let count = who.len();
+        let mut world = World::new(who, slots);
         for event in &events {
             let beyond = match event {
                 Event::Poll(proxy)
@@ -233,7 +284,7 @@ proptest! {
         world.pass(2 * MOVE_MAX.as_millis() as u64);
         world.settle();
         let alive: Vec<usize> = (0..count).filter(|index| world.proxies[*index].alive).collect();
-        let parts = divide::deal(&world.slots, alive.len());
+        let parts = divided(&world.slots, alive.iter().map(|index| world.who[*index]));
         for (index, part) in alive.iter().zip(parts) {
             let has = world.proxies[*index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(&has, &part, "proxy {} of {:?}", index, alive);
@@ -246,7 +297,7 @@ proptest! {
         slots in prop::array::uniform3(0..6_u32),
         order in Just((0..5_usize).collect::<Vec<_>>()).prop_shuffle(),
     ) {
-        let mut world = World::new(5, slots);
+        let mut world = World::new(vec![None; 5], slots);
         for index in &order {
             world.obey(&Event::Start(*index));
             if index % 2 == 0 {
@@ -254,7 +305,7 @@ proptest! {
             }
         }
         world.settle();
-        let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(divide::deal(&slots, 5)).collect();
+        let parts: BTreeMap<usize, Vec<u32>> = (0..).zip(divided(&slots, vec![None; 5].into_iter())).collect();
         for (index, part) in parts {
             let has = world.proxies[index].slots.clone().unwrap_or_else(|| vec![0; 3]);
             prop_assert_eq!(has, part, "proxy {}", index);

@@ -1,12 +1,17 @@
-//! Random small scenarios, faults and all, through the core. After every step of every engine: no
-//! slot is taken beyond the plan's, and nobody is sent ahead of an earlier deadline in the same
-//! queue. At the end: every request ended exactly once, no slot, place or request is left, and no more
-//! were on time than the bound allows.
+//! Random small scenarios, faults and all, through the core: variants of different speed and accuracy,
+//! classes, batches, stages of a pipeline, roles. After every step of every engine: no slot is taken
+//! beyond the plan's, nobody is sent ahead of an earlier deadline in the same queue (`turns`: of the
+//! same class, and no class is passed over beyond its bound), and no more are held than may be. At the
+//! end: every request ended exactly once, no slot, place or request is left, and no more were on time
+//! than the bound allows.
 //!
 //! A failing seed prints the line that reproduces it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+mod drawn;
+mod turns;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,6 +24,8 @@ use weir_filter::verdict::Verdict;
 use super::*;
 use crate::replay::bound::{self, Kind};
 use crate::replay::plane::Worker;
+use drawn::drawn;
+use turns::Turns;
 
 /// The variants' names, in the order of every engine's table.
 const VARIANTS: [&str; 3] = ["a", "b", "c"];
@@ -41,12 +48,18 @@ struct Inspector {
     /// What each worker was last seen to have of each variant, with its proxy.
     gauges: BTreeMap<(u32, usize, usize), Gauge>,
     taken: BTreeMap<(usize, usize), u32>,
+    /// The earliest deadline that each worker held of each variant after its last call.
+    earliest: BTreeMap<(usize, usize), Mono>,
     /// Since when somebody waits beside a free slot, by proxy and variant.
     idle_since: BTreeMap<(u32, usize), u64>,
     /// What the last worker's board counts as taken at the end.
     last: Option<Vec<(Key, u32)>>,
     /// Calls that released somebody who was held while others still waited.
     choices: u64,
+    /// Whose turn it was, class by class.
+    turns: Turns,
+    /// Whether any variant executes batches: then those who wait for company leave slots free.
+    batches: bool,
 }
 
 impl Inspector {
@@ -72,7 +85,7 @@ impl Inspector {
             let counted = on_board.get(&Key::of(VARIANTS[variant])).copied();
             let free = counted.unwrap_or(0).max(taken) < slots;
             let since = self.idle_since.entry((who.proxy, variant)).or_insert(now);
-            if !free || held == 0 {
+            if !free || held == 0 || self.batches {
                 *since = now;
             }
             let idle = Duration::from_nanos(now - *since);
@@ -91,6 +104,8 @@ impl Witness for Inspector {
         if engine.config().scope == Scope::Proxy {
             self.check_proxy(worker, who, &gauges, now);
         }
+        self.turns.told(worker, verdicts, now);
+        let alike = engine.config().classes.len() == 1;
         let mut last: BTreeMap<VariantId, Mono> = BTreeMap::new();
         for (stream, verdict) in verdicts {
             let Verdict::Forward(dispatch) = verdict else {
@@ -103,7 +118,7 @@ impl Witness for Inspector {
             let deadline = Mono(now) + dispatch.remaining;
             if let Some(before) = last.insert(dispatch.variant, deadline) {
                 assert!(
-                    before <= deadline,
+                    !alike || before <= deadline,
                     "{stream} was sent after a later deadline"
                 );
             }
@@ -111,9 +126,19 @@ impl Witness for Inspector {
         for (variant, gauge) in gauges.iter().enumerate() {
             let id = VariantId(variant as u16);
             if let (Some(sent), Some(waits)) = (last.get(&id), gauge.earliest) {
-                assert!(*sent <= waits, "sent {sent:?} ahead of {waits:?}");
+                // Of several variants somebody may have been moved here after that.
+                let before = self.earliest.get(&(worker, variant));
+                let waited = gauges.len() == 1 || before == Some(&waits);
+                assert!(
+                    !alike || !waited || *sent <= waits + self.turns.rest,
+                    "sent {sent:?} ahead of {waits:?}"
+                );
                 self.choices += 1;
             }
+            match gauge.earliest {
+                Some(earliest) => self.earliest.insert((worker, variant), earliest),
+                None => self.earliest.remove(&(worker, variant)),
+            };
             let before = self
                 .taken
                 .insert((worker, variant), gauge.taken)
@@ -132,12 +157,23 @@ impl Witness for Inspector {
             engine.open()
         );
         assert!(held <= engine.config().held_max, "{held} held");
+        let mut of_classes = 0;
+        for (class, known) in engine.config().classes.iter() {
+            let of_class = engine.held_of(class);
+            of_classes += of_class;
+            // A plan's coming routes anew who is held, and refuses nobody for a limit.
+            let most = known.held_max.unwrap_or(usize::MAX);
+            assert!(of_class <= most, "{of_class} held of {}", known.name);
+        }
+        assert_eq!(of_classes, held, "held in rooms and counted by class");
     }
 
     fn anew(&mut self, worker: usize) {
         self.gauges.retain(|(_, known, _), _| *known != worker);
         self.idle_since.clear();
         self.taken.retain(|(known, _), _| *known != worker);
+        self.earliest.retain(|(known, _), _| *known != worker);
+        self.turns.anew(worker);
     }
 
     fn end(&mut self, workers: &mut dyn Iterator<Item = &mut Worker>, now: u64) {
@@ -166,145 +202,9 @@ impl Witness for Inspector {
     }
 }
 
-/// A scenario, its requests and who plays it.
-fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
-    let mut random = ChaCha8Rng::seed_from_u64(seed);
-    let planner = seed.is_multiple_of(PLANNER_EVERY);
-    let mut scenario = scenario([1, 1]);
-    let variants = random.random_range(1..=3_usize);
-    let mut third = scenario.service.variants[0].clone();
-    "c".clone_into(&mut third.name);
-    "c".clone_into(&mut third.cluster);
-    scenario.service.variants.push(third);
-    scenario.service.variants.truncate(variants);
-    scenario.variants = VARIANTS[..variants]
-        .iter()
-        .map(|name| {
-            let cores = f64::from(random.random_range(0..=3_u32));
-            let mut server = server(name, random.random_range(0.0..120.0), cores);
-            server.batch_max = random.random_range(1..=3);
-            server.batch_delay = ms(random.random_range(0..10));
-            server.noise_sigma = if random.random_bool(0.3) { 0.3 } else { 0.0 };
-            server.resize_delay = ms(random.random_range(0..400));
-            server.readiness = ms(random.random_range(0..1000));
-            let far = random.random_bool(0.5);
-            server.round_trip = Duration::from_micros(if far {
-                random.random_range(0..40_000)
-            } else {
-                0
-            });
-            server
-        })
-        .collect();
-    scenario.variants[0].cores = scenario.variants[0].cores.max(1.0);
-    let scales = !planner && random.random_bool(0.05);
-    let length_ms = if scales {
-        32_000
-    } else {
-        random.random_range(100..3000)
-    };
-    scenario.length = ms(length_ms);
-    scenario.proxies.count = random.random_range(1..=2);
-    scenario.proxies.workers = random.random_range(1..=3);
-    scenario.proxies.plan_delay = ms(random.random_range(0..30));
-    scenario.proxies.ring_delay = Duration::from_micros(random.random_range(0..3000));
-    let plan = scenario.proxies.plugin["plan"]["variants"].clone();
-    let mut plan: Vec<_> = plan.as_array().unwrap().clone();
-    plan.push(plan[0].clone());
-    plan[2]["name"] = json!("c");
-    plan[2]["cluster"] = json!("c");
-    plan.truncate(variants);
-    for variant in &mut plan {
-        variant["share"] = json!(1.0 / variants as f64);
-        variant["slots"] = json!(random.random_range(2..=5));
-        // Right, too short or too long.
-        variant["service_ms"] = json!(random.random_range(0.0..200.0_f64));
-    }
-    scenario.proxies.plugin["plan"]["variants"] = json!(plan);
-    scenario.proxies.plugin["queue"] = json!({"held_max": random.random_range(1..=20)});
-    scenario.proxies.plugin["deadline"] =
-        json!({"least_ms": 1, "reserve_ms": random.random_range(0..20)});
-    let stale = ["keep", "static", "refuse"][random.random_range(0..3_usize)];
-    scenario.proxies.plugin["on_stale"] = json!(stale);
-    scenario.service.cycle = ms(random.random_range(200..=1000));
-    scenario.service.plan_max_age = ms(random.random_range(500..5000));
-    scenario.faults = (0..random.random_range(0..4_u32))
-        .map(|_| Fault {
-            at: ms(random.random_range(0..length_ms)),
-            what: fault(&mut random, variants),
-        })
-        .collect();
-    // Spread out, or a crowd for few slots.
-    let crowd_ms = if random.random_bool(0.5) {
-        length_ms
-    } else {
-        length_ms.min(200)
-    };
-    let count = random.random_range(1..=60_u32);
-    let mut sent: Vec<u64> = (0..count)
-        .map(|_| random.random_range(0..crowd_ms * 1000))
-        .collect();
-    sent.sort_unstable();
-    let request = |(id, sent): (u32, u64)| {
-        let way = Duration::from_micros(random.random_range(0..100_000));
-        let sent = Duration::from_micros(sent);
-        Request {
-            id,
-            sent,
-            arrives: sent + way,
-            budget: ms(random.random_range(1..800)),
-            way_back: Duration::from_micros(random.random_range(0..50_000)),
-            skew_ms: if random.random_bool(0.2) {
-                random.random_range(-40_000..40_000)
-            } else {
-                0
-            },
-            min_accuracy: if random.random_bool(0.2) {
-                random.random_range(0.0..100.0)
-            } else {
-                0.0
-            },
-            class: 0,
-            patience: ms(random.random_range(1..2000)),
-            retries: random.random_range(0..3),
-        }
-    };
-    let requests = (0..).zip(sent).map(request).collect();
-    let planes = [Plane::Weir, Plane::Weir, Plane::Weir, Plane::WeirGlobal];
-    let plane = if random.random_bool(0.8) {
-        planes[random.random_range(0..planes.len())]
-    } else {
-        Plane::ALL[random.random_range(0..Plane::ALL.len())]
-    };
-    let control = match (planner, scales, seed % 2) {
-        (true, ..) => Control::Planner,
-        (_, true, 0) => Control::HpaLike,
-        (_, true, _) => Control::VpaLike,
-        _ => Control::Static,
-    };
-    (scenario, requests, Contender { plane, control })
-}
-
-fn fault(random: &mut ChaCha8Rng, variants: usize) -> FaultKind {
-    let lasts = ms(random.random_range(0..1500));
-    let (proxy, worker) = (random.random_range(0..2), random.random_range(0..3));
-    let variant = random.random_range(0..variants);
-    match random.random_range(0..10_u32) {
-        0 => FaultKind::ProxyRestart { proxy },
-        1 => FaultKind::WorkerTrap { proxy, worker },
-        2 => FaultKind::PlannerOutage { lasts },
-        3 => FaultKind::ScrapeLoss { lasts },
-        4 => FaultKind::ServerCrash { variant, lasts },
-        5 => FaultKind::ServerSlow {
-            variant,
-            percent: random.random_range(50..500),
-            lasts,
-        },
-        6 => FaultKind::LostWake { proxy, worker },
-        7 => FaultKind::LostPlan { proxy },
-        8 => FaultKind::ResizeRefused { lasts },
-        _ => FaultKind::ResizeDeferred { lasts },
-    }
+fn batches(scenario: &Scenario) -> bool {
+    let plan = scenario.proxies.plugin["plan"]["variants"].as_array();
+    plan.is_some_and(|plan| plan.iter().any(|variant| variant["batch"] != 1))
 }
 
 fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) -> u64 {
@@ -325,7 +225,14 @@ fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) -> u64 {
 /// Plays a seed; how many choices among those held were checked.
 fn check(seed: u64) -> u64 {
     let (scenario, requests, contender) = drawn(seed);
-    let once = || play_before(Inspector::default(), &scenario, &requests, contender, seed).unwrap();
+    let once = || {
+        let inspector = Inspector {
+            turns: Turns::of(&scenario, &requests, contender),
+            batches: batches(&scenario),
+            ..Inspector::default()
+        };
+        play_before(inspector, &scenario, &requests, contender, seed).unwrap()
+    };
     let (play, inspector) = once();
     let taken = inspector.last.clone().unwrap_or_default();
     assert!(

@@ -1,0 +1,116 @@
+//! How many wait: what others are told, how often that is written, and what the board orders by.
+
+use super::*;
+
+/// Deadlines of so many requests, one after another from `ms`.
+fn some(count: u64, ms: u64) -> Vec<u64> {
+    (ms..ms + count).collect()
+}
+
+#[test]
+fn a_tier_goes_before_any_deadline() {
+    let late = Mono(u64::MAX);
+    assert_eq!(Urgency::of(0, at(5)).0, at(5).0);
+    assert!(Urgency::of(0, late) < Urgency::of(1, Mono(0)));
+    assert!(Urgency::of(1, at(5)) < Urgency::of(1, at(6)));
+    assert!(Urgency::of(14, late) < Urgency::of(15, Mono(0)));
+    assert_eq!(Urgency::of(200, at(5)), Urgency::of(15, at(5)));
+}
+
+#[test]
+fn a_turn_says_what_the_others_have() {
+    let mut proxy = Proxy::new(3, 1);
+    let outcome = |proxy: &mut Proxy, vm| proxy.turn(vm, false, 2).others;
+    proxy.wait(0, &some(1, 900), 0);
+    proxy.wait(1, &some(3, 500), 1);
+    proxy.wait(2, &some(2, 600), 1);
+    for (vm, taken, waiting) in [(0, 0, 5), (1, 1, 2), (2, 1, 3)] {
+        let others = outcome(&mut proxy, vm);
+        assert_eq!(others, Others { taken, waiting }, "{vm}");
+    }
+    assert_eq!(
+        proxy.vms[1].member.waiting(VARIANT, at(2)),
+        5,
+        "its own too"
+    );
+    assert_eq!(proxy.vms[1].member.waiting(Key(1), at(2)), 0);
+    // Who waited at one that is dead waits no more, but what it executes goes on.
+    let gone = TERMS.lease.as_millis() as u64;
+    proxy.vms[0].until = at(2 * gone);
+    proxy.turn(0, false, 3);
+    proxy.renew(1, gone - 1);
+    let others = proxy.turn(1, false, gone + 3).others;
+    assert_eq!(
+        others,
+        Others {
+            taken: 1,
+            waiting: 0
+        }
+    );
+    assert_eq!(proxy.vms[1].member.waiting(VARIANT, at(gone + 3)), 3);
+}
+
+#[test]
+fn without_a_board_there_are_no_others() {
+    let store = Memory::default();
+    let mut members: Vec<Member> = (1..3)
+        .map(|index| Member::new(Box::new(store.clone()), index, Scope::Worker))
+        .collect();
+    for member in &mut members {
+        let ask = Ask {
+            variant: VARIANT,
+            slots: 1,
+            taken: 0,
+            posted: 0,
+            until: Mono(0),
+            service: Duration::ZERO,
+            waiting: (0..9).map(due_at),
+            waits: 9,
+            most: u32::MAX,
+            batch: 1,
+            due: false,
+            tick: false,
+        };
+        assert_eq!(member.settle(ask, at(0)).others, Others::default());
+        member.renew(false, at(0));
+    }
+    assert_eq!(members[1].waiting(VARIANT, at(0)), 16, "for the gauge");
+}
+
+#[test]
+fn that_more_wait_is_written_when_it_is_much_or_something_else_is() {
+    // By the board so many wait, and so many do: whether that alone is written.
+    let cases = [
+        (1, 9, false),
+        (1, 10, true),
+        (10, 2, false),
+        (10, 1, true),
+        (100, 125, false),
+        (100, 126, true),
+        (100, 74, true),
+    ];
+    for (before, after, written) in cases {
+        let mut proxy = Proxy::new(2, 1);
+        proxy.wait(0, &[100], 0);
+        proxy.wait(1, &some(before, 300), 0);
+        let bytes = proxy.store.bytes();
+        proxy.vms[1].waiting = some(after, 300);
+        proxy.tick(1, 1);
+        assert_eq!(proxy.store.bytes() != bytes, written, "{before} → {after}");
+        let waits = if written { after } else { before };
+        assert_eq!(u64::from(proxy.board().cell(1, 0).waits), waits);
+        proxy.wait(1, &[200], 2);
+        let waits = u64::from(proxy.board().cell(1, 0).waits);
+        assert_eq!(waits, after + 1, "with another head");
+    }
+}
+
+#[test]
+fn where_they_leave_in_batches_each_is_written() {
+    let mut proxy = Proxy::new(2, 1);
+    proxy.wait(0, &[100], 0);
+    proxy.batch = 4;
+    proxy.wait(1, &some(1, 300), 0);
+    proxy.wait(1, &some(1, 301), 0);
+    assert_eq!(proxy.board().cell(1, 0).waits, 2);
+}

@@ -1,0 +1,94 @@
+//! Where a request goes: by quota on arrival, elsewhere when its variant cannot answer in time any
+//! more.
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, Request};
+use crate::config::Role;
+use crate::gate::VariantId;
+use crate::route::{self, Choice, NoRoute, Wish};
+use crate::stats::Label;
+use crate::time::{Mono, Now};
+use crate::verdict::Reason;
+
+impl Engine {
+    /// The variant for a request, by role: a gate has no choice.
+    ///
+    /// # Errors
+    /// Why none will do.
+    pub(super) fn choose(&mut self, request: &Request, now: Now) -> Result<VariantId, Reason> {
+        let wish = request.wish(now.mono);
+        let class = request.class;
+        let place = request.place();
+        if self.config.role == Role::Gate {
+            let id = self.fronted(request).ok_or(Reason::NoCapacity)?;
+            let only = self.variants.candidates(class, place, now.mono);
+            let only = only.skip(usize::from(id.0)).take(1);
+            return route::best(only, wish).map(|_| id).map_err(reason);
+        }
+        let candidates = self.variants.candidates(class, place, now.mono);
+        let Choice {
+            variant,
+            instead_of,
+        } = self.router.choose(candidates, wish).map_err(reason)?;
+        let chosen = VariantId(variant as u16);
+        if let Some(before) = instead_of {
+            self.downgraded(VariantId(before as u16), chosen);
+        }
+        Ok(chosen)
+    }
+
+    /// Another variant that can still answer in time, the most accurate; a gate has no other.
+    pub(super) fn elsewhere(&mut self, request: &Request, now: Now) -> Option<VariantId> {
+        if self.config.role == Role::Gate {
+            return None;
+        }
+        let from = usize::from(request.variant.0);
+        let candidates = self
+            .variants
+            .candidates(request.class, request.place(), now.mono);
+        let others = candidates.enumerate().map(|(index, mut candidate)| {
+            candidate.has_slots &= index != from;
+            candidate
+        });
+        let found = route::best(others, request.wish(now.mono)).ok()?;
+        let found = VariantId(found as u16);
+        self.downgraded(request.variant, found);
+        Some(found)
+    }
+
+    /// The variant this gate fronts: its own, or the one a router has named, or the only one.
+    fn fronted(&self, request: &Request) -> Option<VariantId> {
+        let own = self.config.variant.as_deref();
+        match own {
+            Some(name) => self.variants.named(name),
+            None => request.named.or_else(|| self.variants.only()),
+        }
+    }
+
+    fn downgraded(&mut self, from: VariantId, to: VariantId) {
+        if self.variants.accuracy(to) >= self.variants.accuracy(from) {
+            return;
+        }
+        self.stats
+            .count(Metric::DowngradedFrom, Label::Variant(from));
+        self.stats.count(Metric::DowngradedTo, Label::Variant(to));
+    }
+}
+
+impl Request {
+    /// What it asks of a variant now.
+    pub(super) fn wish(&self, now: Mono) -> Wish {
+        Wish {
+            left: self.due.since(now),
+            min_accuracy: self.min_accuracy,
+        }
+    }
+}
+
+fn reason(no_route: NoRoute) -> Reason {
+    match no_route {
+        NoRoute::NoCapacity => Reason::NoCapacity,
+        NoRoute::Infeasible => Reason::Infeasible,
+    }
+}

@@ -1,0 +1,148 @@
+//! A router chooses, a gate holds: together they do once what one filter does alone.
+
+use super::*;
+
+fn role(role: &str, variants: &[String]) -> Engine {
+    let json = format!(
+        r#"{{"service":"demo","role":"{role}","deadline":{{"trust_deadline":true}},"plan":{{"variants":[{}]}}}}"#,
+        variants.join(",")
+    );
+    alone(&json)
+}
+
+fn pair() -> [String; 2] {
+    [variant("a", 0.5, 1, 50.0), variant("b", 0.5, 1, 50.0)]
+}
+
+fn metrics(engine: &mut Engine) -> Vec<Metric> {
+    let mut samples = Vec::new();
+    engine.stats.swap(&mut samples);
+    samples.iter().map(|sample| sample.metric).collect()
+}
+
+#[test]
+fn a_router_holds_nobody_and_leaves_the_slots_alone() {
+    let mut router = role("router", &pair());
+    for stream in 0..10 {
+        let verdict = ask(&mut router, stream, 1000, at(0));
+        assert!(matches!(verdict, Verdict::Forward(_)), "{stream}");
+    }
+    let told = metrics(&mut router);
+    assert!(told.contains(&Metric::Arrivals) && told.contains(&Metric::Routed));
+    for owned in [Metric::Dispatched, Metric::WaitMs, Metric::SlackMs] {
+        assert!(!told.contains(&owned), "{owned:?} is the gate's");
+    }
+    end(&mut router, 1, End::Answered, at(50));
+    assert_eq!(metrics(&mut router), []);
+}
+
+#[test]
+fn a_router_goes_by_what_the_gates_say_and_for_a_while_only() {
+    let mut router = role("router", &pair());
+    let first = ask(&mut router, 1, 1000, at(0));
+    let Verdict::Forward(first) = first else {
+        panic!("not forwarded")
+    };
+    let slow = Answer {
+        expected: Some(Duration::from_millis(700)),
+        ..Answer::default()
+    };
+    router.on_answer(1, slow, at(50));
+    for stream in 2..12 {
+        let Verdict::Forward(next) = ask(&mut router, stream, 500, at(100)) else {
+            panic!("not forwarded")
+        };
+        assert_ne!(next.name, first.name);
+    }
+    let later: Vec<_> = (20..30)
+        .filter_map(|stream| match ask(&mut router, stream, 500, at(3000)) {
+            Verdict::Forward(next) => Some(next.name),
+            _ => None,
+        })
+        .collect();
+    assert!(later.contains(&first.name), "what was heard grows old");
+}
+
+#[test]
+fn a_gate_holds_in_order_and_says_what_to_expect() {
+    let mut gate = role("gate", &[variant("a", 1.0, 1, 50.0)]);
+    let deadline = |ms: u64| (1_790_000_000_000 + ms).to_string();
+    let routed = |gate: &mut Engine, stream, ms: u64| {
+        let until = deadline(ms);
+        let headers = [
+            ("x-slo-deadline", until.as_bytes()),
+            ("x-slo-variant", b"a".as_slice()),
+        ];
+        request(gate, stream, &headers, at(0))
+    };
+    let Verdict::Forward(dispatch) = routed(&mut gate, 1, 1000) else {
+        panic!("not forwarded")
+    };
+    assert_eq!(
+        dispatch.cluster, None,
+        "the route is not a gate's to choose"
+    );
+    assert_eq!(routed(&mut gate, 2, 900), Verdict::Park);
+    assert_eq!(routed(&mut gate, 3, 800), Verdict::Park);
+    assert!(
+        !metrics(&mut gate).contains(&Metric::Arrivals),
+        "the router's"
+    );
+    let tags = gate.on_answer(1, Answer::default(), at(10)).unwrap();
+    assert_eq!(tags.expected, Some(Duration::from_millis(150)));
+    assert_eq!(forwarded(&end(&mut gate, 1, End::Answered, at(50))), [3]);
+    assert!(metrics(&mut gate).contains(&Metric::Served));
+}
+
+#[test]
+fn a_gate_never_downgrades() {
+    let mut gate = role(
+        "gate",
+        &[variant("a", 0.0, 1, 500.0), variant("b", 1.0, 1, 50.0)],
+    );
+    let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"300"), ("x-slo-variant", b"a")];
+    let told = request(&mut gate, 1, &headers, at(0));
+    assert_eq!(reason(&told), Some(Reason::Infeasible));
+}
+
+/// Of what both see each counts its own part: summed over all, no request is counted twice.
+#[test]
+fn nothing_is_counted_by_both() {
+    let engine = |role: &str| {
+        alone(&format!(
+            r#"{{"service":"demo","role":"{role}","deadline":{{"trust_deadline":true}},
+                "classes":[{{"name":"low","share":0.5}},{{"name":"gold","share":0.5}}],
+                "default_class":"low","plan":{{"variants":[{}]}}}}"#,
+            variant("a", 1.0, 9, 50.0)
+        ))
+    };
+    let (mut router, mut gate) = (engine("router"), engine("gate"));
+    let Verdict::Forward(dispatch) = request(&mut router, 1, &[], at(0)) else {
+        panic!("not forwarded")
+    };
+    let until = dispatch.deadline.as_ms().to_string();
+    let tagged = [
+        ("x-slo-deadline", until.as_bytes()),
+        ("x-slo-variant", dispatch.name.as_bytes()),
+    ];
+    let told = request(&mut gate, 1, &tagged, at(1));
+    assert!(matches!(told, Verdict::Forward(_)));
+    end(&mut gate, 1, End::Answered, at(50));
+    end(&mut router, 1, End::Answered, at(51));
+    let mut all = metrics(&mut router);
+    all.extend(metrics(&mut gate));
+    for counted in [
+        Metric::Arrivals,
+        Metric::ClassArrivals,
+        Metric::Routed,
+        Metric::Admitted,
+        Metric::ClassAdmitted,
+        Metric::Dispatched,
+        Metric::Served,
+        Metric::OnTime,
+        Metric::ClassOnTime,
+    ] {
+        let times = all.iter().filter(|metric| **metric == counted).count();
+        assert_eq!(times, 1, "{counted:?}");
+    }
+}

@@ -1,0 +1,329 @@
+//! How a variant's predictions compare with what it really takes: the plan's service time, corrected
+//! by the times that this worker has seen between dispatch and answer.
+//!
+//! What is kept is not the times but their *ratio* to what was planned when each request was sent, so
+//! that a correction outlives a plan that gives the variant other cores. The ratios of the last
+//! [`WINDOW`] to two of them are counted; while there are fewer than [`LEAST`] the plan is believed as
+//! it is, and again after so long without any: a prediction that grew so large that nobody is sent there
+//! forgets itself.
+
+use std::time::Duration;
+
+use crate::time::Mono;
+
+/// Half of what is remembered.
+pub const WINDOW: Duration = Duration::from_secs(5);
+/// Fewer ratios than this say nothing of a high percentile.
+pub const LEAST: u32 = 20;
+/// The percentile that a prediction stands for. In replay, where servers stall and recover, a higher one
+/// refuses many who would have been in time, for as long as the stall is remembered (95: a tenth fewer
+/// on time than 80); in steady overload a lower one sends more who are late (50: half a point fewer).
+pub const PERCENTILE: u32 = 80;
+/// Of a variant without a planned time the ratio is to this.
+const UNPLANNED: Duration = Duration::from_millis(1);
+
+/// A ratio of one, in the fixed point in which ratios are kept.
+const ONE: u64 = 1 << 10;
+/// Steps within a doubling: a percentile is told to within a sixteenth.
+const STEPS: u64 = 16;
+const STEPS_LOG2: u32 = 4;
+/// Ratios from 1/64 to 4096.
+const BUCKETS: usize = 18 * STEPS as usize;
+/// How many new ratios there are before the percentile is worked out anew.
+const RENEWED_EVERY: u32 = 8;
+
+/// What a variant is expected to take from dispatch to answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Predicted {
+    /// The [`PERCENTILE`]: what a deadline is held against.
+    pub high: Duration,
+    /// The mean: by what those who wait move up.
+    pub mean: Duration,
+}
+
+/// The ratios seen of one variant.
+#[derive(Debug)]
+pub struct Observed {
+    windows: [Window; 2],
+    turns_at: Mono,
+    fresh: u32,
+    correction: Option<Correction>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Correction {
+    high: u64,
+    mean: u64,
+}
+
+#[derive(Debug)]
+struct Window {
+    counts: Box<[u16]>,
+    /// No bucket above it has any.
+    highest: usize,
+    seen: u32,
+    sum: u64,
+}
+
+impl Default for Observed {
+    fn default() -> Observed {
+        Observed {
+            windows: [Window::new(), Window::new()],
+            turns_at: Mono(0),
+            fresh: 0,
+            correction: None,
+        }
+    }
+}
+
+impl Observed {
+    /// An execution for which `planned` was foreseen took, or was given up after, `took`. Whether
+    /// what is foreseen may be another now.
+    pub fn record(&mut self, planned: Duration, took: Duration, now: Mono) -> bool {
+        let turned = self.turn(now);
+        let ratio = ratio(took, planned);
+        let [current, _] = &mut self.windows;
+        current.record(ratio);
+        self.fresh += 1;
+        let renews = self.fresh >= RENEWED_EVERY || self.correction.is_none();
+        if renews {
+            self.renew();
+        }
+        renews || turned
+    }
+
+    /// What an execution for which `planned` is foreseen will take.
+    pub fn predict(&mut self, planned: Duration, now: Mono) -> Predicted {
+        self.turn(now);
+        self.foresee(planned)
+    }
+
+    /// The same, by what is known so far.
+    #[must_use]
+    pub fn foresee(&self, planned: Duration) -> Predicted {
+        match self.correction {
+            None => Predicted {
+                high: planned,
+                mean: planned,
+            },
+            Some(correction) => {
+                let base = if planned.is_zero() {
+                    UNPLANNED
+                } else {
+                    planned
+                };
+                Predicted {
+                    high: scale(base, correction.high),
+                    mean: scale(base, correction.mean),
+                }
+            }
+        }
+    }
+
+    /// Forgets what is older than two windows; whether there was a window's end.
+    fn turn(&mut self, now: Mono) -> bool {
+        if now < self.turns_at {
+            return false;
+        }
+        let silent = now.since(self.turns_at) >= WINDOW;
+        self.windows.swap(0, 1);
+        let [current, before] = &mut self.windows;
+        current.clear();
+        if silent {
+            before.clear();
+        }
+        self.turns_at = now + WINDOW;
+        self.renew();
+        true
+    }
+
+    fn renew(&mut self) {
+        self.fresh = 0;
+        let [current, before] = &self.windows;
+        let seen = current.seen + before.seen;
+        if seen < LEAST {
+            self.correction = None;
+            return;
+        }
+        let mean = (current.sum + before.sum) / u64::from(seen);
+        let above = seen - seen * PERCENTILE / 100;
+        self.correction = Some(Correction {
+            high: self.exceeded_by(above).max(mean),
+            mean,
+        });
+    }
+
+    /// The ratio that `above` of those seen exceed or reach.
+    fn exceeded_by(&self, above: u32) -> u64 {
+        let [current, before] = &self.windows;
+        let mut left = above.max(1);
+        let highest = current.highest.max(before.highest);
+        for bucket in (0..=highest).rev() {
+            let count = current.count(bucket) + before.count(bucket);
+            if count >= left {
+                return top_of(bucket);
+            }
+            left -= count;
+        }
+        ONE
+    }
+}
+
+impl Window {
+    fn new() -> Window {
+        Window {
+            counts: vec![0; BUCKETS].into_boxed_slice(),
+            highest: 0,
+            seen: 0,
+            sum: 0,
+        }
+    }
+
+    /// Full, it takes no more until it is turned: it says enough.
+    fn record(&mut self, ratio: u64) {
+        let bucket = bucket_of(ratio);
+        if let Some(count) = self.counts.get_mut(bucket)
+            && *count < u16::MAX
+        {
+            *count += 1;
+            self.highest = self.highest.max(bucket);
+            self.seen += 1;
+            self.sum += ratio;
+        }
+    }
+
+    fn count(&self, bucket: usize) -> u32 {
+        self.counts.get(bucket).copied().map_or(0, u32::from)
+    }
+
+    fn clear(&mut self) {
+        if self.seen > 0 {
+            self.counts.fill(0);
+        }
+        (self.highest, self.seen, self.sum) = (0, 0, 0);
+    }
+}
+
+fn ratio(took: Duration, planned: Duration) -> u64 {
+    let planned = if planned.is_zero() {
+        UNPLANNED
+    } else {
+        planned
+    };
+    let most = ONE * 4096;
+    let (took, planned) = (took.as_nanos(), planned.as_nanos().max(1));
+    // Almost always it fits, and 64 bits are quicker to divide.
+    match (
+        u64::try_from(took.saturating_mul(u128::from(ONE))),
+        u64::try_from(planned),
+    ) {
+        (Ok(took), Ok(planned)) => (took / planned).min(most),
+        _ => u64::try_from(took.saturating_mul(u128::from(ONE)) / planned)
+            .map_or(most, |ratio| ratio.min(most)),
+    }
+}
+
+fn scale(planned: Duration, ratio: u64) -> Duration {
+    let ns = planned.as_nanos().saturating_mul(u128::from(ratio)) / u128::from(ONE);
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// Octave and step of a ratio; the least octave begins at 1/64.
+fn bucket_of(ratio: u64) -> usize {
+    let ratio = ratio.max(STEPS);
+    let octave = ratio.ilog2() - STEPS_LOG2;
+    let step = (ratio >> octave) - STEPS;
+    let bucket = u64::from(octave) * STEPS + step;
+    usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1)
+}
+
+/// The greatest ratio that falls into a bucket.
+fn top_of(bucket: usize) -> u64 {
+    let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
+    ((STEPS + step + 1) << octave) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const PLANNED: Duration = Duration::from_millis(40);
+
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn few_samples_change_nothing_and_enough_of_them_do() {
+        let mut observed = Observed::default();
+        for n in 0..LEAST {
+            let plan_holds = Predicted {
+                high: PLANNED,
+                mean: PLANNED,
+            };
+            assert_eq!(observed.predict(PLANNED, Mono(0)), plan_holds, "after {n}");
+            observed.record(PLANNED, ms(80), Mono(0));
+        }
+        let predicted = observed.predict(PLANNED, Mono(0));
+        assert_eq!(predicted.mean, ms(80));
+        assert!((ms(80)..=ms(86)).contains(&predicted.high), "{predicted:?}");
+    }
+
+    #[test]
+    fn a_correction_is_a_ratio_and_outlives_other_cores() {
+        let mut observed = Observed::default();
+        for _ in 0..100 {
+            observed.record(PLANNED, ms(60), Mono(0));
+        }
+        let halved = observed.predict(PLANNED / 2, Mono(0));
+        assert_eq!(halved.mean, ms(30));
+    }
+
+    #[test]
+    fn what_is_older_than_two_windows_is_forgotten() {
+        let mut observed = Observed::default();
+        for _ in 0..100 {
+            observed.record(PLANNED, ms(4000), Mono(0));
+        }
+        let (one, two) = (Mono(0) + WINDOW, Mono(0) + WINDOW * 2);
+        assert!(observed.predict(PLANNED, one).high > ms(3900));
+        assert_eq!(observed.predict(PLANNED, two).high, PLANNED);
+    }
+
+    #[test]
+    fn a_variant_without_a_planned_time_gets_what_is_seen() {
+        let mut observed = Observed::default();
+        for _ in 0..100 {
+            observed.record(Duration::ZERO, ms(33), Mono(0));
+        }
+        assert_eq!(observed.predict(Duration::ZERO, Mono(0)).mean, ms(33));
+    }
+
+    proptest! {
+        /// The percentile is that of the sorted list, to within a step of the scale; never below
+        /// the mean, never a panic at the ends of the range.
+        #[test]
+        fn tells_the_percentile_to_a_sixteenth(
+            mut took in prop::collection::vec(0_u64..200_000_000, 50..400),
+            planned in 0_u64..100_000_000,
+        ) {
+            let planned = Duration::from_nanos(planned);
+            let mut observed = Observed::default();
+            for took in &took {
+                observed.record(planned, Duration::from_nanos(*took), Mono(0));
+            }
+            observed.renew();
+            let high = observed.predict(planned, Mono(0)).high;
+            took.sort_unstable();
+            let base = if planned.is_zero() { UNPLANNED } else { planned };
+            let above = took.len() - took.len() * PERCENTILE as usize / 100;
+            let exact = Duration::from_nanos(took[took.len() - above]);
+            // Below a 64th and above the 4096-fold all ratios are alike.
+            let (least, most) = (exact.min(base * 4096), exact.max(base / 32));
+            prop_assert!(high + base / 256 >= least * 15 / 16, "{high:?} of {exact:?}");
+            let mean = observed.predict(planned, Mono(0)).mean;
+            prop_assert!(high <= (most * 17 / 16 + base / 256).max(mean), "{high:?} of {exact:?}");
+        }
+    }
+}

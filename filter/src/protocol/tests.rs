@@ -1,0 +1,235 @@
+//! One table for each of the three questions, and what must hold for any path.
+
+use super::*;
+use proptest::prelude::*;
+
+fn shape_of(headers: &[(&str, &str)]) -> Shape {
+    let headers = headers
+        .iter()
+        .map(|(name, value)| (*name, value.as_bytes()));
+    shape(&Bypass::default(), &Wire::pick(headers))
+}
+
+#[track_caller]
+fn check(header: &str, value: &str, expected: Shape) {
+    let found = shape_of(&[(":method", "POST"), (":path", "/infer"), (header, value)]);
+    assert_eq!(found, expected, "{header}: {value}");
+}
+
+const ORDINARY: Shape = Shape {
+    bypass: false,
+    grpc: false,
+    grpc_timeout: false,
+    stream: false,
+};
+
+#[test]
+fn what_is_let_through() {
+    let bypass =
+        |method: &str, path: &str| shape_of(&[(":method", method), (":path", path)]).bypass;
+    for (method, expected) in [
+        ("POST", false),
+        ("GET", false),
+        ("HEAD", true),
+        ("OPTIONS", true),
+        ("CONNECT", true),
+        ("head", false),
+        ("", false),
+    ] {
+        assert_eq!(bypass(method, "/infer"), expected, "{method}");
+    }
+    for (path, expected) in [
+        ("/healthz", true),
+        ("/healthz?verbose", true),
+        ("/healthz/", false),
+        ("/healthzz", false),
+        ("/readyz", true),
+        ("/livez", true),
+        ("/v2/health/live", true),
+        ("/v2/health/", true),
+        ("/v2/health", false),
+        ("/v2/models/resnet/ready", true),
+        ("/v2/models/resnet/versions/2/ready?x=1", true),
+        ("/v2/models/resnet/infer", false),
+        ("/v2/models/resnet/infer?/ready", false),
+        ("/v2/models/ready", false),
+        ("/v2/models//ready", true),
+        ("/v2/health/../models/resnet/infer", false),
+        ("/v2/health/%2e%2e/models/resnet/infer", false),
+        ("/v2/models/resnet/infer%3f/ready", false),
+        ("/v2/models/resnet/infer;/ready", false),
+        ("/v2/models/resnet/infer#/ready", false),
+        ("/v2/health/\\..\\models", false),
+        ("/inference.GRPCInferenceService/ServerLive", true),
+        ("/inference.GRPCInferenceService/ServerReady", true),
+        ("/inference.GRPCInferenceService/ModelReady", true),
+        ("/inference.GRPCInferenceService/ServerMetadata", true),
+        ("/inference.GRPCInferenceService/ModelMetadata", true),
+        ("/inference.GRPCInferenceService/ModelInfer", false),
+        ("/inference.GRPCInferenceService/ModelStreamInfer", false),
+        ("/grpc.health.v1.Health/Check", true),
+        ("/grpc.health.v1.Health/Watch", true),
+        (
+            "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+            true,
+        ),
+        ("", false),
+        ("?", false),
+        ("*", false),
+    ] {
+        assert_eq!(bypass("POST", path), expected, "{path}");
+    }
+    assert_eq!(shape_of(&[]), ORDINARY, "neither method nor path");
+}
+
+#[test]
+fn what_turns_its_connection_into_something_else_is_let_through() {
+    let bypass = Shape {
+        bypass: true,
+        ..ORDINARY
+    };
+    for (protocols, expected) in [
+        ("websocket", bypass),
+        ("WebSocket", bypass),
+        ("TLS/1.0", bypass),
+        ("h2c, websocket", bypass),
+        ("h2c", ORDINARY),
+        (" H2C ", ORDINARY),
+        ("h2c,", ORDINARY),
+        ("", ORDINARY),
+        (" , ", ORDINARY),
+    ] {
+        check("upgrade", protocols, expected);
+    }
+}
+
+#[test]
+fn grpc_is_told_by_its_content_type() {
+    let grpc = Shape {
+        grpc: true,
+        ..ORDINARY
+    };
+    for (kind, expected) in [
+        ("application/grpc", grpc),
+        ("application/grpc+proto", grpc),
+        ("application/grpc+json", grpc),
+        ("application/grpc; charset=utf-8", grpc),
+        ("application/grpc ;x", grpc),
+        ("Application/GRPC", grpc),
+        ("application/grpc-web", ORDINARY),
+        ("application/grpc-web+proto", ORDINARY),
+        ("application/grpcx", ORDINARY),
+        ("application/json", ORDINARY),
+        ("text/plain, application/grpc", ORDINARY),
+        ("application/grp", ORDINARY),
+        ("", ORDINARY),
+    ] {
+        check("content-type", kind, expected);
+    }
+    let timed = Shape {
+        grpc_timeout: true,
+        ..ORDINARY
+    };
+    check("grpc-timeout", "nonsense", timed);
+}
+
+#[test]
+fn a_stream_of_events_is_told_by_what_is_accepted() {
+    let stream = Shape {
+        stream: true,
+        ..ORDINARY
+    };
+    for (accepted, expected) in [
+        ("text/event-stream", stream),
+        ("Text/Event-Stream", stream),
+        ("application/json, text/event-stream", stream),
+        ("text/event-stream;q=0.5,*/*", stream),
+        ("text/event-stream; charset=utf-8 ; q=1", stream),
+        ("text/event-stream;q=0", ORDINARY),
+        ("text/event-stream; Q=0.000", ORDINARY),
+        ("text/event-streams", ORDINARY),
+        ("application/json;x=text/event-stream", ORDINARY),
+        ("*/*", ORDINARY),
+        ("text/*", ORDINARY),
+        ("", ORDINARY),
+    ] {
+        check("accept", accepted, expected);
+    }
+}
+
+#[test]
+fn a_pattern_that_could_match_none_or_all_is_none() {
+    let long = format!("/{}", "a".repeat(PATTERN_BYTES_MAX));
+    for pattern in [
+        "", "*", "/*", "healthz", "/a*b*", "/a?b", "/a b", "/a/..", "/a..*", "/é", "*/a", &long,
+    ] {
+        assert_eq!(Pattern::new(pattern), None, "{pattern}");
+    }
+    for pattern in ["/", "/a", "/a*", "/*a", "/a*b", &long[..PATTERN_BYTES_MAX]] {
+        assert!(Pattern::new(pattern).is_some(), "{pattern}");
+    }
+    assert_eq!(
+        Bypass::default().paths.len(),
+        PATHS.len(),
+        "each default is one"
+    );
+}
+
+proptest! {
+    /// A path without a `*` matches itself alone; with one, what begins and ends so and climbs out of
+    /// nothing. The two halves do not overlap.
+    #[test]
+    fn a_pattern_matches_by_its_halves(
+        prefix in "/[ab/.]{0,3}", suffix in "[ab/]{0,3}", path in "/[ab/.%]{0,6}", query in "(\\?[ab/]{0,3})?",
+    ) {
+        let bypass = |pattern: String| Bypass {
+            methods: Vec::new(),
+            paths: Pattern::new(&pattern).into_iter().collect(),
+        };
+        prop_assume!(!prefix.contains(".."));
+        let asked = format!("{path}{query}");
+        let headers = [(":method", b"POST".as_slice()), (":path", asked.as_bytes())];
+        let wire = Wire::pick(headers);
+        prop_assert_eq!(shape(&bypass(prefix.clone()), &wire).bypass, path == prefix);
+        let pattern = format!("{prefix}*{suffix}");
+        if pattern == "/*" {
+            return Ok(());
+        }
+        let within = (prefix.len() + suffix.len() <= path.len()).then(|| &path[prefix.len()..path.len() - suffix.len()]);
+        let expected = path.starts_with(&prefix) && path.ends_with(&suffix)
+            && within.is_some_and(|part| !part.contains('%')) && !path.contains("..");
+        prop_assert_eq!(shape(&bypass(pattern.clone()), &wire).bypass, expected, "{} {}", pattern, path);
+    }
+
+    /// No bytes panic, and what nobody configured is let through by no path.
+    #[test]
+    fn no_bytes_are_let_through_by_nothing(path in prop::collection::vec(any::<u8>(), 0..65_536)) {
+        let none = Bypass { methods: Vec::new(), paths: Vec::new() };
+        let wire = Wire::pick([(":path", path.as_slice()), ("accept", &path), ("content-type", &path)]);
+        prop_assert!(!shape(&none, &wire).bypass);
+    }
+}
+
+#[test]
+fn of_a_list_without_end_the_beginning_is_read() {
+    let list = |last: &str| format!("{}{last}", "a/b,".repeat(LIST_BYTES_MAX / 4));
+    assert_eq!(
+        shape_of(&[("accept", &list("text/event-stream"))]),
+        ORDINARY
+    );
+    let short = list("text/event-stream").split_off(40);
+    assert!(
+        shape_of(&[("accept", &short)]).stream,
+        "all of it within what is read"
+    );
+}
+
+#[test]
+fn dots_on_both_sides_of_the_star_lead_nowhere_else() {
+    let matches =
+        |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches(path.as_bytes());
+    assert!(matches("/a/.*", "/a/.well-known"));
+    assert!(!matches("/a/.*", "/a/../infer"));
+    assert!(!matches("/a/*", "/a/../infer"));
+    assert!(!matches("/a/*./b", "/a/../b"));
+}

@@ -1,0 +1,161 @@
+//! What a request costs of the allocator: nothing, once what holds requests has grown.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+use allocation_counter::measure;
+use weir_filter::board::{Ring, Store};
+use weir_filter::config::Config;
+use weir_filter::deadline::Wire;
+use weir_filter::engine::{Answer, End, Engine, StreamId};
+use weir_filter::stats::Sample;
+use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::verdict::Verdict;
+
+/// A store that, like Envoy's, keeps one copy of the board.
+#[derive(Debug, Default)]
+struct OneVm {
+    bytes: Vec<u8>,
+    version: Option<u32>,
+}
+
+impl Store for OneVm {
+    fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
+        into.clear();
+        into.extend_from_slice(&self.bytes);
+        self.version
+    }
+
+    fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
+        if version != self.version {
+            return false;
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+        self.version = Some(self.version.unwrap_or(0) + 1);
+        true
+    }
+
+    fn guess(&mut self) -> Option<u32> {
+        self.version
+    }
+
+    fn own(&mut self, _: usize) {}
+
+    fn ring(&mut self, _: usize, _: Ring) {}
+}
+
+struct Bench {
+    engine: Engine,
+    samples: Vec<Sample>,
+    verdicts: Vec<(StreamId, Verdict)>,
+    stream: StreamId,
+    us: u64,
+}
+
+impl Bench {
+    fn new(slots: u32, rest: &str) -> Bench {
+        let variant = |n: u32| {
+            format!(
+                r#"{{"name":"v{n}","cluster":"v{n}","share":0.1,"slots":{slots},"service_ms":40,"accuracy":{}}}"#,
+                70 + n
+            )
+        };
+        let variants: Vec<String> = (0..10).map(variant).collect();
+        let json = format!(
+            r#"{{"service":"demo","plan":{{"variants":[{}]}}{rest}}}"#,
+            variants.join(",")
+        );
+        let config = Config::parse(json.as_bytes()).unwrap();
+        Bench {
+            engine: Engine::new(config, Box::new(OneVm::default()), 1),
+            samples: Vec::new(),
+            verdicts: Vec::new(),
+            stream: 0,
+            us: 0,
+        }
+    }
+
+    fn now(&mut self) -> Now {
+        self.us += 10;
+        Now {
+            mono: Mono(self.us * 1000),
+            wall: Wall(1_790_000_000_000_000_000 + self.us * 1000),
+        }
+    }
+
+    fn ask(&mut self) -> Verdict {
+        self.stream += 1;
+        let (stream, now) = (self.stream, self.now());
+        let headers: [(&str, &[u8]); 3] = [
+            ("x-slo-ms", b"1000"),
+            ("x-slo-class", b"gold"),
+            ("content-type", b"application/json"),
+        ];
+        let asked = Wire::pick(headers).into();
+        let verdict = self
+            .engine
+            .on_request(stream, &asked, now, &mut self.verdicts);
+        self.engine.stats.swap(&mut self.samples);
+        verdict
+    }
+
+    fn end(&mut self, stream: StreamId) {
+        let now = self.now();
+        self.engine.on_answer(stream, Answer::default(), now);
+        let now = self.now();
+        self.engine
+            .on_end(stream, End::Answered, now, &mut self.verdicts);
+        self.engine.stats.swap(&mut self.samples);
+    }
+}
+
+const CLASSES: &str = r#","classes":[{"name":"gold","share":0.5},{"name":"iron","share":0.3}],"default_class":"iron""#;
+
+#[test]
+fn a_request_through_a_free_slot_allocates_nothing() {
+    for rest in ["", CLASSES] {
+        let mut bench = Bench::new(100, rest);
+        let mut through = || {
+            for _ in 0..1000 {
+                assert!(matches!(bench.ask(), Verdict::Forward(_)));
+                bench.end(bench.stream);
+            }
+        };
+        through();
+        let allocations = measure(through).count_total;
+        assert_eq!(allocations, 0, "{rest}");
+    }
+}
+
+#[test]
+fn a_request_that_is_held_allocates_at_most_its_place() {
+    const MANY: u32 = 1000;
+    const WAITING: u32 = 50;
+    for rest in ["", CLASSES] {
+        let mut bench = Bench::new(1, rest);
+        let mut running: Vec<StreamId> = Vec::new();
+        // One comes, one ends, and one that was held goes.
+        let mut turn = |times: u32| {
+            for time in 0..times {
+                if matches!(bench.ask(), Verdict::Forward(_)) {
+                    running.push(bench.stream);
+                }
+                if time >= WAITING {
+                    let ends = running.pop().unwrap();
+                    bench.end(ends);
+                }
+                let told = bench.verdicts.drain(..);
+                let sent = told.filter(|(_, verdict)| matches!(verdict, Verdict::Forward(_)));
+                running.extend(sent.map(|(stream, _)| stream));
+            }
+        };
+        turn(MANY);
+        let allocations = measure(|| turn(MANY)).count_total;
+        assert!(allocations <= u64::from(MANY), "{allocations} {rest}");
+    }
+}

@@ -1,0 +1,44 @@
+//! What the proxies routed, beside what the plans had for each variant.
+
+use super::*;
+
+#[tokio::test]
+async fn what_variants_really_got_is_reported_and_a_shortfall_explained() {
+    let mut bed = Bed::new(service(8), &[4, 2]);
+    let mut advisory = service(8);
+    advisory.mode = Mode::Advisory;
+    bed.planner = Planner::new(Arc::new(advisory));
+    let first = bed.turn(57.6).await;
+    assert_eq!(
+        (first.routed_accuracy_percent, first.variants["b"].got),
+        (None, None)
+    );
+    let mut last = first;
+    for _ in 0..10 {
+        // The proxies do as the plan says, but for a tenth of all that b should have had.
+        let shares = bed.shares();
+        {
+            let mut routes = bed.world.routes.lock().unwrap();
+            routes.entry("a".to_owned()).or_default().routed += 100.0 * shares[0] + 10.0;
+            let b = routes.entry("b".to_owned()).or_default();
+            b.routed += 100.0 * shares[1] - 10.0;
+            b.downgraded += 10.0;
+        }
+        last = bed.turn(57.6).await;
+    }
+    let (a, b) = (
+        last.variants["a"].got.unwrap(),
+        last.variants["b"].got.unwrap(),
+    );
+    assert!((b.quota.0 - b.share.0 - 0.1).abs() < 1e-9, "{b:?}");
+    assert!((b.downgraded.0 - 0.1).abs() < 1e-9, "{b:?}");
+    assert!((a.share.0 + b.share.0 - 1.0).abs() < 1e-9);
+    let accuracy = last.routed_accuracy_percent.unwrap();
+    assert!((accuracy - (70.0 * a.share.0 + 80.0 * b.share.0)).abs() < 1e-9);
+    let says = format!(
+        "; b got {:.0} % of {:.0} %: requests could not wait for it",
+        b.share.0 * 100.0,
+        b.quota.0 * 100.0
+    );
+    assert!(last.why.ends_with(&says), "{} / {says}", last.why);
+}

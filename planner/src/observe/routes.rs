@@ -1,0 +1,261 @@
+//! Counters of each proxy → what each variant got of the requests, beside its quota. Pure.
+//!
+//! A request is counted by the one proxy that chose its variant (`weir_routed`): a router, or both in
+//! one; a gate chooses nothing. So the sum over all proxies counts each once, whatever else stands in
+//! its path. Quotas change from turn to turn: each turn's requests are held against the quotas they came
+//! under, and the latest [`REQUESTS`] of them make the figures.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use weir_api::Share;
+
+use super::Scrape;
+
+/// Over how many of the latest requests: what the filter takes for its own deviation, too.
+const REQUESTS: f64 = 1000.0;
+/// Most turns looked back over.
+const TURNS_MAX: usize = 120;
+/// Fewer requests say nothing: smooth routing is within a request of the quotas, but each worker of
+/// each proxy keeps its own count.
+const REQUESTS_MIN: f64 = 100.0;
+/// Fewer turns may be but the time in which a new plan spreads.
+const TURNS_MIN: usize = 5;
+/// A variant whose part is this much of all requests below its quota falls short of it. The filter
+/// itself keeps within 2 points.
+const SHORT_MIN: f64 = 0.05;
+
+/// One variant's counters at one proxy.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Route {
+    /// Requests for which it was chosen.
+    pub routed: f64,
+    /// Requests whose turn it was and that went elsewhere because they could not wait.
+    pub downgraded: f64,
+}
+
+/// What one variant got of the latest requests.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Got {
+    /// Its part of them.
+    pub share: Share,
+    /// What the plans of the time had for it.
+    pub quota: Share,
+    /// How much of them was its by quota and could not wait for it.
+    pub downgraded: Share,
+}
+
+/// The counters as they were last seen, and the latest turns.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    variants: Vec<String>,
+    /// By proxy; `None` before its first answer.
+    last: Vec<Option<Vec<Route>>>,
+    turns: VecDeque<Vec<Turn>>,
+}
+
+/// One variant in one turn, in requests.
+#[derive(Debug, Clone, Copy, Default)]
+struct Turn {
+    got: f64,
+    due: f64,
+    downgraded: f64,
+}
+
+impl Routes {
+    /// For those variants and so many proxies, none seen yet.
+    pub fn new(variants: impl Iterator<Item = String>, proxies: usize) -> Routes {
+        Routes {
+            variants: variants.collect(),
+            last: vec![None; proxies],
+            turns: VecDeque::new(),
+        }
+    }
+
+    /// Takes in one look, `scrapes` in the proxies' order, at requests that came under `quotas` (in the
+    /// variants' order; empty where no plan was out).
+    pub fn observe(&mut self, scrapes: &[Scrape], quotas: &[Share]) {
+        let mut turn = vec![Turn::default(); self.variants.len()];
+        for (last, scrape) in self.last.iter_mut().zip(scrapes) {
+            let Ok(counts) = &scrape.counts else { continue };
+            let now = in_order(&self.variants, &counts.routes);
+            if let Some(last) = last {
+                for (turn, (now, last)) in turn.iter_mut().zip(now.iter().zip(&*last)) {
+                    turn.got += grown(now.routed, last.routed);
+                    turn.downgraded += grown(now.downgraded, last.downgraded);
+                }
+            }
+            *last = Some(now);
+        }
+        let all: f64 = turn.iter().map(|turn| turn.got).sum();
+        if quotas.len() != turn.len() || all <= 0.0 {
+            return;
+        }
+        for (turn, quota) in turn.iter_mut().zip(quotas) {
+            turn.due = quota.0 * all;
+        }
+        self.turns.push_back(turn);
+        while self.turns.len() > TURNS_MAX || self.is_enough_without_the_first() {
+            self.turns.pop_front();
+        }
+    }
+
+    /// What each variant got, in their order; `None` until enough is known.
+    pub fn got(&self) -> Option<Vec<Got>> {
+        let all = requests(self.turns.iter());
+        if self.turns.len() < TURNS_MIN || all < REQUESTS_MIN {
+            return None;
+        }
+        let of = |variant: usize| {
+            let turns = || self.turns.iter().filter_map(move |turn| turn.get(variant));
+            let share = |sum: f64| Share(sum / all);
+            Got {
+                share: share(turns().map(|turn| turn.got).sum()),
+                quota: share(turns().map(|turn| turn.due).sum()),
+                downgraded: share(turns().map(|turn| turn.downgraded).sum()),
+            }
+        };
+        Some((0..self.variants.len()).map(of).collect())
+    }
+
+    fn is_enough_without_the_first(&self) -> bool {
+        self.turns.len() > TURNS_MIN && requests(self.turns.iter().skip(1)) >= REQUESTS
+    }
+}
+
+impl Got {
+    /// How far it falls short of its quota, in words, if it does; whether for want of time.
+    pub fn shortfall(&self, name: &str) -> Option<String> {
+        let short = self.quota.0 - self.share.0;
+        if short < SHORT_MIN {
+            return None;
+        }
+        let reason = match self.downgraded.0 >= short / 2.0 {
+            true => ": requests could not wait for it",
+            false => "",
+        };
+        let (got, of) = (self.share.0 * 100.0, self.quota.0 * 100.0);
+        Some(format!("{name} got {got:.0} % of {of:.0} %{reason}"))
+    }
+}
+
+fn in_order(variants: &[String], routes: &BTreeMap<String, Route>) -> Vec<Route> {
+    let of = |name: &String| routes.get(name).copied().unwrap_or_default();
+    variants.iter().map(of).collect()
+}
+
+/// A counter that fell belongs to a proxy that was started anew.
+fn grown(now: f64, last: f64) -> f64 {
+    if now < last { now } else { now - last }
+}
+
+fn requests<'a>(turns: impl Iterator<Item = &'a Vec<Turn>>) -> f64 {
+    turns.flatten().map(|turn| turn.got).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Counts, ScrapeError};
+    use super::*;
+
+    const QUOTAS: [Share; 2] = [Share(0.6), Share(0.4)];
+
+    fn routes(proxies: usize) -> Routes {
+        Routes::new(["a", "b"].map(String::from).into_iter(), proxies)
+    }
+
+    /// A proxy's counters: routed to a and b, downgraded from b.
+    fn scrape(a: f64, b: f64, downgraded: f64) -> Scrape {
+        let route = |routed, downgraded| Route { routed, downgraded };
+        let routes = [("a", route(a, 0.0)), ("b", route(b, downgraded))];
+        Scrape {
+            at: Duration::ZERO,
+            counts: Ok(Counts {
+                arrivals: a + b,
+                routes: routes.map(|(name, route)| (name.to_owned(), route)).into(),
+            }),
+        }
+    }
+
+    fn percents(got: Option<Vec<Got>>) -> Option<Vec<[f64; 3]>> {
+        let round = |share: Share| (share.0 * 1000.0).round() / 10.0;
+        let of = |got: Got| [got.share, got.quota, got.downgraded].map(round);
+        got.map(|got| got.into_iter().map(of).collect())
+    }
+
+    #[test]
+    fn what_each_got_stands_beside_the_quotas_of_the_time() {
+        let mut routes = routes(1);
+        // Counted before us: under which quotas is not known.
+        routes.observe(&[scrape(9000.0, 10.0, 10.0)], &QUOTAS);
+        for turn in 1..=6_u32 {
+            assert_eq!(routes.got().is_some(), turn > 5, "turn {turn}");
+            let sum = f64::from(turn);
+            let now = scrape(9000.0 + 69.0 * sum, 10.0 + 31.0 * sum, 10.0 + 9.0 * sum);
+            let quotas = [Share(0.5), Share(0.5)];
+            let quotas = if turn <= 3 { QUOTAS } else { quotas };
+            routes.observe(&[now], &quotas);
+        }
+        let expected = vec![[69.0, 55.0, 0.0], [31.0, 45.0, 9.0]];
+        assert_eq!(percents(routes.got()), Some(expected));
+    }
+
+    #[test]
+    fn losses_restarts_silence_and_no_plan_are_no_shortfall() {
+        let mut routes = routes(2);
+        let lost = || Scrape {
+            at: Duration::ZERO,
+            counts: Err(ScrapeError::Status(503)),
+        };
+        let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
+        for turn in 0..40 {
+            first = [first[0] + 12.0, first[1] + 8.0];
+            second = [second[0] + 6.0, second[1] + 4.0];
+            if turn == 20 {
+                second = [3.0, 2.0];
+            }
+            let of = |counts: [f64; 2]| scrape(counts[0], counts[1], 0.0);
+            let two = if turn % 3 == 0 { lost() } else { of(second) };
+            routes.observe(&[of(first), two], &QUOTAS);
+            // Nothing new since.
+            routes.observe(&[of(first), lost()], &QUOTAS);
+        }
+        let expected = vec![[60.0, 60.0, 0.0], [40.0, 40.0, 0.0]];
+        assert_eq!(percents(routes.got()), Some(expected));
+        let before = routes.got();
+        routes.observe(&[scrape(99_999.0, 0.0, 0.0), lost()], &[]);
+        assert_eq!(routes.got(), before, "no quota, no deviation from it");
+    }
+
+    #[test]
+    fn the_window_is_bounded_in_requests_and_turns() {
+        for (each, turns) in [(1.0, TURNS_MAX), (100.0, 10), (5000.0, TURNS_MIN)] {
+            let mut routes = routes(1);
+            for turn in 0..500 {
+                routes.observe(&[scrape(each * f64::from(turn), 0.0, 0.0)], &QUOTAS);
+            }
+            assert_eq!(routes.turns.len(), turns, "{each} a turn");
+        }
+    }
+
+    #[test]
+    fn a_shortfall_is_said_with_its_reason() {
+        let got = |share, quota, downgraded| Got {
+            share: Share(share),
+            quota: Share(quota),
+            downgraded: Share(downgraded),
+        };
+        for (got, says) in [
+            (
+                got(0.31, 0.40, 0.09),
+                Some("b got 31 % of 40 %: requests could not wait for it"),
+            ),
+            (got(0.31, 0.40, 0.02), Some("b got 31 % of 40 %")),
+            (got(0.38, 0.40, 0.02), None),
+            (got(0.60, 0.40, 0.0), None),
+        ] {
+            assert_eq!(got.shortfall("b").as_deref(), says, "{got:?}");
+        }
+    }
+}

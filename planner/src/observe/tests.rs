@@ -1,0 +1,107 @@
+//! One router and two gates, all scraped: nothing is counted twice.
+
+use std::time::Duration;
+
+use weir_api::metrics::{Kind, Metric, encode};
+use weir_api::{Rps, Share};
+
+use super::scrape::counts;
+use super::*;
+
+/// What Envoy writes of these, among other things.
+fn written(counters: &[(Metric, &str, u32)]) -> String {
+    let mut text = String::from("# TYPE envoy_server_live gauge\nenvoy_server_live{} 1\n");
+    for (metric, value, count) in counters {
+        assert_eq!(metric.kind(), Kind::Counter);
+        let name = encode(*metric, "demo", value).replace('-', "_");
+        text += &format!("# TYPE {name} counter\n{name}{{}} {count}\n");
+    }
+    text
+}
+
+/// A router saw 100 requests a turn, refused 10 and sent 54 to small and 36 to large-2, 18 of which it
+/// had meant for large-2 and could not wait. The gates count what they dispatched and answered. Five a
+/// turn came to the second gate past the router.
+fn path(turns: u32) -> [String; 3] {
+    use Metric::{
+        Admitted, Arrivals, Dispatched, DowngradedFrom, DowngradedTo, Late, OnTime, Refused,
+        Routed, Served,
+    };
+    let times = |counters: &[(Metric, &'static str, u32)]| {
+        let of =
+            |(metric, value, count): &(Metric, &'static str, u32)| (*metric, *value, count * turns);
+        written(&counters.iter().map(of).collect::<Vec<_>>())
+    };
+    let router = times(&[
+        (Arrivals, "", 100),
+        (Admitted, "", 90),
+        (Refused, "infeasible", 10),
+        (Routed, "small", 54),
+        (Routed, "large-2", 36),
+        (DowngradedFrom, "large-2", 18),
+        (DowngradedTo, "small", 18),
+    ]);
+    let gate = |arrivals, variant, sent| {
+        times(&[
+            (Arrivals, "", arrivals),
+            (Admitted, "", sent),
+            (Refused, "expired", 1),
+            (Dispatched, variant, sent - 1),
+            (Served, variant, sent - 1),
+            (OnTime, variant, sent - 2),
+            (Late, variant, 1),
+        ])
+    };
+    [router, gate(0, "small", 54), gate(5, "large-2", 41)]
+}
+
+#[test]
+fn a_router_and_two_gates_count_each_request_once() {
+    let quotas = [Share(0.4), Share(0.6)];
+    let mut arrivals = Arrivals::new(3);
+    let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter(), 3);
+    let mut seen = Observation::default();
+    for turn in 0..10_u32 {
+        let at = Duration::from_secs(turn.into());
+        let scrapes = path(turn).map(|text| Scrape {
+            at,
+            counts: Ok(counts(&text, "demo")),
+        });
+        seen = arrivals.observe(at, &scrapes);
+        routes.observe(&scrapes, &quotas);
+    }
+    assert_eq!(
+        seen.measured,
+        Some(Rps(105.0)),
+        "100 routed, 5 past the router"
+    );
+    let got = routes.got().unwrap();
+    let of = |got: &Got| [got.share, got.quota, got.downgraded].map(|share| share.0);
+    assert_eq!(of(&got[0]), [0.6, 0.4, 0.0]);
+    assert_eq!(of(&got[1]), [0.4, 0.6, 0.2]);
+    assert_eq!(
+        got[1].shortfall("large-2").unwrap(),
+        "large-2 got 40 % of 60 %: requests could not wait for it"
+    );
+}
+
+/// A gate restarts and is lost: what it says has no part in what is routed.
+#[test]
+fn gates_come_and_go_without_a_trace_in_what_was_routed() {
+    let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter(), 3);
+    for turn in 0..10 {
+        let [router, small, _] = path(turn);
+        let of = |text: &str| Scrape {
+            at: Duration::from_secs(turn.into()),
+            counts: Ok(counts(text, "demo")),
+        };
+        let lost = Scrape {
+            counts: Err(ScrapeError::TooLarge),
+            ..of("")
+        };
+        let gate = if turn == 5 { of("") } else { of(&small) };
+        routes.observe(&[of(&router), gate, lost], &[Share(0.6), Share(0.4)]);
+    }
+    let got = routes.got().unwrap();
+    assert_eq!((got[0].share, got[1].share), (Share(0.6), Share(0.4)));
+}

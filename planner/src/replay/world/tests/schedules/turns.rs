@@ -1,0 +1,105 @@
+//! Whose turn it was: what the engine's rooms promise of classes, checked from outside, by what was
+//! held and sent when. Only where one variant is all there is and its plan stays: who is moved
+//! from one room to another, or routed anew, begins there as somebody new.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// What has happened so far, in order.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// What every plan keeps for later stages.
+    pub(super) rest: Duration,
+    checked: bool,
+    /// Each request's class as the filter takes it, and each class's priority.
+    class_of: Vec<usize>,
+    priorities: Vec<u64>,
+    starvation: usize,
+    /// Who was sent by each worker, in order.
+    sent: BTreeMap<usize, Vec<Sent>>,
+    /// When who is held was held, in the same count.
+    held: BTreeMap<(usize, StreamId), usize>,
+}
+
+struct Sent {
+    class: usize,
+    deadline: Mono,
+}
+
+impl Turns {
+    pub(super) fn of(scenario: &Scenario, requests: &[Request], contender: Contender) -> Turns {
+        let plugin = &scenario.proxies.plugin;
+        let known = plugin["classes"].as_array();
+        let name = |class: &serde_json::Value| class["name"].clone();
+        let names: Vec<_> = known.map_or_else(Vec::new, |all| all.iter().map(name).collect());
+        let place = |name: &serde_json::Value| names.iter().position(|known| known == name);
+        let default = place(&plugin["default_class"]).unwrap_or(0);
+        let class = |request: &Request| {
+            let name = &scenario.classes[usize::from(request.class)];
+            place(&json!(name)).unwrap_or(default)
+        };
+        let priority = |class: &serde_json::Value| class["priority"].as_u64().unwrap();
+        let stays = contender.control == Control::Static && scenario.variants.len() == 1;
+        Turns {
+            rest: Duration::from_secs_f64(scenario.service.rest_ms / 1e3),
+            checked: stays && contender.plane != Plane::EdfWithoutFeasibility,
+            class_of: requests.iter().map(class).collect(),
+            priorities: known.map_or(vec![0], |all| all.iter().map(priority).collect()),
+            starvation: plugin["starvation"].as_u64().unwrap_or(1) as usize,
+            ..Turns::default()
+        }
+    }
+
+    pub(super) fn anew(&mut self, worker: usize) {
+        self.sent.remove(&worker);
+        self.held.retain(|(known, _), _| *known != worker);
+    }
+
+    pub(super) fn told(&mut self, worker: usize, verdicts: &[(StreamId, Verdict)], now: u64) {
+        if !self.checked {
+            return;
+        }
+        for (stream, verdict) in verdicts {
+            match verdict {
+                Verdict::Park => {
+                    let count = self.sent.get(&worker).map_or(0, Vec::len);
+                    self.held.insert((worker, *stream), count);
+                }
+                Verdict::Forward(dispatch) => {
+                    let deadline = Mono(now) + dispatch.remaining;
+                    self.check_turn(worker, *stream, deadline);
+                }
+                _ => {
+                    self.held.remove(&(worker, *stream));
+                }
+            }
+        }
+    }
+
+    /// Nobody of its class that was sent while it was held had a later deadline, and no more of higher
+    /// priority were sent in a row than may be.
+    fn check_turn(&mut self, worker: usize, stream: StreamId, deadline: Mono) {
+        let class = self.class_of[stream as usize];
+        let sent = self.sent.entry(worker).or_default();
+        let since = self.held.remove(&(worker, stream)).unwrap_or(sent.len());
+        let mut in_a_row = 0;
+        for other in &sent[since..] {
+            if other.class == class {
+                assert!(
+                    other.deadline <= deadline,
+                    "{stream} of class {class} was sent after a later deadline"
+                );
+                in_a_row = 0;
+            } else if self.priorities[other.class] > self.priorities[class] {
+                in_a_row += 1;
+            }
+            let most = self.starvation + self.priorities.len() - 1;
+            assert!(
+                in_a_row <= most,
+                "class {class} was passed over {in_a_row} times"
+            );
+        }
+        sent.push(Sent { class, deadline });
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a proxy gets no part, said so that a person knows what to do.
+
+use weir_api::Plan;
+
+use super::divide::{TooFew, slots_of};
+use super::own::Tie;
+use super::proxy::Proxy;
+use super::{Role, Sharing};
+
+/// Why there is no slot for a proxy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum NoPart {
+    #[error(transparent)]
+    TooFew(#[from] TooFew),
+    #[error(
+        "{gates} gates share {slots} slots of variant '{variant}', so none is left for this one: give the variant as many slots as it has gates, or put fewer gates in front of it"
+    )]
+    TooFewOf {
+        variant: String,
+        gates: usize,
+        slots: u32,
+    },
+    #[error("variant '{variant}', which it fronts, is none of the plan's: {known}")]
+    Unknown { variant: String, known: String },
+}
+
+impl Sharing {
+    /// Why that proxy, which is refused, is.
+    pub(super) fn why_none(&self, proxy: &Proxy) -> NoPart {
+        let variants = self.whole.iter().flat_map(|whole: &Plan| &whole.variants);
+        let gate_of = proxy.variant.as_ref().filter(|_| proxy.role == Role::Gate);
+        if let Some(name) = gate_of {
+            let place = variants.clone().position(|variant| variant.name == *name);
+            let Some(place) = place else {
+                let known: Vec<_> = variants.map(|variant| variant.name.as_str()).collect();
+                return NoPart::Unknown {
+                    variant: name.clone(),
+                    known: known.join(", "),
+                };
+            };
+            return NoPart::TooFewOf {
+                variant: name.clone(),
+                gates: self
+                    .proxies
+                    .values()
+                    .filter(|other| other.owns(place))
+                    .count(),
+                slots: variants
+                    .clone()
+                    .nth(place)
+                    .map_or(0, |variant| variant.slots),
+            };
+        }
+        let slots = self.whole.as_ref().map(slots_of).unwrap_or_default();
+        let own = proxy.ties.iter().zip(&slots);
+        let own = own.filter(|(tie, _)| matches!(tie, Tie::Owns | Tie::Would));
+        NoPart::from(TooFew {
+            proxies: self
+                .proxies
+                .values()
+                .filter(|other| other.owns_any())
+                .count(),
+            slots: own.map(|(_, slots)| u64::from(*slots)).sum(),
+        })
+    }
+}

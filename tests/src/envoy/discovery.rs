@@ -1,0 +1,72 @@
+//! Configuration that a running Envoy takes over: listeners, or the filter alone, from a file it watches.
+//!
+//! Decides where in the files each stands; what they say is the bootstrap's.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::bootstrap::at;
+use super::listeners;
+
+const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+const EXTENSION: &str = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig";
+const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
+
+/// What a running Envoy can be told anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Discovery {
+    /// Its listeners, filter and all (LDS).
+    Listeners,
+    /// The configuration of the first listener's filter alone (ECDS), as Istio does it.
+    Filter,
+}
+
+impl Discovery {
+    /// Takes out of `config` what is discovered, and leaves word of where it is to be found.
+    pub(super) fn take_from(self, config: &mut Value, folder: &Path) -> Result<Value> {
+        let source = json!({ "path_config_source": { "path": self.file(folder) } });
+        match self {
+            Discovery::Listeners => {
+                let taken = at(config, "/static_resources/listeners")?.take();
+                *at(config, "/static_resources/listeners")? = json!([]);
+                let config = config.as_object_mut().context("not an object")?;
+                let lds = json!({ "lds_config": source });
+                config.insert("dynamic_resources".to_owned(), lds);
+                let mut resources = taken;
+                for listener in resources.as_array_mut().into_iter().flatten() {
+                    let listener = listener.as_object_mut().context("a listener")?;
+                    listener.insert("@type".to_owned(), json!(LISTENER));
+                }
+                Ok(resources)
+            }
+            Discovery::Filter => {
+                let listener = at(config, "/static_resources/listeners/0")?;
+                let filter = listeners::filter(listener)?;
+                let filter = filter.as_object_mut().context("not an object")?;
+                let taken = filter.remove("typed_config");
+                let discovered = json!({ "config_source": source, "type_urls": [WASM] });
+                filter.insert("config_discovery".to_owned(), discovered);
+                let name = filter.get("name").cloned().unwrap_or_default();
+                Ok(json!([{ "@type": EXTENSION, "name": name, "typed_config": taken }]))
+            }
+        }
+    }
+
+    /// Puts it where Envoy watches: by renaming, so that it never sees half a file.
+    pub(super) fn write(self, resources: &Value, folder: &Path) -> Result<()> {
+        let file = self.file(folder);
+        let draft = file.with_extension("draft");
+        std::fs::write(&draft, json!({ "resources": resources }).to_string())?;
+        std::fs::rename(&draft, &file)?;
+        Ok(())
+    }
+
+    fn file(self, folder: &Path) -> PathBuf {
+        folder.join(match self {
+            Discovery::Listeners => "listeners.json",
+            Discovery::Filter => "filter.json",
+        })
+    }
+}

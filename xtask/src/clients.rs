@@ -1,0 +1,92 @@
+//! The clients that the stories send with and that cargo does not build: tritonclient, h2load, curl.
+//!
+//! Decides what the system has and what is fetched into the build folder. Never needs root, and never
+//! lets a story do without: what cannot be had is an error that says what to install.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::layout::Layout;
+use crate::pinned::{Pinned, python_with_pip};
+use crate::{debian, version_of};
+
+const TRITONCLIENT: Pinned = Pinned {
+    name: "tritonclient",
+    what: "tritonclient 2.73.0",
+    instead: "install Python 3.11 to 3.14 with pip (Debian: python3 python3-pip)",
+    compiled: true,
+};
+/// Where one of these is given instead of fetched.
+const H2LOAD: &str = "WEIR_H2LOAD";
+
+/// What the stories send with.
+pub(crate) struct Clients {
+    /// A Python that finds tritonclient.
+    pub(crate) tritonclient: PathBuf,
+    /// nghttp2's load generator.
+    pub(crate) h2load: PathBuf,
+}
+
+impl Clients {
+    /// Fetches what is missing.
+    pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
+        let curl = version_of(Path::new("curl")).context("install curl (Debian: curl)")?;
+        anyhow::ensure!(curl.starts_with("curl "), "curl --version says '{curl}'");
+        Ok(Self {
+            tritonclient: tritonclient(layout)?,
+            h2load: h2load(layout)?,
+        })
+    }
+}
+
+/// A Python that sees the packages, and nothing else that is not its own.
+fn tritonclient(layout: &Layout) -> Result<PathBuf> {
+    let check = |folder: &Path| {
+        let script = "import tritonclient.http, tritonclient.grpc";
+        let program = python(folder)?;
+        let output = Command::new(program).args(["-c", script]).output();
+        let output = output.context("cannot run Python")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "it cannot be imported: {said}");
+        Ok(())
+    };
+    let folder = TRITONCLIENT.ensure(layout, check)?;
+    Ok(folder.join("python"))
+}
+
+/// Writes the program into the folder; it finds the packages wherever the folder lies.
+fn python(folder: &Path) -> Result<PathBuf> {
+    let python = python_with_pip()?;
+    let set = "PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=\"$here\"";
+    debian::script(
+        &folder.join("python"),
+        &format!("{set} exec {python} \"$@\""),
+    )
+}
+
+/// The system's, the one that is named, or one unpacked from Debian's package.
+fn h2load(layout: &Layout) -> Result<PathBuf> {
+    if let Some(given) = std::env::var_os(H2LOAD).filter(|given| !given.is_empty()) {
+        let path = std::path::absolute(&given).context("where is this folder?")?;
+        version_of(&path).with_context(|| format!("{H2LOAD}={} cannot be used", path.display()))?;
+        return Ok(path);
+    }
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&on_path).map(|folder| folder.join("h2load"));
+    if let Some(found) = places.find(|path| version_of(path).is_ok()) {
+        return Ok(found);
+    }
+    let folder = layout.tools().join("h2load");
+    let program = folder.join("h2load");
+    if fs::read_to_string(folder.join("stamp")).is_ok() && version_of(&program).is_ok() {
+        return Ok(program);
+    }
+    debian::unpack(layout, "nghttp2-client", "usr/bin/h2load", &folder).context(
+        "h2load could not be fetched; instead you can install it (Debian: nghttp2-client) or set \
+         WEIR_H2LOAD=/path/to/h2load",
+    )?;
+    Ok(program)
+}
