@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use weir_filter::board::Memory;
@@ -23,13 +24,17 @@ const HEADERS: [(&str, &[u8]); 8] = [
     ("x-slo-start", b"1790000000000.000"),
 ];
 
-fn engine(slots: u32) -> Engine {
-    let variant = |name: &str, share: f64| {
+/// Of as many variants, each faster and less accurate than the next.
+fn engine(variants: u32, slots: u32) -> Engine {
+    let variant = |index: u32| {
+        let (share, service) = (1.0 / f64::from(variants), 10 * (index + 1));
         format!(
-            r#"{{"name":"{name}","cluster":"{name}","share":{share},"slots":{slots},"service_ms":40,"accuracy":70}}"#
+            r#"{{"name":"v{index}","cluster":"v{index}","share":{share},"slots":{slots},"service_ms":{service},"accuracy":{}}}"#,
+            60 + index
         )
     };
-    let variants = [variant("a", 0.5), variant("b", 0.3), variant("c", 0.2)].join(",");
+    let variants: Vec<_> = (0..variants).map(variant).collect();
+    let variants = variants.join(",");
     let json = format!(r#"{{"service":"bench","plan":{{"variants":[{variants}]}}}}"#);
     let config = Config::parse(json.as_bytes()).expect("a valid configuration");
     Engine::new(config, Box::new(Memory::default()), 1)
@@ -47,10 +52,38 @@ fn settle(engine: &mut Engine, samples: &mut Vec<weir_filter::stats::Sample>) {
     engine.stats.swap(samples);
 }
 
+/// What the engine needs to decide on a request whose headers are picked out: its deadline read, its variant
+/// chosen, its slot claimed on the board.
+fn decision(c: &mut Criterion) {
+    const AT_ONCE: u32 = 512;
+    let mut engine = engine(10, 1000);
+    let (mut samples, mut verdicts) = (Vec::new(), Vec::new());
+    let mut some = |count: u32| {
+        let asked = Wire::pick(black_box(HEADERS)).into();
+        let began = Instant::now();
+        for stream in 0..count {
+            black_box(engine.on_request(stream, black_box(&asked), at(10), &mut verdicts));
+            settle(&mut engine, &mut samples);
+        }
+        let took = began.elapsed();
+        (0..count).for_each(|stream| engine.on_end(stream, End::Gone, at(30), &mut verdicts));
+        assert_eq!(engine.open(), 0);
+        settle(&mut engine, &mut samples);
+        took
+    };
+    c.bench_function("decision, 10 variants", |b| {
+        b.iter_custom(|times| {
+            let whole = (0..times / u64::from(AT_ONCE)).map(|_| some(AT_ONCE));
+            let whole: Duration = whole.sum();
+            whole + some((times % u64::from(AT_ONCE)) as u32)
+        });
+    });
+}
+
 fn through(c: &mut Criterion) {
-    let mut engine = engine(1000);
+    let mut engine = engine(10, 1000);
     let (mut stream, mut samples, mut verdicts) = (0_u32, Vec::new(), Vec::new());
-    c.bench_function("request through a free slot", |b| {
+    c.bench_function("request through a free slot, 10 variants", |b| {
         b.iter(|| {
             stream = stream.wrapping_add(1);
             let wire = Wire::pick(black_box(HEADERS));
@@ -84,12 +117,12 @@ fn held(c: &mut Criterion) {
 
 /// An engine with three slots taken and so many held; and one of those that run.
 fn full(held: u32) -> (Engine, u32) {
-    let mut engine = engine(1);
+    let mut engine = engine(3, 1);
     for stream in 0..held + 3 {
         engine.on_request(stream, &Wire::pick(HEADERS).into(), at(0), &mut Vec::new());
     }
     (engine, 0)
 }
 
-criterion_group!(benches, through, held);
+criterion_group!(benches, decision, through, held);
 criterion_main!(benches);

@@ -217,8 +217,8 @@ impl Engine {
 
     /// The public name of a variant.
     #[must_use]
-    pub fn variant_name(&self, variant: VariantId) -> Option<Rc<str>> {
-        self.variants.get(variant).map(|known| known.name.clone())
+    pub fn variant_name(&self, variant: VariantId) -> Option<&Rc<str>> {
+        self.variants.get(variant).map(|known| &known.name)
     }
 
     /// A request has arrived. Others may have to make room for it: their verdicts are told beside.
@@ -306,10 +306,6 @@ impl Engine {
     fn owns_slots(&self) -> bool {
         self.config.role != Role::Router
     }
-}
-
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::board::{Others, Urgency};
 use crate::room::Room;
-use crate::time::Mono;
+use crate::time::{Mono, nanos};
 
 /// Which variant, in the engine's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -151,6 +151,9 @@ impl Gate {
             here => others * u64::from(ahead) / here,
         };
         let ahead = u64::from(ahead) + others_ahead;
+        if ahead == 0 {
+            return Duration::ZERO;
+        }
         let ns = mean.as_nanos() * u128::from(ahead) / u128::from(self.slots);
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
@@ -165,8 +168,7 @@ impl Gate {
 /// The last moment at which an execution that takes so long can start and end by the deadline.
 #[must_use]
 pub fn latest_start(deadline: Mono, service: Duration) -> Mono {
-    let service = u64::try_from(service.as_nanos()).unwrap_or(u64::MAX);
-    Mono(deadline.0.saturating_sub(service))
+    Mono(deadline.0.saturating_sub(nanos(service)))
 }
 
 #[cfg(test)]

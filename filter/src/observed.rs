@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use crate::time::Mono;
+use crate::time::{Mono, nanos};
 
 /// Half of what is remembered.
 pub const WINDOW: Duration = Duration::from_secs(5);
@@ -211,16 +211,9 @@ fn ratio(took: Duration, planned: Duration) -> u64 {
         planned
     };
     let most = ONE * 4096;
-    let (took, planned) = (took.as_nanos(), planned.as_nanos().max(1));
-    // Almost always it fits, and 64 bits are quicker to divide.
-    match (
-        u64::try_from(took.saturating_mul(u128::from(ONE))),
-        u64::try_from(planned),
-    ) {
-        (Ok(took), Ok(planned)) => (took / planned).min(most),
-        _ => u64::try_from(took.saturating_mul(u128::from(ONE)) / planned)
-            .map_or(most, |ratio| ratio.min(most)),
-    }
+    // What took longer than half a year has the greatest ratio anyway.
+    let took = nanos(took).saturating_mul(ONE);
+    (took / nanos(planned).max(1)).min(most)
 }
 
 fn scale(planned: Duration, ratio: u64) -> Duration {

@@ -63,6 +63,8 @@ pub struct Shape {
     pub grpc: bool,
     /// It carries a `grpc-timeout`, whatever it speaks: the next hop goes by that.
     pub grpc_timeout: bool,
+    /// It carries an `x-slo-stage-ms`, which is another stage's, or a client's.
+    pub stage: bool,
     /// It asks for a stream of events, which may go on after the deadline once it has begun.
     pub stream: bool,
 }
@@ -74,6 +76,7 @@ pub fn shape(bypass: &Bypass, wire: &Wire<'_>) -> Shape {
         bypass: bypass.applies(wire),
         grpc: is_grpc(wire),
         grpc_timeout: wire.get(Field::GrpcTimeout).is_some(),
+        stage: wire.get(Field::Stage).is_some(),
         stream: wire.get(Field::Accept).is_some_and(names_event_stream),
     }
 }
@@ -122,8 +125,13 @@ impl Pattern {
     }
 
     fn matches(&self, path: &[u8]) -> bool {
+        let prefix = self.prefix.as_bytes();
+        // One byte tells most paths apart, without a call to compare them.
+        if path.get(prefix.len().saturating_sub(1)) != prefix.last() {
+            return false;
+        }
         // A prefix holds no `?`, so what begins with it does so before its query.
-        let Some(rest) = path.strip_prefix(self.prefix.as_bytes()) else {
+        let Some(rest) = path.strip_prefix(prefix) else {
             return false;
         };
         let Some(suffix) = &self.suffix else {

@@ -11,15 +11,15 @@
 
 use std::time::Duration;
 
-/// What the choice needs to know of a variant.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
+/// What the choice needs to know of a variant. How long it takes is worked out only where it matters.
+#[derive(Clone, Copy)]
+pub struct Candidate<T> {
     /// Its quota, 0 to 1.
     pub share: f64,
     /// Whether it has slots at all.
     pub has_slots: bool,
     /// Predicted time from now to the answer: wait and service.
-    pub takes: Duration,
+    pub takes: T,
     /// Accuracy, percent.
     pub accuracy: f64,
 }
@@ -73,9 +73,10 @@ impl Router {
     ///
     /// # Errors
     /// Why none will do.
-    pub fn choose<I>(&mut self, candidates: I, wish: Wish) -> Result<Choice, NoRoute>
+    pub fn choose<I, T>(&mut self, candidates: I, wish: Wish) -> Result<Choice, NoRoute>
     where
-        I: Iterator<Item = Candidate> + Clone,
+        I: Iterator<Item = Candidate<T>> + Clone,
+        T: Fn() -> Duration,
     {
         let (chosen, turn) = self.by_quota(candidates.clone(), wish);
         let variant = match chosen {
@@ -101,7 +102,7 @@ impl Router {
     /// Of those that will do, the one whose turn it is; and whose turn it would be among all.
     fn by_quota(
         &mut self,
-        candidates: impl Iterator<Item = Candidate>,
+        candidates: impl Iterator<Item = Candidate<impl Fn() -> Duration>>,
         wish: Wish,
     ) -> (Option<usize>, Option<usize>) {
         let (mut soonest, mut turn) = (None, None);
@@ -135,7 +136,7 @@ impl Router {
     fn book(&mut self, chosen: usize, pays: bool) {
         for (index, credit) in self.credits.iter_mut().enumerate() {
             let got = if index == chosen { 1.0 } else { 0.0 };
-            credit.observed += (got - credit.observed) / FADING;
+            credit.observed += (got - credit.observed) * (1.0 / FADING);
         }
         if let Some(credit) = self.credits.get_mut(chosen).filter(|_| pays) {
             credit.due = (credit.due - 1.0).max(-1.0);
@@ -147,12 +148,15 @@ impl Router {
 ///
 /// # Errors
 /// Why none will.
-pub fn best(candidates: impl Iterator<Item = Candidate>, wish: Wish) -> Result<usize, NoRoute> {
+pub fn best<T: Fn() -> Duration>(
+    candidates: impl Iterator<Item = Candidate<T>>,
+    wish: Wish,
+) -> Result<usize, NoRoute> {
     let mut any_slots = false;
-    let mut best: Option<(usize, Candidate)> = None;
+    let mut best: Option<(usize, Candidate<T>)> = None;
     for (index, candidate) in candidates.enumerate().filter(|(_, c)| c.has_slots) {
         any_slots = true;
-        let better = best.is_none_or(|(_, best)| candidate.beats(&best));
+        let better = best.as_ref().is_none_or(|(_, best)| candidate.beats(best));
         if candidate.suits(wish) && better {
             best = Some((index, candidate));
         }
@@ -175,13 +179,14 @@ fn due(credit: f64, share: f64) -> f64 {
     }
 }
 
-impl Candidate {
+impl<T: Fn() -> Duration> Candidate<T> {
     fn suits(&self, wish: Wish) -> bool {
-        self.has_slots && self.takes <= wish.left && self.accuracy >= wish.min_accuracy
+        self.has_slots && self.accuracy >= wish.min_accuracy && (self.takes)() <= wish.left
     }
 
-    fn beats(&self, other: &Candidate) -> bool {
-        (self.accuracy, other.takes) > (other.accuracy, self.takes)
+    fn beats(&self, other: &Candidate<T>) -> bool {
+        self.accuracy > other.accuracy
+            || (self.accuracy >= other.accuracy && (self.takes)() < (other.takes)())
     }
 }
 
@@ -190,11 +195,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn variant(share: f64, service_ms: u64, accuracy: f64) -> Candidate {
+    fn variant(
+        share: f64,
+        service_ms: u64,
+        accuracy: f64,
+    ) -> Candidate<impl Fn() -> Duration + Copy> {
         Candidate {
             share,
             has_slots: true,
-            takes: Duration::from_millis(service_ms),
+            takes: move || Duration::from_millis(service_ms),
             accuracy,
         }
     }
@@ -315,7 +324,7 @@ mod tests {
             Err(NoRoute::NoCapacity)
         );
         assert_eq!(
-            router.choose([].into_iter(), wish(100)),
+            router.choose([closed; 0].into_iter(), wish(100)),
             Err(NoRoute::NoCapacity)
         );
     }

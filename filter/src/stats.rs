@@ -7,6 +7,7 @@ use weir_api::metrics::Metric;
 use crate::class::ClassId;
 use crate::deadline::Field;
 use crate::gate::VariantId;
+use crate::time::{millis_up, nanos};
 use crate::verdict::Reason;
 
 /// The value of a metric's second label.
@@ -78,18 +79,12 @@ impl Stats {
 
     /// Records a time, in ms, rounded up so that what took any time is not 0.
     pub fn time(&mut self, metric: Metric, label: Label, time: Duration) {
-        let ms = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
-        self.samples.push(Sample {
-            metric,
-            label,
-            change: Change::Value(ms),
-        });
+        self.value(metric, label, millis_up(time));
     }
 
     /// Records a time, in µs.
     pub fn micros(&mut self, metric: Metric, label: Label, time: Duration) {
-        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.value(metric, label, us);
+        self.value(metric, label, nanos(time) / 1000);
     }
 
     /// Records a value.

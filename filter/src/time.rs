@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+const NS_PER_MS: u64 = 1_000_000;
+
 /// Monotonic time in ns since an origin that all VMs of one Envoy share.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -45,7 +47,7 @@ impl Wall {
     /// Whole ms since the epoch.
     #[must_use]
     pub const fn as_ms(self) -> u64 {
-        self.0 / 1_000_000
+        self.0 / NS_PER_MS
     }
 
     /// Time from `earlier` to `self`; zero where `earlier` is the later.
@@ -62,6 +64,42 @@ impl Add<Duration> for Wall {
     }
 }
 
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+/// A span in ns; the longest there is stands for what does not fit (584 years). In 64 bits, because a VM
+/// has no more, and `Duration` counts in 128.
+#[must_use]
+pub fn nanos(span: Duration) -> u64 {
+    let whole = span.as_secs().saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::from(span.subsec_nanos()))
+}
+
+/// Whole ms of a span.
+#[must_use]
+pub fn millis(span: Duration) -> u64 {
+    nanos(span) / NS_PER_MS
+}
+
+/// A span in ms, rounded up, so that what took any time is not 0.
+#[must_use]
+pub fn millis_up(span: Duration) -> u64 {
+    nanos(span).div_ceil(NS_PER_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_counted_in_64_bits() {
+        let spans = [0, 1, 999_999, 1_000_000, 1_000_001, 3_600_000_000_000];
+        for ns in spans {
+            let span = Duration::from_nanos(ns);
+            assert_eq!(u128::from(nanos(span)), span.as_nanos());
+            assert_eq!(u128::from(millis(span)), span.as_millis());
+            assert_eq!(
+                u128::from(millis_up(span)),
+                span.as_nanos().div_ceil(1_000_000)
+            );
+        }
+        assert_eq!(nanos(Duration::MAX), u64::MAX);
+    }
 }

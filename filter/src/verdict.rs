@@ -31,8 +31,8 @@ pub struct Dispatch {
     pub cluster: Option<Rc<str>>,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Duration,
-    /// The part of it that this stage of a pipeline may take (`x-slo-stage-ms`).
-    pub stage: Option<Duration>,
+    /// What becomes of `x-slo-stage-ms`.
+    pub stage: Stage,
     /// Time after which the answer is of no use to the client (this Envoy's router's timeout); an event
     /// stream may go on longer, once it has begun.
     pub timeout: Option<Duration>,
@@ -42,6 +42,18 @@ pub struct Dispatch {
     pub grpc_timeout: bool,
     /// The class it gets instead of the one it asked for (`x-slo-class`).
     pub class: Option<Rc<str>>,
+}
+
+/// `x-slo-stage-ms`, as the next hop gets it. To set or remove a header costs a call into the host, so
+/// that it is said when there is none to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// None came, and this is the last stage, or the only one.
+    Absent,
+    /// What came with the request was another stage's, or a client's: it is removed.
+    Foreign,
+    /// What this stage of a pipeline may take.
+    Left(Duration),
 }
 
 /// Why a request was not served, and when to come back.

@@ -18,7 +18,7 @@ pub fn envoy() -> Result<PathBuf> {
 /// # Errors
 /// There is none.
 pub fn filter() -> Result<PathBuf> {
-    let built = "wasm32-wasip1/wasm/weir_filter.wasm";
+    let built = "filter/weir_filter.wasm";
     artefact("WEIR_FILTER_WASM", built, "filter module")
 }
 
@@ -27,7 +27,7 @@ pub fn filter() -> Result<PathBuf> {
 /// # Errors
 /// There is none.
 pub fn trapping_filter() -> Result<PathBuf> {
-    let built = "trap/wasm32-wasip1/wasm/weir_filter.wasm";
+    let built = "trap/filter/weir_filter.wasm";
     artefact("WEIR_FILTER_TRAP_WASM", built, "trapping filter module")
 }
 

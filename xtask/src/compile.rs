@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use xshell::Shell;
 
 use crate::layout::{Layout, WASM_TARGET};
+use crate::trim::trim;
 
 /// Cargo's arguments for what the tests and the demo are made of.
 const FILTER: [&str; 8] = [
@@ -25,29 +26,27 @@ const PROGRAMS: [&str; 3] = ["build", "--workspace", "--bins"];
 
 /// The filter module first (short, and what most often fails), then planner and demo.
 pub(crate) fn all(sh: &Shell, layout: &Layout) -> Result<()> {
-    let module = layout.filter();
-    run(sh, &FILTER).context("the filter does not compile")?;
-    anyhow::ensure!(
-        module.is_file(),
-        "cargo left no filter module at {}",
-        module.display()
-    );
+    filter(sh, layout)?;
     run(sh, &PROGRAMS).context("the workspace does not compile")
+}
+
+/// The filter module alone.
+pub(crate) fn filter(sh: &Shell, layout: &Layout) -> Result<()> {
+    run(sh, &FILTER).context("the filter does not compile")?;
+    trim(&layout.filter_untrimmed(), &layout.filter())
 }
 
 /// The filter module that traps on demand, for the tests alone.
 pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
-    let (folder, module) = (layout.trap(), layout.trapping_filter());
+    let folder = layout.trap();
     let folder = folder.to_str().context("the build folder is not UTF-8")?;
     let apart = ["--features", "trap", "--target-dir", folder];
     run(sh, &[FILTER.as_slice(), &apart].concat())
         .context("the trapping filter does not compile")?;
-    anyhow::ensure!(
-        module.is_file(),
-        "cargo left no filter module at {}",
-        module.display()
-    );
-    Ok(())
+    trim(
+        &layout.trapping_filter_untrimmed(),
+        &layout.trapping_filter(),
+    )
 }
 
 /// Cargo with these arguments, announced; the one that runs this program, so that both are of one

@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 
 /// The target the filter is compiled for.
 pub(crate) const WASM_TARGET: &str = "wasm32-wasip1";
+/// The filter module's name.
+const MODULE: &str = "weir_filter.wasm";
 
 /// The folders a task works with.
 pub(crate) struct Layout {
@@ -53,9 +55,14 @@ impl Layout {
         self.binaries.join(name)
     }
 
-    /// The filter module.
+    /// The filter module, as Envoy is to load it.
     pub(crate) fn filter(&self) -> PathBuf {
-        self.target.join(WASM_TARGET).join("wasm/weir_filter.wasm")
+        self.target.join("filter").join(MODULE)
+    }
+
+    /// The filter module, as cargo leaves it.
+    pub(crate) fn filter_untrimmed(&self) -> PathBuf {
+        self.target.join(WASM_TARGET).join("wasm").join(MODULE)
     }
 
     /// The wall clock that jumps, to be preloaded.
@@ -71,6 +78,11 @@ impl Layout {
 
     /// The filter module that traps on demand.
     pub(crate) fn trapping_filter(&self) -> PathBuf {
-        self.trap().join(WASM_TARGET).join("wasm/weir_filter.wasm")
+        self.trap().join("filter").join(MODULE)
+    }
+
+    /// The same, as cargo leaves it.
+    pub(crate) fn trapping_filter_untrimmed(&self) -> PathBuf {
+        self.trap().join(WASM_TARGET).join("wasm").join(MODULE)
     }
 }

@@ -1,5 +1,5 @@
-//! What a person types: `cargo xtask setup | demo | up | validate | workers | test | check-board | soak | bench |
-//! envoy`.
+//! What a person types: `cargo xtask setup | filter | demo | up | validate | workers | test | check-board | soak |
+//! bench | envoy`.
 //!
 //! Decides what has to be there before a command can run, and hands the command its environment.
 //! Never part of what runs: the command replaces this process, so that signals and the exit code
@@ -14,6 +14,7 @@ mod layout;
 mod native;
 mod pinned;
 mod setup;
+mod trim;
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -44,6 +45,8 @@ enum Task {
         #[arg(long)]
         print_env: bool,
     },
+    /// Build the filter module, and print where it is.
+    Filter,
     /// Run the demo: plain, careful and weir under the same load (`demo --help` for its options).
     Demo(Passed),
     /// Start the demo's system without load, until interrupted.
@@ -97,6 +100,13 @@ fn run(task: Task) -> Result<()> {
             } else {
                 eprintln!("ready: {}", tools.summary());
             }
+            Ok(())
+        }
+        Task::Filter => {
+            let tools = Tools::ensure(&layout)?;
+            let sh = tools.shell(&layout)?;
+            compile::filter(&sh, &layout)?;
+            println!("{}", layout.filter().display());
             Ok(())
         }
         Task::Demo(_) => demo("demo", &layout),

@@ -17,7 +17,7 @@ const NANO: u64 = 1_000_000_000;
 
 /// A budget in ms: digits, with a fraction if need be. Too large a number is the greatest one.
 pub(super) fn millis(value: &[u8]) -> Option<Duration> {
-    span(digits(value.trim_ascii())?, 1_000_000)
+    span(number(value.trim_ascii())?, 1_000_000)
 }
 
 /// `grpc-timeout`: up to eight digits and one of H M S m u n.
@@ -36,7 +36,7 @@ pub fn grpc_timeout(value: &[u8]) -> Option<Duration> {
         b'n' => 1,
         _ => return None,
     };
-    span(digits(count)?, unit_ns)
+    span(number(count)?, unit_ns)
 }
 
 /// A moment of the Unix epoch in s, ms, µs or ns, told apart by magnitude; `t=` may stand before it.
@@ -44,7 +44,7 @@ pub fn grpc_timeout(value: &[u8]) -> Option<Duration> {
 /// the latest moment there is, and disbelieved as such.
 pub(super) fn epoch(value: &[u8]) -> Option<Wall> {
     let value = value.trim_ascii();
-    let (whole, nanos) = parts(digits(value.strip_prefix(b"t=").unwrap_or(value))?);
+    let (whole, nanos) = number(value.strip_prefix(b"t=").unwrap_or(value))?;
     let unit_ns = match whole {
         n if n < SECONDS_END => NANO,
         n if n < MILLIS_END => 1_000_000,
@@ -56,49 +56,45 @@ pub(super) fn epoch(value: &[u8]) -> Option<Wall> {
 
 /// A percentage, 0 to 100.
 pub(super) fn percent(value: &[u8]) -> Option<f64> {
-    decimal(value).filter(|percent| *percent <= 100.0)
+    let value = value.trim_ascii();
+    number(value)?;
+    let percent: f64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    (percent <= 100.0).then_some(percent)
 }
 
-fn decimal(value: &[u8]) -> Option<f64> {
-    digits(value.trim_ascii())?.parse().ok()
-}
-
-/// Digits with at most one dot; no sign, exponent, blank, infinity or NaN.
-fn digits(value: &[u8]) -> Option<&str> {
-    if !(1..=DIGITS_MAX).contains(&value.len()) {
+/// Digits with at most one dot; no sign, exponent, blank, infinity or NaN. The whole part, the greatest
+/// there is where it is too large, and billionths after the dot.
+fn number(value: &[u8]) -> Option<(u64, u64)> {
+    if !(1..=DIGITS_MAX).contains(&value.len()) || value == b"." {
         return None;
     }
-    let dots = value.iter().filter(|b| **b == b'.').count();
-    let plain = value.iter().all(|b| b.is_ascii_digit() || *b == b'.');
-    let number = plain && dots <= 1 && value != b".";
-    std::str::from_utf8(value).ok().filter(|_| number)
+    let (mut whole, mut nanos) = (0_u64, 0);
+    // What a digit after the dot counts; 0 beyond the ninth.
+    let mut place: Option<u64> = None;
+    for byte in value {
+        match (byte, &mut place) {
+            (b'0'..=b'9', None) => {
+                let digit = u64::from(byte - b'0');
+                whole = whole.saturating_mul(10).saturating_add(digit);
+            }
+            (b'0'..=b'9', Some(place)) => {
+                nanos += u64::from(byte - b'0') * *place;
+                *place /= 10;
+            }
+            (b'.', None) => place = Some(NANO / 10),
+            _ => return None,
+        }
+    }
+    Some((whole, nanos))
 }
 
 /// Longest span a header can stand for: a year. Callers clamp far below it.
 const SPAN_MAX: Duration = Duration::from_secs(31_536_000);
 
 /// So many units; none at all is no span.
-fn span(number: &str, unit_ns: u64) -> Option<Duration> {
-    let (whole, nanos) = parts(number);
+fn span((whole, nanos): (u64, u64), unit_ns: u64) -> Option<Duration> {
     let span = Duration::from_nanos(scaled(whole, nanos, unit_ns));
     (!span.is_zero()).then(|| span.min(SPAN_MAX))
-}
-
-/// A number's whole part, the greatest there is where it is too large, and billionths after the dot.
-fn parts(number: &str) -> (u64, u64) {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let whole = match whole {
-        "" => 0,
-        digits => digits.parse().unwrap_or(u64::MAX),
-    };
-    let nanos = match fraction {
-        "" => 0,
-        digits => {
-            let nine = digits.bytes().chain(std::iter::repeat(b'0')).take(9);
-            nine.fold(0, |nanos, digit| nanos * 10 + u64::from(digit - b'0'))
-        }
-    };
-    (whole, nanos)
 }
 
 fn scaled(whole: u64, nanos: u64, unit_ns: u64) -> u64 {

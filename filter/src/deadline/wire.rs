@@ -31,6 +31,8 @@ pub enum Field {
     Class,
     /// `x-slo-variant`: the variant that an earlier hop has chosen.
     Variant,
+    /// `x-slo-stage-ms`: what an earlier stage of a pipeline had for itself.
+    Stage,
     /// `:method`.
     Method,
     /// `:path`.
@@ -45,7 +47,7 @@ pub enum Field {
 
 impl Field {
     /// All of them.
-    pub const ALL: [Field; 16] = [
+    pub const ALL: [Field; 17] = [
         Field::SloMs,
         Field::TtftMs,
         Field::InferenceTtl,
@@ -57,6 +59,7 @@ impl Field {
         Field::MinAccuracy,
         Field::Class,
         Field::Variant,
+        Field::Stage,
         Field::Method,
         Field::Path,
         Field::ContentType,
@@ -102,6 +105,7 @@ impl Field {
             Field::MinAccuracy => "x-slo-min-accuracy",
             Field::Class => "x-slo-class",
             Field::Variant => "x-slo-variant",
+            Field::Stage => "x-slo-stage-ms",
             Field::Method => ":method",
             Field::Path => ":path",
             Field::ContentType => "content-type",
@@ -123,6 +127,7 @@ impl Field {
             (12, b'c') => Field::ContentType,
             (12, b'g') => Field::GrpcTimeout,
             (13, b'x') => Field::Variant,
+            (14, b'x') if name.ends_with('s') => Field::Stage,
             (14, b'x') => Field::Deadline,
             (15, b'x') => Field::RequestStart,
             (18, b'x') => Field::MinAccuracy,

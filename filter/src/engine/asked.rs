@@ -10,7 +10,7 @@ use crate::deadline::{self, Field, Reading, Wire};
 use crate::gate::VariantId;
 use crate::protocol;
 use crate::stats::Label;
-use crate::time::{Mono, Now};
+use crate::time::{Mono, Now, nanos};
 use crate::verdict::Reason;
 
 /// A request as the shell has it.
@@ -87,7 +87,7 @@ impl Engine {
         let Ok(deadline) = reading.deadline else {
             return Read::Refused(Reason::Expired, who);
         };
-        let due = Mono(deadline.at.0.saturating_sub(super::nanos(self.rest)));
+        let due = Mono(deadline.at.0.saturating_sub(nanos(self.rest)));
         if due <= now.mono {
             return Read::Refused(Reason::Infeasible, who);
         }

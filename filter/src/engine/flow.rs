@@ -7,7 +7,7 @@ use crate::class::ClassId;
 use crate::config::Role;
 use crate::stats::Label;
 use crate::time::Now;
-use crate::verdict::{Dispatch, Reason, Refusal, Verdict};
+use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
 
 impl Engine {
     /// Routes a request and sends it upstream, or holds it where no slot is its to take.
@@ -137,7 +137,11 @@ impl Engine {
             name: variant.name.clone(),
             cluster: (self.config.role != Role::Gate).then(|| variant.cluster.clone()),
             remaining,
-            stage: (!self.rest.is_zero()).then_some(stage),
+            stage: match (self.rest.is_zero(), request.shape.stage) {
+                (false, _) => Stage::Left(stage),
+                (true, true) => Stage::Foreign,
+                (true, false) => Stage::Absent,
+            },
             timeout: (!request.shape.stream).then(|| request.deadline.client_at.since(now.mono)),
             deadline: request.deadline.client_wall,
             grpc_timeout: request.shape.grpc_timeout,

@@ -8,7 +8,7 @@ use crate::class::ClassId;
 use crate::gate::VariantId;
 use crate::plan::Source;
 use crate::stats::Label;
-use crate::time::Mono;
+use crate::time::{Mono, millis};
 
 /// One variant's slots and waiting room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,16 +40,14 @@ impl Engine {
         let held = u64::from(standing.held);
         self.stats.set(Metric::Held, Label::None, held);
         if let Source::Planner { received, .. } = self.source {
-            let age = now.since(received).as_millis();
-            let age = u64::try_from(age).unwrap_or(u64::MAX);
+            let age = millis(now.since(received));
             self.stats.set(Metric::PlanAgeMs, Label::None, age);
         }
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
             let taken = self.member.taken(variant.key, now);
             let waiting = self.member.waiting(variant.key, now);
-            let predicted = variant.predicted.high.as_millis();
-            let predicted = u64::try_from(predicted).unwrap_or(u64::MAX);
+            let predicted = millis(variant.predicted.high);
             for (metric, value) in [
                 (Metric::InFlight, u64::from(taken)),
                 (Metric::Waiting, u64::from(waiting)),

@@ -101,11 +101,11 @@ impl Variants {
         class: ClassId,
         place: Place,
         now: Mono,
-    ) -> impl Iterator<Item = Candidate> + Clone {
+    ) -> impl Iterator<Item = Candidate<impl Fn() -> Duration>> + Clone {
         self.table.iter().map(move |variant| Candidate {
             share: variant.share,
             has_slots: variant.gate.slots() > 0,
-            takes: variant.takes(class, place, now),
+            takes: move || variant.takes(class, place, now),
             accuracy: variant.accuracy,
         })
     }

@@ -50,8 +50,8 @@ fn wall_ns() -> u64 {
 /// `coarsetime` counts in 2^-32 s.
 fn mono() -> Mono {
     let ticks = coarsetime::Instant::now().as_ticks();
-    let ns = (u128::from(ticks) * 1_000_000_000) >> 32;
-    Mono(ns as u64)
+    let (whole, part) = (ticks >> 32, ticks & u64::from(u32::MAX));
+    Mono(whole * 1_000_000_000 + ((part * 1_000_000_000) >> 32))
 }
 
 /// All headers of the current request.

@@ -59,7 +59,7 @@ impl Meter {
             (_, None) => true,
             (Label::Variant(id), Some(series)) => {
                 let name = engine.variant_name(id);
-                name.is_some_and(|name| *name != *series.value)
+                name.is_some_and(|name| !Rc::ptr_eq(name, &series.value) && **name != *series.value)
             }
             (_, Some(_)) => false,
         };
@@ -81,7 +81,7 @@ impl Series {
     fn define(engine: &Engine, metric: Metric, label: Label) -> Series {
         let value: Rc<str> = match label {
             Label::None => Rc::from(""),
-            Label::Variant(id) => engine.variant_name(id).unwrap_or_default(),
+            Label::Variant(id) => engine.variant_name(id).cloned().unwrap_or_default(),
             Label::Reason(reason) => Rc::from(reason.label()),
             // The pseudo-headers' colon cannot stand in a name.
             Label::Header(field) => Rc::from(field.name().trim_start_matches(':')),

@@ -1,5 +1,6 @@
 //! One request: its headers in, a verdict out and carried out; its answer tagged; its end told once.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::time::Duration;
 
@@ -12,18 +13,19 @@ use crate::config::Role;
 use crate::deadline::Wire;
 use crate::engine::{Answer, Asked, End, Tags};
 use crate::protocol;
-use crate::time::Now;
-use crate::verdict::{Dispatch, Reason, Refusal, Verdict};
+use crate::time::{Now, millis, millis_up, nanos};
+use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
 
 use super::call;
 use super::service::{self, Handle, Service};
 
 /// Envoy's response flags, as `response.flags` has them.
 const UPSTREAM_TIMEOUT: u64 = 1 << 2;
-const DOWNSTREAM_GONE: u64 = 1 << 14;
+/// The client's connection ended, or its HTTP/2 stream did.
+const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
 
 /// The largest number `grpc-timeout` can carry: eight digits.
-const GRPC_TIMEOUT_MAX: u128 = 99_999_999;
+const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 
 /// Why a request was refused, for its client.
 const DROPPED_REASON: &str = "x-slo-dropped-reason";
@@ -144,8 +146,12 @@ impl HttpContext for Stream {
         self.end(End::Answered);
         Action::Continue
     }
+}
 
-    fn on_log(&mut self) {
+/// Envoy deletes a stream as soon as its answer has left, or it is given up. It would say so twice before
+/// (`on_done`, `on_log`): calls into the VM that `xtask/src/trim.rs` saves.
+impl Drop for Stream {
+    fn drop(&mut self) {
         if self.open {
             self.end(end_by_flags());
         }
@@ -175,29 +181,36 @@ fn pass() {
 }
 
 fn forward(dispatch: &Dispatch) {
-    let ms = |span: Duration| span.as_millis().max(1).to_string();
+    let mut digits = itoa::Buffer::new();
+    let ms = |span: Duration| millis(span).max(1);
     if let Some(cluster) = &dispatch.cluster {
         call::set_request_header("x-slo-cluster", Some(cluster));
         call::set_request_header("x-slo-variant", Some(&dispatch.name));
     }
-    call::set_request_header("x-slo-remaining-ms", Some(&ms(dispatch.remaining)));
-    call::set_request_header(
-        "x-slo-deadline",
-        Some(&dispatch.deadline.as_ms().to_string()),
-    );
-    // What came with the request was another stage's, or a client's.
-    let stage = dispatch.stage.map(ms);
-    call::set_request_header("x-slo-stage-ms", stage.as_deref());
+    let remaining = digits.format(ms(dispatch.remaining));
+    call::set_request_header("x-slo-remaining-ms", Some(remaining));
+    let deadline = digits.format(dispatch.deadline.as_ms());
+    call::set_request_header("x-slo-deadline", Some(deadline));
+    match dispatch.stage {
+        Stage::Absent => {}
+        Stage::Foreign => call::set_request_header("x-slo-stage-ms", None),
+        Stage::Left(left) => {
+            call::set_request_header("x-slo-stage-ms", Some(digits.format(ms(left))));
+        }
+    }
     if let Some(class) = &dispatch.class {
         call::set_request_header("x-slo-class", Some(class));
     }
     // Rounded up: an answer in the deadline's last millisecond is in time. 0: none.
     let timeout = dispatch
         .timeout
-        .map_or(0, |timeout| timeout.as_nanos().div_ceil(1_000_000).max(1));
-    call::set_request_header("x-envoy-upstream-rq-timeout-ms", Some(&timeout.to_string()));
+        .map_or(0, |timeout| millis_up(timeout).max(1));
+    call::set_request_header(
+        "x-envoy-upstream-rq-timeout-ms",
+        Some(digits.format(timeout)),
+    );
     if dispatch.grpc_timeout {
-        let ms = dispatch.remaining.as_millis().clamp(1, GRPC_TIMEOUT_MAX);
+        let ms = millis(dispatch.remaining).clamp(1, GRPC_TIMEOUT_MAX);
         call::set_request_header("grpc-timeout", Some(&format!("{ms}m")));
     }
     if dispatch.cluster.is_some() {
@@ -233,19 +246,27 @@ fn grpc_status(reason: Reason) -> GrpcStatusCode {
 
 fn tag(tags: &Tags, now: Now) {
     call::set_response_header("x-slo-variant", Some(&tags.variant));
-    let remaining = tags.remaining.as_millis().to_string();
-    call::set_response_header("x-slo-remaining-ms", Some(&remaining));
+    let mut digits = itoa::Buffer::new();
+    let remaining = digits.format(millis(tags.remaining));
+    call::set_response_header("x-slo-remaining-ms", Some(remaining));
     if let Some(waited) = tags.waited {
-        let waited_ms = waited.as_secs_f64() * 1e3;
-        call::add_response_header("server-timing", &format!("queue;dur={waited_ms:.1}"));
+        call::add_response_header("server-timing", &queue_timing(waited));
     }
     if let Some(expected) = tags.expected {
-        call::set_response_header(EXPECTED, Some(&expected.as_millis().to_string()));
+        call::set_response_header(EXPECTED, Some(digits.format(millis(expected))));
     }
     if let Some(came) = tags.came {
         // As NTP's: by these two and its own two a client works out how far its clock is off.
         let clock = format!("in={};out={}", came.as_ms(), now.wall.as_ms());
         call::set_response_header("x-slo-clock", Some(&clock));
+    }
+}
+
+/// The time held, in ms and tenths; almost nobody was held.
+fn queue_timing(waited: Duration) -> Cow<'static, str> {
+    match nanos(waited) / 100_000 {
+        0 => Cow::Borrowed("queue;dur=0.0"),
+        tenths => Cow::Owned(format!("queue;dur={}.{}", tenths / 10, tenths % 10)),
     }
 }
 

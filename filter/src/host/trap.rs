@@ -24,7 +24,7 @@ static ANSWER_OF: AtomicU32 = AtomicU32::new(0);
 static TICK: AtomicBool = AtomicBool::new(false);
 
 /// What somebody else might put in the board's place.
-const SPOILT: &[u8] = b"weirbrd\x02 and then something else";
+const SPOILT: &[u8] = b"weirbrd\x03 and then something else";
 
 /// Headers of a request have come, in this stream, with this configuration; whether it is answered here.
 pub(super) fn on_request(stream: u32, config: &Config) -> bool {

@@ -17,6 +17,7 @@ fn check(header: &str, value: &str, expected: Shape) {
 }
 
 const ORDINARY: Shape = Shape {
+    stage: false,
     bypass: false,
     grpc: false,
     grpc_timeout: false,

@@ -1,6 +1,7 @@
 //! What the filter costs Envoy: processor time per request of a single worker, with plenty of slots,
 //! with the shared queue, with a queue per worker, and without the filter. Closed loop over loopback;
-//! the three take turns, so that what else the machine does falls on all alike.
+//! the three alternate every few hundred requests, so that what else the machine does, which can change
+//! its speed by a third within seconds, falls on all alike.
 //!
 //! One Envoy differs from the next by some µs, which is as much as the board costs. That is therefore
 //! measured alone as well: claims and releases one after the other in the VM, by the module that traps.
@@ -22,6 +23,8 @@ use crate::scene::{Scene, Variant, see};
 pub const BOARD_MAX_US: f64 = 5.0;
 /// Requests under way at once: far fewer than there are slots.
 const AT_ONCE: u32 = 8;
+/// Requests to one Envoy before it is another's turn: a tenth of a second or so.
+const SLICE: u32 = 400;
 
 /// One turn of the three, µs of processor time per request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -32,6 +35,15 @@ pub struct Turn {
     pub worker_us: f64,
     /// Without the filter.
     pub bare_us: f64,
+}
+
+/// What a request costs, of what it costs without the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    /// With the shared queue.
+    pub proxy: f64,
+    /// With a queue per worker.
+    pub worker: f64,
 }
 
 /// What a claim and a release together take in the VM, µs.
@@ -52,6 +64,8 @@ pub struct Cost {
     pub turns: Vec<Turn>,
     /// The medians of each.
     pub median: Turn,
+    /// The medians of the turns' ratios.
+    pub ratio: Ratio,
     /// Claim and release alone.
     pub board: Board,
     /// The median of the turns' differences between the shared queue and a queue per worker.
@@ -85,26 +99,31 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
     let mut took = Duration::ZERO;
     for turn in 0..turns {
         // New ones each time: where memory and compiled code come to lie is worth microseconds.
-        let mut envoys = Vec::new();
+        let mut served = Vec::new();
         for bootstrap in &bootstraps {
             let bootstrap = bootstrap.clone().backend("small", emulator.addr());
             let envoy = Envoy::start(&bootstrap.fallback("small"), 1).await?;
-            // Connections, and code that V8 compiles when it is hot.
-            one(&envoy, requests / 4).await?;
-            envoys.push(envoy);
+            let one = Served::new(envoy)?;
+            // Its connections.
+            one.send(SLICE).await?;
+            served.push((one, 0.0));
         }
         let began = Instant::now();
-        let mut us = [0.0; 3];
-        // Who goes first rotates.
-        for step in 0..3 {
-            let which = (turn as usize + step) % 3;
-            if let (Some(envoy), Some(us)) = (envoys.get(which), us.get_mut(which)) {
-                *us = one(envoy, requests).await?;
+        for slice in 0..requests / SLICE {
+            // Who goes first rotates.
+            for step in 0..3 {
+                let which = (turn + slice + step) % 3;
+                if let Some((one, spent_s)) = served.get_mut(which as usize) {
+                    *spent_s += one.send(SLICE).await?.as_secs_f64();
+                }
             }
             emulator.reset();
         }
         took += began.elapsed();
-        let [proxy_us, worker_us, bare_us] = us;
+        let each = f64::from(requests / SLICE * SLICE) / 1e6;
+        let mut us = served.iter().map(|(_, spent_s)| spent_s / each);
+        let mut next = || us.next().unwrap_or_default();
+        let (proxy_us, worker_us, bare_us) = (next(), next(), next());
         measured.push(Turn {
             proxy_us,
             worker_us,
@@ -119,6 +138,10 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
             proxy_us: of(|turn| turn.proxy_us),
             worker_us: of(|turn| turn.worker_us),
             bare_us: of(|turn| turn.bare_us),
+        },
+        ratio: Ratio {
+            proxy: of(|turn| turn.proxy_us / turn.bare_us),
+            worker: of(|turn| turn.worker_us / turn.bare_us),
         },
         board: in_the_vm().await?,
         board_us: of(|turn| turn.proxy_us - turn.worker_us),
@@ -153,35 +176,46 @@ async fn in_the_vm() -> Result<Board> {
     })
 }
 
-/// µs of Envoy's processor time per request.
-async fn one(envoy: &Envoy, requests: u32) -> Result<f64> {
-    let url = format!("http://{}/v2/models/small/infer", envoy.listener("weir")?);
-    let client = reqwest::Client::builder()
-        .http1_only()
-        .no_proxy()
-        .timeout(Duration::from_secs(10))
-        .build()?;
-    let before = processor_time(envoy)?;
-    let each = requests / AT_ONCE;
-    let mut tasks: JoinSet<Result<()>> = JoinSet::new();
-    for _ in 0..AT_ONCE {
-        let (client, url) = (client.clone(), url.clone());
-        tasks.spawn(async move {
-            for _ in 0..each {
-                let request = client.post(&url).header("x-slo-ms", "1000").body("{}");
-                let answer = request.send().await?;
-                let status = answer.status();
-                ensure!(status == 200, "status {status}");
-                answer.bytes().await?;
-            }
-            Ok(())
-        });
+/// An Envoy and who sends to it, over connections that stay open.
+struct Served {
+    envoy: Envoy,
+    client: reqwest::Client,
+    url: String,
+}
+
+impl Served {
+    fn new(envoy: Envoy) -> Result<Served> {
+        let client = reqwest::Client::builder()
+            .http1_only()
+            .no_proxy()
+            .timeout(Duration::from_secs(10))
+            .build()?;
+        let url = format!("http://{}/v2/models/small/infer", envoy.listener("weir")?);
+        Ok(Served { envoy, client, url })
     }
-    while let Some(done) = tasks.join_next().await {
-        done??;
+
+    /// Sends so many; the processor time they cost Envoy.
+    async fn send(&self, requests: u32) -> Result<Duration> {
+        let before = processor_time(&self.envoy)?;
+        let mut tasks: JoinSet<Result<()>> = JoinSet::new();
+        for _ in 0..AT_ONCE {
+            let (client, url) = (self.client.clone(), self.url.clone());
+            tasks.spawn(async move {
+                for _ in 0..requests / AT_ONCE {
+                    let request = client.post(&url).header("x-slo-ms", "1000").body("{}");
+                    let answer = request.send().await?;
+                    let status = answer.status();
+                    ensure!(status == 200, "status {status}");
+                    answer.bytes().await?;
+                }
+                Ok(())
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(processor_time(&self.envoy)?.saturating_sub(before))
     }
-    let spent = processor_time(envoy)?.saturating_sub(before);
-    Ok(spent.as_secs_f64() * 1e6 / f64::from(each * AT_ONCE))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

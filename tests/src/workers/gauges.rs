@@ -8,9 +8,6 @@ use weir_api::metrics::{Metric, encode};
 
 use crate::envoy::Envoy;
 
-/// Ticks of `/proc/<pid>/stat` per second: the same on every Linux that Envoy runs on.
-const TICKS_PER_S: f64 = 100.0;
-
 /// A histogram since Envoy's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct Percentiles {
@@ -105,18 +102,23 @@ pub async fn memory(envoy: &Envoy) -> Result<Bytes> {
 /// # Errors
 /// The kernel does not say.
 pub fn processor_time(envoy: &Envoy) -> Result<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", envoy.pid()))?;
-    // The name, in parentheses, may hold anything.
-    let (_, fields) = stat.rsplit_once(')').context("no ')' in stat")?;
-    let ticks: Vec<f64> = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
-    Ok(Duration::from_secs_f64(
-        ticks.iter().sum::<f64>() / TICKS_PER_S,
-    ))
+    let mut ns = 0;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", envoy.pid()))? {
+        // The scheduler's own count; `stat` has it in hundredths of a second.
+        let path = thread?.path().join("schedstat");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            // The thread has ended since it was listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let first = text
+            .split_whitespace()
+            .next()
+            .context("schedstat is empty")?;
+        ns += first.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(ns))
 }
 
 async fn admin(envoy: &Envoy, path: &str) -> Result<Value> {

@@ -1,6 +1,7 @@
 //! Who can still finish: on arrival, while held, and by what was measured.
 
 use super::*;
+use crate::verdict::Stage;
 
 fn two(fast_slots: u32, slow_slots: u32) -> Engine {
     let accurate = |name: &str, share, slots, service, accuracy: f64| {
@@ -173,7 +174,7 @@ fn the_rest_of_a_pipeline_has_to_fit_too() {
         panic!("not forwarded")
     };
     assert_eq!(dispatch.remaining.as_millis(), 450);
-    assert_eq!(dispatch.stage.map(|stage| stage.as_millis()), Some(150));
+    assert_eq!(dispatch.stage, Stage::Left(Duration::from_millis(150)));
 }
 
 /// Its own deadline is far: what has passed is the last moment from which the rest could be done.

@@ -98,7 +98,7 @@ impl Fifo {
                 let candidates = self.weights.iter().map(|weight| Candidate {
                     share: *weight,
                     has_slots: *weight > 0.0,
-                    takes: Duration::ZERO,
+                    takes: || Duration::ZERO,
                     accuracy: 0.0,
                 });
                 let wish = Wish {

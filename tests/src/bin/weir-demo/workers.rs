@@ -239,7 +239,8 @@ fn weighed(cost: &Cost) -> String {
     format!(
         "Envoy's processor time per request, µs, {} requests each in {} turns ({:.0} requests/s):\n  \
          shared queue  queue per worker  no filter\n{}\nmedians: {:.1}  {:.1}  {:.1}; with the shared queue \
-         {:+.1} µs, the filter without it {:+.1} µs\nclaim and release in the VM: {:.1} µs alone, {:.1} µs \
+         {:+.1} µs, the filter without it {:+.1} µs\nof what a request costs without the filter, medians: \
+         {:.2} with the shared queue, {:.2} with a queue per worker\nclaim and release in the VM: {:.1} µs alone, {:.1} µs \
          among others",
         cost.requests,
         cost.turns.len(),
@@ -250,6 +251,8 @@ fn weighed(cost: &Cost) -> String {
         median.bare_us,
         cost.board_us,
         median.worker_us - median.bare_us,
+        cost.ratio.proxy,
+        cost.ratio.worker,
         cost.board.alone_us,
         cost.board.among_others_us,
     )

@@ -1,0 +1,107 @@
+//! Takes out of the filter module what Envoy would call in vain.
+//!
+//! The SDK exports every callback that proxy-wasm knows, and Envoy calls each that is exported: into the VM
+//! and out of it, a microsecond or two, for each piece of a request's body, for its trailers, and three times
+//! when a stream ends. What the filter does not listen to is therefore not exported; Envoy then takes the answer for a yes.
+//! Correctness does not depend on it: the module as cargo leaves it behaves the same.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+
+/// The callbacks that `filter/src/host` listens to, and those without which there is no VM.
+const HEARD: [&str; 12] = [
+    "proxy_on_memory_allocate",
+    "proxy_on_vm_start",
+    "proxy_on_configure",
+    "proxy_on_tick",
+    "proxy_on_queue_ready",
+    "proxy_on_http_call_response",
+    "proxy_on_context_create",
+    "proxy_on_request_headers",
+    "proxy_on_response_headers",
+    "proxy_on_response_body",
+    "proxy_on_response_trailers",
+    "proxy_on_delete",
+];
+/// What all callbacks' names begin with.
+const CALLBACK: &str = "proxy_on_";
+
+/// Writes `module` to `to` without the callbacks that nobody listens to, and without the code that only
+/// they need.
+pub(crate) fn trim(module: &Path, to: &Path) -> Result<()> {
+    let bytes = std::fs::read(module)
+        .with_context(|| format!("there is no filter module at {}", module.display()))?;
+    let trimmed = without_the_unheard(&bytes)
+        .with_context(|| format!("{} cannot be trimmed", module.display()))?;
+    let folder = to.parent().context("the module is to lie in no folder")?;
+    std::fs::create_dir_all(folder)?;
+    // Whole or not at all: an Envoy may be about to read it.
+    let beside = to.with_extension("new");
+    std::fs::write(&beside, trimmed)?;
+    std::fs::rename(&beside, to).with_context(|| format!("cannot write {}", to.display()))
+}
+
+fn without_the_unheard(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut module = walrus::Module::from_buffer(bytes)?;
+    for heard in HEARD {
+        let there = module.exports.iter().any(|export| export.name == heard);
+        ensure!(there, "it has no `{heard}`");
+    }
+    let unheard: Vec<_> = module
+        .exports
+        .iter()
+        .filter(|export| export.name.starts_with(CALLBACK) && !HEARD.contains(&&*export.name))
+        .map(walrus::Export::id)
+        .collect();
+    for export in unheard {
+        module.exports.delete(export);
+    }
+    walrus::passes::gc::run(&mut module);
+    Ok(module.emit_wasm())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CALLBACK, HEARD, without_the_unheard};
+
+    fn module(exports: &[&str]) -> Vec<u8> {
+        let mut module = walrus::Module::default();
+        let builder = walrus::FunctionBuilder::new(&mut module.types, &[], &[]);
+        let function = builder.finish(Vec::new(), &mut module.funcs);
+        for export in exports {
+            module.exports.add(export, function);
+        }
+        module.emit_wasm()
+    }
+
+    #[test]
+    fn only_callbacks_that_nobody_listens_to_are_taken_out() {
+        let others = ["_initialize", "proxy_abi_version_0_2_1"];
+        let unheard = [
+            "proxy_on_log",
+            "proxy_on_request_body",
+            "proxy_on_grpc_close",
+        ];
+        let all = [&HEARD[..], &others, &unheard].concat();
+        let trimmed = without_the_unheard(&module(&all)).unwrap();
+        let trimmed = walrus::Module::from_buffer(&trimmed).unwrap();
+        let mut left: Vec<_> = trimmed.exports.iter().map(|it| it.name.as_str()).collect();
+        let mut wanted = [&HEARD[..], &others].concat();
+        left.sort_unstable();
+        wanted.sort_unstable();
+        assert_eq!(left, wanted);
+        assert!(HEARD.iter().all(|name| name.starts_with(CALLBACK)));
+    }
+
+    #[test]
+    fn a_module_that_lacks_what_is_listened_to_is_refused() {
+        let error = without_the_unheard(&module(&["proxy_on_tick"])).unwrap_err();
+        assert!(format!("{error:#}").contains("proxy_on_"), "{error:#}");
+    }
+
+    #[test]
+    fn what_is_no_module_is_refused() {
+        assert!(without_the_unheard(b"not wasm").is_err());
+    }
+}
