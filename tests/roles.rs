@@ -229,6 +229,7 @@ async fn a_gates_refusal_passes_the_router_as_it_is_and_is_counted_once() {
     let running = busy(&router, &backend, slot.service_ms).await;
     let in_vain = see(router.infer_within(600)).await.unwrap();
     assert_eq!(in_vain.refusal(), (504, "infeasible"));
+    assert!(!in_vain.headers.contains_key("x-slo-expected-ms"));
     let held = Scene::spawn(router.infer_within(6000));
     gate.until(Metric::Held, "", 1).await.unwrap();
     let shed = see(router.infer_within(8000)).await.unwrap();
@@ -356,6 +357,10 @@ async fn a_gate_works_alone_and_never_goes_to_another_variant() {
     assert_eq!(expected, 300, "nobody waits");
     let refused = see(gate.infer_within(150)).await.unwrap();
     assert_eq!(refused.refusal(), (504, "infeasible"));
+    assert_eq!(
+        refused.header("x-slo-expected-ms"),
+        seen.header("x-slo-expected-ms")
+    );
     let named = gate.infer_within(150).header("x-slo-variant", "fast");
     assert_eq!(see(named).await.unwrap().refusal(), (504, "infeasible"));
 

@@ -126,6 +126,8 @@ struct Flight {
 struct Who {
     class: ClassId,
     grpc: bool,
+    /// Where it was to be served; `None` before it is routed.
+    variant: Option<VariantId>,
 }
 
 impl Request {
@@ -133,6 +135,7 @@ impl Request {
         Who {
             class: self.class,
             grpc: self.shape.grpc,
+            variant: Some(self.variant),
         }
     }
 

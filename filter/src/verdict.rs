@@ -65,6 +65,9 @@ pub struct Refusal {
     pub retry_after_s: Option<u32>,
     /// Whether the client speaks gRPC: it is answered with trailers only.
     pub grpc: bool,
+    /// What a gate says that a request takes there (`x-slo-expected-ms`): the router before it learns most
+    /// from those that did not get through.
+    pub expected: Option<Duration>,
 }
 
 impl Refusal {
@@ -76,6 +79,7 @@ impl Refusal {
             reason,
             retry_after_s,
             grpc,
+            expected: None,
         }
     }
 }

@@ -76,6 +76,7 @@ impl Engine {
         let who = Who {
             class,
             grpc: shape.grpc,
+            variant: None,
         };
         if !self.was_routed(wire) {
             self.stats.count(Metric::Arrivals, Label::None);

@@ -22,7 +22,9 @@ impl Engine {
             Ok(variant) => variant,
             Err(reason) => {
                 self.variants.contend(request.wish(now.mono));
-                return self.refuse(reason, request.who());
+                let variant = self.fronted(&request);
+                let who = request.who();
+                return self.refuse(reason, Who { variant, ..who });
             }
         };
         if self.config.role != Role::Gate {
@@ -223,7 +225,13 @@ impl Engine {
 
     pub(super) fn refuse(&mut self, reason: Reason, who: Who) -> Verdict {
         self.refused(reason, who.class);
-        Verdict::Reject(Refusal::new(reason, who.grpc))
+        let gate = self.config.role == Role::Gate;
+        let variant = who.variant.filter(|_| gate);
+        let variant = variant.and_then(|id| self.variants.get(id));
+        Verdict::Reject(Refusal {
+            expected: variant.map(|variant| variant.expected()),
+            ..Refusal::new(reason, who.grpc)
+        })
     }
 
     fn refused(&mut self, reason: Reason, class: ClassId) {

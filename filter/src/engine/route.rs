@@ -58,7 +58,7 @@ impl Engine {
     }
 
     /// The variant this gate fronts: its own, or the one a router has named, or the only one.
-    fn fronted(&self, request: &Request) -> Option<VariantId> {
+    pub(super) fn fronted(&self, request: &Request) -> Option<VariantId> {
         let own = self.config.variant.as_deref();
         match own {
             Some(name) => self.variants.named(name),

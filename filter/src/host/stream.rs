@@ -225,6 +225,10 @@ fn refuse(refusal: Refusal) {
     if let Some(retry_after) = &retry_after {
         headers.push(("retry-after", retry_after));
     }
+    let expected = refusal.expected.map(|it| millis(it).to_string());
+    if let Some(expected) = &expected {
+        headers.push((EXPECTED, expected));
+    }
     let body = format!("{{\"error\":\"refused by weir: {label}\"}}\n");
     if refusal.grpc {
         let says = format!("refused by weir: {label}");

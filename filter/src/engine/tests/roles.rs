@@ -146,3 +146,21 @@ fn nothing_is_counted_by_both() {
         assert_eq!(times, 1, "{counted:?}");
     }
 }
+
+#[test]
+fn a_gate_says_what_a_request_takes_there_when_it_refuses_one_too() {
+    let mut gate = role("gate", &[variant("a", 1.0, 1, 300.0)]);
+    let refused = (1..10).find_map(|stream| match ask(&mut gate, stream, 1000, at(0)) {
+        Verdict::Reject(refusal) => Some(refusal),
+        _ => None,
+    });
+    let refusal = refused.unwrap();
+    assert_eq!(refusal.reason, Reason::Infeasible);
+    let expected = refusal.expected.unwrap();
+    assert!(expected > Duration::from_millis(1000), "{expected:?}");
+    let mut both = role("both", &[variant("a", 1.0, 1, 300.0)]);
+    let Verdict::Reject(refusal) = ask(&mut both, 1, 200, at(0)) else {
+        panic!("not refused")
+    };
+    assert_eq!(refusal.expected, None, "there is no router to tell");
+}
