@@ -1,6 +1,13 @@
 //! What a request costs in the core, without Envoy: reading its deadline, choosing a variant,
 //! holding it and handing a slot over, with as many held as the default configuration allows.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a bench takes the time"
+)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
