@@ -74,3 +74,134 @@ fn one_late_member_is_refused_alone() {
     let left = forwarded(&release(&mut engine, at(60))).len();
     assert_eq!(left + usize::from(matches!(fifth, Verdict::Forward(_))), 4);
 }
+
+/// What the engine is seen to do, and what it may do by the rule alone: a batch closes when it is full or
+/// when somebody can wait no longer; whoever leaves is of a closed batch.
+struct Watched {
+    engine: Engine,
+    batch: usize,
+    slots: usize,
+    /// Who waits, with the deadline in ms.
+    waiting: Vec<(StreamId, u64)>,
+    running: Vec<StreamId>,
+    /// How many may still leave of batches closed.
+    open: usize,
+    now_ms: u64,
+}
+
+impl Watched {
+    const SERVICE_MS: u64 = 48;
+    /// The greater of 5 ms and a sixteenth of the service.
+    const MARGIN_MS: u64 = 5;
+
+    fn new(batch: usize, slots: usize) -> Watched {
+        let planned = variant("a", 1.0, slots as u32, Self::SERVICE_MS as f64);
+        let planned = planned.replace("\"slots\"", &format!("\"batch\":{batch},\"slots\""));
+        Watched {
+            engine: engine(&[planned], r#","queue":{"correct":false}"#),
+            batch,
+            slots,
+            waiting: Vec::new(),
+            running: Vec::new(),
+            open: 0,
+            now_ms: 0,
+        }
+    }
+
+    fn closes(&self) -> bool {
+        let last = |deadline: u64| deadline.saturating_sub(Self::SERVICE_MS + Self::MARGIN_MS);
+        let due = self.waiting.iter().any(|(_, at)| last(*at) <= self.now_ms);
+        self.waiting.len() >= self.batch || due
+    }
+
+    fn obey(&mut self, verdicts: &[(StreamId, Verdict)]) {
+        // Who is refused leaves first, and leaves its place in a closed batch to nobody.
+        for (stream, verdict) in verdicts {
+            if matches!(verdict, Verdict::Reject(_)) {
+                self.waiting.retain(|(id, _)| id != stream);
+            }
+        }
+        self.open = self.open.min(self.waiting.len());
+        for stream in forwarded(verdicts) {
+            if self.open == 0 {
+                assert!(
+                    self.closes(),
+                    "{stream} left without company at {}",
+                    self.now_ms
+                );
+                self.open = self.batch.min(self.waiting.len());
+            }
+            self.open -= 1;
+            let earliest = self.waiting.iter().map(|(_, at)| *at).min();
+            let left = self.waiting.iter().position(|(id, _)| *id == stream);
+            let (_, deadline) = self.waiting.remove(left.unwrap());
+            assert_eq!(Some(deadline), earliest, "not the earliest first");
+            self.running.push(stream);
+            assert!(self.running.len() <= self.slots);
+        }
+    }
+
+    fn arrive(&mut self, stream: StreamId, budget_ms: u64) {
+        let now = at(self.now_ms);
+        let deadline = self.now_ms + budget_ms;
+        self.waiting.push((stream, deadline));
+        match ask(&mut self.engine, stream, budget_ms, now) {
+            Verdict::Park => {}
+            verdict => self.obey(&[(stream, verdict)]),
+        }
+    }
+
+    fn leave(&mut self, stream: StreamId, how: End) {
+        self.waiting.retain(|(id, _)| *id != stream);
+        self.running.retain(|id| *id != stream);
+        self.open = self.open.min(self.waiting.len());
+        let verdicts = end(&mut self.engine, stream, how, at(self.now_ms));
+        self.obey(&verdicts);
+    }
+
+    fn look(&mut self) {
+        // What a newcomer or an end has left to do is done at the next looks, at once.
+        for _ in 0..3 {
+            let verdicts = release(&mut self.engine, at(self.now_ms));
+            self.obey(&verdicts);
+        }
+        let may = self.open > 0 || self.closes();
+        let free = self.running.len() < self.slots;
+        let stuck = free && may && !self.waiting.is_empty();
+        assert!(!stuck, "{:?} could leave at {}", self.waiting, self.now_ms);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+    #[test]
+    fn whoever_leaves_has_company_or_can_wait_no_longer_and_then_nobody_stays(
+        batch in 2..5_usize,
+        slots in 1..9_usize,
+        events in proptest::collection::vec((0..40_u64, 0..5_u8, 60..1200_u64), 1..80),
+    ) {
+        let mut watched = Watched::new(batch, slots);
+        for (stream, (pause_ms, kind, chance)) in (1..).zip(events) {
+            for _ in 0..pause_ms {
+                watched.now_ms += 1;
+                watched.look();
+            }
+            let one_of = |list: &[StreamId]| list.get(chance as usize % list.len().max(1)).copied();
+            let waiting: Vec<_> = watched.waiting.iter().map(|(id, _)| *id).collect();
+            match kind {
+                0..=2 => watched.arrive(stream, chance),
+                3 => {
+                    if let Some(ended) = one_of(&watched.running) {
+                        watched.leave(ended, End::Answered);
+                    }
+                }
+                _ => {
+                    if let Some(gone) = one_of(&waiting) {
+                        watched.leave(gone, End::Gone);
+                    }
+                }
+            }
+            watched.look();
+        }
+    }
+}
