@@ -135,6 +135,35 @@ async fn a_client_gone_while_held_frees_its_place_and_reaches_no_server() {
     assert_eq!(executed, ["first", "staying", "next"]);
 }
 
+/// Over HTTP/2 only its stream ends, by a reset; its connection stays. That is no failure of the server's.
+#[tokio::test]
+async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
+    let slow = Variant {
+        service_ms: 600.0,
+        ..SLOT
+    };
+    let scene = Scene::start(&[slow], 1, |bootstrap, _| bootstrap)
+        .await
+        .unwrap();
+    let client = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .no_proxy()
+        .build()
+        .unwrap();
+    let listener = scene.envoy.listener("weir").unwrap();
+    let url = format!("http://{listener}/v2/models/small/infer");
+    let infer = || client.post(&url).body("{}").header("x-slo-ms", "5000");
+    let leaving = Scene::spawn(infer());
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    leaving.abort();
+    scene.until(Metric::Gone, "", 1).await.unwrap();
+    assert_eq!(see(infer()).await.unwrap().status, 200);
+    let failed = scene.metric(Metric::Refused, "no-backend").await.unwrap();
+    assert_eq!(failed, 0);
+    let resets = scene.envoy.counter("envoy_http_downstream_rq_rx_reset").await;
+    assert_eq!(resets.unwrap(), 1, "it was a reset that Envoy saw");
+}
+
 /// What the server goes on executing still counts: its slot is not given to another while it runs.
 #[tokio::test]
 async fn an_abandoned_execution_keeps_its_slot() {

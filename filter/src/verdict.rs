@@ -44,8 +44,8 @@ pub struct Dispatch {
     pub class: Option<Rc<str>>,
 }
 
-/// `x-slo-stage-ms`, as the next hop gets it. To set or remove a header costs a call into the host, so
-/// that it is said when there is none to do.
+/// `x-slo-stage-ms`, as the next hop gets it. To set or remove a header costs a call into the host: the
+/// shell is told where there is nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// None came, and this is the last stage, or the only one.

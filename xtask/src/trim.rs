@@ -2,8 +2,8 @@
 //!
 //! The SDK exports every callback that proxy-wasm knows, and Envoy calls each that is exported: into the VM
 //! and out of it, a microsecond or two, for each piece of a request's body, for its trailers, and three times
-//! when a stream ends. What the filter does not listen to is therefore not exported; Envoy then takes the answer for a yes.
-//! Correctness does not depend on it: the module as cargo leaves it behaves the same.
+//! when a stream ends. What the filter does not listen to is therefore not exported; Envoy then takes the
+//! answer for a yes. Correctness does not depend on it: the module as cargo leaves it behaves the same.
 
 use std::path::Path;
 
@@ -92,6 +92,26 @@ mod tests {
         wanted.sort_unstable();
         assert_eq!(left, wanted);
         assert!(HEARD.iter().all(|name| name.starts_with(CALLBACK)));
+    }
+
+    /// Else Envoy would never call what somebody adds to the shell.
+    #[test]
+    fn what_the_shell_listens_to_is_kept() {
+        let shell = [
+            include_str!("../../filter/src/host/root.rs"),
+            include_str!("../../filter/src/host/stream.rs"),
+        ];
+        let lines = shell.iter().flat_map(|source| source.lines());
+        let heard = lines.filter_map(|line| line.strip_prefix("    fn on_")?.split_once('('));
+        let mut seen = 0;
+        for (name, _) in heard {
+            let short = name.strip_prefix("http_").unwrap_or(name);
+            let kept = [name, short].map(|name| format!("{CALLBACK}{name}"));
+            let kept = kept.iter().any(|name| HEARD.contains(&name.as_str()));
+            assert!(kept, "on_{name} is not exported: add it to HEARD");
+            seen += 1;
+        }
+        assert!(seen >= 7, "{seen} callbacks found in the shell");
     }
 
     #[test]

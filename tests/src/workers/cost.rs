@@ -21,10 +21,12 @@ use crate::scene::{Scene, Variant, see};
 
 /// What claiming and releasing a slot may cost, µs.
 pub const BOARD_MAX_US: f64 = 5.0;
+/// How many times what it costs without the filter a request may cost, with the shared queue.
+pub const RATIO_MAX: f64 = 1.4;
 /// Requests under way at once: far fewer than there are slots.
 const AT_ONCE: u32 = 8;
 /// Requests to one Envoy before it is another's turn: a tenth of a second or so.
-const SLICE: u32 = 400;
+pub const SLICE: u32 = 400;
 
 /// One turn of the three, µs of processor time per request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -77,8 +79,13 @@ pub struct Cost {
 /// Weighs in so many turns.
 ///
 /// # Errors
-/// Something does not start, or a request is not answered 200.
+/// There would be nothing to weigh, something does not start, or a request is not answered 200.
 pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
+    ensure!(turns > 0, "turns: 0 must be 1 or more");
+    ensure!(
+        requests >= SLICE && requests.is_multiple_of(SLICE),
+        "requests: {requests} must be a multiple of {SLICE}"
+    );
     let mut config = ServerConfig::new("small", Law::constant(0.0));
     config.cores = 1000.0;
     let emulator = Emulator::start(config).await?;
@@ -120,7 +127,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
             emulator.reset();
         }
         took += began.elapsed();
-        let each = f64::from(requests / SLICE * SLICE) / 1e6;
+        let each = f64::from(requests) / 1e6;
         let mut us = served.iter().map(|(_, spent_s)| spent_s / each);
         let mut next = || us.next().unwrap_or_default();
         let (proxy_us, worker_us, bare_us) = (next(), next(), next());
