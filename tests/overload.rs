@@ -160,7 +160,10 @@ async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
     assert_eq!(see(infer()).await.unwrap().status, 200);
     let failed = scene.metric(Metric::Refused, "no-backend").await.unwrap();
     assert_eq!(failed, 0);
-    let resets = scene.envoy.counter("envoy_http_downstream_rq_rx_reset").await;
+    let resets = scene
+        .envoy
+        .counter("envoy_http_downstream_rq_rx_reset")
+        .await;
     assert_eq!(resets.unwrap(), 1, "it was a reset that Envoy saw");
 }
 

@@ -46,6 +46,17 @@ impl Clock {
     }
 }
 
+/// The time since this call, as the machine's clock has it, in a virtual world too: how long a solver
+/// computes is real.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the one place that reads a clock"
+)]
+pub fn stopwatch() -> impl Fn() -> Duration {
+    let start = std::time::Instant::now();
+    move || start.elapsed()
+}
+
 #[allow(
     clippy::disallowed_methods,
     reason = "the one place that reads the wall clock"

@@ -5,6 +5,7 @@
 //! is played, beside its place, and moved there.
 
 mod progress;
+mod solve;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ use weir_planner::replay::scenario::{self, Contender, Overrides, Scenario, Serve
 use weir_planner::replay::world;
 
 use self::progress::Progress;
+pub(crate) use self::solve::Solve;
 
 /// What is replayed, and where the result goes.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,5 @@
 //! Demand and the cores in force → the cores to have, with the reason. Values in, values out; it
-//! changes nothing and knows no time but the solver's limit.
+//! changes nothing, and the time serves only the solver's limit.
 //!
 //! - no demand known, or nothing ever seen → the cores stay (a scrape that failed is no reason to act)
 //! - optimal → the optimum, unless the cores in force carry the demand and are within the tolerance of
@@ -9,9 +9,11 @@
 
 use weir_api::{Cores, Rps};
 
+use crate::clock::stopwatch;
 use crate::config::{Service, Variant};
 use crate::forecast::Forecast;
-use crate::solve::{Allocation, Candidate, Choice, Outcome, Problem, infadapter};
+use crate::solve::infadapter::{self, Allocation, Candidate, Choice, Problem, Scale, Weights};
+use crate::solve::{Outcome, Patience};
 
 /// The least demand solved for once a request was seen: a service that idles is still one.
 pub const DEMAND_MIN: Rps = Rps(0.01);
@@ -78,13 +80,13 @@ pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>)
         return keep(actuated, Kind::NoDemand, why.to_owned());
     };
     let problem = problem(service, actuated, demand);
-    let current = whole(actuated);
-    let outcome = infadapter::solve(&problem, current.as_deref(), service.solver_limit);
+    let elapsed = stopwatch();
+    let outcome = infadapter::solve(&problem, &Patience::new(service.solver_limit, &elapsed));
     let (kind, best, note) = match outcome {
         Outcome::Optimal(best) => (Kind::Optimal, best, String::new()),
-        Outcome::Good { allocation, gap } => (
+        Outcome::Good { best, gap } => (
             Kind::Good,
-            allocation,
+            best,
             format!(", at most {gap:.4} below the optimum"),
         ),
         Outcome::OutOfTime {
@@ -102,7 +104,7 @@ pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>)
             why,
             best_effort: Some(best),
         } => {
-            return overloaded(&problem, current, best, why);
+            return overloaded(&problem, best, why);
         }
         Outcome::Infeasible {
             why,
@@ -111,7 +113,7 @@ pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>)
             return keep(actuated, Kind::Infeasible, why);
         }
     };
-    choose(&problem, current, best, settled, kind, note)
+    choose(service, &problem, best, settled, kind, note)
 }
 
 /// The problem that `demand` poses with `actuated` cores in force.
@@ -126,7 +128,13 @@ pub fn problem(service: &Service, actuated: &[Cores], demand: Rps) -> Problem {
     Problem {
         demand_rps: demand.0.max(DEMAND_MIN.0),
         budget: service.budget,
-        objective: service.objective,
+        weights: Weights {
+            alpha: service.objective.alpha,
+            beta: service.objective.beta,
+            gamma: service.objective.gamma,
+        },
+        scale: Scale::Normalised,
+        in_force: whole(actuated),
         variants: service
             .variants
             .iter()
@@ -149,16 +157,17 @@ fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
 
 /// The best, or the cores in force where they carry the demand and there is reason to keep them.
 fn choose(
+    service: &Service,
     problem: &Problem,
-    current: Option<Vec<u32>>,
     best: Allocation,
     settled: bool,
     kind: Kind,
     note: String,
 ) -> Decision {
     let optimum = best.objective;
-    let current = current.and_then(|cores| problem.allocation(&cores));
-    let near = |current: &Allocation| optimum - current.objective <= problem.objective.tolerance;
+    let current = problem.in_force.as_ref();
+    let current = current.and_then(|cores| problem.allocation(cores));
+    let near = |current: &Allocation| optimum - current.objective <= service.objective.tolerance;
     let kept = current.filter(|current| (!settled || near(current)) && current.cores != best.cores);
     let chosen = kept.as_ref().unwrap_or(&best);
     let reason = match &kept {
@@ -184,15 +193,11 @@ fn choose(
 }
 
 /// The greatest capacity; the cores in force if theirs is as great.
-fn overloaded(
-    problem: &Problem,
-    current: Option<Vec<u32>>,
-    best: Allocation,
-    why: String,
-) -> Decision {
+fn overloaded(problem: &Problem, best: Allocation, why: String) -> Decision {
     let capacity = |cores: &[u32]| problem.capacities(cores).iter().sum::<f64>();
-    let most = capacity(&best.cores) * (1.0 - crate::solve::check::TOLERANCE);
+    let most = capacity(&best.cores) * (1.0 - infadapter::check::TOLERANCE);
     let within = |cores: &Vec<u32>| cores.iter().sum::<u32>() <= problem.budget;
+    let current = problem.in_force.clone();
     let kept =
         current.filter(|cores| *cores != best.cores && within(cores) && capacity(cores) >= most);
     let is_kept = kept.is_some();

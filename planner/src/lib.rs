@@ -16,7 +16,7 @@ pub mod observe;
 
 pub mod forecast;
 
-pub mod solve;
+pub use weir_solve as solve;
 
 pub mod decide;
 

@@ -6,6 +6,7 @@ mod command;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
@@ -30,6 +31,8 @@ enum Command {
     Serve(Serve),
     /// Play a scenario in virtual time.
     Replay(command::Replay),
+    /// Solve a problem of one of the papers.
+    Solve(command::Solve),
 }
 
 #[derive(Debug, clap::Args)]
@@ -45,12 +48,12 @@ struct Serve {
     address_file: Option<PathBuf>,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let command = Arguments::parse().command;
     // A replayed planner's every plan would drown what the replay itself has to say.
     let level = match command {
         Command::Serve(_) => "info",
-        Command::Replay(_) => "warn",
+        Command::Replay(_) | Command::Solve(_) => "warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
@@ -60,9 +63,11 @@ fn main() -> anyhow::Result<()> {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     match command {
-        Command::Serve(arguments) => run(arguments),
-        Command::Replay(arguments) => arguments.run(),
+        Command::Serve(arguments) => run(arguments)?,
+        Command::Replay(arguments) => arguments.run()?,
+        Command::Solve(arguments) => return arguments.run(),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 #[tokio::main]

@@ -8,7 +8,7 @@ use weir_api::plan::HOUR_MS;
 use weir_api::{Cores, Rps, Share, VariantPlan};
 
 use crate::config::{Service, Variant};
-use crate::solve::quota;
+use crate::solve::infadapter::quota;
 
 /// A share that moved by less is no reason to publish a new plan: arrivals are noisy, and half a
 /// point of traffic is within what capacity holds in reserve.

@@ -11,27 +11,13 @@
 
 use weir_api::{Cores, Rps};
 
-/// How many batches a server executes at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Parallelism {
-    /// One on each whole core (inter-op parallelism = cores), a fraction left over idles; below one
-    /// core, one on that fraction.
-    PerCore,
-    /// So many, which divide the cores among them.
-    Fixed(u32),
-}
+use crate::solve::law::{Law, Parallelism};
 
-/// Latency law of one batch on the cores it has to itself; all in ms.
+/// The latency of one batch on the cores it has to itself.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Latency {
-    /// γ: for each item, divided by the cores.
-    pub gamma_ms: f64,
-    /// ε: for each batch, divided by the cores.
-    pub epsilon_ms: f64,
-    /// δ: for each item, whatever the cores.
-    pub delta_ms: f64,
-    /// η: for each batch, whatever the cores.
-    pub eta_ms: f64,
+    /// Its law, of the mean.
+    pub law: Law,
     /// The high percentile over the law's mean, 1 or more.
     pub tail: f64,
 }
@@ -58,20 +44,6 @@ pub struct Profile {
     pub batch: u32,
     /// Its sustained rate.
     pub fit: Fit,
-}
-
-impl Latency {
-    /// l(b, c) in ms; infinite without cores.
-    pub fn mean_ms(&self, batch: u32, cores: f64) -> f64 {
-        if cores <= 0.0 {
-            return f64::INFINITY;
-        }
-        let batch = f64::from(batch);
-        self.gamma_ms * batch / cores
-            + self.epsilon_ms / cores
-            + self.delta_ms * batch
-            + self.eta_ms
-    }
 }
 
 impl Profile {
@@ -101,33 +73,33 @@ impl Profile {
     }
 
     fn mean_ms(&self, cores: Cores) -> f64 {
-        let each = match self.parallelism {
-            Parallelism::PerCore => cores.as_f64().min(1.0),
-            Parallelism::Fixed(batches) => cores.as_f64() / f64::from(batches),
-        };
-        self.latency.mean_ms(self.batch, each)
+        if cores == Cores::ZERO {
+            return f64::INFINITY;
+        }
+        let each = self.parallelism.cores_each(cores.as_f64());
+        self.latency.law.service_ms(self.batch, each)
     }
 
     fn batches(&self, cores: Cores) -> u32 {
-        match self.parallelism {
-            _ if cores == Cores::ZERO => 0,
-            Parallelism::PerCore => (cores.millis() / 1000).max(1),
-            Parallelism::Fixed(batches) => batches,
-        }
+        self.parallelism.at_once(cores.as_f64())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
 
     fn profile(parallelism: Parallelism, batch: u32) -> Profile {
         Profile {
             latency: Latency {
-                gamma_ms: 30.0,
-                epsilon_ms: 6.0,
-                delta_ms: 3.0,
-                eta_ms: 1.0,
+                law: Law {
+                    gamma_ms: 30.0,
+                    epsilon_ms: 6.0,
+                    delta_ms: 3.0,
+                    eta_ms: 1.0,
+                },
                 tail: 1.5,
             },
             parallelism,
@@ -142,7 +114,7 @@ mod tests {
 
     #[test]
     fn slots_and_service_time_follow_the_law() {
-        let fixed = Parallelism::Fixed;
+        let fixed = |batches| Parallelism::Fixed(NonZeroU32::new(batches).unwrap());
         let per_core = Parallelism::PerCore;
         // parallelism, batch, millicores → slots, service in ms (tail 1.5)
         for (parallelism, batch, millis, slots, service_ms) in [
@@ -178,7 +150,8 @@ mod tests {
         assert_eq!(per_core.capacity(Cores::ZERO, 500.0), Rps(0.0));
         assert_eq!(per_core.capacity(Cores::from_millis(200), 5000.0), Rps(0.0));
         // One at a time: 1 / 13 ms is what 4 cores execute; the fit of 20·40 − 5 must not exceed it.
-        let single = profile(Parallelism::Fixed(1), 1).capacity(Cores::whole(40), 500.0);
+        let single =
+            profile(Parallelism::Fixed(NonZeroU32::MIN), 1).capacity(Cores::whole(40), 500.0);
         assert!((single.0 - 0.8 * 1000.0 / 4.9).abs() < 1e-9, "{single}");
     }
 }

@@ -10,6 +10,7 @@ use crate::actuate::{Actuate, Local};
 use crate::clock::Clock;
 use crate::config::{Mode, Service};
 use crate::cycle::{Aside, Planner, Ports};
+use crate::http::solve::SOLVES_MAX;
 use crate::http::{App, CONNECTIONS_MAX, HOLD, POLLS_MAX, answer, router};
 use crate::key::Key;
 use crate::metrics::Metrics;
@@ -52,6 +53,7 @@ pub async fn serve(
         hold: HOLD,
         polls: Semaphore::new(POLLS_MAX),
         polls_max: POLLS_MAX,
+        solves: Arc::new(Semaphore::new(SOLVES_MAX)),
         stop: stop.clone(),
     });
     let service = &app.service;

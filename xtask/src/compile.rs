@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use xshell::Shell;
 
-use crate::layout::{Layout, WASM_TARGET};
+use crate::layout::{BROWSER_TARGET, Layout, WASM_TARGET};
 use crate::trim::trim;
 
 /// Cargo's arguments for what the tests and the demo are made of.
@@ -47,6 +47,16 @@ pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
         &layout.trapping_filter_untrimmed(),
         &layout.trapping_filter(),
     )
+}
+
+/// That the solvers compile where there is neither HiGHS nor a clock.
+pub(crate) fn solvers_for_browsers(sh: &Shell) -> Result<()> {
+    let check = ["check", "--package", "weir-solve", "--lib"];
+    run(
+        sh,
+        &[check.as_slice(), &["--target", BROWSER_TARGET]].concat(),
+    )
+    .context("the solvers do not compile for a browser")
 }
 
 /// Cargo with these arguments, announced; the one that runs this program, so that both are of one

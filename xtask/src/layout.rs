@@ -8,6 +8,8 @@ use anyhow::{Context, Result};
 
 /// The target the filter is compiled for.
 pub(crate) const WASM_TARGET: &str = "wasm32-wasip1";
+/// What the solvers must compile for too: a browser.
+pub(crate) const BROWSER_TARGET: &str = "wasm32-unknown-unknown";
 /// The filter module's name.
 const MODULE: &str = "weir_filter.wasm";
 

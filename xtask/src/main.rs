@@ -147,6 +147,7 @@ fn demo(task: &str, layout: &Layout) -> Result<()> {
 
 fn test(layout: &Layout) -> Result<()> {
     let sh = ready_to_test(layout)?;
+    compile::solvers_for_browsers(&sh)?;
     Err(replace(
         compile::cargo(&sh, &["test", "--workspace"]).args(passed()),
     ))
@@ -183,7 +184,7 @@ fn minutes(text: &str) -> Result<f64> {
 }
 
 fn bench(layout: &Layout) -> Result<()> {
-    const BENCHED: [(&str, &str); 2] = [("filter", "weir-filter"), ("planner", "weir-planner")];
+    const BENCHED: [(&str, &str); 2] = [("filter", "weir-filter"), ("planner/solve", "weir-solve")];
     let tools = Tools::ensure(layout)?;
     let sh = tools.shell(layout)?;
     let packages: Vec<_> = BENCHED

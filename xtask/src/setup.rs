@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use xshell::{Shell, cmd};
 
 use crate::clients::Clients;
-use crate::layout::{Layout, WASM_TARGET};
+use crate::layout::{BROWSER_TARGET, Layout, WASM_TARGET};
 use crate::pinned::Pinned;
 use crate::{native, version_of};
 
@@ -45,7 +45,7 @@ pub(crate) struct Envoy {
 impl Tools {
     /// Fetches what is missing.
     pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
-        wasm_target(layout)?;
+        target(layout, WASM_TARGET)?;
         let envoy = envoy(layout)?;
         native::check_compiler()?;
         let cmake = native::cmake(layout)?;
@@ -61,6 +61,7 @@ impl Tools {
     /// The same, and the clients that the stories send with.
     pub(crate) fn ensure_for_tests(layout: &Layout) -> Result<Self> {
         let tools = Self::ensure(layout)?;
+        target(layout, BROWSER_TARGET)?;
         let clients = Some(Clients::ensure(layout)?);
         Ok(Self { clients, ..tools })
     }
@@ -171,7 +172,7 @@ fn read_version(line: &str) -> Result<String> {
     Ok(version.to_owned())
 }
 
-fn wasm_target(layout: &Layout) -> Result<()> {
+fn target(layout: &Layout, target: &str) -> Result<()> {
     let sh = Shell::new()?;
     sh.change_dir(&layout.root);
     let sysroot = cmd!(sh, "rustc --print sysroot")
@@ -181,26 +182,26 @@ fn wasm_target(layout: &Layout) -> Result<()> {
     let installed = || {
         Path::new(&sysroot)
             .join("lib/rustlib")
-            .join(WASM_TARGET)
+            .join(target)
             .join("lib")
     };
     if installed().is_dir() {
         return Ok(());
     }
-    eprintln!("setup: adding the {WASM_TARGET} target");
-    cmd!(sh, "rustup target add {WASM_TARGET}")
+    eprintln!("setup: adding the {target} target");
+    cmd!(sh, "rustup target add {target}")
         .quiet()
         .run()
         .with_context(|| {
             format!(
-                "the toolchain in {sysroot} cannot compile for {WASM_TARGET}; with rustup and a \
-             network, `rustup target add {WASM_TARGET}` adds it; without rustup, install your \
+                "the toolchain in {sysroot} cannot compile for {target}; with rustup and a \
+             network, `rustup target add {target}` adds it; without rustup, install your \
              distribution's package for it"
             )
         })?;
     anyhow::ensure!(
         installed().is_dir(),
-        "rustup added {WASM_TARGET} to another toolchain"
+        "rustup added {target} to another toolchain"
     );
     Ok(())
 }

@@ -4,7 +4,6 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 
 use super::{CYCLE, ConfigError, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT};
-use crate::profile::Parallelism;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,8 +128,11 @@ pub(super) struct RawLatency {
     pub(super) tail: f64,
 }
 
-#[derive(Debug)]
-pub(super) struct RawParallelism(pub(super) Parallelism);
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RawParallelism {
+    PerCore,
+    Fixed(u32),
+}
 
 impl RawService {
     /// Reads the shape.
@@ -245,14 +247,13 @@ impl<'de> Deserialize<'de> for RawParallelism {
                 f.write_str("per-core or the number of batches executed at once")
             }
             fn visit_u64<E: Error>(self, batches: u64) -> Result<Self::Value, E> {
-                Ok(RawParallelism(Parallelism::Fixed(
-                    u32::try_from(batches).unwrap_or(u32::MAX),
-                )))
+                let batches = u32::try_from(batches).unwrap_or(u32::MAX);
+                Ok(RawParallelism::Fixed(batches))
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
                 match (text, text.parse()) {
-                    ("per-core", _) => Ok(RawParallelism(Parallelism::PerCore)),
-                    (_, Ok(batches)) => Ok(RawParallelism(Parallelism::Fixed(batches))),
+                    ("per-core", _) => Ok(RawParallelism::PerCore),
+                    (_, Ok(batches)) => Ok(RawParallelism::Fixed(batches)),
                     _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
                 }
             }

@@ -81,11 +81,11 @@ fn defaults_are_filled_in() {
     assert_eq!(service.variants[0].profile.fit.utilisation, 0.8);
     assert_eq!(
         service.variants[0].profile.parallelism,
-        crate::profile::Parallelism::PerCore
+        crate::solve::law::Parallelism::PerCore
     );
     assert_eq!(
         service.variants[1].profile.parallelism,
-        crate::profile::Parallelism::Fixed(2)
+        crate::solve::law::Parallelism::Fixed(std::num::NonZeroU32::new(2).unwrap())
     );
     assert_eq!(service.rest_ms, 0.0);
     let staged = small().replace("slo_ms: 1000", "slo_ms: 1000\nrest_ms: 300.5");

@@ -1,12 +1,15 @@
 //! The rules about one variant.
 
+use std::num::NonZeroU32;
+
 use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
-use super::raw::{RawCapacity, RawLatency, RawVariant};
+use super::raw::{RawCapacity, RawLatency, RawParallelism, RawVariant};
 use super::rule::{named, rule, seconds, url, within};
 use super::{CORES_MAX, ConfigError, Mode, Variant};
-use crate::profile::{Fit, Latency, Parallelism, Profile};
+use crate::profile::{Fit, Latency, Profile};
+use crate::solve::law::{Law, Parallelism};
 
 /// What of the service a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +43,7 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
     )?;
     let profile = Profile {
         latency: latency(&key("latency"), &raw.latency)?,
-        parallelism: parallelism(&key("latency.parallelism"), raw.latency.parallelism.0)?,
+        parallelism: parallelism(&key("latency.parallelism"), raw.latency.parallelism)?,
         batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
         fit: fit(&key("capacity"), &raw.capacity)?,
     };
@@ -77,11 +80,14 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
     let ms = |name, value| within(format!("{at}.{name}"), value, 0.0..=HOUR_MS as f64, "ms");
-    let latency = Latency {
+    let law = Law {
         gamma_ms: ms("gamma_ms", raw.gamma_ms)?,
         epsilon_ms: ms("epsilon_ms", raw.epsilon_ms)?,
         delta_ms: ms("delta_ms", raw.delta_ms)?,
         eta_ms: ms("eta_ms", raw.eta_ms)?,
+    };
+    let latency = Latency {
+        law,
         tail: within(
             format!("{at}.tail"),
             raw.tail,
@@ -89,7 +95,7 @@ fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
             "times the mean",
         )?,
     };
-    let one_ms = latency.mean_ms(1, 1.0);
+    let one_ms = law.service_ms(1, 1.0);
     rule(
         one_ms > 0.0,
         at,
@@ -99,11 +105,12 @@ fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
     Ok(latency)
 }
 
-fn parallelism(at: &str, parallelism: Parallelism) -> Result<Parallelism, ConfigError> {
-    if let Parallelism::Fixed(batches) = parallelism {
-        within(at, batches, 1..=SLOTS_MAX, "batches at once, or per-core")?;
-    }
-    Ok(parallelism)
+fn parallelism(at: &str, raw: RawParallelism) -> Result<Parallelism, ConfigError> {
+    let RawParallelism::Fixed(batches) = raw else {
+        return Ok(Parallelism::PerCore);
+    };
+    let batches = within(at, batches, 1..=SLOTS_MAX, "batches at once, or per-core")?;
+    Ok(NonZeroU32::new(batches).map_or(Parallelism::PerCore, Parallelism::Fixed))
 }
 
 fn fit(at: &str, raw: &RawCapacity) -> Result<Fit, ConfigError> {

@@ -3,12 +3,16 @@
 //!
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
 //! - `GET /v1/services/{service}?cycles=…` is the status ([`services`])
+//! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
+//! - `GET /v1/openapi.json` says what all of these take and give ([`openapi`])
 //! - `GET /healthz` the process answers · `GET /readyz` a plan is out · `GET /metrics`
 
 mod asked;
+pub mod openapi;
 mod plans;
 mod server;
 mod services;
+pub mod solve;
 #[cfg(test)]
 mod tests;
 
@@ -16,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::sync::{Semaphore, watch};
 
@@ -36,7 +40,7 @@ use crate::status::Status;
 pub const HOLD: Duration = Duration::from_secs(20);
 /// Most polls held at once: one for each proxy that is remembered, and as many for their restarts.
 pub const POLLS_MAX: usize = 2 * crate::sharing::PROXIES_MAX;
-/// Largest request body: no route reads one.
+/// Largest request body of a route that reads none; [`solve::BODY_MAX`] is the other.
 pub const BODY_MAX: usize = 1024;
 
 /// What the routes share.
@@ -60,6 +64,8 @@ pub struct App {
     pub polls: Semaphore,
     /// How many permits there are in all.
     pub polls_max: usize,
+    /// A permit for each problem that may be solved at once.
+    pub solves: Arc<Semaphore>,
     /// True once the planner is to end.
     pub stop: watch::Receiver<bool>,
 }
@@ -79,6 +85,11 @@ pub fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/plans/{service}", get(plans::poll))
         .route("/v1/services/{service}", get(services::status))
+        .route(
+            "/v1/solve",
+            post(solve::solve).layer(DefaultBodyLimit::max(solve::BODY_MAX)),
+        )
+        .route("/v1/openapi.json", get(openapi::openapi))
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics))
@@ -86,7 +97,7 @@ pub fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(|| async {
             Refusal(
                 StatusCode::METHOD_NOT_ALLOWED,
-                "only GET is known here".to_owned(),
+                "this path is asked with GET, /v1/solve with POST".to_owned(),
             )
         })
         .layer(DefaultBodyLimit::max(BODY_MAX))
@@ -109,6 +120,16 @@ impl App {
         self.polls_max
             .saturating_sub(self.polls.available_permits())
     }
+}
+
+fn carries_key(app: &App, headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let bearer = value
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    bearer.is_some_and(|(_, key)| app.key.matches(key.trim()))
 }
 
 async fn healthz() -> &'static str {

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use weir_api::Revision;
 
 use super::asked::Asked;
-use super::{App, Refusal};
+use super::{App, Refusal, carries_key};
 use crate::metrics::PollAnswer;
 use crate::publish::{Published, Told};
 use crate::sharing::Poll;
@@ -127,14 +127,4 @@ async fn whole(app: &App, after: Revision) -> Option<Vec<u8>> {
         _ = stop.wait_for(|stop| *stop) => None,
         () = tokio::time::sleep(app.hold) => None,
     }
-}
-
-fn carries_key(app: &App, headers: &HeaderMap) -> bool {
-    let value = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let bearer = value
-        .and_then(|value| value.split_once(' '))
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    bearer.is_some_and(|(_, key)| app.key.matches(key.trim()))
 }

@@ -2,6 +2,7 @@
 
 mod proxies;
 mod server;
+mod solves;
 
 use std::net::SocketAddr;
 
@@ -39,6 +40,7 @@ impl Doors {
             hold,
             polls: Semaphore::new(polls_max),
             polls_max,
+            solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
             stop: stopped.clone(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -230,7 +232,10 @@ async fn what_is_no_poll_is_refused_with_the_reason() {
         .send()
         .await
         .unwrap();
-    assert_eq!(error(post, 405).await, "only GET is known here");
+    assert_eq!(
+        error(post, 405).await,
+        "this path is asked with GET, /v1/solve with POST"
+    );
 }
 
 #[tokio::test]

@@ -3,14 +3,13 @@
 //!
 //! Pure: time comes in as an argument. The emulator runs it on the clock, replay in virtual time.
 
-mod law;
 mod model;
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-pub use law::{Law, Parallelism};
 pub use model::{QUEUE_MAX, Run, SERVICE_MAX, ServerModel, Witness};
+pub use weir_solve::law::{Law, Parallelism};
 
 /// Most cores a server can be given.
 pub const CORES_MAX: f64 = 1024.0;
@@ -68,7 +67,7 @@ impl ServerConfig {
     /// # Errors
     /// The first such value, by name.
     pub fn check(&self) -> anyhow::Result<()> {
-        self.law.check()?;
+        self.law.check("law")?;
         check_cores(self.cores).map_err(anyhow::Error::msg)?;
         if let Some(noise) = self.noise {
             let sigma = noise.sigma;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use super::Parallelism;
 use super::ServerConfig;
-use super::law::Parallelism;
 use crate::chance::Factor;
 
 /// Requests that may wait; above that the server answers 503.

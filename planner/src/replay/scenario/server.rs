@@ -7,13 +7,12 @@ use std::time::Duration;
 use serde_json::Value;
 use weir_api::plan::{BATCH_MAX, SLOTS_MAX};
 use weir_model::network::ROUND_TRIP_MAX;
-use weir_model::server::{Law, Parallelism};
+use weir_model::server::Parallelism;
 
 use super::Server;
 use super::raw::RawServer;
 use super::refused::{Wrong, millis, seconds, within};
 use crate::config::{Service, Variant};
-use crate::profile;
 
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;
@@ -61,14 +60,9 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
     let at = |key: &str| format!("servers.{}.{key}", variant.name);
     let delay = |key: &str, ms: f64| millis(at(key), ms, DELAY_MAX_S * 1e3);
     let profile = &variant.profile;
-    let law = raw.law.unwrap_or(Law {
-        gamma_ms: profile.latency.gamma_ms,
-        epsilon_ms: profile.latency.epsilon_ms,
-        delta_ms: profile.latency.delta_ms,
-        eta_ms: profile.latency.eta_ms,
-    });
-    law.check()
-        .map_err(|error| Wrong::about(at("law"), error))?;
+    let law = raw.law.unwrap_or(profile.latency.law);
+    law.check(&at("law"))
+        .map_err(|refused| Wrong::value(&refused.field, &refused.value, &refused.right))?;
     if law.service_ms(1, 1.0) <= 0.0 {
         let right = "more than 0 ms for one request on one core";
         return Err(Wrong::value(at("law"), law.service_ms(1, 1.0), right));
@@ -90,7 +84,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
         law,
         parallelism: match &raw.parallelism {
             Some(written) => parallelism(&at("parallelism"), written)?,
-            None => as_profiled(profile.parallelism),
+            None => profile.parallelism,
         },
         batch_max: within(at("batch_max"), batch_max, 1..=BATCH_MAX, "requests")?,
         batch_delay: delay("batch_delay_ms", raw.batch_delay_ms.unwrap_or(0.0))?,
@@ -112,15 +106,6 @@ fn sigma_of(tail: f64) -> Option<f64> {
     let root = Z_99 * Z_99 - 2.0 * libm::log(tail);
     let sigma = Z_99 - root.max(0.0).sqrt();
     (root >= 0.0 && sigma <= 1.0).then_some(sigma.max(0.0))
-}
-
-fn as_profiled(parallelism: profile::Parallelism) -> Parallelism {
-    match parallelism {
-        profile::Parallelism::PerCore => Parallelism::PerCore,
-        profile::Parallelism::Fixed(batches) => {
-            Parallelism::Fixed(NonZeroU32::new(batches).unwrap_or(NonZeroU32::MIN))
-        }
-    }
 }
 
 fn parallelism(path: &str, written: &Value) -> Result<Parallelism, Wrong> {

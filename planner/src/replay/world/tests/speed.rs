@@ -94,7 +94,7 @@ fn example() -> Scenario {
     let variants = scenario.service.variants.iter();
     scenario.variants = variants
         .map(|variant| {
-            let ms = variant.profile.latency.mean_ms(1, 1.0);
+            let ms = variant.profile.latency.law.service_ms(1, 1.0);
             server(&variant.name, ms, variant.initial.as_f64())
         })
         .collect();

@@ -10,13 +10,7 @@ pub(super) fn closed_loop() -> Scenario {
     let mut scenario = scenario([2, 2]);
     let service = &mut scenario.service;
     for (variant, server) in service.variants.iter_mut().zip(&mut scenario.variants) {
-        let law = variant.profile.latency;
-        server.law = Law {
-            gamma_ms: law.gamma_ms,
-            epsilon_ms: law.epsilon_ms,
-            delta_ms: law.delta_ms,
-            eta_ms: law.eta_ms,
-        };
+        server.law = variant.profile.latency.law;
         server.resize_delay = ms(100);
         server.cores = 2.0;
     }

@@ -1,11 +1,13 @@
 //! Shares for cores that are given. Exact, without a solver: where the cores are fixed, InfAdapter's
 //! objective is a fractional knapsack, and filling the most accurate variants first is optimal.
 
+use crate::TOLERANCE;
+
 /// Fills the most accurate variants first, each up to its capacity. `None` where the capacities
 /// together do not carry the demand.
 pub fn by_accuracy(capacities: &[f64], accuracies: &[f64], demand_rps: f64) -> Option<Vec<f64>> {
     let total: f64 = capacities.iter().sum();
-    if demand_rps <= 0.0 || total < demand_rps {
+    if demand_rps <= 0.0 || total < demand_rps * (1.0 - TOLERANCE) {
         return None;
     }
     let mut order: Vec<(usize, f64, f64)> = capacities
@@ -24,6 +26,10 @@ pub fn by_accuracy(capacities: &[f64], accuracies: &[f64], demand_rps: f64) -> O
         if let Some(slot) = shares.get_mut(index) {
             *slot = share;
         }
+    }
+    // What sums rounded away.
+    if let Some(most) = shares.iter_mut().max_by(|a, b| a.total_cmp(b)) {
+        *most += left;
     }
     Some(shares)
 }

@@ -1,14 +1,17 @@
-//! How long the emulated server takes: the latency law, and how many executions run at once.
-//!
-//! The law is Sponge's (EuroMLSys '24, Eq. 2): `l(b, c) = γ·b/c + ε/c + δ·b + η`, in ms, for a batch
-//! of `b` requests on `c` cores. Pure arithmetic: no clock, no I/O.
+//! Sponge's law (EuroMLSys '24, Eq. 2), `l(b, c) = γ·b/c + ε/c + δ·b + η` in ms for a batch of `b`
+//! requests on `c` cores, and how many executions run at once.
 
 use std::num::NonZeroU32;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::MS_MAX;
+use crate::Refused;
+use crate::input::within;
+
 /// Sponge's four coefficients, in ms.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Law {
     /// γ: per request, shrinks with cores.
@@ -49,17 +52,20 @@ impl Law {
     ///
     /// # Errors
     /// The first such coefficient with its value.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self, path: &str) -> Result<(), Refused> {
+        let Law {
+            gamma_ms,
+            epsilon_ms,
+            delta_ms,
+            eta_ms,
+        } = *self;
         for (name, value) in [
-            ("gamma_ms", self.gamma_ms),
-            ("epsilon_ms", self.epsilon_ms),
-            ("delta_ms", self.delta_ms),
-            ("eta_ms", self.eta_ms),
+            ("gamma_ms", gamma_ms),
+            ("epsilon_ms", epsilon_ms),
+            ("delta_ms", delta_ms),
+            ("eta_ms", eta_ms),
         ] {
-            anyhow::ensure!(
-                value.is_finite() && value >= 0.0,
-                "law.{name}: {value} must be a number of ms, 0 or more"
-            );
+            within(format!("{path}.{name}"), value, 0.0, MS_MAX, "ms")?;
         }
         Ok(())
     }
@@ -67,7 +73,7 @@ impl Law {
 
 /// How many batches the server executes at once, and on how many cores each.
 /// In JSON: `null` for one per core, a number for so many.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Option<NonZeroU32>", into = "Option<NonZeroU32>")]
 pub enum Parallelism {
     /// As many as there are whole cores, each on one core (so `c = 1` in the law, and a fraction of
@@ -139,26 +145,17 @@ mod tests {
 
     #[test]
     fn a_bad_coefficient_is_named() {
+        let law = |gamma_ms, eta_ms| Law {
+            gamma_ms,
+            eta_ms,
+            ..Law::default()
+        };
         for (law, field) in [
-            (
-                Law {
-                    gamma_ms: -1.0,
-                    ..Law::default()
-                },
-                "law.gamma_ms: -1",
-            ),
-            (
-                Law {
-                    eta_ms: f64::NAN,
-                    ..Law::default()
-                },
-                "law.eta_ms: NaN",
-            ),
+            (law(-1.0, 0.0), "latency.gamma_ms: -1 must be"),
+            (law(1.0, f64::NAN), "latency.eta_ms: NaN must be"),
         ] {
-            assert!(
-                law.check().unwrap_err().to_string().contains(field),
-                "{field}"
-            );
+            let said = law.check("latency").unwrap_err().to_string();
+            assert!(said.contains(field), "{said}: {field}");
         }
     }
 

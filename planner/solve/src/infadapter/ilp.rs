@@ -1,49 +1,52 @@
-//! InfAdapter's problem (EuroMLSys '23, Eq. 1) as an integer programme for HiGHS:
+//! The same problem as an integer programme, for HiGHS or microlp:
 //!
 //! maximise α·AA − (β·RC + γ·LC) over binaries x_{m,n} (variant m has n cores) and shares s_m, with
-//! AA = Σ accuracy_m·s_m, RC = Σ n·x_{m,n} / B, LC ≥ readiness_m for every m loaded anew, subject to
-//! Σ_n x_{m,n} = 1, Σ s_m = 1, s_m ≤ Σ_n th_m(n)·x_{m,n} / λ and RC ≤ 1. That p_m(n) ≤ L is in the
+//! AA = Σ accuracy_m·s_m, RC = Σ n·x_{m,n}, LC ≥ loading_m for every m loaded anew, subject to
+//! Σ_n x_{m,n} = 1, Σ s_m = 1, s_m ≤ Σ_n th_m(n)·x_{m,n} / λ and RC ≤ B. That p_m(n) ≤ L is in the
 //! options: th_m(n) is 0 where it does not hold.
 //!
-//! Solved to optimality within a time limit, on one thread. What is read back are the cores alone;
-//! the shares that go with them are exact ([`super::quota`]).
+//! What is read back are the cores alone; the shares that go with them are exact ([`super::quota`]).
 
 use std::time::Duration;
 
-use good_lp::solvers::highs::highs;
-use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolutionStatus, SolverModel, Variable,
-    WithInitialSolution, constraint, variable,
-};
+use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constraint, variable};
 
-use super::check::{check, check_cores, loading, objective};
-use super::{Allocation, Choice, Outcome, Problem, greedy, quota};
+use super::check::objective;
+use super::{Allocation, Choice, Problem, greedy, quota};
+use crate::mip::{Mip, Values};
+use crate::{Outcome, Patience, Solver};
 
-/// Solves `problem`, beginning with the `current` cores where they are of use. Takes about `limit`
-/// at most for the optimum, and as long again for what is said where there is none.
-pub fn solve(problem: &Problem, current: Option<&[u32]>, limit: Duration) -> Outcome {
-    let start = greedy::start(problem, current);
-    let warm = start
-        .as_ref()
-        .map(|start| (start.cores.as_slice(), start.shares.as_slice()));
-    match cores(problem, Goal::Objective, warm, limit) {
-        Ok((cores, proven)) => finish(problem, &cores, proven, limit, start),
-        Err(ResolutionError::Infeasible) => overloaded(problem, limit),
+/// Solves `problem`, beginning with the cores in force where they are of use.
+pub fn solve_with(
+    problem: &Problem,
+    solver: Solver,
+    patience: &Patience<'_>,
+) -> Outcome<Allocation> {
+    let start = greedy::start(problem, problem.in_force.as_deref());
+    match cores(
+        problem,
+        Goal::Objective,
+        start.as_ref(),
+        solver,
+        patience.left(),
+    ) {
+        Ok((cores, proven)) => finish(problem, &cores, proven, start),
+        Err(ResolutionError::Infeasible) => overloaded(problem, solver, patience.left()),
         Err(error) => Outcome::OutOfTime {
             why: error.to_string(),
             best: start,
         },
     }
+    .checked(problem)
 }
 
 fn finish(
     problem: &Problem,
     cores: &[u32],
     proven: bool,
-    limit: Duration,
     start: Option<Allocation>,
-) -> Outcome {
-    let Some(allocation) = problem.allocation(cores) else {
+) -> Outcome<Allocation> {
+    let Some(best) = problem.allocation(cores) else {
         debug_assert!(
             false,
             "the solver's cores {cores:?} do not solve {problem:?}"
@@ -53,85 +56,59 @@ fn finish(
             best: start,
         };
     };
-    debug_assert_eq!(check(problem, &allocation), Ok(()));
     if proven {
-        return Outcome::Optimal(allocation);
+        return Outcome::Optimal(best);
     }
-    let gap = bound(problem, limit) - allocation.objective;
-    Outcome::Good {
-        allocation,
-        gap: gap.max(0.0),
-    }
+    let gap = (bound(problem) - best.objective).max(0.0);
+    Outcome::Good { best, gap }
 }
 
 /// The demand is above all capacity: the most there is, shared out in proportion.
-fn overloaded(problem: &Problem, limit: Duration) -> Outcome {
-    let best_effort = cores(problem, Goal::Capacity, None, limit)
+fn overloaded(problem: &Problem, solver: Solver, limit: Duration) -> Outcome<Allocation> {
+    let best_effort = cores(problem, Goal::Capacity, None, solver, limit)
         .ok()
         .and_then(|(cores, _)| {
             let shares = quota::by_capacity(&problem.capacities(&cores))?;
             let objective = objective(problem, &cores, &shares);
-            let allocation = Allocation {
+            Some(Allocation {
                 cores,
                 shares,
                 objective,
-            };
-            check_cores(problem, &allocation)
-                .is_ok()
-                .then_some(allocation)
+            })
         });
     let demand = problem.demand_rps;
-    let budget = problem.budget;
-    let why = match &best_effort {
-        Some(allocation) => {
-            let capacity: f64 = problem.capacities(&allocation.cores).iter().sum();
-            format!(
-                "a demand of {demand:.1} requests/s exceeds the {capacity:.1} that {budget} cores can carry"
-            )
-        }
-        None => format!(
-            "no variant can answer in time with {budget} cores, let alone {demand:.1} requests/s"
-        ),
-    };
+    let why = format!(
+        "a demand of {demand:.1} requests/s exceeds what {} cores can carry",
+        problem.budget
+    );
     Outcome::Infeasible { why, best_effort }
 }
 
-/// An upper bound on the objective: the same problem with fractions of choices allowed.
-fn bound(problem: &Problem, limit: Duration) -> f64 {
-    let model = Model::new(problem, Goal::Objective, false);
-    let most = problem.objective.alpha
-        * problem
-            .variants
-            .iter()
-            .map(|v| v.accuracy)
-            .fold(0.0, f64::max);
-    let worth = model.worth.clone();
-    let solved = model.optimise(None, limit);
-    solved
-        .ok()
-        .filter(|solution| matches!(solution.status(), SolutionStatus::Optimal))
-        .map_or(most, |s| s.eval(worth))
+/// No allocation is worth more: all answers of the greatest accuracy, for nothing.
+fn bound(problem: &Problem) -> f64 {
+    let each = problem.variants.iter().map(|v| problem.worth(v.accuracy));
+    each.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The best cores and whether that is proven; `start` is cores and shares to begin with.
+/// The best cores and whether that is proven.
 fn cores(
     problem: &Problem,
     goal: Goal,
-    start: Option<(&[u32], &[f64])>,
+    start: Option<&Allocation>,
+    solver: Solver,
     limit: Duration,
 ) -> Result<(Vec<u32>, bool), ResolutionError> {
-    let model = Model::new(problem, goal, true);
+    let model = Model::new(problem, goal);
     let choices = model.choices.clone();
-    let solution = model.optimise(start, limit)?;
-    // A gap status is the tolerance of HiGHS' own arithmetic: the gaps asked for are 0.
-    let proven = !matches!(solution.status(), SolutionStatus::TimeLimit);
+    let values = model.solve(start, solver, limit)?;
     let chosen = |choices: &Vec<(Choice, Variable)>| {
+        let value = |x: Variable| values.of(x);
         let best = choices
             .iter()
-            .max_by(|a, b| solution.value(a.1).total_cmp(&solution.value(b.1)));
+            .max_by(|a, b| value(a.1).total_cmp(&value(b.1)));
         best.map_or(0, |(option, _)| option.cores)
     };
-    Ok((choices.iter().map(chosen).collect(), proven))
+    Ok((choices.iter().map(chosen).collect(), values.proven()))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,13 +130,9 @@ struct Model {
 }
 
 impl Model {
-    fn new(problem: &Problem, goal: Goal, whole: bool) -> Model {
+    fn new(problem: &Problem, goal: Goal) -> Model {
         let mut variables = ProblemVariables::new();
-        let choice = if whole {
-            variable().binary()
-        } else {
-            variable().bounds(0.0..=1.0)
-        };
+        let choice = variable().binary();
         let choices: Vec<Vec<(Choice, Variable)>> = problem
             .variants
             .iter()
@@ -198,7 +171,7 @@ impl Model {
         }
         self.rows
             .push(constraint!(used.clone() <= f64::from(problem.budget)));
-        self.worth -= used * (problem.objective.beta / f64::from(problem.budget.max(1)));
+        self.worth -= used * problem.core_cost();
     }
 
     fn shares_and_loading(&mut self, problem: &Problem) {
@@ -208,7 +181,7 @@ impl Model {
             let share = self.variables.add(variable().bounds(0.0..=1.0));
             self.shares.push(share);
             sum += share;
-            self.worth += share * (problem.objective.alpha * variant.accuracy);
+            self.worth += share * problem.worth(variant.accuracy);
             // A share is at most 1, so capacity beyond the demand needs no larger coefficient (which
             // would let a choice rounded to zero lend a visible share).
             let carried = |(option, x): &(Choice, Variable)| {
@@ -217,16 +190,16 @@ impl Model {
             let carried = weighted(choices.iter().map(carried));
             self.rows.push(constraint!(share <= carried));
             if !variant.loaded {
-                let time = loading(problem, variant);
+                let cost = problem.loading_cost(variant);
                 let with_cores = choices
                     .iter()
                     .filter(|(option, _)| option.cores > 0)
-                    .map(|(_, x)| (time, *x));
+                    .map(|(_, x)| (cost, *x));
                 self.rows.push(constraint!(longest >= weighted(with_cores)));
             }
         }
         self.rows.push(constraint!(sum == 1.0));
-        self.worth -= longest * problem.objective.gamma;
+        self.worth -= longest;
     }
 
     fn capacity(&self, problem: &Problem) -> Expression {
@@ -234,29 +207,21 @@ impl Model {
         weighted(terms.map(|(option, x)| (option.capacity_rps / problem.demand_rps, *x)))
     }
 
-    fn optimise(
+    fn solve(
         self,
-        start: Option<(&[u32], &[f64])>,
+        start: Option<&Allocation>,
+        solver: Solver,
         limit: Duration,
-    ) -> Result<impl Solution, ResolutionError> {
-        let start = start
-            .map(|(cores, shares)| self.values(cores, shares))
-            .unwrap_or_default();
-        let solver = self
-            .variables
-            .maximise(self.worth)
-            .using(highs)
-            .set_threads(1);
-        let exact = solver
-            .set_option("mip_rel_gap", 0.0)
-            .set_option("mip_abs_gap", 0.0);
-        let mut model = exact
-            .set_time_limit(limit.as_secs_f64())
-            .with_all(self.rows);
-        if !start.is_empty() {
-            model = model.with_initial_solution(start);
-        }
-        model.solve()
+    ) -> Result<Values, ResolutionError> {
+        let start = start.map(|start| self.values(&start.cores, &start.shares));
+        let mip = Mip {
+            variables: self.variables,
+            worth: self.worth,
+            rows: self.rows,
+            start: start.unwrap_or_default(),
+            gap: 0.0,
+        };
+        mip.solve(solver, limit)
     }
 
     /// Cores and shares as values of the variables; what is left out is 0.

@@ -1,0 +1,184 @@
+//! One architecture at given prices: which replicas carry its load at the least cost, and which others
+//! come near it.
+//!
+//! With a price μ_t on each resource type a variant's replicas cost f(n) = lo·n up to the N that run and
+//! hi a replica beyond, hi ≥ lo: convex. What is left is a covering knapsack, min Σ f_j(n_j) subject to
+//! Σ L_j·n_j ≥ need. Branch and bound, dearest variant first, against the cover with fractions of replicas.
+//! The bound is convex in each n, so the values worth a look are an interval around the fraction's.
+
+use super::search::{Keep, NODES_MAX, Search};
+use super::units::Units;
+use crate::Patience;
+
+/// One variant as the search sees it.
+#[derive(Debug, Clone)]
+pub(super) struct Item {
+    /// Queries/s per replica; 0 where it is too slow to serve.
+    pub(super) load: f64,
+    /// What a replica saves that is taken away.
+    pub(super) lo: f64,
+    /// What a new replica costs.
+    pub(super) hi: f64,
+    /// Replicas that run.
+    pub(super) have: u32,
+    /// Most replicas that make sense.
+    pub(super) cap: u32,
+    pub(super) needs: Units,
+}
+
+impl Item {
+    pub(super) fn cost(&self, n: u32) -> f64 {
+        cost(self.lo, self.hi, self.have, n)
+    }
+}
+
+/// What `n` replicas cost, of which `have` run.
+pub(super) fn cost(lo: f64, hi: f64, have: u32, n: u32) -> f64 {
+    lo * f64::from(n.min(have)) + hi * f64::from(n.saturating_sub(have))
+}
+
+/// Replicas of each variant that carry the load.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Choice {
+    pub(super) replicas: Vec<u32>,
+    /// Without the prices.
+    pub(super) cost: f64,
+    pub(super) usage: Units,
+    /// With them.
+    pub(super) priced: f64,
+}
+
+/// An architecture to cover.
+#[derive(Debug, Clone)]
+pub(super) struct Cover {
+    pub(super) items: Vec<Item>,
+    pub(super) need: f64,
+}
+
+/// What a search came to.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    /// The cheapest first.
+    pub(super) choices: Vec<Choice>,
+    /// No other choice is below this, at these prices; infinite where all are there.
+    pub(super) floor: f64,
+}
+
+impl Cover {
+    /// No choice costs more.
+    pub(super) fn dearest(&self) -> f64 {
+        self.items
+            .iter()
+            .map(|item| item.cost(item.cap).max(0.0))
+            .sum()
+    }
+
+    /// Whether no replica can go without the load or a saving lost: what is not is dominated.
+    pub(super) fn is_minimal(&self, replicas: &[u32]) -> bool {
+        let both = || self.items.iter().zip(replicas);
+        let carried: f64 = both().map(|(item, n)| item.load * f64::from(*n)).sum();
+        !both().any(|(item, n)| {
+            let saves = *n > item.have || item.lo >= 0.0;
+            *n > 0 && saves && carried - item.load >= self.need
+        })
+    }
+
+    pub(super) fn choice(&self, replicas: Vec<u32>, prices: &Units) -> Choice {
+        let (mut cost, mut usage) = (0.0, Units::default());
+        for (item, n) in self.items.iter().zip(&replicas) {
+            cost += item.cost(*n);
+            usage = usage.plus(&item.needs, f64::from(*n));
+        }
+        let priced = cost + usage.dot(prices);
+        Choice {
+            replicas,
+            cost,
+            usage,
+            priced,
+        }
+    }
+
+    /// The cheapest choice, no dearer than `known` if that is given, and the bound on it.
+    pub(super) fn cheapest(
+        &self,
+        prices: &Units,
+        known: Option<&Choice>,
+        patience: &Patience<'_>,
+    ) -> (Option<Choice>, f64) {
+        let mut search = Search::new(self, prices, Keep::One, patience);
+        let known = known.map(|known| self.choice(known.replicas.clone(), prices));
+        search.limit = known.as_ref().map_or(f64::INFINITY, |known| known.priced);
+        search.kept.extend(known);
+        let root = search.run();
+        let best = search.kept.pop();
+        let value = best.as_ref().map_or(f64::INFINITY, |best| best.priced);
+        (
+            best,
+            if search.nodes > NODES_MAX {
+                root
+            } else {
+                value
+            },
+        )
+    }
+
+    /// The choices within `most` of the prices, at most `count` of them, without those that another is
+    /// no worse than in cost and in every resource.
+    pub(super) fn within(
+        &self,
+        prices: &Units,
+        most: f64,
+        count: usize,
+        patience: &Patience<'_>,
+    ) -> Found {
+        let mut limit = most;
+        for _ in 0..SHRINKS_MAX {
+            let mut search = Search::new(self, prices, Keep::All, patience);
+            search.limit = limit;
+            let root = search.run();
+            let Search {
+                mut kept,
+                nodes,
+                cut,
+                ..
+            } = search;
+            if nodes > NODES_MAX {
+                limit = root + (limit.min(root + 1e3 * root.abs().max(1.0)) - root) / 8.0;
+                continue;
+            }
+            kept.sort_by(|a, b| a.priced.total_cmp(&b.priced));
+            let mut floor = if cut { limit } else { f64::INFINITY };
+            if let Some(first_out) = kept.get(count) {
+                floor = first_out.priced;
+            }
+            kept.truncate(count);
+            return Found {
+                choices: undominated(kept),
+                floor,
+            };
+        }
+        let (best, floor) = self.cheapest(prices, None, patience);
+        Found {
+            choices: best.into_iter().collect(),
+            floor,
+        }
+    }
+}
+
+/// How often a search that saw too much is tried again on less.
+const SHRINKS_MAX: usize = 8;
+
+/// Of choices in rising order of their priced cost: whatever is no worse than one stands before it, as
+/// prices are not negative.
+fn undominated(choices: Vec<Choice>) -> Vec<Choice> {
+    let mut kept: Vec<Choice> = Vec::with_capacity(choices.len());
+    for choice in choices {
+        let beaten = kept
+            .iter()
+            .any(|other| other.cost <= choice.cost && other.usage.within(&choice.usage));
+        if !beaten {
+            kept.push(choice);
+        }
+    }
+    kept
+}

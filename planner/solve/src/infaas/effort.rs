@@ -1,0 +1,147 @@
+//! Where nothing meets all constraints: what runs out, and as much as a greedy hand-out carries.
+
+use super::cover::{Cover, Item};
+use super::units::Units;
+use super::{Plan, Problem, REPLICAS_MAX};
+use crate::{Outcome, Patience};
+
+/// Says `why`, with the best effort.
+pub(super) fn infeasible(problem: &Problem, why: String) -> Outcome<Plan> {
+    Outcome::Infeasible {
+        why,
+        best_effort: Some(problem.plan(&hand_out(problem))),
+    }
+}
+
+/// The first architecture that nothing can carry, were it alone.
+pub(super) fn uncarried(problem: &Problem) -> Option<String> {
+    problem.input.architectures.iter().find_map(|architecture| {
+        let serving = architecture.variants.iter().filter(|v| architecture.may_serve(v));
+        let most = serving
+            .map(|v| v.sustains_qps * f64::from(REPLICAS_MAX))
+            .fold(0.0, |sum, more| sum + more);
+        let needed = architecture.needed_qps();
+        let slo = architecture.slo_ms.map_or(String::new(), |slo_ms| {
+            format!(" within its SLO of {slo_ms} ms")
+        });
+        (most < needed).then(|| {
+            format!(
+                "{}: its variants{slo} can carry {most} queries/s at most, load and slack are {needed}",
+                architecture.name
+            )
+        })
+    })
+}
+
+/// The first resource type of which the least that all architectures can do with is more than there is;
+/// if one of them alone needs more than that, it is named too.
+pub(super) fn short(
+    problem: &Problem,
+    covers: &[Cover],
+    available: &Units,
+    patience: &Patience<'_>,
+) -> Option<String> {
+    let resources = problem.input.resources.iter().enumerate();
+    resources.clone().find_map(|(index, resource)| {
+        let price = Units::only(index, 1.0);
+        let (mut total, mut alone) = (0.0, None);
+        for (cover, architecture) in covers.iter().zip(&problem.input.architectures) {
+            let (_, least) = free(cover).cheapest(&price, None, patience);
+            total += least;
+            if least > available.at(index) && alone.is_none() {
+                alone = Some(format!(", {} alone {least}", architecture.name));
+            }
+        }
+        (total > available.at(index)).then(|| {
+            format!(
+                "{}: load and slack take {total} units at the least{}, there are {}",
+                resource.name,
+                alone.unwrap_or_default(),
+                resource.available
+            )
+        })
+    })
+}
+
+/// The same load, at no cost but the resources'.
+fn free(cover: &Cover) -> Cover {
+    let item = |item: &Item| Item {
+        lo: 0.0,
+        hi: 0.0,
+        ..item.clone()
+    };
+    Cover {
+        items: cover.items.iter().map(item).collect(),
+        need: cover.need,
+    }
+}
+
+/// Replicas by architecture and variant: again and again the variant that carries most of what is still
+/// needed for its greatest part of what is left of a resource, as many replicas as it takes or as fit;
+/// of equals the cheapest per query/s, then the first.
+fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
+    let architectures = &problem.input.architectures;
+    let mut left = problem.available();
+    let mut replicas: Vec<Vec<u32>> = architectures
+        .iter()
+        .map(|architecture| vec![0; architecture.variants.len()])
+        .collect();
+    let mut needs: Vec<f64> = architectures.iter().map(|a| a.needed_qps()).collect();
+    loop {
+        let mut best: Option<(f64, f64, usize, usize, u32)> = None;
+        for (i, architecture) in architectures.iter().enumerate() {
+            let need = needs.get(i).copied().unwrap_or_default();
+            if need <= 0.0 {
+                continue;
+            }
+            for (j, variant) in architecture.variants.iter().enumerate() {
+                let (Some(takes), Some(has)) = (
+                    problem.takes.get(i).and_then(|takes| takes.get(j)),
+                    replicas.get(i).and_then(|counts| counts.get(j)),
+                ) else {
+                    continue;
+                };
+                let fit = fitting(takes, &left).min(REPLICAS_MAX - has);
+                let count = fit.min((need / variant.sustains_qps).ceil() as u32);
+                if count == 0 || !architecture.may_serve(variant) {
+                    continue;
+                }
+                let carried = need.min(f64::from(count) * variant.sustains_qps);
+                let part = takes.0.iter().zip(&left.0);
+                let part = part.filter(|(takes, _)| **takes > 0.0);
+                let part = part.map(|(takes, left)| f64::from(count) * takes / left);
+                let worth = carried / part.fold(1e-9, f64::max);
+                let dearness = variant.cost / variant.sustains_qps;
+                let better = best.is_none_or(|(most, least, ..)| {
+                    worth > most || (worth == most && dearness < least)
+                });
+                if better {
+                    best = Some((worth, dearness, i, j, count));
+                }
+            }
+        }
+        let Some((_, _, i, j, count)) = best else {
+            return replicas;
+        };
+        let takes = problem.takes.get(i).and_then(|takes| takes.get(j));
+        left = left.plus(&takes.copied().unwrap_or_default(), -f64::from(count));
+        if let Some(slot) = replicas.get_mut(i).and_then(|counts| counts.get_mut(j)) {
+            *slot += count;
+        }
+        let sustains = architectures.get(i).and_then(|a| a.variants.get(j));
+        if let (Some(need), Some(variant)) = (needs.get_mut(i), sustains) {
+            *need -= f64::from(count) * variant.sustains_qps;
+        }
+    }
+}
+
+/// How many replicas fit into what is left.
+pub(super) fn fitting(takes: &Units, left: &Units) -> u32 {
+    let each = takes
+        .0
+        .iter()
+        .zip(&left.0)
+        .filter(|(takes, _)| **takes > 0.0);
+    let most = each.map(|(takes, left)| (left / takes).floor().max(0.0));
+    most.fold(f64::from(REPLICAS_MAX), f64::min) as u32
+}

@@ -1,0 +1,249 @@
+//! The paper's heuristic (§4.2.2), as a baseline: one architecture after the other, one kind of move for
+//! each, from the replicas that run.
+//!
+//! - An overloaded architecture (its variants within the SLO carry less than load and slack) compares
+//!   *replicating* a running variant with *upgrading* from it to one that sustains more per replica, on
+//!   whatever resource type, and takes the move of the least cost that carries everything and fits. If
+//!   none fits it starts what fits of its variants, the cheapest per query/s first.
+//! - An underloaded one *downgrades* from a running variant to one that sustains less, or *removes*
+//!   replicas, whichever saves most, and only when that has been so for T_v looks on end.
+//! - Where more runs than the resource rows allow, replicas go first: from the last variant of the last
+//!   architecture on.
+//!
+//! The rows are kept throughout. It is not optimal, and not always feasible where a plan exists.
+
+use serde::{Deserialize, Serialize};
+
+use super::effort::fitting;
+use super::units::Units;
+use super::{Architecture, Plan, Problem, Variant};
+use crate::TOLERANCE;
+
+/// For how many looks on end each architecture has been underloaded: given in, and out again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looks {
+    /// In the order of the architectures; those not yet looked at are left out.
+    pub low: Vec<u32>,
+}
+
+/// What the heuristic does at one look.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scaled {
+    /// The action; it keeps the resource rows, and may fall short of the load.
+    pub plan: Plan,
+    /// For the next look.
+    pub looks: Looks,
+}
+
+/// One look at all architectures; scales down what was underloaded for `t_v` looks, this one included.
+pub fn scale(problem: &Problem, looks: &Looks, t_v: u32) -> Scaled {
+    let (replicas, looks) = look(problem, looks, t_v);
+    Scaled {
+        plan: problem.plan(&replicas),
+        looks,
+    }
+}
+
+/// The heuristic without any wait, where that carries everything.
+pub(super) fn once(problem: &Problem) -> Option<Vec<Vec<u32>>> {
+    let (replicas, _) = look(problem, &Looks::default(), 1);
+    let mut both = problem.input.architectures.iter().zip(&replicas);
+    let carried = both.all(|(architecture, counts)| {
+        carries(architecture, counts) >= architecture.needed_qps() * (1.0 - TOLERANCE / 2.0)
+    });
+    carried.then_some(replicas)
+}
+
+fn look(problem: &Problem, looks: &Looks, t_v: u32) -> (Vec<Vec<u32>>, Looks) {
+    let (mut replicas, mut left) = running(problem);
+    let mut after = Looks::default();
+    let weight = problem.input.loading_weight_per_s;
+    let parts = problem.input.architectures.iter().zip(&problem.takes);
+    for (index, ((architecture, takes), counts)) in parts.zip(&mut replicas).enumerate() {
+        let scene = Scene {
+            architecture,
+            takes,
+            weight,
+        };
+        let was_low = looks.low.get(index).copied().unwrap_or_default();
+        let needed = architecture.needed_qps();
+        let overloaded = carries(architecture, counts) < needed * (1.0 - TOLERANCE / 2.0);
+        let (next, low) = if overloaded {
+            (scene.up(counts, &left), 0)
+        } else {
+            let down = scene.down(counts, &left);
+            let low = if down.is_some() {
+                was_low.saturating_add(1)
+            } else {
+                0
+            };
+            if low >= t_v.max(1) {
+                (down, 0)
+            } else {
+                (None, low)
+            }
+        };
+        after.low.push(low);
+        if let Some(next) = next {
+            left = left
+                .plus(&scene.usage(counts), 1.0)
+                .plus(&scene.usage(&next), -1.0);
+            *counts = next;
+        }
+    }
+    (replicas, after)
+}
+
+/// What runs, less what is too much, and what that leaves of each resource type.
+fn running(problem: &Problem) -> (Vec<Vec<u32>>, Units) {
+    let mut left = problem.available();
+    let mut replicas: Vec<Vec<u32>> = Vec::new();
+    for (architecture, takes) in problem.input.architectures.iter().zip(&problem.takes) {
+        let mut counts = Vec::new();
+        for (variant, takes) in architecture.variants.iter().zip(takes) {
+            let fit = fitting(takes, &left).min(variant.replicas);
+            left = left.plus(takes, -f64::from(fit));
+            counts.push(fit);
+        }
+        replicas.push(counts);
+    }
+    (replicas, left)
+}
+
+fn carries(architecture: &Architecture, counts: &[u32]) -> f64 {
+    let both = architecture.variants.iter().zip(counts);
+    both.filter(|(variant, _)| architecture.may_serve(variant))
+        .map(|(variant, n)| variant.sustains_qps * f64::from(*n))
+        .sum()
+}
+
+struct Scene<'a> {
+    architecture: &'a Architecture,
+    takes: &'a [Units],
+    weight: f64,
+}
+
+impl Scene<'_> {
+    fn usage(&self, counts: &[u32]) -> Units {
+        let both = self.takes.iter().zip(counts);
+        both.fold(Units::default(), |sum, (takes, n)| {
+            sum.plus(takes, f64::from(*n))
+        })
+    }
+
+    /// C·(δ + λ·T_load·max(δ, 0)), from `before` to `after`.
+    fn cost(&self, before: &[u32], after: &[u32]) -> f64 {
+        let variants = self.architecture.variants.iter();
+        variants
+            .zip(before.iter().zip(after))
+            .map(|(variant, (before, after))| {
+                let change = f64::from(*after) - f64::from(*before);
+                variant.cost * (change + self.weight * variant.loading_s * change.max(0.0))
+            })
+            .sum()
+    }
+
+    fn fits(&self, before: &[u32], after: &[u32], left: &Units) -> bool {
+        let more = self.usage(after).plus(&self.usage(before), -1.0);
+        more.within(left)
+    }
+
+    fn serving(&self) -> impl Iterator<Item = (usize, &Variant)> {
+        let variants = self.architecture.variants.iter().enumerate();
+        variants.filter(|(_, variant)| self.architecture.may_serve(variant))
+    }
+
+    fn up(&self, counts: &[u32], left: &Units) -> Option<Vec<u32>> {
+        let missing = self.architecture.needed_qps() - carries(self.architecture, counts);
+        let runs = |index: usize| counts.get(index).copied().unwrap_or_default();
+        let mut moves = Vec::new();
+        for (to, variant) in self.serving() {
+            let nothing_runs = carries(self.architecture, counts) <= 0.0;
+            if runs(to) > 0 || nothing_runs {
+                moves.extend(grown(counts, to, missing / variant.sustains_qps));
+            }
+            for (from, old) in self.serving() {
+                if runs(from) > 0 && variant.sustains_qps > old.sustains_qps {
+                    let carried = missing + f64::from(runs(from)) * old.sustains_qps;
+                    let without = stopped(counts, from);
+                    moves.extend(grown(&without, to, carried / variant.sustains_qps));
+                }
+            }
+        }
+        moves.retain(|after| self.fits(counts, after, left));
+        let whole = moves
+            .into_iter()
+            .min_by(|a, b| self.cost(counts, a).total_cmp(&self.cost(counts, b)));
+        whole.or_else(|| Some(self.what_fits(counts, *left)))
+    }
+
+    /// Starts what fits, the cheapest per query/s first.
+    fn what_fits(&self, counts: &[u32], mut left: Units) -> Vec<u32> {
+        let mut after = counts.to_vec();
+        let mut order: Vec<(usize, &Variant)> = self.serving().collect();
+        let dearness = |variant: &Variant| {
+            variant.cost * (1.0 + self.weight * variant.loading_s) / variant.sustains_qps
+        };
+        order.sort_by(|a, b| dearness(a.1).total_cmp(&dearness(b.1)));
+        for (index, variant) in order {
+            let missing = self.architecture.needed_qps() - carries(self.architecture, &after);
+            let (Some(takes), Some(n)) = (self.takes.get(index), after.get_mut(index)) else {
+                continue;
+            };
+            let wanted = (missing / variant.sustains_qps).ceil().max(0.0) as u32;
+            let more = wanted
+                .min(fitting(takes, &left))
+                .min(super::REPLICAS_MAX - *n);
+            left = left.plus(takes, -f64::from(more));
+            *n += more;
+        }
+        after
+    }
+
+    fn down(&self, counts: &[u32], left: &Units) -> Option<Vec<u32>> {
+        let spare = carries(self.architecture, counts) - self.architecture.needed_qps();
+        let mut moves = Vec::new();
+        for ((from, old), n) in self.architecture.variants.iter().enumerate().zip(counts) {
+            if *n == 0 {
+                continue;
+            }
+            if !self.architecture.may_serve(old) {
+                moves.push(stopped(counts, from));
+                continue;
+            }
+            let mut after = counts.to_vec();
+            if let Some(slot) = after.get_mut(from) {
+                *slot -= (spare / old.sustains_qps).floor().clamp(0.0, f64::from(*n)) as u32;
+            }
+            moves.push(after);
+            let missing = f64::from(*n) * old.sustains_qps - spare;
+            for (to, variant) in self.serving() {
+                if missing > 0.0 && variant.sustains_qps < old.sustains_qps {
+                    let without = stopped(counts, from);
+                    moves.extend(grown(&without, to, missing / variant.sustains_qps));
+                }
+            }
+        }
+        moves.retain(|after| self.fits(counts, after, left) && self.cost(counts, after) < 0.0);
+        moves
+            .into_iter()
+            .min_by(|a, b| self.cost(counts, a).total_cmp(&self.cost(counts, b)))
+    }
+}
+
+/// With so many more of one variant, rounded up; `None` beyond the most there may be.
+fn grown(counts: &[u32], index: usize, more: f64) -> Option<Vec<u32>> {
+    let mut after = counts.to_vec();
+    let n = after.get_mut(index)?;
+    let grown = f64::from(*n) + more.ceil();
+    (grown <= f64::from(super::REPLICAS_MAX)).then(|| *n = grown as u32)?;
+    Some(after)
+}
+
+fn stopped(counts: &[u32], index: usize) -> Vec<u32> {
+    let mut after = counts.to_vec();
+    if let Some(n) = after.get_mut(index) {
+        *n = 0;
+    }
+    after
+}

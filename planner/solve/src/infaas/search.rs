@@ -1,0 +1,279 @@
+//! The search of one covering knapsack: branch and bound, dearest variant first, against the cover with
+//! fractions of replicas. That bound is convex in each n, so the values worth a look are an interval around
+//! the fraction's.
+
+use super::cover::{Choice, Cover, Item, cost};
+use super::units::Units;
+use crate::Patience;
+
+/// Nodes of one search; beyond them the bound at the root stands for what was not seen.
+pub(super) const NODES_MAX: usize = 50_000;
+
+/// What is sought.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Keep {
+    /// The cheapest.
+    One,
+    /// All within the limit.
+    All,
+}
+
+/// A variant in the order of the search, with the prices in its costs.
+struct Level {
+    variant: usize,
+    load: f64,
+    lo: f64,
+    hi: f64,
+    have: u32,
+    cap: u32,
+    /// Fewer replicas of it than run save nothing, and count as moved.
+    idle_is_kept: bool,
+}
+
+impl Level {
+    fn cost(&self, n: u32) -> f64 {
+        cost(self.lo, self.hi, self.have, n)
+    }
+
+    /// Of a query/s, at best.
+    fn dearness(&self) -> f64 {
+        let each = if self.have > 0 { self.lo } else { self.hi };
+        each / self.load
+    }
+}
+
+/// The dearest first; what carries nothing before all.
+fn levels(cover: &Cover, prices: &Units) -> Vec<Level> {
+    let level = |(variant, item): (usize, &Item)| {
+        let price = item.needs.dot(prices);
+        Level {
+            variant,
+            load: item.load,
+            lo: item.lo + price,
+            hi: item.hi + price,
+            have: item.have,
+            cap: item.cap,
+            idle_is_kept: item.lo < 0.0,
+        }
+    };
+    let mut levels: Vec<Level> = cover.items.iter().enumerate().map(level).collect();
+    levels.sort_by(|a, b| {
+        let idle = (b.load == 0.0).cmp(&(a.load == 0.0));
+        idle.then(b.dearness().total_cmp(&a.dearness()))
+    });
+    levels
+}
+
+/// Replicas of one cost, together.
+struct Piece {
+    level: usize,
+    load: f64,
+    cost: f64,
+}
+
+pub(super) struct Search<'a> {
+    cover: &'a Cover,
+    prices: &'a Units,
+    patience: &'a Patience<'a>,
+    keep: Keep,
+    levels: Vec<Level>,
+    /// Variants in the order of the levels.
+    order: Vec<usize>,
+    /// The cheapest per query/s first.
+    pieces: Vec<Piece>,
+    pub(super) limit: f64,
+    chosen: Vec<u32>,
+    pub(super) kept: Vec<Choice>,
+    pub(super) nodes: usize,
+    /// Whether anything was left out because of the limit.
+    pub(super) cut: bool,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        cover: &'a Cover,
+        prices: &'a Units,
+        keep: Keep,
+        patience: &'a Patience<'a>,
+    ) -> Search<'a> {
+        let levels = levels(cover, prices);
+        let mut pieces = Vec::with_capacity(2 * levels.len());
+        for (level, at) in levels.iter().enumerate() {
+            let more = at.cap.saturating_sub(at.have);
+            for (count, each) in [(at.have.min(at.cap), at.lo), (more, at.hi)] {
+                let (load, cost) = (f64::from(count) * at.load, f64::from(count) * each);
+                if count > 0 && (load > 0.0 || cost < 0.0) {
+                    pieces.push(Piece { level, load, cost });
+                }
+            }
+        }
+        pieces.sort_by(|a, b| (a.cost / a.load).total_cmp(&(b.cost / b.load)));
+        Search {
+            cover,
+            prices,
+            patience,
+            keep,
+            chosen: Vec::with_capacity(levels.len()),
+            order: levels.iter().map(|level| level.variant).collect(),
+            levels,
+            pieces,
+            limit: f64::INFINITY,
+            kept: Vec::new(),
+            nodes: 0,
+            cut: false,
+        }
+    }
+
+    /// Searches; the bound at the root.
+    pub(super) fn run(&mut self) -> f64 {
+        let levels = std::mem::take(&mut self.levels);
+        let root = self.fraction(0, self.cover.need).0;
+        if root.is_finite() {
+            self.dive(&levels, 0, self.cover.need, 0.0);
+        }
+        root
+    }
+
+    /// The least cost of carrying `need` with fractions of the levels from `first` on, and the load
+    /// that falls to `first` itself.
+    fn fraction(&self, first: usize, mut need: f64) -> (f64, f64) {
+        let (mut cost, mut own) = (0.0, 0.0);
+        for piece in self.pieces.iter().filter(|piece| piece.level >= first) {
+            let part = if piece.cost < 0.0 {
+                1.0
+            } else if need > 0.0 {
+                (need / piece.load).min(1.0)
+            } else {
+                break;
+            };
+            cost += part * piece.cost;
+            need -= part * piece.load;
+            if piece.level == first {
+                own += part * piece.load;
+            }
+        }
+        // The last piece may leave a rounding of itself.
+        let short = need > 1e-12 * self.cover.need.abs();
+        (if short { f64::INFINITY } else { cost }, own)
+    }
+
+    fn dive(&mut self, levels: &[Level], depth: usize, need: f64, spent: f64) {
+        let Some((level, deeper)) = levels.split_first() else {
+            return;
+        };
+        self.nodes += 1;
+        if self.nodes.is_multiple_of(256) && self.patience.is_over() {
+            self.nodes = NODES_MAX + 1;
+        }
+        if self.nodes > NODES_MAX {
+            return;
+        }
+        if deeper.is_empty() {
+            self.last(level, need, spent);
+            return;
+        }
+        let bound = |search: &Search<'_>, n: u32| {
+            let rest = need - f64::from(n) * level.load;
+            spent + level.cost(n) + search.fraction(depth + 1, rest).0
+        };
+        let middle = if level.load > 0.0 {
+            ((self.fraction(depth, need).1 / level.load).floor() as u32).min(level.cap)
+        } else if level.lo < 0.0 {
+            level.have.min(level.cap)
+        } else {
+            0
+        };
+        let mut down = Some((middle, bound(self, middle)));
+        let mut up = (middle < level.cap).then(|| (middle + 1, bound(self, middle + 1)));
+        loop {
+            let downwards = match (down, up) {
+                (None, None) => break,
+                (Some((_, low)), Some((_, high))) => low <= high,
+                (down, _) => down.is_some(),
+            };
+            let next = if downwards { down } else { up };
+            let Some((n, at)) = next else { break };
+            if !self.worth(at) {
+                // An infinite bound below may turn finite above, never the other way round.
+                self.cut |= at.is_finite();
+                if downwards {
+                    down = None;
+                } else {
+                    up = (at.is_infinite() && n < level.cap).then(|| (n + 1, bound(self, n + 1)));
+                }
+                continue;
+            }
+            self.chosen.push(n);
+            let rest = need - f64::from(n) * level.load;
+            self.dive(deeper, depth + 1, rest, spent + level.cost(n));
+            self.chosen.pop();
+            if self.nodes > NODES_MAX {
+                return;
+            }
+            if downwards {
+                down = n.checked_sub(1).map(|n| (n, bound(self, n)));
+            } else {
+                up = (n < level.cap).then(|| (n + 1, bound(self, n + 1)));
+            }
+        }
+    }
+
+    /// The last variant carries what is left.
+    fn last(&mut self, level: &Level, need: f64, spent: f64) {
+        let least = if need <= 0.0 {
+            0.0
+        } else {
+            (need / level.load).ceil()
+        };
+        if least.is_nan() || least > f64::from(level.cap) {
+            return;
+        }
+        let least = least as u32;
+        let most = if level.idle_is_kept {
+            least.max(level.have.min(level.cap))
+        } else {
+            least
+        };
+        let best = if level.lo < 0.0 { most } else { least };
+        let range = if self.keep == Keep::One {
+            best..=best
+        } else {
+            least..=most
+        };
+        for n in range {
+            if !self.worth(spent + level.cost(n)) {
+                self.cut = true;
+                continue;
+            }
+            self.chosen.push(n);
+            self.leaf();
+            self.chosen.pop();
+        }
+    }
+
+    fn leaf(&mut self) {
+        let mut replicas = vec![0; self.cover.items.len()];
+        for (n, variant) in self.chosen.iter().zip(&self.order) {
+            if let Some(slot) = replicas.get_mut(*variant) {
+                *slot = *n;
+            }
+        }
+        let choice = self.cover.choice(replicas, self.prices);
+        match self.keep {
+            Keep::One if self.kept.is_empty() || choice.priced < self.limit => {
+                self.limit = choice.priced;
+                self.kept.clear();
+                self.kept.push(choice);
+            }
+            Keep::All if self.cover.is_minimal(&choice.replicas) => self.kept.push(choice),
+            Keep::One | Keep::All => {}
+        }
+    }
+
+    fn worth(&self, bound: f64) -> bool {
+        match self.keep {
+            Keep::One => bound < self.limit,
+            Keep::All => bound <= self.limit && bound.is_finite(),
+        }
+    }
+}

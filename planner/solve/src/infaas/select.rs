@@ -1,0 +1,290 @@
+//! Which variant answers a request (INFaaS, Algorithm 1), over the variants' life cycle.
+//!
+//! A request names an architecture, or an application by the least accuracy it needs, and a latency
+//! objective. Of the *Active* variants that meet both the cheapest serves; of equal cost the slowest that
+//! still fits (as the published program chooses, to leave the fast ones to whom needs them), then the one
+//! with the least part of its load in use, then the first. If none is Active, the *Inactive* variant with
+//! the least loading time and latency together is to be loaded, of those whose latency fits; ties go to
+//! the cheapest, then to the first. *Overloaded* and *Interfered* variants are passed over, not even a last
+//! resort: that they get nothing new is how they recover, and scaling is what helps meanwhile. This is our
+//! reading; the published program passes them over as well.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Measured over profiled latency from which a variant counts as interfered with.
+pub const INTERFERED_FROM: f64 = 1.2;
+
+/// Where a variant is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// No replica is loaded.
+    Inactive,
+    /// It runs as profiled.
+    Active,
+    /// It has as much load as it sustains, or more.
+    Overloaded,
+    /// It is slower than profiled, though not by its own load: others disturb it.
+    Interfered,
+}
+
+/// What is seen of a variant at one look.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Seen {
+    /// Whether a replica is ready.
+    pub loaded: bool,
+    /// Queries/s it gets.
+    pub load_qps: f64,
+    /// Queries/s at which its replicas together are saturated.
+    pub saturation_qps: f64,
+    /// Latency as measured, in ms; none while nothing was answered.
+    pub measured_ms: Option<f64>,
+    /// Latency as profiled, in ms.
+    pub profiled_ms: f64,
+}
+
+impl State {
+    /// The state after a look. Load goes before latency: what is overloaded is slow for that reason.
+    /// Whatever is no longer loaded is Inactive.
+    #[must_use]
+    pub fn next(self, seen: &Seen) -> State {
+        let interfered = |ms: f64| ms > INTERFERED_FROM * seen.profiled_ms;
+        match self {
+            _ if !seen.loaded => State::Inactive,
+            // Loaded just now: what was measured was another life's.
+            State::Inactive => State::Active,
+            _ if seen.load_qps >= seen.saturation_qps => State::Overloaded,
+            _ if seen.measured_ms.is_some_and(interfered) => State::Interfered,
+            State::Active | State::Overloaded | State::Interfered => State::Active,
+        }
+    }
+}
+
+/// A variant as the selection sees it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate<'a> {
+    /// Its architecture.
+    pub architecture: &'a str,
+    /// Where it is in its life.
+    pub state: State,
+    /// Cost of a replica.
+    pub cost: f64,
+    /// Latency of an answer, in ms.
+    pub latency_ms: f64,
+    /// Accuracy of the answers, in percent.
+    pub accuracy_percent: f64,
+    /// Seconds to load it.
+    pub loading_s: f64,
+    /// Queries/s it gets over what it sustains.
+    pub load_share: f64,
+}
+
+/// What a request wants answered with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Wish<'a> {
+    /// Any variant of this architecture.
+    Architecture(&'a str),
+    /// Any of the application's architectures, with this accuracy in percent or more.
+    Accuracy(f64),
+}
+
+/// Who answers; the numbers are places in the list of candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection {
+    /// This variant serves the request.
+    Serve(usize),
+    /// Nothing that runs may; this variant is to be loaded.
+    Load(usize),
+    /// Nothing can.
+    Refuse(Why),
+}
+
+/// Why nothing can serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// No variant is of the architecture, or accurate enough.
+    NoSuchVariant,
+    /// Those are all slower than the objective.
+    TooSlow,
+    /// Those in time are all overloaded or interfered with.
+    Busy,
+}
+
+impl Why {
+    /// For answers and metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Why::NoSuchVariant => "no-such-variant",
+            Why::TooSlow => "too-slow",
+            Why::Busy => "busy",
+        }
+    }
+}
+
+/// Chooses for one request; `slo_ms` is the time it has for the answer.
+pub fn select(candidates: &[Candidate<'_>], wish: Wish<'_>, slo_ms: f64) -> Selection {
+    let asked = |candidate: &Candidate<'_>| match wish {
+        Wish::Architecture(name) => candidate.architecture == name,
+        Wish::Accuracy(percent) => candidate.accuracy_percent >= percent,
+    };
+    let all = || candidates.iter().enumerate().filter(|(_, c)| asked(c));
+    let in_time = || all().filter(|(_, candidate)| candidate.latency_ms <= slo_ms);
+    let with = |state: State| in_time().filter(move |(_, candidate)| candidate.state == state);
+
+    let active = with(State::Active).min_by(|(_, a), (_, b)| {
+        let cost = a.cost.total_cmp(&b.cost);
+        let slowest = b.latency_ms.total_cmp(&a.latency_ms);
+        cost.then(slowest)
+            .then(a.load_share.total_cmp(&b.load_share))
+    });
+    if let Some((index, _)) = active {
+        return Selection::Serve(index);
+    }
+    let ready_ms = |candidate: &Candidate<'_>| candidate.loading_s * 1000.0 + candidate.latency_ms;
+    let inactive = with(State::Inactive).min_by(|(_, a), (_, b)| {
+        let soonest = ready_ms(a).total_cmp(&ready_ms(b));
+        soonest.then(a.cost.total_cmp(&b.cost))
+    });
+    match inactive {
+        Some((index, _)) => Selection::Load(index),
+        None if in_time().next().is_some() => Selection::Refuse(Why::Busy),
+        None if all().next().is_some() => Selection::Refuse(Why::TooSlow),
+        None => Selection::Refuse(Why::NoSuchVariant),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use State::{Active, Inactive, Interfered, Overloaded};
+
+    #[test]
+    fn a_life() {
+        // state, loaded, load of 100, measured of 10 ms → next
+        for (state, loaded, load_qps, measured_ms, next) in [
+            (Inactive, false, 0.0, None, Inactive),
+            (Inactive, true, 150.0, Some(50.0), Active),
+            (Active, true, 99.0, None, Active),
+            (Active, true, 99.0, Some(12.0), Active),
+            (Active, true, 100.0, None, Overloaded),
+            (Active, true, 99.0, Some(12.1), Interfered),
+            (Active, true, 100.0, Some(50.0), Overloaded),
+            (Active, false, 50.0, None, Inactive),
+            (Overloaded, true, 100.0, None, Overloaded),
+            (Overloaded, true, 99.0, None, Active),
+            (Overloaded, true, 99.0, Some(13.0), Interfered),
+            (Overloaded, false, 200.0, None, Inactive),
+            (Interfered, true, 50.0, Some(12.1), Interfered),
+            (Interfered, true, 50.0, Some(11.0), Active),
+            (Interfered, true, 120.0, Some(50.0), Overloaded),
+            (Interfered, false, 50.0, Some(50.0), Inactive),
+        ] {
+            let seen = Seen {
+                loaded,
+                load_qps,
+                saturation_qps: 100.0,
+                measured_ms,
+                profiled_ms: 10.0,
+            };
+            assert_eq!(state.next(&seen), next, "{state:?} {seen:?}");
+        }
+    }
+
+    /// Of `a` but the last; cost, latency, accuracy, loading, load share.
+    fn candidates(states: [State; 5]) -> [Candidate<'static>; 5] {
+        let figures = [
+            ("a", 1.0, 80.0, 70.0, 2.0, 0.9),
+            ("a", 1.0, 90.0, 71.0, 3.0, 0.9),
+            ("a", 1.0, 90.0, 72.0, 1.0, 0.5),
+            ("a", 8.0, 10.0, 76.0, 20.0, 0.1),
+            ("b", 2.0, 40.0, 80.0, 9.0, 0.2),
+        ];
+        std::array::from_fn(|index| {
+            let (architecture, cost, latency_ms, accuracy_percent, loading_s, load_share) =
+                figures[index];
+            Candidate {
+                architecture,
+                state: states[index],
+                cost,
+                latency_ms,
+                accuracy_percent,
+                loading_s,
+                load_share,
+            }
+        })
+    }
+
+    #[test]
+    fn the_table() {
+        use Selection::{Load, Refuse, Serve};
+        let a = Wish::Architecture("a");
+        let percent = Wish::Accuracy;
+        for (states, wish, slo_ms, selection) in [
+            // Of equal cost the slowest, of these the least loaded.
+            ([Active; 5], a, 100.0, Serve(2)),
+            ([Active; 5], a, 89.0, Serve(0)),
+            ([Active; 5], a, 50.0, Serve(3)),
+            ([Active; 5], a, 9.0, Refuse(Why::TooSlow)),
+            (
+                [Active; 5],
+                Wish::Architecture("c"),
+                100.0,
+                Refuse(Why::NoSuchVariant),
+            ),
+            ([Active; 5], percent(71.0), 100.0, Serve(2)),
+            ([Active; 5], percent(73.0), 100.0, Serve(4)),
+            ([Active; 5], percent(73.0), 20.0, Serve(3)),
+            (
+                [Active; 5],
+                percent(81.0),
+                100.0,
+                Refuse(Why::NoSuchVariant),
+            ),
+            (
+                [Active, Active, Overloaded, Active, Active],
+                a,
+                100.0,
+                Serve(1),
+            ),
+            (
+                [Interfered, Overloaded, Interfered, Active, Active],
+                a,
+                100.0,
+                Serve(3),
+            ),
+            // A dearer one that runs goes before a cheaper that does not.
+            (
+                [Inactive, Inactive, Inactive, Active, Active],
+                a,
+                100.0,
+                Serve(3),
+            ),
+            ([Inactive; 5], a, 100.0, Load(2)),
+            ([Inactive; 5], a, 85.0, Load(0)),
+            (
+                [Overloaded, Inactive, Interfered, Inactive, Active],
+                a,
+                100.0,
+                Load(1),
+            ),
+            (
+                [Overloaded, Interfered, Interfered, Overloaded, Active],
+                a,
+                100.0,
+                Refuse(Why::Busy),
+            ),
+            ([Overloaded; 5], percent(73.0), 5.0, Refuse(Why::TooSlow)),
+        ] {
+            let found = select(&candidates(states), wish, slo_ms);
+            assert_eq!(found, selection, "{states:?} {wish:?} {slo_ms}");
+        }
+        let mut same = candidates([Active; 5]);
+        same[1] = Candidate {
+            load_share: 0.5,
+            ..same[1]
+        };
+        assert_eq!(select(&same, a, 100.0), Serve(1), "the first of equals");
+        assert_eq!(select(&[], a, 100.0), Refuse(Why::NoSuchVariant));
+    }
+}

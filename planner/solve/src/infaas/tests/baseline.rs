@@ -1,0 +1,127 @@
+//! The greedy heuristic: what it does, that it waits, and that it is never better than the optimum.
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::greedy::{Looks, scale};
+use super::*;
+use crate::Check;
+
+fn input(load_qps: f64, cpus: f64, gpus: f64, running: [u32; 3]) -> Input {
+    let [cpu, small, big] = running;
+    let variants = vec![
+        variant("cpu", "cpu", (1.0, 10.0, 2.0, cpu)),
+        variant("gpu", "gpu", (4.0, 60.0, 10.0, small)),
+        variant("gpu-batched", "gpu", (6.0, 100.0, 10.0, big)),
+    ];
+    Input {
+        resources: vec![resource("cpu", cpus), resource("gpu", gpus)],
+        architectures: vec![architecture("resnet", load_qps, variants)],
+        loading_weight_per_s: 0.0,
+        gap: 0.0,
+    }
+}
+
+fn replicas(plan: &Plan) -> Vec<u32> {
+    plan.architectures[0]
+        .variants
+        .iter()
+        .map(|a| a.replicas)
+        .collect()
+}
+
+#[test]
+fn it_replicates_upgrades_downgrades_and_removes() {
+    // load, cpus, gpus, running → replicas
+    for (load_qps, cpus, gpus, running, after) in [
+        // Two more of what runs, at 2; an upgrade would be at 3.
+        (30.0, 9.0, 9.0, [1, 0, 0], [3, 0, 0]),
+        // Five more at 5; the upgrade stops one, 4 − 1.
+        (60.0, 9.0, 9.0, [1, 0, 0], [0, 1, 0]),
+        (60.0, 9.0, 0.0, [1, 0, 0], [6, 0, 0]),
+        // On the same resource type.
+        (90.0, 0.0, 1.0, [0, 1, 0], [0, 0, 1]),
+        // Nothing runs: the cheapest alone.
+        (60.0, 9.0, 9.0, [0, 0, 0], [0, 1, 0]),
+        // Nothing is enough: what fits.
+        (200.0, 2.0, 1.0, [1, 0, 0], [2, 0, 1]),
+        // Four for six is a downgrade; two are removed.
+        (55.0, 9.0, 9.0, [0, 0, 1], [0, 1, 0]),
+        (25.0, 9.0, 9.0, [5, 0, 0], [3, 0, 0]),
+        (30.0, 9.0, 9.0, [3, 0, 0], [3, 0, 0]),
+        // More runs than there is.
+        (10.0, 2.0, 0.0, [4, 1, 0], [1, 0, 0]),
+    ] {
+        let problem = Problem::try_from(input(load_qps, cpus, gpus, running)).unwrap();
+        let plan = scale(&problem, &Looks::default(), 1).plan;
+        assert_eq!(
+            replicas(&plan),
+            after,
+            "{load_qps} {cpus} {gpus} {running:?}"
+        );
+        assert_eq!(problem.check_best_effort(&plan), Ok(()));
+    }
+}
+
+#[test]
+fn it_scales_down_after_as_many_low_looks_on_end() {
+    let low = Problem::try_from(input(25.0, 9.0, 0.0, [5, 0, 0])).unwrap();
+    let even = Problem::try_from(input(50.0, 9.0, 0.0, [5, 0, 0])).unwrap();
+    let high = Problem::try_from(input(51.0, 9.0, 0.0, [5, 0, 0])).unwrap();
+    let mut looks = Looks::default();
+    // What is seen → replicas of the first variant, and looks counted. A load that is not low begins
+    // the count anew.
+    for (step, (seen, after, counted)) in [
+        (&low, 5, 1),
+        (&low, 5, 2),
+        (&even, 5, 0),
+        (&low, 5, 1),
+        (&high, 6, 0),
+        (&low, 5, 1),
+        (&low, 5, 2),
+        (&low, 3, 0),
+        (&low, 5, 1),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let scaled = scale(seen, &looks, 3);
+        assert_eq!(
+            (replicas(&scaled.plan)[0], scaled.looks.low[0]),
+            (after, counted),
+            "step {step}"
+        );
+        looks = scaled.looks;
+    }
+}
+
+#[test]
+fn it_is_never_better_than_the_optimum() {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let (mut worse, mut equal, mut short) = (0, 0, 0);
+    for case in 0..2000 {
+        let mut any = |most: u32| f64::from(rng.random_range(0..most));
+        let running = [any(6) as u32, any(3) as u32, any(2) as u32];
+        let problem = input(any(200), any(12), any(4), running);
+        let problem = Problem::try_from(problem).unwrap();
+        let plan = scale(&problem, &Looks::default(), 1).plan;
+        assert_eq!(problem.check_best_effort(&plan), Ok(()), "case {case}");
+        if problem.check(&plan).is_err() {
+            short += 1;
+            continue;
+        }
+        let Outcome::Optimal(best) = solved(&problem) else {
+            panic!("case {case}: the heuristic found a plan, the solver none")
+        };
+        assert!(plan.objective >= best.objective - 1e-9, "case {case}");
+        if plan.objective > best.objective + 1e-9 {
+            worse += 1
+        } else {
+            equal += 1
+        }
+    }
+    assert!(
+        worse > 100 && equal > 100 && short > 100,
+        "{worse} {equal} {short}"
+    );
+}

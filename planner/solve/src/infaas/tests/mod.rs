@@ -1,0 +1,50 @@
+//! What is said here of the optimum is held against exhaustive search, and against HiGHS at size.
+
+mod baseline;
+mod door;
+mod exhaustive;
+mod limits;
+mod outcomes;
+mod random;
+
+use std::time::Duration;
+
+use super::*;
+use crate::{Outcome, Patience};
+
+/// Solved with all the time there is.
+fn solved(problem: &Problem) -> Outcome<Plan> {
+    let clock = || Duration::ZERO;
+    solve(problem, &Patience::new(Duration::from_secs(1), &clock))
+}
+
+fn resource(name: &str, available: f64) -> Resource {
+    let name = name.to_owned();
+    Resource { name, available }
+}
+
+/// A variant with the columns of the papers' tables: cost, queries/s, seconds to load, replicas.
+fn variant(name: &str, resource: &str, columns: (f64, f64, f64, u32)) -> Variant {
+    let (cost, sustains_qps, loading_s, replicas) = columns;
+    Variant {
+        name: name.to_owned(),
+        resource: resource.to_owned(),
+        takes: None,
+        cost,
+        sustains_qps,
+        latency_ms: 10.0,
+        accuracy_percent: None,
+        loading_s,
+        replicas,
+    }
+}
+
+fn architecture(name: &str, load_qps: f64, variants: Vec<Variant>) -> Architecture {
+    Architecture {
+        name: name.to_owned(),
+        load_qps,
+        slack_qps: 0.0,
+        slo_ms: None,
+        variants,
+    }
+}

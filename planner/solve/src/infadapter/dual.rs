@@ -1,0 +1,194 @@
+//! What the variants from some place on can still be worth, at most: Eq. 1 with the budget and the
+//! demand as prices instead of constraints (Lagrange). Whatever the prices, it is a bound; the best
+//! prices make it the bound of the linear relaxation.
+
+use super::exact::Item;
+use super::hull::{Corner, best, upper};
+
+/// Halvings when a price of cores is sought.
+const CORE_STEPS: u32 = 24;
+/// Golden sections when a price of load is sought.
+const LOAD_STEPS: u32 = 32;
+/// Least price of the whole demand, in what is at stake: so much worse may a core's worth of the most
+/// accurate variant carry it than one of the quickest.
+const LOAD_PRICE_MAX: f64 = 1e3;
+/// (√5 − 1) / 2.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
+
+/// What a core and the whole demand cost.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Prices {
+    core: f64,
+    load: f64,
+}
+
+/// What labels leave at most: choices beyond it need not be counted with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Left {
+    /// Cores.
+    pub(super) cores: u32,
+    /// Of the demand, 1 = all.
+    pub(super) load: f64,
+}
+
+/// A variant that is not decided yet, with what the labels in question leave of its choices.
+#[derive(Debug, Clone)]
+struct Open {
+    worth: f64,
+    hull: Vec<Corner>,
+}
+
+/// A bound for each number of variants decided, from some number on.
+#[derive(Debug, Clone)]
+pub(super) struct Bound {
+    prices: Prices,
+    core_cost: f64,
+    /// The number of variants decided from which on it holds.
+    from: usize,
+    /// By variants decided since then: what the others are worth at these prices.
+    rest: Vec<f64>,
+}
+
+impl Bound {
+    /// A bound for labels in which the first `decided` variants have left at most `most`; the tightest
+    /// where they have left `at`.
+    pub(super) fn tightest(
+        items: &[Item],
+        core_cost: f64,
+        decided: usize,
+        most: Left,
+        at: Left,
+    ) -> Bound {
+        let items = items.get(decided..).unwrap_or_default();
+        let open: Vec<Open> = items.iter().map(|item| Open::new(item, most)).collect();
+        let prices = prices(&open, core_cost, f64::from(at.cores), at.load);
+        let mut rest = vec![0.0; open.len() + 1];
+        let mut sum = 0.0;
+        for (slot, open) in rest.iter_mut().rev().skip(1).zip(open.iter().rev()) {
+            sum += open.at(core_cost, prices).0;
+            *slot = sum;
+        }
+        Bound {
+            prices,
+            core_cost,
+            from: decided,
+            rest,
+        }
+    }
+
+    /// What the variants after the first `decided` can add, at most.
+    pub(super) fn at(&self, decided: usize, cores: f64, load: f64) -> f64 {
+        let since = decided.checked_sub(self.from);
+        let rest = since.and_then(|since| self.rest.get(since)).copied();
+        rest.unwrap_or_default() + self.prices.load * load + self.prices.core * cores
+    }
+
+    /// By how much each choice of `item`, the next after `decided`, lowers the bound, at least; by rising
+    /// loss.
+    pub(super) fn losses(&self, decided: usize, item: &Item) -> Vec<(f64, usize)> {
+        let worth = (item.worth - self.prices.load).max(0.0);
+        let cost = self.core_cost + self.prices.core;
+        let best = self.at(decided, 0.0, 0.0) - self.at(decided + 1, 0.0, 0.0);
+        let each = item.options.iter().enumerate();
+        let mut losses: Vec<(f64, usize)> = each
+            .map(|(index, (cores, load))| (best - (worth * load - cost * f64::from(*cores)), index))
+            .collect();
+        losses.sort_by(|a, b| a.0.total_cmp(&b.0));
+        losses
+    }
+}
+
+impl Open {
+    fn new(item: &Item, most: Left) -> Open {
+        let within = item
+            .options
+            .iter()
+            .take_while(|(cores, _)| *cores <= most.cores);
+        let corners = within.map(|(cores, load)| Corner {
+            cores: f64::from(*cores),
+            load: load.min(most.load),
+        });
+        Open {
+            worth: item.worth,
+            hull: upper(corners),
+        }
+    }
+
+    fn at(&self, core_cost: f64, prices: Prices) -> (f64, Corner) {
+        let worth = (self.worth - prices.load).max(0.0);
+        let none = Corner {
+            cores: 0.0,
+            load: 0.0,
+        };
+        best(&self.hull, worth, core_cost + prices.core).unwrap_or((0.0, none))
+    }
+
+    /// The greatest load that one more core can add.
+    fn steepest(&self) -> f64 {
+        match self.hull.as_slice() {
+            [first, second, ..] => (second.load - first.load) / (second.cores - first.cores),
+            _ => 0.0,
+        }
+    }
+}
+
+/// Convex in the price of load, so by golden section; for each the best price of cores by halving.
+fn prices(open: &[Open], core_cost: f64, cores: f64, load: f64) -> Prices {
+    let worth_max = open.iter().map(|open| open.worth).fold(0.0, f64::max);
+    // What a little more load can cost: all that is at stake, for the least step there is.
+    let stake = worth_max + core_cost * cores.max(1.0);
+    let (mut low, mut high) = (-LOAD_PRICE_MAX * stake, worth_max);
+    let value = |load_price: f64| {
+        let core = core_price(open, core_cost, load_price, cores);
+        let prices = Prices {
+            core,
+            load: load_price,
+        };
+        let rest: f64 = open.iter().map(|open| open.at(core_cost, prices).0).sum();
+        (rest + load_price * load + core * cores, prices)
+    };
+    let mut left = value(high - GOLDEN * (high - low));
+    let mut right = value(low + GOLDEN * (high - low));
+    for _ in 0..LOAD_STEPS {
+        if left.0 <= right.0 {
+            high = right.1.load;
+            right = left;
+            left = value(high - GOLDEN * (high - low));
+        } else {
+            low = left.1.load;
+            left = right;
+            right = value(low + GOLDEN * (high - low));
+        }
+    }
+    let best = if left.0 <= right.0 { left } else { right };
+    let edge = value(worth_max);
+    if edge.0 < best.0 { edge.1 } else { best.1 }
+}
+
+/// The least price at which the variants together want no more cores than there are.
+fn core_price(open: &[Open], core_cost: f64, load_price: f64, cores: f64) -> f64 {
+    let wanted = |core: f64| -> f64 {
+        let prices = Prices {
+            core,
+            load: load_price,
+        };
+        open.iter()
+            .map(|open| open.at(core_cost, prices).1.cores)
+            .sum()
+    };
+    if wanted(0.0) <= cores {
+        return 0.0;
+    }
+    let steepest = open.iter().map(Open::steepest).fold(0.0, f64::max);
+    let worth_max = open.iter().map(|open| open.worth).fold(0.0, f64::max);
+    let (mut low, mut high) = (0.0, (worth_max - load_price).max(0.0) * steepest);
+    for _ in 0..CORE_STEPS {
+        let middle = 0.5 * (low + high);
+        if wanted(middle) <= cores {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    high
+}

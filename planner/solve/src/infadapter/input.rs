@@ -1,0 +1,225 @@
+//! The problem as a document, and the rules it must keep.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{BUDGET_MAX, Candidate, Choice, OPTIONS_MAX, Problem, Scale, VARIANTS_MAX, Weights};
+use crate::Refused;
+use crate::input::{distinct, positive, rule, within};
+use crate::law::{Latency, Throughput};
+
+/// Greatest demand, in requests/s.
+pub const DEMAND_MAX: f64 = 1e9;
+/// Greatest weight.
+pub const WEIGHT_MAX: f64 = 1e9;
+/// Longest readiness, in s.
+pub const READINESS_MAX_S: f64 = 86_400.0;
+
+/// Which variants, with how many cores and what share of the traffic (InfAdapter, Eq. 1).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// λ: requests/s to plan for.
+    pub demand_rps: f64,
+    /// What the demand is multiplied with before it is planned for; 1 or more.
+    #[serde(default = "one")]
+    pub headroom: f64,
+    /// B: whole cores of all variants together.
+    pub budget_cores: u32,
+    /// L: the longest one answer may take, in ms; a number of cores with which a variant's `latency` is
+    /// above it carries nothing.
+    #[serde(default)]
+    pub latency_max_ms: Option<f64>,
+    /// α, β and γ.
+    pub weights: Weights,
+    /// What α, β and γ weigh.
+    #[serde(default)]
+    pub scale: Scale,
+    /// What there is to choose from.
+    pub variants: Vec<Variant>,
+}
+
+/// One variant.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Variant {
+    /// Its name; no other has it.
+    pub name: String,
+    /// Percent.
+    pub accuracy_percent: f64,
+    /// From loading to the first answer, in s.
+    #[serde(default)]
+    pub readiness_s: f64,
+    /// Cores it has now: with none it is loaded anew.
+    #[serde(default)]
+    pub cores: u32,
+    /// Cores it keeps whatever its share; 0 lets it be unloaded.
+    #[serde(default)]
+    pub cores_least: u32,
+    /// Fewest cores with which it may run at all.
+    #[serde(default = "one_core")]
+    pub cores_running: u32,
+    /// Most cores; the budget if left out.
+    #[serde(default)]
+    pub cores_greatest: Option<u32>,
+    /// th: what its cores sustain.
+    pub throughput: Throughput,
+    /// The part of the throughput that is planned with, above 0 to 1 (InfAdapter's code: 0.8).
+    #[serde(default = "one")]
+    pub utilisation: f64,
+    /// p: how long one request takes on its cores.
+    #[serde(default)]
+    pub latency: Option<Latency>,
+}
+
+const fn one() -> f64 {
+    1.0
+}
+
+const fn one_core() -> u32 {
+    1
+}
+
+impl TryFrom<Input> for Problem {
+    type Error = Refused;
+
+    fn try_from(input: Input) -> Result<Problem, Refused> {
+        let demand = positive("demand_rps", input.demand_rps, DEMAND_MAX, "requests/s")?;
+        let headroom = within("headroom", input.headroom, 1.0, 100.0, "times the demand")?;
+        within(
+            "budget_cores",
+            input.budget_cores,
+            1,
+            BUDGET_MAX,
+            "whole cores",
+        )?;
+        for (name, weight) in [
+            ("alpha", input.weights.alpha),
+            ("beta", input.weights.beta),
+            ("gamma", input.weights.gamma),
+        ] {
+            within(format!("weights.{name}"), weight, 0.0, WEIGHT_MAX, "")?;
+        }
+        if let Some(most) = input.latency_max_ms {
+            positive("latency_max_ms", most, crate::law::MS_MAX, "ms")?;
+        }
+        let count = input.variants.len();
+        within("variants", count, 1, VARIANTS_MAX, "variants")?;
+        let names = input.variants.iter().map(|variant| variant.name.as_str());
+        distinct(names, |index| format!("variants[{index}].name"))?;
+        let each = input.variants.iter().enumerate();
+        let variants: Vec<Candidate> = each
+            .map(|(index, variant)| candidate(&format!("variants[{index}]"), variant, &input))
+            .collect::<Result<_, _>>()?;
+        let options: usize = variants.iter().map(|variant| variant.options.len()).sum();
+        let right = format!("at most {OPTIONS_MAX} numbers of cores over all variants");
+        rule(
+            options <= OPTIONS_MAX,
+            "variants[].cores_greatest",
+            options,
+            right,
+        )?;
+        let least: u64 = input
+            .variants
+            .iter()
+            .map(|v| u64::from(v.cores_least))
+            .sum();
+        let right = format!(
+            "at most budget_cores ({}) over all variants",
+            input.budget_cores
+        );
+        rule(
+            least <= u64::from(input.budget_cores),
+            "variants[].cores_least",
+            least,
+            right,
+        )?;
+        Ok(Problem {
+            demand_rps: demand * headroom,
+            budget: input.budget_cores,
+            weights: input.weights,
+            scale: input.scale,
+            in_force: Some(input.variants.iter().map(|variant| variant.cores).collect()),
+            variants,
+        })
+    }
+}
+
+fn candidate(at: &str, variant: &Variant, input: &Input) -> Result<Candidate, Refused> {
+    let key = |name: &str| format!("{at}.{name}");
+    within(
+        key("accuracy_percent"),
+        variant.accuracy_percent,
+        0.0,
+        100.0,
+        "percent",
+    )?;
+    within(
+        key("readiness_s"),
+        variant.readiness_s,
+        0.0,
+        READINESS_MAX_S,
+        "s",
+    )?;
+    within(key("cores"), variant.cores, 0, BUDGET_MAX, "whole cores")?;
+    let budget = input.budget_cores;
+    let greatest = variant.cores_greatest.unwrap_or(budget);
+    within(
+        key("cores_greatest"),
+        greatest,
+        1,
+        budget,
+        "whole cores, within budget_cores",
+    )?;
+    let unit = "whole cores, at most cores_greatest";
+    within(key("cores_least"), variant.cores_least, 0, greatest, unit)?;
+    within(
+        key("cores_running"),
+        variant.cores_running,
+        1,
+        greatest,
+        unit,
+    )?;
+    let right = "above 0 to 1";
+    let utilisation = variant.utilisation;
+    rule(
+        utilisation > 0.0 && utilisation <= 1.0,
+        key("utilisation"),
+        utilisation,
+        right,
+    )?;
+    variant.throughput.check(&key("throughput"))?;
+    if let Some(latency) = &variant.latency {
+        latency.check(&key("latency"))?;
+    }
+    let right = "given, where there is a latency_max_ms";
+    let known = variant.latency.is_some() || input.latency_max_ms.is_none();
+    rule(known, key("latency"), "missing", right)?;
+    let least = variant.cores_least;
+    let all = std::iter::once(least).chain((least + 1).max(variant.cores_running)..=greatest);
+    Ok(Candidate {
+        name: variant.name.clone(),
+        accuracy: variant.accuracy_percent / 100.0,
+        readiness: Duration::from_secs_f64(variant.readiness_s),
+        loaded: variant.cores > 0,
+        options: all.map(|cores| choice(variant, input, cores)).collect(),
+    })
+}
+
+fn choice(variant: &Variant, input: &Input, cores: u32) -> Choice {
+    let too_slow = match (&variant.latency, input.latency_max_ms) {
+        (Some(latency), Some(most)) => latency.ms(1, f64::from(cores)) > most,
+        _ => false,
+    };
+    let capacity_rps = if cores == 0 || too_slow {
+        0.0
+    } else {
+        variant.utilisation * variant.throughput.rps(f64::from(cores))
+    };
+    Choice {
+        cores,
+        capacity_rps,
+    }
+}

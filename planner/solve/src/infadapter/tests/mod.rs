@@ -1,0 +1,105 @@
+//! The search against trying everything and against HiGHS, and what each outcome says.
+
+mod bad_input;
+mod outcomes;
+mod right;
+
+use std::time::Duration;
+
+use super::*;
+use crate::{Outcome, Patience};
+
+/// A clock that stands.
+pub(super) fn still() -> Duration {
+    Duration::ZERO
+}
+
+pub(super) fn solved(problem: &Problem) -> Outcome<Allocation> {
+    solve(problem, &Patience::new(Duration::from_secs(20), &still))
+}
+
+/// A problem of (accuracy, requests/s for each core, least, greatest) by variant, all loaded.
+pub(super) fn problem(demand_rps: f64, budget: u32, variants: &[(f64, f64, u32, u32)]) -> Problem {
+    let candidate =
+        |(index, (accuracy, rate, least, greatest)): (usize, &(f64, f64, u32, u32))| Candidate {
+            name: format!("v{index}"),
+            accuracy: *accuracy,
+            readiness: Duration::from_secs(5),
+            loaded: true,
+            options: (*least..=*greatest)
+                .map(|cores| Choice {
+                    cores,
+                    capacity_rps: rate * f64::from(cores),
+                })
+                .collect(),
+        };
+    Problem {
+        demand_rps,
+        budget,
+        weights: Weights {
+            alpha: 1.0,
+            beta: 0.05,
+            gamma: 0.001,
+        },
+        scale: Scale::Normalised,
+        variants: variants.iter().enumerate().map(candidate).collect(),
+        in_force: None,
+    }
+}
+
+/// `each` numbers of cores for each variant; the more accurate, the slower. `crooked` makes the
+/// capacities irregular, as measured ones are.
+pub(super) fn large(variants: u32, each: u32, crooked: bool) -> Problem {
+    let parts = (0..variants).map(|index| f64::from(index) / f64::from(variants));
+    let lines: Vec<_> = parts
+        .map(|part| {
+            (
+                0.6 + 0.3 * part.sqrt(),
+                25.0 * (1.0 - 0.9 * part),
+                0,
+                each - 1,
+            )
+        })
+        .collect();
+    let mut problem = problem(f64::from(each) * 7.3, each, &lines);
+    for (index, variant) in problem.variants.iter_mut().enumerate() {
+        variant.loaded = index % 3 != 1;
+        variant.readiness = Duration::from_secs(3 + 2 * index as u64);
+        for option in &mut variant.options {
+            let wave = f64::from((option.cores * 7 + index as u32 * 3) % 5) / 5.0;
+            let lost = if crooked { 1.0 + wave } else { 1.0 };
+            let rate = option.capacity_rps / f64::from(option.cores.max(1));
+            option.capacity_rps = (option.capacity_rps - lost * 0.8 * rate).max(0.0);
+        }
+        let mut most = 0.0f64;
+        for option in &mut variant.options {
+            most = most.max(option.capacity_rps);
+            option.capacity_rps = most;
+        }
+    }
+    problem
+}
+
+/// Every combination of options.
+pub(super) fn each_combination(problem: &Problem, with: &mut impl FnMut(&[u32])) {
+    fn visit(problem: &Problem, cores: &mut Vec<u32>, from: usize, with: &mut impl FnMut(&[u32])) {
+        if from == cores.len() {
+            return with(cores);
+        }
+        for option in &problem.variants[from].options {
+            cores[from] = option.cores;
+            visit(problem, cores, from + 1, with);
+        }
+    }
+    visit(problem, &mut vec![0; problem.variants.len()], 0, with);
+}
+
+pub(super) fn greatest_capacity(problem: &Problem) -> f64 {
+    let mut greatest = 0.0f64;
+    each_combination(problem, &mut |cores| {
+        if cores.iter().sum::<u32>() <= problem.budget {
+            greatest = greatest.max(problem.capacities(cores).iter().sum());
+        }
+    });
+    greatest
+}

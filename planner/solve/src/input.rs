@@ -1,0 +1,117 @@
+//! What is refused about an input, and how the refusal reads: field, value, what would be right.
+
+use std::collections::HashSet;
+use std::fmt::Display;
+
+/// Longest value that a refusal shows, in characters.
+const SHOWN_MAX: usize = 80;
+
+/// Why an input is no problem. Each formulation's limits are named constants in its module.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// Path of the field, such as `variants[2].accuracy_percent`.
+    pub field: String,
+    /// The value as it was given, shortened; or the whole complaint, where the value has not even the
+    /// right form.
+    pub value: String,
+    /// What would be right; empty where the complaint says it.
+    pub right: String,
+}
+
+impl Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Refused {
+            field,
+            value,
+            right,
+        } = self;
+        if right.is_empty() {
+            write!(f, "{field}: {value}")
+        } else {
+            write!(f, "{field}: {value} must be {right}")
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// Refuses `value` unless `holds`.
+pub(crate) fn rule(
+    holds: bool,
+    field: impl Display,
+    value: impl Display,
+    right: impl Display,
+) -> Result<(), Refused> {
+    if holds {
+        return Ok(());
+    }
+    let value = value.to_string();
+    let mut shown: String = value.chars().take(SHOWN_MAX).collect();
+    if shown.len() < value.len() {
+        shown.push('…');
+    }
+    Err(Refused {
+        field: field.to_string(),
+        value: shown,
+        right: right.to_string(),
+    })
+}
+
+/// The value if it lies in the range, which NaN never does.
+pub(crate) fn within<T: PartialOrd + Display>(
+    field: impl Display,
+    value: T,
+    least: T,
+    greatest: T,
+    unit: &str,
+) -> Result<T, Refused> {
+    let right = format!("{least} to {greatest} {unit}");
+    rule(
+        value >= least && value <= greatest,
+        field,
+        &value,
+        right.trim_end(),
+    )?;
+    Ok(value)
+}
+
+/// The value if it is a finite number above zero and at most `greatest`.
+pub(crate) fn positive(
+    field: impl Display,
+    value: f64,
+    greatest: f64,
+    unit: &str,
+) -> Result<f64, Refused> {
+    let right = format!("above 0 and at most {greatest} {unit}");
+    rule(
+        value > 0.0 && value <= greatest,
+        field,
+        value,
+        right.trim_end(),
+    )?;
+    Ok(value)
+}
+
+/// Refuses names that are empty, too long or stand twice. `path` makes the field of an index.
+pub(crate) fn distinct<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    path: impl Fn(usize) -> String,
+) -> Result<(), Refused> {
+    let mut seen = HashSet::new();
+    for (index, name) in names.into_iter().enumerate() {
+        let length = name.chars().count();
+        let right = format!("a name of 1 to {NAME_MAX} characters");
+        rule(
+            (1..=NAME_MAX).contains(&length),
+            path(index),
+            format!("'{name}'"),
+            right,
+        )?;
+        let right = "another name: this one stands twice";
+        rule(seen.insert(name), path(index), format!("'{name}'"), right)?;
+    }
+    Ok(())
+}
+
+/// Longest name of a variant, stage or resource, in characters.
+pub(crate) const NAME_MAX: usize = 128;

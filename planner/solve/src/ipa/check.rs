@@ -1,0 +1,143 @@
+//! A plan against the pipeline's constraints, in plain arithmetic.
+
+use super::offer::{Offers, Variant, needed, queue_ms, ranks};
+use super::{Accuracy, Plan, Problem, StagePlan, Weights};
+use crate::{Check, TOLERANCE};
+
+impl Check for Problem {
+    type Plan = Plan;
+
+    fn check(&self, plan: &Plan) -> Result<(), String> {
+        self.check_best_effort(plan)?;
+        for path in &self.graph.paths {
+            let along = path.iter().filter_map(|stage| plan.stages.get(*stage));
+            let ms: f64 = along.map(|stage| stage.latency_ms + stage.queue_ms).sum();
+            if ms > self.sla_ms * (1.0 + TOLERANCE) {
+                let sla = self.sla_ms;
+                return Err(format!("{ms} ms along a path exceed the SLA of {sla} ms"));
+            }
+        }
+        Ok(())
+    }
+
+    /// All but the SLA.
+    fn check_best_effort(&self, plan: &Plan) -> Result<(), String> {
+        let (count, planned) = (self.stages.len(), plan.stages.len());
+        if planned != count {
+            return Err(format!("{planned} stages planned of {count}"));
+        }
+        let mut rank = 0.0;
+        for (stage, planned) in self.stages.iter().zip(&plan.stages) {
+            let found = stage.variants.iter().zip(ranks(&stage.variants));
+            let mut found = found.filter(|(v, _)| v.name == planned.variant);
+            let Some((variant, of)) = found.next().filter(|_| stage.name == planned.stage) else {
+                let (a, b) = (&planned.stage, &planned.variant);
+                return Err(format!("'{a}' has no variant '{b}'"));
+            };
+            rank += of;
+            offered(variant, planned).map_err(|why| format!("{}: {why}", stage.name))?;
+            self.carried(variant, planned)
+                .map_err(|why| format!("{}: {why}", stage.name))?;
+        }
+        self.figures(plan, rank)
+    }
+}
+
+/// Whether the variant comes in that batch, so many times, with that latency.
+fn offered(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
+    let (batch, replicas, ms) = (planned.batch, planned.replicas, planned.latency_ms);
+    let given = match &variant.offers {
+        Offers::Given(offers) => offers
+            .iter()
+            .any(|o| o.batch == batch && o.replicas == replicas && same(o.latency_ms, ms)),
+        Offers::Law {
+            latency,
+            batches,
+            replicas_max,
+        } => {
+            batches.contains(&batch)
+                && replicas <= *replicas_max
+                && same(latency.ms(batch, variant.replica_cores), ms)
+        }
+    };
+    if given {
+        return Ok(());
+    }
+    let name = &variant.name;
+    Err(format!(
+        "{replicas} of '{name}' with batches of {batch} in {ms} ms are none of its options"
+    ))
+}
+
+impl Problem {
+    fn carried(&self, variant: &Variant, planned: &StagePlan) -> Result<(), String> {
+        let (batch, replicas) = (planned.batch, planned.replicas);
+        let needed = needed(batch, planned.latency_ms, self.arrival_rps);
+        if f64::from(replicas) < needed {
+            return Err(format!(
+                "{replicas} replicas where {needed} carry the arrival"
+            ));
+        }
+        let queue_ms = queue_ms(batch, self.arrival_rps);
+        let cores = f64::from(replicas) * variant.replica_cores;
+        let own = [
+            ("queue", planned.queue_ms, queue_ms),
+            ("cores", planned.cores, cores),
+            (
+                "accuracy",
+                planned.accuracy_percent,
+                variant.accuracy_percent,
+            ),
+        ];
+        agree(&own)
+    }
+
+    /// What the plan says of itself as a whole.
+    fn figures(&self, plan: &Plan, rank: f64) -> Result<(), String> {
+        let stages = &plan.stages;
+        let product = stages
+            .iter()
+            .fold(100.0, |all, s| all * (s.accuracy_percent / 100.0));
+        let cores = stages.iter().fold(0.0, |sum, s| sum + s.cores);
+        let batches = stages.iter().fold(0.0, |sum, s| sum + f64::from(s.batch));
+        let mut longest = 0.0f64;
+        for path in &self.graph.paths {
+            let along = path.iter().filter_map(|stage| stages.get(*stage));
+            longest = longest.max(along.map(|s| s.latency_ms + s.queue_ms).sum());
+        }
+        let (value, said) = match self.accuracy {
+            Accuracy::Product => (product, None),
+            Accuracy::Ranks => (rank, Some(rank)),
+        };
+        agree(&[
+            ("accuracy", plan.accuracy_percent, product),
+            (
+                "ranks",
+                plan.accuracy_ranks.unwrap_or_default(),
+                said.unwrap_or_default(),
+            ),
+            ("cores", plan.cores, cores),
+            ("latency", plan.latency_ms, longest),
+        ])?;
+        let Weights { alpha, beta, delta } = self.weights;
+        let objective = alpha * value - beta * cores - delta * batches;
+        let size = alpha * value + beta * cores + delta * batches;
+        let said = plan.objective;
+        // Not a number is not close.
+        if (objective - said).abs() <= TOLERANCE * size {
+            return Ok(());
+        }
+        Err(format!("an objective of {said}, where it is {objective}"))
+    }
+}
+
+fn same(a: f64, b: f64) -> bool {
+    (a - b).abs() <= TOLERANCE * a.abs().max(b.abs())
+}
+
+fn agree(figures: &[(&str, f64, f64)]) -> Result<(), String> {
+    match figures.iter().find(|(_, said, is)| !same(*said, *is)) {
+        Some((what, said, is)) => Err(format!("{what} of {said}, where it is {is}")),
+        None => Ok(()),
+    }
+}

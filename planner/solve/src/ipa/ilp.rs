@@ -1,0 +1,239 @@
+//! The same problem as integer programmes: x_{s,o} = 1 if stage s takes option o (a variant and a
+//! batch with its replicas), Σ_o x = 1 for each stage, Σ time·x ≤ SLA along each path.
+//!
+//! PAS′ is linear: one programme. The product is not; its logarithm is. So the front of accuracy and
+//! cost is walked from its cheap end (ε-constraint): the least cost with Σ ln a·x at least what could
+//! still be better than the best so far, until nothing is so accurate. The optimum is good to the
+//! solver's own tolerances (some 1e-7), and ties are as the solver leaves them.
+
+use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constraint, variable};
+
+use super::offer::Choice;
+use super::{Accuracy, Plan, Problem};
+use crate::mip::Mip;
+use crate::{Outcome, Patience, Solver, TOLERANCE};
+
+/// Rows and objectives are scaled to this, so that a solver's absolute tolerances are small.
+const SCALE: f64 = 1000.0;
+/// Most plans to begin the walk with.
+const CLIMBS_MAX: usize = 8;
+/// How much more accurate, at least, the next point of the front must be.
+const STEP: f64 = 1e-7;
+
+/// The best plan by `solver`.
+pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
+    if let Some(outcome) = problem.infeasible(patience) {
+        return outcome.checked(problem);
+    }
+    let outcome = match problem.accuracy {
+        Accuracy::Product => front(problem, solver, patience),
+        Accuracy::Ranks => ranks(problem, solver, patience),
+    };
+    outcome.checked(problem)
+}
+
+fn ranks(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
+    let worth = |choice: &Choice| problem.weights.alpha * choice.rank - problem.cost(choice);
+    match solved(problem, &worth, None, solver, patience) {
+        Ok((plan, true)) => Outcome::Optimal(plan),
+        Ok((plan, false)) => late(Some(plan)),
+        Err(error) => failed(&error, None),
+    }
+}
+
+/// The walk along the front.
+struct Walk<'a> {
+    problem: &'a Problem,
+    solver: Solver,
+    patience: &'a Patience<'a>,
+    best: Option<Plan>,
+}
+
+fn front(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
+    let mut walk = Walk {
+        problem,
+        solver,
+        patience,
+        best: None,
+    };
+    match walk.walk() {
+        Ok(true) => match walk.best {
+            Some(best) => Outcome::Optimal(best),
+            None => failed(&ResolutionError::Infeasible, None),
+        },
+        Ok(false) => late(walk.best),
+        Err(error) => failed(&error, walk.best),
+    }
+}
+
+impl Walk<'_> {
+    /// Whether it came to the end.
+    fn walk(&mut self) -> Result<bool, ResolutionError> {
+        let (problem, alpha) = (self.problem, self.problem.weights.alpha);
+        let greatest = problem.stages.iter().map(|stage| {
+            let factors = stage.choices.iter().map(|choice| choice.factor);
+            factors.fold(0.0, f64::max)
+        });
+        let most_percent = 100.0 * greatest.product::<f64>();
+        if alpha > 0.0 && !self.climb(most_percent)? {
+            return Ok(false);
+        }
+        let mut least_percent: Option<f64> = None;
+        loop {
+            let cheapest = |choice: &Choice| -problem.cost(choice);
+            let (plan, proven) = match self.next(&cheapest, least_percent) {
+                Err(ResolutionError::Infeasible) => return Ok(true),
+                solved => solved?,
+            };
+            if !proven {
+                return Ok(false);
+            }
+            if alpha <= 0.0 {
+                return Ok(true);
+            }
+            // Nothing more accurate costs less, so it must be worth that much to be better.
+            let cost = alpha * plan.accuracy_percent - plan.objective;
+            let known = self.best.as_ref().map_or(0.0, |best| best.objective);
+            let here = plan.accuracy_percent.max(least_percent.unwrap_or_default());
+            let next = (here * (1.0 + STEP)).max((known + cost) / alpha);
+            if next > most_percent * (1.0 + TOLERANCE) {
+                return Ok(true);
+            }
+            least_percent = Some(next);
+        }
+    }
+
+    /// Good plans to begin with, by which the walk takes greater steps: α·PAS is not less than its
+    /// tangent in Σ ln a anywhere, so the tangent's optimum is a better plan, or none is near.
+    fn climb(&mut self, most_percent: f64) -> Result<bool, ResolutionError> {
+        let problem = self.problem;
+        let mut at = most_percent;
+        for _ in 0..CLIMBS_MAX {
+            let slope = problem.weights.alpha * at;
+            let tangent = |choice: &Choice| slope * choice.factor.ln() - problem.cost(choice);
+            let (plan, proven) = self.next(&tangent, None)?;
+            if !proven {
+                return Ok(false);
+            }
+            if (plan.accuracy_percent - at).abs() <= STEP * at {
+                break;
+            }
+            at = plan.accuracy_percent;
+        }
+        Ok(true)
+    }
+
+    /// The plan of greatest worth that is so accurate; the best of all is kept.
+    fn next(
+        &mut self,
+        worth: &dyn Fn(&Choice) -> f64,
+        least_percent: Option<f64>,
+    ) -> Result<(Plan, bool), ResolutionError> {
+        let solver = self.solver;
+        let (plan, proven) = solved(self.problem, worth, least_percent, solver, self.patience)?;
+        let known = self.best.as_ref();
+        if known.is_none_or(|best| plan.objective > best.objective) {
+            self.best = Some(plan.clone());
+        }
+        Ok((plan, proven && !self.patience.is_over()))
+    }
+}
+
+fn late(best: Option<Plan>) -> Outcome<Plan> {
+    Outcome::OutOfTime {
+        why: "the solver's time ran out".to_owned(),
+        best,
+    }
+}
+
+fn failed(error: &ResolutionError, best: Option<Plan>) -> Outcome<Plan> {
+    Outcome::OutOfTime {
+        why: error.to_string(),
+        best,
+    }
+}
+
+/// The plan of greatest worth that is at least so accurate, and whether that is proven.
+fn solved(
+    problem: &Problem,
+    worth: &dyn Fn(&Choice) -> f64,
+    least_percent: Option<f64>,
+    solver: Solver,
+    patience: &Patience<'_>,
+) -> Result<(Plan, bool), ResolutionError> {
+    let (mip, options) = model(problem, worth, least_percent);
+    let values = mip.solve(solver, patience.left())?;
+    let pick = |stage: &Vec<Variable>| {
+        let taken = stage.iter().enumerate();
+        let taken = taken.max_by(|a, b| values.of(*a.1).total_cmp(&values.of(*b.1)));
+        taken.map_or(0, |(index, _)| index)
+    };
+    let picks: Vec<usize> = options.iter().map(pick).collect();
+    let none = || ResolutionError::Str("an answer that is no choice".to_owned());
+    let plan = problem.plan(&picks).ok_or_else(none)?;
+    Ok((plan, values.proven()))
+}
+
+fn model(
+    problem: &Problem,
+    worth: &dyn Fn(&Choice) -> f64,
+    least_percent: Option<f64>,
+) -> (Mip, Vec<Vec<Variable>>) {
+    let mut variables = ProblemVariables::new();
+    let mut rows = Vec::new();
+    let stages = problem.stages.iter().map(|stage| {
+        let each = stage
+            .choices
+            .iter()
+            .map(|_| variables.add(variable().binary()));
+        each.collect::<Vec<_>>()
+    });
+    let options: Vec<Vec<Variable>> = stages.collect();
+    let of = |stages: &[usize], weight: &dyn Fn(&Choice) -> f64| {
+        let mut sum = Expression::from(0.0);
+        for stage in stages {
+            let choices = problem.stages.get(*stage).map(|stage| stage.choices.iter());
+            let pairs = choices
+                .into_iter()
+                .flatten()
+                .zip(options.get(*stage).into_iter().flatten());
+            for (choice, taken) in pairs {
+                sum.add_mul(weight(choice), *taken);
+            }
+        }
+        sum
+    };
+    let all: Vec<usize> = (0..problem.stages.len()).collect();
+    for stage in &all {
+        rows.push(constraint!(of(&[*stage], &|_| 1.0) == 1.0));
+    }
+    let limit_ms = problem.limit_ms();
+    for path in &problem.graph.paths {
+        rows.push(constraint!(
+            of(path, &|choice| SCALE * choice.time_ms() / limit_ms) <= SCALE
+        ));
+    }
+    if let Some(percent) = least_percent {
+        let least = SCALE * (percent / 100.0).ln();
+        rows.push(constraint!(
+            of(&all, &|choice| SCALE * choice.factor.ln()) >= least
+        ));
+    }
+    let choices = problem.stages.iter().flat_map(|stage| &stage.choices);
+    let greatest = choices
+        .map(|choice| worth(choice).abs())
+        .fold(0.0, f64::max);
+    let scale = if greatest > 0.0 {
+        SCALE / greatest
+    } else {
+        1.0
+    };
+    let mip = Mip {
+        worth: of(&all, &|choice| scale * worth(choice)),
+        variables,
+        rows,
+        start: Vec::new(),
+        gap: 0.0,
+    };
+    (mip, options)
+}

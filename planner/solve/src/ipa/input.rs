@@ -1,0 +1,243 @@
+//! A pipeline as it is written down, and what is refused about it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::graph::Graph;
+use super::offer::{Offers, Stage, Variant};
+use super::{Accuracy, Problem, Weights};
+use crate::Refused;
+use crate::input::{distinct, positive, rule, within};
+use crate::law::{Latency, MS_MAX};
+
+/// Most stages of a pipeline.
+pub const STAGES_MAX: usize = 64;
+/// Most variants of a stage.
+pub const VARIANTS_MAX: usize = 64;
+/// Most paths from the entry to an end.
+pub const PATHS_MAX: usize = 64;
+/// Greatest batch.
+pub const BATCH_MAX: u32 = 256;
+/// Most choices, a variant in a batch, of all stages together: it takes some ms to look at so many.
+pub const CHOICES_MAX: usize = 1 << 17;
+/// Most replicas of a stage.
+pub const REPLICAS_MAX: u32 = 100_000;
+/// Greatest arrival, in requests/s.
+pub const RATE_MAX: f64 = 1e9;
+/// Greatest weight.
+pub const WEIGHT_MAX: f64 = 1e9;
+/// Fewest cores of a replica: a Kubernetes millicore.
+pub const CORES_LEAST: f64 = 0.001;
+/// Most cores of a replica.
+pub const CORES_MAX: f64 = 100_000.0;
+/// Least accuracy: products of as many as there may be stay numbers.
+pub const ACCURACY_LEAST_PERCENT: f64 = 0.01;
+
+/// IPA's problem (Eq. 10): stages, arrival, SLA and weights.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// λ: requests/s that arrive; each stage sees all of them.
+    pub arrival_rps: f64,
+    /// The greatest latency along any path, waiting for batches counted.
+    pub sla_ms: f64,
+    /// α, β and δ; by default 2, 1 and 1e-6.
+    #[serde(default)]
+    pub weights: Weights,
+    /// What the pipeline's accuracy is.
+    #[serde(default)]
+    pub accuracy: Accuracy,
+    /// A chain in this order, unless they say what they come after.
+    pub stages: Vec<StageInput>,
+}
+
+/// One stage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StageInput {
+    /// Its name.
+    pub name: String,
+    /// The stages it comes after; by default the one written before it. One stage comes after none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Vec<String>>,
+    /// One of these runs.
+    pub variants: Vec<VariantInput>,
+}
+
+/// One variant of a stage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct VariantInput {
+    /// Its name.
+    pub name: String,
+    /// a: 0.01 to 100.
+    pub accuracy_percent: f64,
+    /// R, the base allocation: cores of one replica.
+    pub replica_cores: f64,
+    /// l(b, R) of one replica.
+    pub latency: Latency,
+    /// The batches it may run: a list, or a number for 1 to that; by default 1 to 8.
+    #[serde(default)]
+    pub batches: Batches,
+    /// Most replicas; by default 100.
+    #[serde(default = "replicas")]
+    pub replicas_max: u32,
+}
+
+/// The batches that a variant may run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Batches {
+    /// 1 to so many.
+    UpTo(u32),
+    /// These.
+    List(Vec<u32>),
+}
+
+impl Default for Batches {
+    fn default() -> Batches {
+        Batches::UpTo(8)
+    }
+}
+
+fn replicas() -> u32 {
+    100
+}
+
+impl TryFrom<Input> for Problem {
+    type Error = Refused;
+
+    fn try_from(input: Input) -> Result<Problem, Refused> {
+        let (mut after, mut stages) = (Vec::new(), Vec::new());
+        for (index, stage) in input.stages.into_iter().enumerate() {
+            let path = format!("stages[{index}]");
+            count(
+                &format!("{path}.variants"),
+                stage.variants.len(),
+                VARIANTS_MAX,
+            )?;
+            let mut variants = Vec::with_capacity(stage.variants.len());
+            for (index, variant) in stage.variants.into_iter().enumerate() {
+                variants.push(variant.checked(&format!("{path}.variants[{index}]"))?);
+            }
+            stages.push((stage.name, variants));
+            after.push(stage.after);
+        }
+        let (rate, sla) = (input.arrival_rps, input.sla_ms);
+        Problem::of(rate, sla, input.weights, input.accuracy, stages, &after)
+    }
+}
+
+impl Problem {
+    /// What both ways to a problem have in common.
+    pub(super) fn of(
+        arrival_rps: f64,
+        sla_ms: f64,
+        weights: Weights,
+        accuracy: Accuracy,
+        stages: Vec<(String, Vec<Variant>)>,
+        after: &[Option<Vec<String>>],
+    ) -> Result<Problem, Refused> {
+        positive("arrival_rps", arrival_rps, RATE_MAX, "requests/s")?;
+        positive("sla_ms", sla_ms, MS_MAX, "ms")?;
+        let Weights { alpha, beta, delta } = weights;
+        for (name, weight) in [("alpha", alpha), ("beta", beta), ("delta", delta)] {
+            within(format!("weights.{name}"), weight, 0.0, WEIGHT_MAX, "")?;
+        }
+        count("stages", stages.len(), STAGES_MAX)?;
+        let names: Vec<&str> = stages.iter().map(|(name, _)| name.as_str()).collect();
+        distinct(names.iter().copied(), |i| format!("stages[{i}].name"))?;
+        for (index, (_, variants)) in stages.iter().enumerate() {
+            let path = format!("stages[{index}].variants");
+            count(&path, variants.len(), VARIANTS_MAX)?;
+            let names = variants.iter().map(|variant| variant.name.as_str());
+            distinct(names, |i| format!("{path}[{i}].name"))?;
+        }
+        let all = stages.iter().flat_map(|(_, variants)| variants);
+        let choices: usize = all.map(|variant| variant.offers.count()).sum();
+        let right = format!("stages with at most {CHOICES_MAX} variants in batches");
+        rule(choices <= CHOICES_MAX, "stages", choices, right)?;
+        let graph = Graph::new(&names, after)?;
+        let stages = stages
+            .into_iter()
+            .map(|(name, variants)| Stage::new(name, variants, arrival_rps))
+            .collect();
+        Ok(Problem {
+            arrival_rps,
+            sla_ms,
+            weights,
+            accuracy,
+            stages,
+            graph,
+        })
+    }
+}
+
+impl VariantInput {
+    fn checked(self, path: &str) -> Result<Variant, Refused> {
+        let batches = self.batches.checked(&format!("{path}.batches"))?;
+        self.latency.check(&format!("{path}.latency"))?;
+        accuracy_and_cores(path, self.accuracy_percent, self.replica_cores)?;
+        for batch in &batches {
+            // A fit may dip below 0; beyond a table there is no answer, and so no choice.
+            let ms = self.latency.ms(*batch, self.replica_cores);
+            let right = format!("above 0 for every batch it may run, such as {batch}");
+            rule(
+                ms > 0.0,
+                format!("{path}.latency"),
+                format!("{ms} ms"),
+                right,
+            )?;
+        }
+        let most = format!("{path}.replicas_max");
+        let replicas_max = within(most, self.replicas_max, 1, REPLICAS_MAX, "replicas")?;
+        Ok(Variant {
+            name: self.name,
+            accuracy_percent: self.accuracy_percent,
+            replica_cores: self.replica_cores,
+            offers: Offers::Law {
+                latency: self.latency,
+                batches,
+                replicas_max,
+            },
+        })
+    }
+}
+
+impl Batches {
+    fn checked(self, path: &str) -> Result<Vec<u32>, Refused> {
+        match self {
+            Batches::UpTo(most) => {
+                Ok((1..=within(path, most, 1, BATCH_MAX, "requests")?).collect())
+            }
+            Batches::List(list) => {
+                count(path, list.len(), BATCH_MAX as usize)?;
+                for (index, batch) in list.iter().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    within(&path, *batch, 1, BATCH_MAX, "requests")?;
+                    let again = list.iter().take(index).any(|before| before == batch);
+                    rule(!again, path, batch, "another batch: this one stands twice")?;
+                }
+                Ok(list)
+            }
+        }
+    }
+}
+
+pub(super) fn accuracy_and_cores(path: &str, percent: f64, cores: f64) -> Result<(), Refused> {
+    let accuracy = format!("{path}.accuracy_percent");
+    within(accuracy, percent, ACCURACY_LEAST_PERCENT, 100.0, "percent")?;
+    let replica = format!("{path}.replica_cores");
+    within(replica, cores, CORES_LEAST, CORES_MAX, "cores")?;
+    Ok(())
+}
+
+pub(super) fn count(path: &str, count: usize, most: usize) -> Result<(), Refused> {
+    let right = format!("1 to {most} of them");
+    rule(
+        (1..=most).contains(&count),
+        path,
+        format!("{count} items"),
+        right,
+    )
+}

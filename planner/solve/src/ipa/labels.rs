@@ -1,0 +1,218 @@
+//! One pass over the stages: every partial choice that may lead to the best, layer by layer.
+
+use super::bound::Relaxed;
+use super::items::{Items, Slot, Step};
+use super::pareto::{Front, Label};
+use crate::Patience;
+
+/// Labels between two looks at the clock.
+const LOOK_EVERY: usize = 32;
+/// Labels that a layer may gather before what is beaten is dropped.
+const GATHER: usize = 1 << 17;
+
+/// What a pass came to.
+#[derive(Debug)]
+pub(super) struct Passed {
+    /// An item for each step: the best by the rule for ties if the pass was whole.
+    pub(super) found: Option<(Vec<usize>, f64)>,
+    /// No choice is better than this and than what was found or known; infinite where nothing is known.
+    pub(super) ceiling: f64,
+    /// Nothing was left out but what is worse.
+    pub(super) whole: bool,
+}
+
+/// Which label of the layer before, and which item.
+type Origin = (u32, u32);
+
+struct Pass<'a> {
+    items: &'a Items,
+    relaxed: &'a [Relaxed],
+    /// What cannot reach this is worse than what is known, by more than a tie.
+    floor: f64,
+    width: usize,
+    /// The greatest bound of what was left out for width.
+    dropped: f64,
+    times: Vec<u64>,
+}
+
+/// Goes through the stages with at most `width` labels each; `known` is the best objective met so far.
+pub(super) fn pass(
+    items: &Items,
+    relaxed: &[Relaxed],
+    known: f64,
+    width: usize,
+    patience: &Patience<'_>,
+) -> Passed {
+    let mut pass = Pass {
+        items,
+        relaxed,
+        floor: known - items.tie as f64 - items.slack,
+        width,
+        dropped: f64::NEG_INFINITY,
+        times: Vec::new(),
+    };
+    let mut front = Front::new(1);
+    let root = Label {
+        time: 0,
+        loss: 0,
+        product: 1.0,
+        micro: 0,
+        batches: 0,
+        parent: 0,
+        item: 0,
+        bound: f64::INFINITY,
+    };
+    front.push(root, &[0]);
+    let mut origins: Vec<Vec<Origin>> = Vec::with_capacity(items.steps.len());
+    for (place, step) in items.steps.iter().enumerate() {
+        let Some(next) = pass.layer(place, step, &front, patience) else {
+            return Passed {
+                found: None,
+                ceiling: f64::INFINITY,
+                whole: false,
+            };
+        };
+        origins.push(
+            next.labels
+                .iter()
+                .map(|label| (label.parent, label.item))
+                .collect(),
+        );
+        front = next;
+    }
+    let whole = pass.dropped == f64::NEG_INFINITY;
+    let found = best(items, &front, whole).map(|(index, worth)| (trace(&origins, index), worth));
+    Passed {
+        found,
+        ceiling: pass.dropped,
+        whole,
+    }
+}
+
+impl Pass<'_> {
+    /// The labels after `step`; `None` where patience ended.
+    fn layer(
+        &mut self,
+        place: usize,
+        step: &Step,
+        front: &Front,
+        patience: &Patience<'_>,
+    ) -> Option<Front> {
+        let mut next = Front::new(step.slots.len());
+        let mut gather = GATHER;
+        for (index, label) in front.labels.iter().enumerate() {
+            if index % LOOK_EVERY == 0 && patience.is_over() {
+                return None;
+            }
+            self.extend(place, step, (index, label), front.times(index), &mut next);
+            if next.labels.len() >= gather {
+                self.narrow(step, &mut next, patience);
+                gather = (2 * next.labels.len()).max(GATHER);
+            }
+        }
+        self.narrow(step, &mut next, patience);
+        (!patience.is_over()).then_some(next)
+    }
+
+    fn narrow(&mut self, step: &Step, next: &mut Front, patience: &Patience<'_>) {
+        next.sweep(step.rules, patience);
+        if let Some(bound) = next.truncate(self.width) {
+            self.dropped = self.dropped.max(bound);
+        }
+    }
+
+    /// Adds what `label` becomes with each item that keeps the SLA and may be as good as what is known.
+    fn extend(
+        &mut self,
+        place: usize,
+        step: &Step,
+        (index, label): (usize, &Label),
+        times: &[u64],
+        next: &mut Front,
+    ) {
+        let start = times.get(step.slot).copied().unwrap_or_default();
+        for (pick, item) in step.items.iter().enumerate() {
+            let end = start + item.parts;
+            if end > self.items.limit || !self.move_on(&step.slots, times, end) {
+                continue;
+            }
+            let loss = label.loss + item.loss;
+            let product = label.product * item.factor;
+            let bound = self.bound(place + 1, loss, product).min(label.bound);
+            if bound < self.floor {
+                continue;
+            }
+            let child = Label {
+                time: self.times.iter().sum(),
+                loss,
+                product,
+                micro: label.micro + item.micro,
+                batches: label.batches + item.batch,
+                parent: index as u32,
+                item: pick as u32,
+                bound,
+            };
+            next.push(child, &self.times);
+        }
+    }
+
+    /// The times at the slots after a stage that ends at `end`; whether they can be kept.
+    fn move_on(&mut self, slots: &[Slot], times: &[u64], end: u64) -> bool {
+        self.times.clear();
+        for slot in slots {
+            let before = slot
+                .from
+                .and_then(|from| times.get(from))
+                .copied()
+                .unwrap_or_default();
+            let time = if slot.fed { before.max(end) } else { before };
+            if time > slot.latest {
+                return false;
+            }
+            self.times.push(time);
+        }
+        true
+    }
+
+    fn bound(&self, layer: usize, loss: i64, product: f64) -> f64 {
+        let mut least = f64::INFINITY;
+        for relaxed in self.relaxed {
+            least = relaxed.of(layer, loss, product, &self.times).min(least);
+            if least < self.floor {
+                break;
+            }
+        }
+        least
+    }
+}
+
+/// The best of the complete labels, by the rule for ties if all of them are here.
+fn best(items: &Items, front: &Front, whole: bool) -> Option<(usize, f64)> {
+    let worth = |label: &Label| items.gain * label.product - label.loss as f64;
+    let most = front
+        .labels
+        .iter()
+        .map(worth)
+        .fold(f64::NEG_INFINITY, f64::max);
+    let floor = if whole { most - items.tie as f64 } else { most };
+    let ties = front
+        .labels
+        .iter()
+        .enumerate()
+        .filter(|(_, label)| worth(label) >= floor);
+    let first = ties.min_by_key(|(index, label)| (label.micro, label.batches, *index));
+    first.map(|(index, label)| (index, worth(label)))
+}
+
+fn trace(origins: &[Vec<Origin>], index: usize) -> Vec<usize> {
+    let (mut at, mut items) = (index, Vec::with_capacity(origins.len()));
+    for layer in origins.iter().rev() {
+        let Some((parent, item)) = layer.get(at) else {
+            break;
+        };
+        items.push(*item as usize);
+        at = *parent as usize;
+    }
+    items.reverse();
+    items
+}

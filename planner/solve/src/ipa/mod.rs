@@ -1,0 +1,246 @@
+//! IPA (JSys '24, Eq. 3–10): for each stage of a pipeline one variant m, batch b and number of
+//! replicas n.
+//!
+//! Maximise α·PAS − β·Σ n·R − δ·Σ b (Eq. 10) subject to
+//! - Σ (l + q) ≤ SLA along every path from the entry to an end (Eq. 10b), where l = l(b, R) is the
+//!   latency of a batch on one replica's R cores and q = (b − 1)/λ the time until the batch is full (Eq. 7);
+//! - n·h ≥ λ (Eq. 10c) with h = b/l: every stage sees the whole λ;
+//! - exactly one variant for each stage (Eq. 10d).
+//!
+//! PAS (Eq. 8) is the product of the stages' accuracies, in percent 100·Π(a/100), over any number of
+//! stages; or PAS′ (appendix C), the sum of ranks: the distinct accuracies of a stage in rising order
+//! have ranks i/(count − 1), 0 to 1, and 1 where there is but one. β is not negative, so n is the
+//! least that carries λ, ⌈λ/h⌉.
+//!
+//! [`solve`] is exact: layers of partial choices, pruned by what beats them and by a bound from
+//! multipliers on the paths' latencies (`labels`, `bound`). [`ilp`] states the same problem for the
+//! general path. [`base`] is the paper's base allocation (Eq. 1).
+//!
+//! **Ties.** Objectives within [`TOLERANCE`](crate::TOLERANCE) of the best are equal, relative to the
+//! greater of the greatest α·PAS and the least cost β·Σ n·R + δ·Σ b that any choice has. Among them:
+//! the fewest cores (to the millionth), then the smallest sum of batches, then the earliest variants
+//! and batches in the input's order, stage by stage (where a stage stands before one it comes after,
+//! in the order in which they can run).
+//!
+//! **Infeasible.** A stage where nothing carries λ is named, and there is no best effort. Otherwise the
+//! least latency is above the SLA, and the best effort is the choice with the least latency of the
+//! longest path; of several the cheapest.
+
+mod graph;
+mod input;
+mod offer;
+
+pub mod base;
+mod check;
+
+mod bound;
+mod items;
+mod labels;
+mod pareto;
+mod search;
+
+pub mod ilp;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Outcome, Patience};
+use graph::Graph;
+pub use input::{
+    ACCURACY_LEAST_PERCENT, BATCH_MAX, Batches, CHOICES_MAX, CORES_LEAST, CORES_MAX, Input,
+    PATHS_MAX, RATE_MAX, REPLICAS_MAX, STAGES_MAX, StageInput, VARIANTS_MAX, VariantInput,
+    WEIGHT_MAX,
+};
+use offer::{Choice, Stage};
+pub use offer::{Offer, OfferedStage, OfferedVariant};
+
+/// α, β and δ of Eq. 10; by default those of the paper's video pipeline (Table 15).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Weights {
+    /// α: of PAS in percent, or of PAS′.
+    pub alpha: f64,
+    /// β: of each core.
+    pub beta: f64,
+    /// δ: of each request of a batch.
+    pub delta: f64,
+}
+
+impl Default for Weights {
+    fn default() -> Weights {
+        Weights {
+            alpha: 2.0,
+            beta: 1.0,
+            delta: 1e-6,
+        }
+    }
+}
+
+/// What a pipeline's accuracy is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Accuracy {
+    /// PAS: the product of the stages' accuracies, in percent.
+    #[default]
+    Product,
+    /// PAS′: the sum of the stages' normalised ranks.
+    Ranks,
+}
+
+/// What is to be decided; made from an [`Input`], or of [`OfferedStage`]s.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    arrival_rps: f64,
+    sla_ms: f64,
+    weights: Weights,
+    accuracy: Accuracy,
+    /// In the input's order.
+    stages: Vec<Stage>,
+    graph: Graph,
+}
+
+/// A variant, batch and number of replicas for each stage.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Plan {
+    /// In the input's order.
+    pub stages: Vec<StagePlan>,
+    /// PAS: 100·Π(a/100).
+    pub accuracy_percent: f64,
+    /// PAS′, where that is what was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy_ranks: Option<f64>,
+    /// Σ n·R.
+    pub cores: f64,
+    /// Σ (l + q) along the longest path.
+    pub latency_ms: f64,
+    /// α·PAS − β·Σ n·R − δ·Σ b.
+    pub objective: f64,
+}
+
+/// What one stage is to run.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct StagePlan {
+    /// The stage's name.
+    pub stage: String,
+    /// The variant's name.
+    pub variant: String,
+    /// b.
+    pub batch: u32,
+    /// n.
+    pub replicas: u32,
+    /// n·R.
+    pub cores: f64,
+    /// l(b, R).
+    pub latency_ms: f64,
+    /// q: what the first request of a batch waits for the last.
+    pub queue_ms: f64,
+    /// The variant's own.
+    pub accuracy_percent: f64,
+}
+
+/// The best plan, by the rule for ties in the module's text.
+pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
+    match problem.infeasible(patience) {
+        Some(outcome) => outcome.checked(problem),
+        None => search::best(problem, patience).checked(problem),
+    }
+}
+
+impl Problem {
+    /// The plan of one choice (index into a stage's) for each stage; `None` if they are none.
+    fn plan(&self, picks: &[usize]) -> Option<Plan> {
+        let mut chosen = Vec::with_capacity(self.stages.len());
+        for (stage, pick) in self.stages.iter().zip(picks) {
+            chosen.push((stage, stage.choices.get(*pick)?));
+        }
+        if chosen.len() != self.stages.len() {
+            return None;
+        }
+        let times: Vec<f64> = chosen.iter().map(|(_, choice)| choice.time_ms()).collect();
+        let stages: Option<Vec<StagePlan>> = chosen
+            .iter()
+            .map(|(stage, choice)| stage.plan(choice))
+            .collect();
+        let stages = stages?;
+        let ranks = chosen.iter().map(|(_, choice)| choice.rank).sum();
+        let product = stages.iter().map(|s| s.accuracy_percent / 100.0);
+        let accuracy_percent = 100.0 * product.product::<f64>();
+        let (value, accuracy_ranks) = match self.accuracy {
+            Accuracy::Product => (accuracy_percent, None),
+            Accuracy::Ranks => (ranks, Some(ranks)),
+        };
+        let cores = stages.iter().map(|stage| stage.cores).sum();
+        let batches: u32 = stages.iter().map(|stage| stage.batch).sum();
+        let Weights { alpha, beta, delta } = self.weights;
+        Some(Plan {
+            accuracy_percent,
+            accuracy_ranks,
+            cores,
+            latency_ms: self.graph.longest(&times).0,
+            objective: alpha * value - beta * cores - delta * f64::from(batches),
+            stages,
+        })
+    }
+
+    fn cost(&self, choice: &Choice) -> f64 {
+        self.weights.beta * choice.cores + self.weights.delta * f64::from(choice.batch)
+    }
+
+    /// The latency that still counts as within the SLA: half of the tolerance, so that sums in
+    /// another order stay within the whole of it.
+    fn limit_ms(&self) -> f64 {
+        self.sla_ms * (1.0 + crate::TOLERANCE / 2.0)
+    }
+
+    /// What is said where nothing meets the constraints; `None` where something does.
+    fn infeasible(&self, patience: &Patience<'_>) -> Option<Outcome<Plan>> {
+        if let Some(stage) = self.stages.iter().find(|stage| stage.choices.is_empty()) {
+            let why = format!(
+                "an arrival of {} requests/s exceeds the {} that stage '{}' carries with the most replicas of any variant",
+                self.arrival_rps, stage.most_rps, stage.name
+            );
+            return Some(Outcome::Infeasible {
+                why,
+                best_effort: None,
+            });
+        }
+        let fastest: Vec<f64> = self.stages.iter().map(Stage::least_ms).collect();
+        let (least_ms, path) = self.graph.longest(&fastest);
+        if least_ms <= self.limit_ms() {
+            return None;
+        }
+        let names: Vec<&str> = path
+            .iter()
+            .filter_map(|stage| self.stages.get(*stage))
+            .map(|stage| stage.name.as_str())
+            .collect();
+        let why = format!(
+            "the least latency along {} is {least_ms} ms, above the SLA of {} ms",
+            names.join(" → "),
+            self.sla_ms
+        );
+        // The same problem with what can be kept, for the least cost.
+        let mut least = self.clone();
+        least.sla_ms = least_ms;
+        least.weights.alpha = 0.0;
+        let best_effort = match search::best(&least, patience) {
+            Outcome::Optimal(plan) | Outcome::Good { best: plan, .. } => Some(plan),
+            Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
+        };
+        let weights = self.weights;
+        let best_effort = best_effort.map(|plan| self.valued(plan, weights.alpha));
+        Some(Outcome::Infeasible { why, best_effort })
+    }
+
+    /// `plan` made without a value for its accuracy, with it.
+    fn valued(&self, plan: Plan, alpha: f64) -> Plan {
+        let value = plan.accuracy_ranks.unwrap_or(plan.accuracy_percent);
+        Plan {
+            objective: plan.objective + alpha * value,
+            ..plan
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! What a stage has to choose from: variants with a latency law, or with batches and replicas given.
+
+use super::input::{BATCH_MAX, REPLICAS_MAX, VARIANTS_MAX, accuracy_and_cores, count};
+use super::{Accuracy, Problem, StagePlan, Weights};
+use crate::input::{positive, within};
+use crate::law::{Latency, MS_MAX};
+use crate::{Refused, TOLERANCE};
+
+/// A stage whose variants' batches, replicas and latencies are given one by one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferedStage {
+    /// Its name.
+    pub name: String,
+    /// The stages it comes after; `None`: the one before it.
+    pub after: Option<Vec<String>>,
+    /// One of these runs.
+    pub variants: Vec<OfferedVariant>,
+}
+
+/// A variant with what it is offered as.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OfferedVariant {
+    /// Its name.
+    pub name: String,
+    /// a.
+    pub accuracy_percent: f64,
+    /// R: cores of one replica.
+    pub replica_cores: f64,
+    /// One of these is chosen; those that do not carry λ are not.
+    pub offers: Vec<Offer>,
+}
+
+/// A batch and a number of replicas, and how long one batch takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Offer {
+    /// b.
+    pub batch: u32,
+    /// n.
+    pub replicas: u32,
+    /// l.
+    pub latency_ms: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Stage {
+    pub(super) name: String,
+    pub(super) variants: Vec<Variant>,
+    /// What carries λ, by variant and batch in the input's order.
+    pub(super) choices: Vec<Choice>,
+    /// The most that anything here carries.
+    pub(super) most_rps: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Variant {
+    pub(super) name: String,
+    pub(super) accuracy_percent: f64,
+    pub(super) replica_cores: f64,
+    pub(super) offers: Offers,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Offers {
+    Law {
+        latency: Latency,
+        batches: Vec<u32>,
+        replicas_max: u32,
+    },
+    Given(Vec<Offer>),
+}
+
+impl Offers {
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Offers::Law { batches, .. } => batches.len(),
+            Offers::Given(offers) => offers.len(),
+        }
+    }
+}
+
+/// A variant, batch and number of replicas that carries λ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Choice {
+    pub(super) variant: usize,
+    pub(super) batch: u32,
+    pub(super) replicas: u32,
+    pub(super) latency_ms: f64,
+    pub(super) queue_ms: f64,
+    /// n·R.
+    pub(super) cores: f64,
+    /// a/100.
+    pub(super) factor: f64,
+    /// Of PAS′.
+    pub(super) rank: f64,
+}
+
+impl Choice {
+    pub(super) fn time_ms(&self) -> f64 {
+        self.latency_ms + self.queue_ms
+    }
+}
+
+/// q = (b − 1)/λ (Eq. 7) in ms.
+pub(super) fn queue_ms(batch: u32, arrival_rps: f64) -> f64 {
+    f64::from(batch.saturating_sub(1)) * 1000.0 / arrival_rps
+}
+
+/// The replicas that carry λ, as a fraction: λ/h, less the tolerance.
+pub(super) fn needed(batch: u32, latency_ms: f64, arrival_rps: f64) -> f64 {
+    arrival_rps * latency_ms / (f64::from(batch) * 1000.0) * (1.0 - TOLERANCE)
+}
+
+impl Problem {
+    /// A problem of given offers, such as IPA's Table 3.
+    ///
+    /// # Errors
+    /// What is no number in its range, empty or named twice, by the path of the field.
+    pub fn of_offers(
+        arrival_rps: f64,
+        sla_ms: f64,
+        weights: Weights,
+        accuracy: Accuracy,
+        stages: Vec<OfferedStage>,
+    ) -> Result<Problem, Refused> {
+        let (mut after, mut checked) = (Vec::new(), Vec::new());
+        for (index, stage) in stages.into_iter().enumerate() {
+            let path = format!("stages[{index}].variants");
+            count(&path, stage.variants.len(), VARIANTS_MAX)?;
+            let mut variants = Vec::with_capacity(stage.variants.len());
+            for (index, variant) in stage.variants.into_iter().enumerate() {
+                variants.push(variant.checked(&format!("{path}[{index}]"))?);
+            }
+            checked.push((stage.name, variants));
+            after.push(stage.after);
+        }
+        Problem::of(arrival_rps, sla_ms, weights, accuracy, checked, &after)
+    }
+}
+
+impl OfferedVariant {
+    fn checked(self, path: &str) -> Result<Variant, Refused> {
+        accuracy_and_cores(path, self.accuracy_percent, self.replica_cores)?;
+        count(
+            &format!("{path}.offers"),
+            self.offers.len(),
+            BATCH_MAX as usize,
+        )?;
+        for (index, offer) in self.offers.iter().enumerate() {
+            let path = format!("{path}.offers[{index}]");
+            within(
+                format!("{path}.batch"),
+                offer.batch,
+                1,
+                BATCH_MAX,
+                "requests",
+            )?;
+            let replicas = format!("{path}.replicas");
+            within(replicas, offer.replicas, 1, REPLICAS_MAX, "replicas")?;
+            positive(format!("{path}.latency_ms"), offer.latency_ms, MS_MAX, "ms")?;
+        }
+        Ok(Variant {
+            name: self.name,
+            accuracy_percent: self.accuracy_percent,
+            replica_cores: self.replica_cores,
+            offers: Offers::Given(self.offers),
+        })
+    }
+}
+
+impl Variant {
+    /// What it is offered as, with the least replicas that carry λ where they are not given; and the
+    /// most replicas there may be.
+    fn offered(&self, arrival_rps: f64) -> Vec<(Offer, u32)> {
+        match &self.offers {
+            Offers::Given(offers) => offers.iter().map(|o| (*o, o.replicas)).collect(),
+            Offers::Law {
+                latency,
+                batches,
+                replicas_max,
+            } => {
+                let offer = |batch: &u32| {
+                    let latency_ms = latency.ms(*batch, self.replica_cores);
+                    let least = needed(*batch, latency_ms, arrival_rps).ceil().max(1.0);
+                    let replicas = if least <= f64::from(*replicas_max) {
+                        least as u32
+                    } else {
+                        *replicas_max
+                    };
+                    let offer = Offer {
+                        batch: *batch,
+                        replicas,
+                        latency_ms,
+                    };
+                    (offer, *replicas_max)
+                };
+                batches.iter().map(offer).collect()
+            }
+        }
+    }
+}
+
+impl Stage {
+    pub(super) fn new(name: String, variants: Vec<Variant>, arrival_rps: f64) -> Stage {
+        let (mut choices, mut most_rps) = (Vec::new(), 0.0f64);
+        let ranks = ranks(&variants);
+        for (index, (variant, rank)) in variants.iter().zip(ranks).enumerate() {
+            for (offer, most) in variant.offered(arrival_rps) {
+                let one_rps = f64::from(offer.batch) * 1000.0 / offer.latency_ms;
+                most_rps = most_rps.max(f64::from(most) * one_rps);
+                let carries =
+                    f64::from(offer.replicas) >= needed(offer.batch, offer.latency_ms, arrival_rps);
+                if !offer.latency_ms.is_finite() || !carries {
+                    continue;
+                }
+                choices.push(Choice {
+                    variant: index,
+                    batch: offer.batch,
+                    replicas: offer.replicas,
+                    latency_ms: offer.latency_ms,
+                    queue_ms: queue_ms(offer.batch, arrival_rps),
+                    cores: f64::from(offer.replicas) * variant.replica_cores,
+                    factor: variant.accuracy_percent / 100.0,
+                    rank,
+                });
+            }
+        }
+        Stage {
+            name,
+            variants,
+            choices,
+            most_rps,
+        }
+    }
+
+    pub(super) fn least_ms(&self) -> f64 {
+        let times = self.choices.iter().map(Choice::time_ms);
+        times.fold(f64::INFINITY, f64::min)
+    }
+
+    pub(super) fn plan(&self, choice: &Choice) -> Option<StagePlan> {
+        let variant = self.variants.get(choice.variant)?;
+        Some(StagePlan {
+            stage: self.name.clone(),
+            variant: variant.name.clone(),
+            batch: choice.batch,
+            replicas: choice.replicas,
+            cores: choice.cores,
+            latency_ms: choice.latency_ms,
+            queue_ms: choice.queue_ms,
+            accuracy_percent: variant.accuracy_percent,
+        })
+    }
+}
+
+/// By variant: the place of its accuracy among the distinct ones, 0 to 1.
+pub(super) fn ranks(variants: &[Variant]) -> Vec<f64> {
+    let mut distinct: Vec<f64> = variants.iter().map(|v| v.accuracy_percent).collect();
+    distinct.sort_by(f64::total_cmp);
+    distinct.dedup();
+    let last = distinct.len().saturating_sub(1);
+    let rank = |variant: &Variant| {
+        let place = distinct.partition_point(|a| *a < variant.accuracy_percent);
+        if last == 0 {
+            1.0
+        } else {
+            place as f64 / last as f64
+        }
+    };
+    variants.iter().map(rank).collect()
+}

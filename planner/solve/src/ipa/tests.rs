@@ -1,0 +1,26 @@
+//! The search against trying everything, against HiGHS, in a hurry, and the paper's numbers.
+
+mod exhaustive;
+mod general;
+mod hurry;
+mod paper;
+mod refusals;
+mod rules;
+mod small;
+
+#[path = "../../benches/ipa/pipelines.rs"]
+mod pipelines;
+
+use std::time::Duration;
+
+use super::*;
+
+fn unhurried(problem: &Problem) -> Outcome<Plan> {
+    let clock = || Duration::ZERO;
+    solve(problem, &Patience::new(Duration::from_secs(1), &clock))
+}
+
+fn problem(document: serde_json::Value) -> Problem {
+    let input: Input = serde_json::from_value(document).unwrap();
+    Problem::try_from(input).unwrap()
+}

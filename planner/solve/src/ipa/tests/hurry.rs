@@ -1,0 +1,80 @@
+//! When patience ends: what is said is true, and soon.
+
+use std::cell::Cell;
+
+use super::*;
+
+/// A clock that moves on by 1 ms whenever it is read.
+fn with_looks(problem: &Problem, looks: u64) -> (Outcome<Plan>, u64) {
+    let read = Cell::new(0);
+    let clock = || {
+        read.set(read.get() + 1);
+        Duration::from_millis(read.get())
+    };
+    let outcome = solve(
+        problem,
+        &Patience::new(Duration::from_millis(looks), &clock),
+    );
+    (outcome, read.get())
+}
+
+#[test]
+fn in_a_hurry_the_gap_covers_the_optimum() {
+    let problem = problem(pipelines::pipeline(3, 12, 10, 0.1, false));
+    let Outcome::Optimal(best) = unhurried(&problem) else {
+        panic!("not solved")
+    };
+    let (mut good, mut gaps) = (0, Vec::new());
+    for looks in 0..400 {
+        let (outcome, read) = with_looks(&problem, looks);
+        match outcome {
+            Outcome::Good { best: found, gap } => {
+                good += 1;
+                assert!(
+                    found.objective <= best.objective + 1e-9,
+                    "{looks}: better than the best?"
+                );
+                let reach = found.objective + gap;
+                assert!(
+                    reach >= best.objective - 1e-9 * best.objective.abs(),
+                    "{looks}: {gap} is no bound"
+                );
+                // One more look by each of the 12 stages' sweeps, and a few by the rest.
+                assert!(
+                    read <= looks + 12 + 10,
+                    "{read} looks with {looks} to be had"
+                );
+                gaps.push(gap);
+            }
+            Outcome::Optimal(found) => assert_eq!(found, best),
+            outcome => panic!("{looks}: {outcome:?}"),
+        }
+    }
+    assert!(good > 50, "{good} of 400 were in a hurry");
+    assert!(
+        gaps[good - 1] < gaps[0] / 10.0,
+        "from {} to {}",
+        gaps[0],
+        gaps[good - 1]
+    );
+}
+
+#[test]
+fn without_any_time_there_is_still_a_plan() {
+    let (outcome, _) = with_looks(&problem(pipelines::pipeline(1, 5, 5, 0.2, false)), 0);
+    assert!(
+        matches!(outcome, Outcome::Good { gap, .. } if gap > 0.0),
+        "{outcome:?}"
+    );
+    let (late, _) = with_looks(&problem(pipelines::pipeline(1, 5, 5, -0.01, false)), 0);
+    assert!(
+        matches!(
+            late,
+            Outcome::Infeasible {
+                best_effort: Some(_),
+                ..
+            }
+        ),
+        "{late:?}"
+    );
+}

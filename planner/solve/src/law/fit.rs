@@ -1,0 +1,360 @@
+//! Fits of laws to measurements: Sponge's Eq. 2 and InfAdapter's lines, by least squares and, where
+//! some measurements are simply wrong, by RANSAC (which Sponge uses).
+//!
+//! Least squares is exact. Sponge's coefficients may not be negative: of the 15 sets of coefficients that
+//! may be above 0 (not empty), each is solved as an ordinary least squares on scaled columns, and the
+//! best whose solution has no negative one is the optimum, since its own set is among them.
+//!
+//! RANSAC draws [`Ransac::samples`] times as many points as there are coefficients, fits them, and counts
+//! the points that this law tells to within the threshold; the law with the most (then the least squared
+//! error over them, then the first) is fitted again, by least squares, to all of these. Seeded: the same
+//! points and parameters have the same answer.
+
+use nalgebra::{DMatrix, DVector};
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::{BATCH_MAX, CORES_MAX, Cell, Law, Line, MS_MAX, POINTS_MAX, Point, RPS_MAX};
+use crate::Refused;
+use crate::input::{positive, rule, within};
+
+/// A law, and how near it comes to what was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fit<L> {
+    /// The law.
+    pub law: L,
+    /// The part of the measurements' variance that the law explains, 1 at best, over the points it was
+    /// fitted to; 1 where they neither vary nor differ from the law.
+    pub r_squared: f64,
+    /// Root of the mean squared error over the points it was fitted to, in the unit of the measurements.
+    pub rmse: f64,
+    /// How many points it was fitted to: all by least squares, the inliers by RANSAC.
+    pub inliers: usize,
+}
+
+/// How RANSAC goes about it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ransac {
+    /// How often points are drawn, 1 to [`SAMPLES_MAX`]. With a fifth of the points wrong, four right
+    /// ones come in 41 % of the draws; a hundred draws miss them once in 10²².
+    pub samples: u32,
+    /// A point within this of a law, in the unit of the measurements, is its inlier. `None`: the median
+    /// absolute deviation of the measurements from their median, as scikit-learn's default.
+    pub threshold: Option<f64>,
+    /// Where chance begins.
+    pub seed: u64,
+}
+
+/// Most draws.
+pub const SAMPLES_MAX: u32 = 100_000;
+
+impl Default for Ransac {
+    fn default() -> Ransac {
+        Ransac {
+            samples: 1000,
+            threshold: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Sponge's law by least squares, no coefficient negative.
+///
+/// # Errors
+/// Fewer points than coefficients, numbers that are none, points too much alike to tell the coefficients
+/// apart: it takes two batches on each of two numbers of cores, or other four points as different.
+pub fn sponge(points: &[Cell]) -> Result<Fit<Law>, Refused> {
+    latencies(points)?.fit(None).map(Fit::law)
+}
+
+/// The same by RANSAC.
+///
+/// # Errors
+/// As [`sponge`]; parameters out of range.
+pub fn sponge_ransac(points: &[Cell], how: &Ransac) -> Result<Fit<Law>, Refused> {
+    latencies(points)?.fit(Some(how)).map(Fit::law)
+}
+
+/// InfAdapter's line of throughput over cores by least squares.
+///
+/// # Errors
+/// Fewer than two different numbers of cores, numbers that are none, throughput that falls with the cores.
+pub fn line(points: &[Point]) -> Result<Fit<Line>, Refused> {
+    rising(rates(points)?.fit(None)?)
+}
+
+/// The same by RANSAC.
+///
+/// # Errors
+/// As [`line`]; parameters out of range.
+pub fn line_ransac(points: &[Point], how: &Ransac) -> Result<Fit<Line>, Refused> {
+    rising(rates(points)?.fit(Some(how))?)
+}
+
+impl Fit<Vec<f64>> {
+    fn law(self) -> Fit<Law> {
+        let coefficient = |index: usize| self.law.get(index).copied().unwrap_or_default();
+        let law = Law {
+            gamma_ms: coefficient(0),
+            epsilon_ms: coefficient(1),
+            delta_ms: coefficient(2),
+            eta_ms: coefficient(3),
+        };
+        self.with(law)
+    }
+
+    fn with<L>(&self, law: L) -> Fit<L> {
+        Fit {
+            law,
+            r_squared: self.r_squared,
+            rmse: self.rmse,
+            inliers: self.inliers,
+        }
+    }
+}
+
+fn rising(fit: Fit<Vec<f64>>) -> Result<Fit<Line>, Refused> {
+    let coefficient = |index: usize| fit.law.get(index).copied().unwrap_or_default();
+    let slope_rps = coefficient(0);
+    let value = format!("a slope of {slope_rps} requests/s for each core");
+    rule(slope_rps >= 0.0, "points", value, "0 or more")?;
+    Ok(fit.with(Line {
+        slope_rps,
+        intercept_rps: coefficient(1),
+    }))
+}
+
+fn latencies(points: &[Cell]) -> Result<Measured, Refused> {
+    let mut rows = Vec::with_capacity(points.len());
+    let mut told = Vec::with_capacity(points.len());
+    for (index, point) in points.iter().enumerate() {
+        let field = |name: &str| format!("points[{index}].{name}");
+        let batch = within(field("batch"), point.batch, 1, BATCH_MAX, "requests")?;
+        let cores = positive(field("cores"), point.cores, CORES_MAX, "")?;
+        told.push(positive(
+            field("latency_ms"),
+            point.latency_ms,
+            MS_MAX,
+            "ms",
+        )?);
+        let batch = f64::from(batch);
+        rows.push(vec![batch / cores, 1.0 / cores, batch, 1.0]);
+    }
+    let measured = Measured {
+        rows,
+        told,
+        coefficients: 4,
+        negative: false,
+    };
+    measured.checked("points that tell γ, ε, δ and η apart: at least two batches on each of two numbers of cores")
+}
+
+fn rates(points: &[Point]) -> Result<Measured, Refused> {
+    let mut rows = Vec::with_capacity(points.len());
+    let mut told = Vec::with_capacity(points.len());
+    for (index, point) in points.iter().enumerate() {
+        let field = |name: &str| format!("points[{index}].{name}");
+        let cores = within(field("cores"), point.cores, 0.0, CORES_MAX, "")?;
+        told.push(within(field("rps"), point.rps, 0.0, RPS_MAX, "requests/s")?);
+        rows.push(vec![cores, 1.0]);
+    }
+    let measured = Measured {
+        rows,
+        told,
+        coefficients: 2,
+        negative: true,
+    };
+    measured.checked("points on at least two numbers of cores")
+}
+
+/// What is to be told, `told`, by the law Σ coefficient·row.
+struct Measured {
+    rows: Vec<Vec<f64>>,
+    told: Vec<f64>,
+    coefficients: usize,
+    /// Whether coefficients may be negative.
+    negative: bool,
+}
+
+/// Singular values (of columns of length 1) below this count as 0: the columns say the same.
+const ALIKE: f64 = 1e-9;
+/// A coefficient this far below 0, in scaled columns relative to what is told, is rounding.
+const ROUNDING: f64 = 1e-12;
+/// Squared errors below this part of the squared measurements are rounding.
+const EXACT: f64 = 1e-24;
+
+impl Measured {
+    fn checked(self, right: &str) -> Result<Measured, Refused> {
+        let (least, count) = (self.coefficients, self.rows.len());
+        let enough = format!("{least} to {POINTS_MAX}");
+        rule(
+            (least..=POINTS_MAX).contains(&count),
+            "points",
+            count,
+            enough,
+        )?;
+        let all: Vec<usize> = (0..count).collect();
+        let columns: Vec<usize> = (0..least).collect();
+        let apart = self.ordinary(&all, &columns).is_some();
+        rule(apart, "points", format!("{count} points"), right)?;
+        Ok(self)
+    }
+
+    fn fit(&self, how: Option<&Ransac>) -> Result<Fit<Vec<f64>>, Refused> {
+        let among = match how {
+            None => (0..self.rows.len()).collect(),
+            Some(how) => self.consensus(how)?,
+        };
+        let law = self.least_squares(&among).ok_or_else(|| Refused {
+            field: "points".to_owned(),
+            value: format!(
+                "{} of {} within the threshold",
+                among.len(),
+                self.rows.len()
+            ),
+            right: "more: they do not tell the coefficients apart".to_owned(),
+        })?;
+        Ok(self.quality(law, &among))
+    }
+
+    /// The points that agree most.
+    fn consensus(&self, how: &Ransac) -> Result<Vec<usize>, Refused> {
+        let samples = within("samples", how.samples, 1, SAMPLES_MAX, "")?;
+        let threshold = match how.threshold {
+            Some(threshold) => positive("threshold", threshold, f64::MAX, "")?,
+            // Where most are the same, their deviation is 0 and rounding would part them.
+            None => deviation(&self.told).max(median(&self.told) * 1e-9),
+        };
+        let mut chance = ChaCha8Rng::seed_from_u64(how.seed);
+        let mut order: Vec<usize> = (0..self.rows.len()).collect();
+        let mut best: (Vec<usize>, f64) = (Vec::new(), f64::INFINITY);
+        for _ in 0..samples {
+            draw(&mut order, self.coefficients, &mut chance);
+            let drawn = order.get(..self.coefficients).unwrap_or_default();
+            let Some(law) = self.least_squares(drawn) else {
+                continue;
+            };
+            let near = |point: &usize| self.error(&law, *point).abs() <= threshold;
+            let inliers: Vec<usize> = (0..self.rows.len()).filter(near).collect();
+            let squares = self.squares(&law, &inliers);
+            if inliers.len() > best.0.len() || inliers.len() == best.0.len() && squares < best.1 {
+                best = (inliers, squares);
+            }
+        }
+        Ok(best.0)
+    }
+
+    /// The best coefficients for the points `among`; `None` where these do not tell them apart.
+    fn least_squares(&self, among: &[usize]) -> Option<Vec<f64>> {
+        let every: Vec<usize> = (0..self.coefficients).collect();
+        let whole = self.ordinary(among, &every)?;
+        if self.negative || whole.iter().all(|coefficient| *coefficient >= 0.0) {
+            return Some(whole);
+        }
+        let mut best: Option<(Vec<f64>, f64)> = None;
+        for set in 1..1_u32 << self.coefficients {
+            let columns: Vec<usize> = every
+                .iter()
+                .copied()
+                .filter(|i| set >> i & 1 == 1)
+                .collect();
+            let Some(law) = self.ordinary(among, &columns) else {
+                continue;
+            };
+            let squares = self.squares(&law, among);
+            let better = best.as_ref().is_none_or(|(_, least)| squares < *least);
+            if better && law.iter().all(|coefficient| *coefficient >= 0.0) {
+                best = Some((law, squares));
+            }
+        }
+        best.map(|(law, _)| law)
+    }
+
+    /// Ordinary least squares on some columns, the coefficients of the others 0; `None` where the points
+    /// do not tell them apart.
+    fn ordinary(&self, among: &[usize], columns: &[usize]) -> Option<Vec<f64>> {
+        let at = |row: usize, column: usize| {
+            let (row, column) = (among.get(row)?, columns.get(column)?);
+            self.rows.get(*row)?.get(*column).copied()
+        };
+        if among.len() < columns.len() {
+            return None;
+        }
+        let cell = |row, column| at(row, column).unwrap_or_default();
+        let mut matrix = DMatrix::from_fn(among.len(), columns.len(), cell);
+        let mut lengths = Vec::with_capacity(columns.len());
+        for mut column in matrix.column_iter_mut() {
+            let length = column.norm();
+            column.unscale_mut(length);
+            lengths.push(length);
+        }
+        let told = |row: usize| among.get(row).and_then(|i| self.told.get(*i)).copied();
+        let told = DVector::from_fn(among.len(), |row, _| told(row).unwrap_or_default());
+        let parts = matrix.svd(true, true);
+        if parts.rank(ALIKE) < columns.len() {
+            return None;
+        }
+        let solved = parts.solve(&told, 0.0).ok()?;
+        let mut law = vec![0.0; self.coefficients];
+        let least = ROUNDING * told.norm();
+        for ((column, length), scaled) in columns.iter().zip(lengths).zip(solved.iter()) {
+            let rounding = !self.negative && scaled.abs() <= least;
+            *law.get_mut(*column)? = if rounding { 0.0 } else { scaled / length };
+        }
+        law.iter().all(|value| value.is_finite()).then_some(law)
+    }
+
+    fn error(&self, law: &[f64], point: usize) -> f64 {
+        let row = self.rows.get(point).map(Vec::as_slice).unwrap_or_default();
+        let says: f64 = row.iter().zip(law).map(|(a, b)| a * b).sum();
+        says - self.told.get(point).copied().unwrap_or_default()
+    }
+
+    fn squares(&self, law: &[f64], among: &[usize]) -> f64 {
+        let square = |point: &usize| self.error(law, *point).powi(2);
+        among.iter().map(square).sum()
+    }
+
+    fn quality(&self, law: Vec<f64>, among: &[usize]) -> Fit<Vec<f64>> {
+        let told = || among.iter().filter_map(|point| self.told.get(*point));
+        let count = among.len() as f64;
+        let mean = told().sum::<f64>() / count;
+        let variance: f64 = told().map(|value| (value - mean).powi(2)).sum();
+        let squares = self.squares(&law, among);
+        let exact = squares <= EXACT * told().map(|value| value * value).sum::<f64>();
+        let r_squared = if exact { 1.0 } else { 1.0 - squares / variance };
+        Fit {
+            law,
+            r_squared,
+            rmse: (squares / count).sqrt(),
+            inliers: among.len(),
+        }
+    }
+}
+
+/// Brings `count` drawn without return to the front.
+fn draw(order: &mut [usize], count: usize, chance: &mut ChaCha8Rng) {
+    for to in 0..count.min(order.len()) {
+        // As u32, so that 32-bit machines draw the same.
+        let from = chance.random_range(to as u32..order.len() as u32) as usize;
+        order.swap(to, from);
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = values.get(middle).copied().unwrap_or_default();
+    if values.len() % 2 == 1 {
+        return upper;
+    }
+    let lower = middle.checked_sub(1).and_then(|i| values.get(i)).copied();
+    (lower.unwrap_or(upper) + upper) / 2.0
+}
+
+fn deviation(values: &[f64]) -> f64 {
+    let middle = median(values);
+    let off: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();
+    median(&off)
+}

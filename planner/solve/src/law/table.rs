@@ -1,0 +1,341 @@
+//! A measured latency, l(b, c), interpolated monotonously: it never falls with the batch and never
+//! rises with the cores, and it never promises more than was measured.
+//!
+//! - Where a measurement contradicts another (a greater batch or fewer cores, yet quicker), the quicker
+//!   one is raised to the slower: a cumulative maximum. What must be raised by more than
+//!   [`NOISE_PERCENT_MAX`] is refused, as no noise.
+//! - At a measured point it is the (so raised) measurement.
+//! - The points span a grid of their batches and cores. A cell of it that was not measured lies on the
+//!   line between its neighbours of the same batch, or of the same cores, where they were measured on both
+//!   sides (where both are, the slower counts; never above what the next rule gives); else it is the
+//!   quickest of no smaller a batch on no more cores; where there is none, it is infinite.
+//! - Between the grid's lines it is bilinear.
+//! - Beyond the greatest batch or below the fewest cores nothing is known: infinite. Below the least
+//!   batch it is the least's, above the most cores the most's.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{BATCH_MAX, CORES_MAX, MS_MAX};
+use crate::Refused;
+use crate::input::{positive, rule, within};
+
+/// Most points of a table.
+pub const POINTS_MAX: usize = 4096;
+/// Most cells of the grid that a table's points span: so many different batches times so many
+/// different numbers of cores.
+pub const CELLS_MAX: usize = 65_536;
+/// How far a measurement may have to be raised so that latency rises with the batch and falls with
+/// the cores, in percent of it. Sponge's published profile needs 5 % (16 cores for one request are
+/// slower than 8).
+pub const NOISE_PERCENT_MAX: f64 = 25.0;
+
+/// What was measured; made only by [`Table::new`], which a document's `points` go through too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Points", into = "Points")]
+pub struct Table {
+    points: Vec<Cell>,
+    grid: Grid,
+}
+
+/// A measured latency as it stands in a document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename = "Table", deny_unknown_fields)]
+struct Points {
+    /// The measurements, in any order; no batch and cores twice.
+    points: Vec<Cell>,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// b: requests executed together, from 1.
+    pub batch: u32,
+    /// c: above 0.
+    pub cores: f64,
+    /// l(b, c) in ms, above 0.
+    pub latency_ms: f64,
+}
+
+impl Table {
+    /// The table of `points`.
+    ///
+    /// # Errors
+    /// No points or too many, numbers that are none, the same batch and cores twice, measurements that
+    /// contradict each other by more than noise.
+    pub fn new(points: Vec<Cell>) -> Result<Table, Refused> {
+        let count = format!("1 to {POINTS_MAX}");
+        rule(
+            (1..=POINTS_MAX).contains(&points.len()),
+            "points",
+            points.len(),
+            count,
+        )?;
+        for (index, point) in points.iter().enumerate() {
+            let field = |name: &str| format!("points[{index}].{name}");
+            within(field("batch"), point.batch, 1, BATCH_MAX, "requests")?;
+            positive(field("cores"), point.cores, CORES_MAX, "")?;
+            positive(field("latency_ms"), point.latency_ms, MS_MAX, "ms")?;
+        }
+        let grid = Grid::new(&points)?;
+        Ok(Table { points, grid })
+    }
+
+    /// The points as they were given.
+    pub fn points(&self) -> &[Cell] {
+        &self.points
+    }
+
+    /// The latency in ms; infinite where nothing is known.
+    pub fn ms(&self, batch: u32, cores: f64) -> f64 {
+        self.grid.ms(f64::from(batch), cores)
+    }
+}
+
+impl TryFrom<Points> for Table {
+    type Error = Refused;
+
+    fn try_from(raw: Points) -> Result<Table, Refused> {
+        Table::new(raw.points)
+    }
+}
+
+impl From<Table> for Points {
+    fn from(table: Table) -> Points {
+        Points {
+            points: table.points,
+        }
+    }
+}
+
+/// Every batch with every number of cores that was measured.
+#[derive(Debug, Clone, PartialEq)]
+struct Grid {
+    /// Rising, not empty.
+    batches: Vec<f64>,
+    /// Rising, not empty.
+    cores: Vec<f64>,
+    /// By batch, then by cores; infinite where nothing is known.
+    ms: Vec<f64>,
+}
+
+impl Grid {
+    fn new(points: &[Cell]) -> Result<Grid, Refused> {
+        let batches = axis(points.iter().map(|point| f64::from(point.batch)));
+        let cores = axis(points.iter().map(|point| point.cores));
+        let cells = batches.len() * cores.len();
+        rule(
+            cells <= CELLS_MAX,
+            "points",
+            format!("{} batches × {} cores", batches.len(), cores.len()),
+            format!("at most {CELLS_MAX} together"),
+        )?;
+        let mut grid = Grid {
+            batches,
+            cores,
+            ms: vec![f64::NAN; cells],
+        };
+        let measured = grid.place(points)?;
+        grid.raise(points, &measured)?;
+        grid.fill();
+        Ok(grid)
+    }
+
+    /// Which point was measured at which cell; refuses two at the same.
+    fn place(&mut self, points: &[Cell]) -> Result<BTreeMap<usize, usize>, Refused> {
+        let mut at = BTreeMap::new();
+        for (index, point) in points.iter().enumerate() {
+            let row = self
+                .batches
+                .partition_point(|b| *b < f64::from(point.batch));
+            let column = self.cores.partition_point(|c| *c < point.cores);
+            let cell = row * self.cores.len() + column;
+            if let Some(ms) = self.ms.get_mut(cell) {
+                *ms = point.latency_ms;
+            }
+            let before = at.insert(cell, index);
+            let right = format!(
+                "measured once: points[{}] is the same",
+                before.unwrap_or_default()
+            );
+            let value = format!("batch {} on {} cores", point.batch, point.cores);
+            rule(before.is_none(), format!("points[{index}]"), value, right)?;
+        }
+        Ok(at)
+    }
+
+    /// Raises each measurement to the greatest of no greater a batch on no fewer cores.
+    fn raise(&mut self, points: &[Cell], measured: &BTreeMap<usize, usize>) -> Result<(), Refused> {
+        let slowest = slowest_within(&self.ms, self.cores.len());
+        for (cell, index) in measured {
+            let (Some(ms), Some(slowest)) = (self.ms.get_mut(*cell), slowest.get(*cell)) else {
+                continue;
+            };
+            if *slowest > *ms * (1.0 + NOISE_PERCENT_MAX / 100.0) {
+                return Err(no_noise(points, *index, *slowest));
+            }
+            *ms = *slowest;
+        }
+        Ok(())
+    }
+
+    /// What was not measured, from what was; NaN marks it before.
+    fn fill(&mut self) {
+        let (height, width) = (self.batches.len(), self.cores.len());
+        let mut between = vec![f64::NAN; self.ms.len()];
+        for row in 0..height {
+            let line = (0..width).map(|column| row * width + column);
+            interpolate(&self.cores, line.collect(), &self.ms, &mut between);
+        }
+        for column in 0..width {
+            let line = (0..height).map(|row| row * width + column);
+            interpolate(&self.batches, line.collect(), &self.ms, &mut between);
+        }
+        let ceiling = quickest_beyond(&self.ms, width);
+        for ((ms, between), ceiling) in self.ms.iter_mut().zip(between).zip(ceiling) {
+            if ms.is_nan() && !between.is_nan() {
+                *ms = between.min(ceiling);
+            }
+        }
+        // Those between may contradict each other, never a measurement: each of these is its own ceiling.
+        let slowest = slowest_within(&self.ms, width);
+        for (ms, slowest) in self.ms.iter_mut().zip(slowest) {
+            if !ms.is_nan() {
+                *ms = slowest;
+            }
+        }
+        let ceiling = quickest_beyond(&self.ms, width).into_iter();
+        self.ms = ceiling
+            .map(|ms| if ms.is_nan() { f64::INFINITY } else { ms })
+            .collect();
+    }
+
+    fn ms(&self, batch: f64, cores: f64) -> f64 {
+        let (Some(least), Some(fewest)) = (self.batches.first(), self.cores.first()) else {
+            return f64::INFINITY;
+        };
+        let most = self.cores.last().copied().unwrap_or(*fewest);
+        let greatest = self.batches.last().copied().unwrap_or(*least);
+        if batch > greatest || cores < *fewest || cores.is_nan() {
+            return f64::INFINITY;
+        }
+        let (row, down) = position(&self.batches, batch.max(*least));
+        let (column, across) = position(&self.cores, cores.min(most));
+        let line = |row: usize| {
+            mix(self.cell(row, column), across, || {
+                self.cell(row, column + 1)
+            })
+        };
+        mix(line(row), down, || line(row + 1))
+    }
+
+    fn cell(&self, row: usize, column: usize) -> f64 {
+        let cell = row * self.cores.len() + column;
+        self.ms.get(cell).copied().unwrap_or(f64::INFINITY)
+    }
+}
+
+fn no_noise(points: &[Cell], index: usize, slowest_ms: f64) -> Refused {
+    let batch_cores = |cell: &Cell| format!("batch {} on {} cores", cell.batch, cell.cores);
+    let point = points.get(index).map(batch_cores).unwrap_or_default();
+    let slower = points.iter().position(|p| p.latency_ms == slowest_ms);
+    let slower = slower.unwrap_or_default();
+    let other = points.get(slower).map(batch_cores).unwrap_or_default();
+    Refused {
+        field: format!("points[{index}].latency_ms"),
+        value: points.get(index).map_or(0.0, |p| p.latency_ms).to_string(),
+        right: format!(
+            "{slowest_ms} ms, less {NOISE_PERCENT_MAX} % of noise, or more: {point} cannot be quicker than {other} (points[{slower}])"
+        ),
+    }
+}
+
+fn axis(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.dedup();
+    values
+}
+
+/// By cell the least of no smaller a batch on no more cores; NaN where there is none.
+fn quickest_beyond(cells: &[f64], width: usize) -> Vec<f64> {
+    let mut rows: Vec<Vec<f64>> = Vec::new();
+    let mut below = vec![f64::NAN; width];
+    for row in cells.chunks(width).rev() {
+        let mut left = f64::NAN;
+        for (below, ms) in below.iter_mut().zip(row) {
+            left = below.min(*ms).min(left);
+            *below = left;
+        }
+        rows.push(below.clone());
+    }
+    rows.into_iter().rev().flatten().collect()
+}
+
+/// By cell the greatest of no greater a batch on no fewer cores; NaN where there is none.
+fn slowest_within(cells: &[f64], width: usize) -> Vec<f64> {
+    let mut slowest = Vec::with_capacity(cells.len());
+    let mut above = vec![f64::NAN; width];
+    for row in cells.chunks(width) {
+        let mut right = f64::NAN;
+        for (above, ms) in above.iter_mut().zip(row).rev() {
+            right = above.max(*ms).max(right);
+            *above = right;
+        }
+        slowest.extend_from_slice(&above);
+    }
+    slowest
+}
+
+/// Where the cells of a line were not measured (NaN) but were on both sides, `into` becomes the greater
+/// of itself and the value on the line between.
+fn interpolate(axis: &[f64], cells: Vec<usize>, known: &[f64], into: &mut [f64]) {
+    let line: Vec<(usize, f64, f64)> = cells
+        .into_iter()
+        .zip(axis)
+        .filter_map(|(cell, at)| Some((cell, *at, *known.get(cell)?)))
+        .collect();
+    let measured = line
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, _, ms))| !ms.is_nan());
+    let ends: Vec<(usize, f64, f64)> = measured.map(|(i, (_, at, ms))| (i, *at, *ms)).collect();
+    for pair in ends.windows(2) {
+        let [(from, start, first), (to, end, last)] = pair else {
+            continue;
+        };
+        for (cell, at, _) in line.iter().take(*to).skip(from + 1) {
+            let ms = mix(*first, (at - start) / (end - start), || *last);
+            if let Some(value) = into.get_mut(*cell) {
+                *value = value.max(ms);
+            }
+        }
+    }
+}
+
+/// The index of the last of the axis at or below `value`, and how far it is to the next, 0 to 1.
+fn position(axis: &[f64], value: f64) -> (usize, f64) {
+    let index = axis.partition_point(|at| *at <= value).saturating_sub(1);
+    match (axis.get(index), axis.get(index + 1)) {
+        (Some(from), Some(to)) => (index, (value - from) / (to - from)),
+        _ => (index, 0.0),
+    }
+}
+
+/// Between `from` and `to`; exactly `from` where the part is 0, even if `to` is infinite.
+fn mix(from: f64, part: f64, to: impl Fn() -> f64) -> f64 {
+    if part > 0.0 {
+        let to = to();
+        // Written so that equal ends give just that value.
+        if from.is_infinite() || to.is_infinite() {
+            f64::INFINITY
+        } else {
+            from + part * (to - from)
+        }
+    } else {
+        from
+    }
+}

@@ -1,0 +1,202 @@
+//! The problem as a document, and the rules it must keep.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{CHOICES_MAX, Problem, WAITING_MAX};
+use crate::Refused;
+use crate::input::{positive, rule, within};
+use crate::law::{Latency, MS_MAX};
+
+/// Greatest rate, in requests/s.
+pub const RATE_MAX: f64 = 1e9;
+/// Greatest weight of a batch.
+pub const DELTA_MAX: f64 = 1e6;
+
+/// Cores and batch of one instance, for those who wait and those who come (Sponge, Eq. 3).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Input {
+    /// l(b, c).
+    pub latency: Latency,
+    /// Numbers of cores to choose from: a greatest (from 1 on), or a list.
+    pub cores: Steps,
+    /// Batches to choose from: a greatest (from 1 on), or a list.
+    pub batches: Steps,
+    /// δ: what a request more in the batch costs, in cores.
+    #[serde(default = "small")]
+    pub delta: f64,
+    /// λ: requests/s that must be carried. 0 only where requests wait.
+    #[serde(default)]
+    pub rate_rps: f64,
+    /// Requests that wait now.
+    #[serde(default)]
+    pub waiting: Vec<Waiting>,
+    /// What those who come have; needs a rate.
+    #[serde(default)]
+    pub arriving: Option<Arriving>,
+}
+
+/// What there is to choose from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Steps {
+    /// 1 to this.
+    UpTo(u32),
+    /// These.
+    Among(Vec<u32>),
+}
+
+/// A request that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Waiting {
+    /// What it was promised, from its client's sending on, in ms.
+    pub slo_ms: f64,
+    /// How long it took from its client here, in ms.
+    #[serde(default)]
+    pub communication_ms: f64,
+    /// How long it has waited here, in ms.
+    #[serde(default)]
+    pub waited_ms: f64,
+}
+
+/// Requests that will come.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Arriving {
+    /// What they are promised, from their clients' sending on, in ms.
+    pub slo_ms: f64,
+    /// Communication latencies as they were measured, in ms.
+    pub communication_ms: Vec<f64>,
+    /// Which of them to plan for; 100 is the greatest.
+    #[serde(default = "greatest")]
+    pub percentile: f64,
+}
+
+const fn small() -> f64 {
+    0.01
+}
+
+const fn greatest() -> f64 {
+    100.0
+}
+
+impl Steps {
+    fn checked(&self, path: &str) -> Result<Vec<u32>, Refused> {
+        match self {
+            Steps::UpTo(greatest) => {
+                within(path, *greatest, 1, CHOICES_MAX, "")?;
+                Ok((1..=*greatest).collect())
+            }
+            Steps::Among(list) => {
+                let right = format!("a list of 1 to {CHOICES_MAX} numbers");
+                let count = usize::try_from(CHOICES_MAX).unwrap_or(usize::MAX);
+                rule(
+                    (1..=count).contains(&list.len()),
+                    path,
+                    format!("{list:?}"),
+                    right,
+                )?;
+                for (index, step) in list.iter().enumerate() {
+                    within(format!("{path}[{index}]"), *step, 1, CHOICES_MAX, "")?;
+                }
+                let mut list = list.clone();
+                list.sort_unstable();
+                list.dedup();
+                Ok(list)
+            }
+        }
+    }
+}
+
+impl TryFrom<Input> for Problem {
+    type Error = Refused;
+
+    fn try_from(input: Input) -> Result<Problem, Refused> {
+        input.latency.check("latency")?;
+        let cores = input.cores.checked("cores")?;
+        let batches = input.batches.checked("batches")?;
+        for (batch, cores) in batches.iter().zip(cores.iter().rev().cycle()) {
+            let ms = input.latency.ms(*batch, f64::from(*cores));
+            let value = format!("{ms} ms for a batch of {batch} on {cores} cores");
+            rule(ms > 0.0, "latency", value, "more than 0 for every choice")?;
+        }
+        let delta = within("delta", input.delta, 0.0, DELTA_MAX, "")?;
+        let rate_rps = within("rate_rps", input.rate_rps, 0.0, RATE_MAX, "requests/s")?;
+        let right = "above 0 where no request waits";
+        rule(
+            rate_rps > 0.0 || !input.waiting.is_empty(),
+            "rate_rps",
+            rate_rps,
+            right,
+        )?;
+        let left_ms = left(&input.waiting)?;
+        let arriving_ms = match &input.arriving {
+            None => None,
+            Some(arriving) => {
+                let right = "above 0 where there is `arriving`";
+                rule(rate_rps > 0.0, "rate_rps", rate_rps, right)?;
+                Some(arriving.left_ms()?)
+            }
+        };
+        Ok(Problem {
+            latency: input.latency,
+            cores,
+            batches,
+            delta,
+            rate_rps,
+            left_ms,
+            arriving_ms,
+        })
+    }
+}
+
+/// What is left of each, least first.
+fn left(waiting: &[Waiting]) -> Result<Vec<f64>, Refused> {
+    let right = format!("at most {WAITING_MAX} requests");
+    rule(
+        waiting.len() <= WAITING_MAX,
+        "waiting",
+        waiting.len(),
+        right,
+    )?;
+    for (index, request) in waiting.iter().enumerate() {
+        let key = |name: &str| format!("waiting[{index}].{name}");
+        positive(key("slo_ms"), request.slo_ms, MS_MAX, "ms")?;
+        within(
+            key("communication_ms"),
+            request.communication_ms,
+            0.0,
+            MS_MAX,
+            "ms",
+        )?;
+        within(key("waited_ms"), request.waited_ms, 0.0, MS_MAX, "ms")?;
+    }
+    let communication = waiting.iter().map(|request| request.communication_ms);
+    let slowest = communication.fold(0.0, f64::max);
+    let each = waiting.iter();
+    let mut left: Vec<f64> = each.map(|r| r.slo_ms - r.waited_ms - slowest).collect();
+    left.sort_by(f64::total_cmp);
+    Ok(left)
+}
+
+impl Arriving {
+    fn left_ms(&self) -> Result<f64, Refused> {
+        let slo_ms = positive("arriving.slo_ms", self.slo_ms, MS_MAX, "ms")?;
+        let percentile = within("arriving.percentile", self.percentile, 0.0, 100.0, "")?;
+        let count = self.communication_ms.len();
+        let right = format!("1 to {WAITING_MAX} latencies");
+        let path = "arriving.communication_ms";
+        rule((1..=WAITING_MAX).contains(&count), path, count, right)?;
+        for (index, ms) in self.communication_ms.iter().enumerate() {
+            within(format!("{path}[{index}]"), *ms, 0.0, MS_MAX, "ms")?;
+        }
+        let mut sorted = self.communication_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        // The nearest rank: the least value that so many percent do not exceed.
+        let rank = (percentile / 100.0 * count as f64).ceil().max(1.0);
+        let at = sorted.get((rank as usize).min(count) - 1);
+        Ok(slo_ms - at.copied().unwrap_or(0.0))
+    }
+}

@@ -1,0 +1,236 @@
+//! Sponge (EuroMLSys '24, Eq. 3 and Algorithm 1): one instance, its cores and its batch, each second.
+//!
+//! minimise c + δ·b such that every waiting request, in EDF order and in batches of b, meets what is left
+//! of its own SLO with the greatest communication latency counted, and h(b, c) ≥ λ:
+//!
+//! - the request at place i (from 0, by what is left) is answered after (⌊i/b⌋ + 1)·l(b, c);
+//! - what is left of it is its SLO less the time since it came less the greatest communication latency of
+//!   all that wait (cl_max of the paper: what came quickly may have to go back slowly);
+//! - requests that only *will* come, λ of them a second, wait for their batch to fill, (b − 1)/λ, and are
+//!   executed at once when it is full: (b − 1)/λ + l(b, c) ≤ SLO − the communication latency at a chosen
+//!   percentile of those given (100: the greatest).
+//!
+//! The paper's Algorithm 1 prints lines 8, 9 and 15 the wrong way round: what is meant is to skip a (c, b)
+//! whose latency exceeds what is left, and to return the first that no request fails. Its published
+//! program checks neither λ nor each request. Both are tried here in [`tests`].
+//!
+//! - Exact by trying all (c, b): the tightest request of each batch size is found once, so that each pair
+//!   costs one evaluation of the law.
+//! - Ties (within [`TOLERANCE`]): the fewest cores, then the smallest batch.
+//! - Infeasible: the best effort answers the most waiting requests on time; among those the greatest
+//!   part of λ, then the least objective.
+
+mod check;
+pub mod input;
+
+pub use input::Input;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::law::Latency;
+use crate::{Outcome, Patience, TOLERANCE};
+
+/// Most cores and largest batch to choose from.
+pub const CHOICES_MAX: u32 = 1024;
+/// Most requests that wait.
+pub const WAITING_MAX: usize = 100_000;
+
+/// What is to be decided; made of an [`Input`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    latency: Latency,
+    /// Numbers of cores and batches to choose from, rising.
+    cores: Vec<u32>,
+    batches: Vec<u32>,
+    /// δ.
+    delta: f64,
+    /// λ.
+    rate_rps: f64,
+    /// What is left of those who wait, in ms, least first.
+    left_ms: Vec<f64>,
+    /// What those who come have after their communication, in ms.
+    arriving_ms: Option<f64>,
+}
+
+/// Cores and batch of the one instance.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+pub struct Plan {
+    /// c.
+    pub cores: u32,
+    /// b.
+    pub batch: u32,
+    /// l(b, c).
+    pub latency_ms: f64,
+    /// h(b, c).
+    pub throughput_rps: f64,
+    /// How many of those who wait are answered on time.
+    pub on_time: usize,
+    /// c + δ·b.
+    pub objective: f64,
+}
+
+/// Solves `problem`.
+pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
+    let mut best: Option<Plan> = None;
+    for batch in &problem.batches {
+        if patience.is_over() {
+            let why = "not all batches were tried in time".to_owned();
+            return Outcome::OutOfTime { why, best }.checked(problem);
+        }
+        let most_ms = problem.most_ms(*batch);
+        for cores in &problem.cores {
+            let objective = f64::from(*cores) + problem.delta * f64::from(*batch);
+            // Both terms rise from here on.
+            if best.is_some_and(|best| objective > best.objective * (1.0 + TOLERANCE)) {
+                break;
+            }
+            let latency_ms = problem.latency.ms(*batch, f64::from(*cores));
+            let plan = Plan {
+                on_time: problem.left_ms.len(),
+                ..problem.plan(*cores, *batch, latency_ms)
+            };
+            if latency_ms <= most_ms && problem.carries(&plan) && plan.precedes(best.as_ref()) {
+                best = Some(plan);
+            }
+        }
+    }
+    match best {
+        Some(best) => Outcome::Optimal(best),
+        None => problem.infeasible(patience),
+    }
+    .checked(problem)
+}
+
+impl Plan {
+    /// Whether it is to be preferred: less, or as much with fewer cores, then a smaller batch.
+    fn precedes(&self, other: Option<&Plan>) -> bool {
+        let Some(other) = other else { return true };
+        let tie = TOLERANCE * (1.0 + other.objective.abs());
+        if (self.objective - other.objective).abs() > tie {
+            return self.objective < other.objective;
+        }
+        (self.cores, self.batch) < (other.cores, other.batch)
+    }
+}
+
+impl Problem {
+    /// The longest that a batch of so many may take: (⌊i/b⌋ + 1)·l ≤ left_i for each i that waits, of
+    /// which the first of each batch has the least left, and (b − 1)/λ + l ≤ left of those who come.
+    fn most_ms(&self, batch: u32) -> f64 {
+        let step = usize::try_from(batch).unwrap_or(usize::MAX).max(1);
+        let firsts = self.left_ms.iter().step_by(step);
+        let each = firsts.zip(1u32..).map(|(left, nth)| left / f64::from(nth));
+        let waiting = each.fold(f64::INFINITY, f64::min);
+        let arriving = self
+            .arriving_ms
+            .map_or(f64::INFINITY, |left| left - self.fill_ms(batch));
+        waiting.min(arriving)
+    }
+
+    /// (b − 1)/λ.
+    fn fill_ms(&self, batch: u32) -> f64 {
+        f64::from(batch - 1) * 1000.0 / self.rate_rps
+    }
+
+    fn plan(&self, cores: u32, batch: u32, latency_ms: f64) -> Plan {
+        Plan {
+            cores,
+            batch,
+            latency_ms,
+            throughput_rps: f64::from(batch) * 1000.0 / latency_ms,
+            on_time: 0,
+            objective: f64::from(cores) + self.delta * f64::from(batch),
+        }
+    }
+
+    fn carries(&self, plan: &Plan) -> bool {
+        plan.throughput_rps >= self.rate_rps * (1.0 - TOLERANCE)
+    }
+
+    /// Nothing serves all: what serves the most, and what stands in the way.
+    fn infeasible(&self, patience: &Patience<'_>) -> Outcome<Plan> {
+        let mut most: Option<Plan> = None;
+        for batch in &self.batches {
+            if patience.is_over() {
+                break;
+            }
+            let longest = self.longest_each_ms(*batch);
+            for cores in &self.cores {
+                let latency_ms = self.latency.ms(*batch, f64::from(*cores));
+                if !latency_ms.is_finite() {
+                    continue;
+                }
+                let on_time = longest.len() - longest.partition_point(|most| *most < latency_ms);
+                let plan = Plan {
+                    on_time,
+                    ..self.plan(*cores, *batch, latency_ms)
+                };
+                if self.serves_more(&plan, most.as_ref()) {
+                    most = Some(plan);
+                }
+            }
+        }
+        Outcome::Infeasible {
+            why: self.why(most.as_ref()),
+            best_effort: most,
+        }
+    }
+
+    /// By request that waits, the longest that a batch may take for it to be on time; rising.
+    fn longest_each_ms(&self, batch: u32) -> Vec<f64> {
+        let step = usize::try_from(batch).unwrap_or(usize::MAX).max(1);
+        let batches = self.left_ms.chunks(step).zip(1u32..);
+        let mut longest: Vec<f64> = batches
+            .flat_map(|(members, nth)| members.iter().map(move |left| left / f64::from(nth)))
+            .collect();
+        longest.sort_by(f64::total_cmp);
+        longest
+    }
+
+    fn serves_more(&self, plan: &Plan, other: Option<&Plan>) -> bool {
+        let Some(other) = other else { return true };
+        let carried = |plan: &Plan| plan.throughput_rps.min(self.rate_rps);
+        if plan.on_time != other.on_time {
+            return plan.on_time > other.on_time;
+        }
+        let tie = TOLERANCE * (1.0 + carried(other));
+        if (carried(plan) - carried(other)).abs() > tie {
+            return carried(plan) > carried(other);
+        }
+        plan.precedes(Some(other))
+    }
+
+    fn why(&self, most: Option<&Plan>) -> String {
+        let (cores, batch) = (self.cores.last(), self.batches.last());
+        let bounds = format!(
+            "{} cores and batches of {}",
+            cores.copied().unwrap_or(0),
+            batch.copied().unwrap_or(0)
+        );
+        let Some(most) = most else {
+            return format!("the law has no latency for any choice up to {bounds}");
+        };
+        let waiting = self.left_ms.len();
+        if most.on_time < waiting {
+            let least = self.left_ms.first().copied().unwrap_or(0.0);
+            return format!(
+                "of {waiting} waiting requests {} at most can be on time with up to {bounds}; the most \
+                 urgent has {least:.1} ms left, and a batch takes {:.1} ms",
+                most.on_time, most.latency_ms
+            );
+        }
+        if !self.carries(most) {
+            return format!(
+                "a rate of {:.1} requests/s exceeds the {:.1} that up to {bounds} can carry",
+                self.rate_rps, most.throughput_rps
+            );
+        }
+        let left = self.arriving_ms.unwrap_or(0.0);
+        format!(
+            "with up to {bounds} no batch that carries the rate fills and executes within the {left:.1} ms there are"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

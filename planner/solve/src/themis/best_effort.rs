@@ -1,0 +1,126 @@
+//! What is said and done where neither programme has an answer.
+
+use super::choices::Choice;
+use super::front::quickest;
+use super::join::plan;
+use super::{Phase, Plan, Problem};
+use crate::{Patience, TOLERANCE};
+
+/// Halvings of the load in search of what can be carried: to the last bit of a double.
+const HALVINGS: u32 = 60;
+
+/// For each programme what exceeds what.
+pub(super) fn why(problem: &Problem, patience: &Patience<'_>) -> String {
+    let horizontal = reason(problem, Phase::Horizontal, &patience.part(0.5));
+    let vertical = reason(problem, Phase::Vertical, patience);
+    format!("vertically, {vertical}; horizontally, {horizontal}")
+}
+
+fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
+    let (load, budget) = (problem.load_rps, problem.budget_cores);
+    for stage in &problem.stages {
+        if phase == Phase::Vertical && stage.running.instances == 0 {
+            return format!("nothing runs at stage '{}'", stage.name);
+        }
+        let (instances, cores) = match phase {
+            Phase::Vertical => (stage.running.instances, stage.cores_max),
+            Phase::Horizontal => (stage.instances_max, problem.horizontal_cores),
+        };
+        let carried = (1..=stage.batch_max).map(|batch| {
+            f64::from(instances) * stage.latency.throughput_rps(batch, f64::from(cores))
+        });
+        let carried = carried.fold(0.0, f64::max);
+        if carried < load * (1.0 - TOLERANCE) {
+            let name = &stage.name;
+            return format!(
+                "a load of {load:.1} requests/s exceeds the {carried:.1} that stage '{name}' carries with {instances} instances of {cores} cores"
+            );
+        }
+    }
+    let Some(stages) = problem.choices(phase, load, patience) else {
+        return "there was no time to say why".to_owned();
+    };
+    let cores: u64 = least(&stages)
+        .iter()
+        .map(|choice| u64::from(choice.cost))
+        .sum();
+    if cores > u64::from(budget) {
+        return format!(
+            "a load of {load:.1} requests/s takes {cores} cores, more than the budget of {budget}"
+        );
+    }
+    let slo = problem.slo_ms;
+    match quickest(problem, &stages, patience) {
+        Some(choices) => {
+            let ms: f64 = choices.iter().map(|choice| choice.ms).sum();
+            format!(
+                "the least latency within {budget} cores is {ms:.1} ms, above the SLO of {slo:.1} ms"
+            )
+        }
+        None => format!("the latency within {budget} cores is above the SLO of {slo:.1} ms"),
+    }
+}
+
+/// The plan that comes nearest, as the module's words have it.
+pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<Plan> {
+    let horizontal = nearest(problem, Phase::Horizontal, &patience.part(0.5));
+    let vertical = nearest(problem, Phase::Vertical, patience);
+    let horizontal_first = match (&vertical, &horizontal) {
+        (Some(vertical), Some(horizontal)) => {
+            let (less, more) = (vertical.0, horizontal.0);
+            let alike = (less - more).abs() <= TOLERANCE * less.max(more);
+            let ms = |choices: &[Choice]| choices.iter().map(|choice| choice.ms).sum::<f64>();
+            let quicker = ms(&horizontal.1) < ms(&vertical.1) * (1.0 - TOLERANCE);
+            if alike { quicker } else { more > less }
+        }
+        (None, _) => true,
+        (Some(_), None) => false,
+    };
+    if horizontal_first {
+        let scaling = horizontal.map(|(_, choices)| problem.scaling(&choices));
+        plan(problem, None, scaling)
+    } else {
+        let scaling = vertical.map(|(_, choices)| problem.scaling(&choices));
+        plan(problem, scaling, None)
+    }
+}
+
+/// How much of the load is carried, and how.
+fn nearest(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Option<(f64, Vec<Choice>)> {
+    let carried = |rps: f64| {
+        let stages = problem.choices(phase, rps, patience)?;
+        let cheapest = least(&stages);
+        let cores: u64 = cheapest.iter().map(|choice| u64::from(choice.cost)).sum();
+        let fits = cheapest.len() == stages.len() && cores <= u64::from(problem.budget_cores);
+        fits.then_some((stages, cheapest))
+    };
+    let load = problem.load_rps;
+    let (rps, (stages, cheapest)) = match carried(load) {
+        Some(found) => (load, found),
+        None => {
+            let (mut low, mut high) = (0.0, load);
+            for _ in 0..HALVINGS {
+                let middle = low + (high - low) / 2.0;
+                match carried(middle) {
+                    Some(_) => low = middle,
+                    None => high = middle,
+                }
+            }
+            // What carries that much carries as much as its narrowest stage does.
+            let narrowest = |choices: &[Choice]| choices.iter().map(|c| c.rps).fold(load, f64::min);
+            let rps = narrowest(&carried(low)?.1);
+            (rps, carried(rps)?)
+        }
+    };
+    let quickest = quickest(problem, &stages, patience);
+    Some((rps, quickest.unwrap_or(cheapest)))
+}
+
+/// By stage the choice of least cost (then latency); stages without choices are left out.
+fn least(stages: &[Vec<Choice>]) -> Vec<Choice> {
+    let cheaper = |a: &&Choice, b: &&Choice| a.cost.cmp(&b.cost).then(a.ms.total_cmp(&b.ms));
+    let each = stages
+        .iter()
+        .filter_map(|choices| choices.iter().min_by(cheaper));
+    each.copied().collect()
+}

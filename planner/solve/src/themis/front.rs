@@ -1,0 +1,231 @@
+//! Either programme, exactly: along the stages the Pareto front of (latency, cost) of the choices so far,
+//! cost being cores, then batches. What cannot end within the latency or, by [`relaxed`], within the cores
+//! of a plan already known, is left out; nothing else is, and nothing is rounded.
+
+use super::choices::{Choice, undominated};
+use super::{Phase, Problem, relaxed};
+use crate::{Patience, TOLERANCE};
+
+/// Labels that may pile up before the front is made of them: about a ms of work.
+const PENDING_MAX: usize = 16_384;
+/// By this much the bound's arithmetic may be off; costs are whole.
+const SLACK: f64 = 1e-3;
+
+/// What came of one programme.
+pub(super) enum Found {
+    /// Nothing is better.
+    Best(Vec<Choice>),
+    /// Time ran out; no plan has fewer than `least_cores`.
+    Near {
+        choices: Vec<Choice>,
+        least_cores: f64,
+    },
+    /// No choices meet all constraints.
+    Nothing,
+    /// Time ran out before anything was found.
+    Late,
+}
+
+/// The choices so far: one along each stage.
+#[derive(Clone, Copy)]
+struct Label {
+    cores: u32,
+    batches: u32,
+    ms: f64,
+    /// In the front before.
+    parent: usize,
+    parent_rank: usize,
+    choice: usize,
+    /// Place in the order of choices, the first stage's first.
+    rank: usize,
+}
+
+const ROOT: Label = Label {
+    cores: 0,
+    batches: 0,
+    ms: 0.0,
+    parent: 0,
+    parent_rank: 0,
+    choice: 0,
+    rank: 0,
+};
+
+/// The least cores, then batches, then latency.
+pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Found {
+    let Some(stages) = problem.choices(phase, problem.load_rps, patience) else {
+        return Found::Late;
+    };
+    let stages: Vec<Vec<Choice>> = stages.into_iter().map(undominated).collect();
+    if stages.iter().any(Vec::is_empty) {
+        return Found::Nothing;
+    }
+    let slo_ms = problem.slo_ms * (1.0 + TOLERANCE);
+    let known = relaxed::rounded(&stages, |ms| problem.in_time(ms));
+    let cores = |choices: &[Choice]| choices.iter().map(|choice| choice.cost).sum::<u32>();
+    let known = known.filter(|choices| cores(choices) <= problem.budget_cores);
+    let most = known.as_deref().map_or(problem.budget_cores, cores);
+    match Front::new(&stages, slo_ms, most).walk(patience) {
+        Walk::Done(fronts) => match fronts.last().map_or(0, Vec::len) {
+            0 => Found::Nothing,
+            _ => Found::Best(path(&stages, &fronts, 0)),
+        },
+        Walk::Late => known.map_or(Found::Late, |choices| {
+            let least_cores = relaxed::suffixes(&stages)
+                .first()
+                .map_or(0.0, |all| all.least_cost(slo_ms));
+            Found::Near {
+                choices,
+                least_cores,
+            }
+        }),
+    }
+}
+
+/// The least latency within the budget, then the fewest cores, then batches; `None` if there is none or
+/// patience is over.
+pub(super) fn quickest(
+    problem: &Problem,
+    stages: &[Vec<Choice>],
+    patience: &Patience<'_>,
+) -> Option<Vec<Choice>> {
+    let stages: Vec<Vec<Choice>> = stages.iter().cloned().map(undominated).collect();
+    // Each stage's own quickest (of those the cheapest), if the budget allows.
+    let each: Vec<Choice> = stages
+        .iter()
+        .filter_map(|choices| choices.last().copied())
+        .collect();
+    let cores: u32 = each.iter().map(|choice| choice.cost).sum();
+    if each.len() == stages.len() && cores <= problem.budget_cores {
+        return Some(each);
+    }
+    match Front::new(&stages, f64::INFINITY, problem.budget_cores).walk(patience) {
+        Walk::Done(fronts) => {
+            let last = fronts.last()?.len().checked_sub(1)?;
+            Some(path(&stages, &fronts, last))
+        }
+        Walk::Late => None,
+    }
+}
+
+enum Walk {
+    /// By stage the front after it, by rising cost and falling latency.
+    Done(Vec<Vec<Label>>),
+    Late,
+}
+
+struct Front<'a> {
+    stages: &'a [Vec<Choice>],
+    bounds: Vec<relaxed::Relaxed>,
+    slo_ms: f64,
+    most_cores: u32,
+}
+
+impl<'a> Front<'a> {
+    fn new(stages: &'a [Vec<Choice>], slo_ms: f64, most_cores: u32) -> Front<'a> {
+        Front {
+            stages,
+            bounds: relaxed::suffixes(stages),
+            slo_ms,
+            most_cores,
+        }
+    }
+
+    fn walk(&self, patience: &Patience<'_>) -> Walk {
+        let mut fronts: Vec<Vec<Label>> = Vec::with_capacity(self.stages.len());
+        let root = [ROOT];
+        for (choices, bound) in self.stages.iter().zip(self.bounds.iter().skip(1)) {
+            let before = fronts.last().map_or(root.as_slice(), Vec::as_slice);
+            let mut next: Vec<Label> = Vec::new();
+            let mut sorted = 0;
+            for (parent, label) in before.iter().enumerate() {
+                if patience.is_over() {
+                    return Walk::Late;
+                }
+                next.extend(self.steps(parent, label, choices, bound));
+                if next.len() > sorted + PENDING_MAX {
+                    reduce(&mut next);
+                    sorted = next.len();
+                }
+            }
+            reduce(&mut next);
+            rank(&mut next);
+            fronts.push(next);
+        }
+        Walk::Done(fronts)
+    }
+
+    fn steps<'b>(
+        &'b self,
+        parent: usize,
+        label: &'b Label,
+        choices: &'b [Choice],
+        bound: &'b relaxed::Relaxed,
+    ) -> impl Iterator<Item = Label> + 'b {
+        choices
+            .iter()
+            .enumerate()
+            .filter_map(move |(index, choice)| {
+                let (cores, ms) = (label.cores + choice.cost, label.ms + choice.ms);
+                // The bound's sums go another way than the labels': give it the tolerance again.
+                let left_ms = self.slo_ms * (1.0 + TOLERANCE) - ms;
+                let least = f64::from(cores) + bound.least_cost(left_ms);
+                let kept = ms <= self.slo_ms
+                    && cores <= self.most_cores
+                    && least <= f64::from(self.most_cores) + SLACK;
+                kept.then_some(Label {
+                    cores,
+                    batches: label.batches + choice.batch,
+                    ms,
+                    parent,
+                    parent_rank: label.rank,
+                    choice: index,
+                    rank: 0,
+                })
+            })
+    }
+}
+
+/// The front of what is there: by rising cost, each quicker than all before it.
+fn reduce(labels: &mut Vec<Label>) {
+    // Stable, which is quick where the first of them are in order already.
+    labels.sort_by(|a, b| {
+        let by_cost = (a.cores, a.batches).cmp(&(b.cores, b.batches));
+        let order = |label: &Label| (label.parent_rank, label.choice);
+        by_cost
+            .then(a.ms.total_cmp(&b.ms))
+            .then(order(a).cmp(&order(b)))
+    });
+    let mut least = f64::INFINITY;
+    labels.retain(|label| {
+        let kept = label.ms < least;
+        least = least.min(label.ms);
+        kept
+    });
+}
+
+fn rank(labels: &mut [Label]) {
+    let mut order: Vec<(usize, usize, usize)> = labels
+        .iter()
+        .enumerate()
+        .map(|(index, label)| (label.parent_rank, label.choice, index))
+        .collect();
+    order.sort_unstable();
+    for (rank, (_, _, index)) in order.into_iter().enumerate() {
+        if let Some(label) = labels.get_mut(index) {
+            label.rank = rank;
+        }
+    }
+}
+
+/// The choices that led to the label `at` of the last front.
+fn path(stages: &[Vec<Choice>], fronts: &[Vec<Label>], mut at: usize) -> Vec<Choice> {
+    let mut chosen = Vec::with_capacity(stages.len());
+    for (choices, front) in stages.iter().zip(fronts).rev() {
+        if let Some(label) = front.get(at) {
+            chosen.extend(choices.get(label.choice).copied());
+            at = label.parent;
+        }
+    }
+    chosen.reverse();
+    chosen
+}

@@ -1,0 +1,119 @@
+//! Both programmes' answers made into one plan: the policy.
+
+use super::best_effort::{best_effort, why};
+use super::front::Found;
+use super::{Fits, Handover, Phase, Plan, Problem, Scaling};
+use crate::{Outcome, Patience};
+
+pub(super) fn join(
+    problem: &Problem,
+    vertical: Found,
+    horizontal: Found,
+    patience: &Patience<'_>,
+) -> Outcome<Plan> {
+    let late = matches!(vertical, Found::Late) || matches!(horizontal, Found::Late);
+    let (vertical, vertical_gap) = told(problem, vertical);
+    let (horizontal, horizontal_gap) = told(problem, horizontal);
+    let plan = plan(problem, vertical, horizontal);
+    if late {
+        let why = "the time was over before both programmes were answered".to_owned();
+        return Outcome::OutOfTime { why, best: plan };
+    }
+    let Some(best) = plan else {
+        return Outcome::Infeasible {
+            why: why(problem, &patience.part(0.3)),
+            best_effort: best_effort(problem, patience),
+        };
+    };
+    match (vertical_gap, horizontal_gap) {
+        (None, None) => Outcome::Optimal(best),
+        (vertical, horizontal) => Outcome::Good {
+            best,
+            gap: vertical.unwrap_or_default() + horizontal.unwrap_or_default(),
+        },
+    }
+}
+
+fn told(problem: &Problem, found: Found) -> (Option<Scaling>, Option<f64>) {
+    match found {
+        Found::Best(choices) => (Some(problem.scaling(&choices)), None),
+        Found::Near {
+            choices,
+            least_cores,
+        } => {
+            let scaling = problem.scaling(&choices);
+            let gap = (f64::from(scaling.cores) - least_cores).max(0.0);
+            (Some(scaling), Some(gap))
+        }
+        Found::Nothing | Found::Late => (None, None),
+    }
+}
+
+/// The plan of what each programme came to; `None` if neither came to anything.
+pub(super) fn plan(
+    problem: &Problem,
+    vertical: Option<Scaling>,
+    horizontal: Option<Scaling>,
+) -> Option<Plan> {
+    let phase = problem.phase(vertical.is_some(), horizontal.is_some())?;
+    let handover = horizontal.as_ref();
+    let handover = handover.map(|target| handover_of(problem, vertical.as_ref(), target));
+    Some(Plan {
+        phase,
+        vertical,
+        horizontal,
+        handover,
+    })
+}
+
+impl Problem {
+    /// What to do now, by what can be done.
+    pub(super) fn phase(&self, vertical: bool, horizontal: bool) -> Option<Phase> {
+        match (vertical, horizontal) {
+            (false, false) => None,
+            (true, false) => Some(Phase::Vertical),
+            (true, true) if !self.lasting => Some(Phase::Vertical),
+            _ => Some(Phase::Horizontal),
+        }
+    }
+}
+
+fn handover_of(problem: &Problem, vertical: Option<&Scaling>, target: &Scaling) -> Handover {
+    // By stage the cores before, during and after.
+    let steps = problem.stages.iter().zip(&target.stages).enumerate();
+    let steps: Vec<[u32; 3]> = steps
+        .map(|(index, (stage, new))| {
+            let kept = vertical.and_then(|scaling| scaling.stages.get(index));
+            let cores = kept.map_or(stage.running.cores, |setting| setting.cores);
+            let before = stage.running.instances * cores;
+            let started = new.instances.saturating_sub(stage.running.instances);
+            let after = new.instances * new.cores;
+            [before, (before + started * new.cores).max(after), after]
+        })
+        .collect();
+    let at_once_cores = steps.iter().map(|[_, during, _]| during).sum();
+    let in_turn = (0..steps.len()).map(|turn| {
+        let cores = steps
+            .iter()
+            .enumerate()
+            .map(|(index, [before, during, after])| match index.cmp(&turn) {
+                std::cmp::Ordering::Less => after,
+                std::cmp::Ordering::Equal => during,
+                std::cmp::Ordering::Greater => before,
+            });
+        cores.sum()
+    });
+    let in_turn_cores = in_turn.max().unwrap_or_default();
+    let fits = if at_once_cores <= problem.budget_cores {
+        Fits::AtOnce
+    } else if in_turn_cores <= problem.budget_cores {
+        Fits::InTurn
+    } else {
+        Fits::Never
+    };
+    Handover {
+        at_once_cores,
+        in_turn_cores,
+        fits,
+    }
+}

@@ -1,0 +1,150 @@
+//! The programme with parts of choices allowed: the least cost of the stages from each one on, for any
+//! latency. It is a bound for the front to prune by, and rounded it is a plan to begin with.
+//!
+//! Per stage the lower convex hull of (latency, cost); from every stage's cheapest choice on, latency is
+//! bought where it costs least: sorted by cost for each ms, all hulls' edges give the optimum.
+
+use super::choices::Choice;
+
+/// The least cost of the stages from one on, over latency.
+pub(super) struct Relaxed {
+    /// The cheapest choices' latency and cost.
+    slowest_ms: f64,
+    least_cost: f64,
+    /// What has been bought of latency and paid for it after each edge, dearer and dearer.
+    bought: Vec<(f64, f64)>,
+}
+
+/// A step along a stage's hull: to the choice at index `to` of its undominated choices.
+struct Edge {
+    stage: usize,
+    to: usize,
+    less_ms: f64,
+    more_cost: f64,
+}
+
+/// By stage, and after the last (where nothing costs nothing). `stages` are undominated, none empty.
+pub(super) fn suffixes(stages: &[Vec<Choice>]) -> Vec<Relaxed> {
+    let edges = edges(stages);
+    (0..=stages.len())
+        .map(|first| {
+            let rest = stages.get(first..).unwrap_or_default();
+            let cheapest = || {
+                rest.iter()
+                    .filter_map(|choices| choices.get(cheapest(choices)))
+            };
+            let mut at = (0.0, 0.0);
+            let own = edges.iter().filter(|edge| edge.stage >= first);
+            let bought = own.map(|edge| {
+                at = (at.0 + edge.less_ms, at.1 + edge.more_cost);
+                at
+            });
+            Relaxed {
+                bought: bought.collect(),
+                slowest_ms: cheapest().map(|choice| choice.ms).sum(),
+                least_cost: cheapest().map(|choice| f64::from(choice.cost)).sum(),
+            }
+        })
+        .collect()
+}
+
+impl Relaxed {
+    /// No choices within `ms` cost less; infinite where none are.
+    pub(super) fn least_cost(&self, ms: f64) -> f64 {
+        let missing = self.slowest_ms - ms;
+        if missing <= 0.0 {
+            return self.least_cost;
+        }
+        let next = self.bought.partition_point(|(less, _)| *less < missing);
+        let from = next.checked_sub(1).and_then(|last| self.bought.get(last));
+        let (less, more) = from.copied().unwrap_or_default();
+        match self.bought.get(next) {
+            Some((to_less, to_more)) => {
+                let part = (missing - less) / (to_less - less);
+                self.least_cost + more + part * (to_more - more)
+            }
+            // Rounding may miss the last edge's end by a little.
+            None if missing <= less * (1.0 + 1e-9) + 1e-9 => self.least_cost + more,
+            None => f64::INFINITY,
+        }
+    }
+}
+
+/// Choices within `ms`, most often nearly the cheapest: whole edges bought until it is kept.
+pub(super) fn rounded(
+    stages: &[Vec<Choice>],
+    in_time: impl Fn(f64) -> bool,
+) -> Option<Vec<Choice>> {
+    let mut chosen: Vec<Choice> = stages
+        .iter()
+        .map(|choices| choices.get(cheapest(choices)).copied())
+        .collect::<Option<_>>()?;
+    let total = |chosen: &[Choice]| in_time(chosen.iter().map(|choice| choice.ms).sum());
+    for edge in edges(stages) {
+        if total(&chosen) {
+            break;
+        }
+        let to = stages
+            .get(edge.stage)
+            .and_then(|choices| choices.get(edge.to));
+        if let (Some(to), Some(at)) = (to, chosen.get_mut(edge.stage)) {
+            *at = *to;
+        }
+    }
+    total(&chosen).then_some(chosen)
+}
+
+/// All hulls' edges, the cheapest latency first; within a stage in the hull's order.
+fn edges(stages: &[Vec<Choice>]) -> Vec<Edge> {
+    let mut edges: Vec<Edge> = Vec::new();
+    for (stage, choices) in stages.iter().enumerate() {
+        edges.extend(hull(stage, choices));
+    }
+    let rate = |edge: &Edge| edge.more_cost / edge.less_ms;
+    edges.sort_by(|a, b| {
+        rate(a)
+            .total_cmp(&rate(b))
+            .then((a.stage, a.to).cmp(&(b.stage, b.to)))
+    });
+    edges
+}
+
+/// The quickest of those that cost least.
+fn cheapest(choices: &[Choice]) -> usize {
+    let least = choices.first().map(|choice| choice.cost);
+    let same = choices
+        .iter()
+        .take_while(|choice| Some(choice.cost) == least);
+    same.count().saturating_sub(1)
+}
+
+fn hull(stage: usize, choices: &[Choice]) -> Vec<Edge> {
+    let mut corners: Vec<(usize, f64, f64)> = Vec::new();
+    for (index, choice) in choices.iter().enumerate().skip(cheapest(choices)) {
+        let new = (index, choice.ms, f64::from(choice.cost));
+        while let [.., before, last] = corners.as_slice() {
+            // The last is a corner only if what comes after it costs more for each ms.
+            let (first, second) = (slope(before, last), slope(last, &new));
+            if first < second {
+                break;
+            }
+            corners.pop();
+        }
+        corners.push(new);
+    }
+    let pairs = corners.windows(2).filter_map(|pair| match pair {
+        [from, to] => Some(Edge {
+            stage,
+            to: to.0,
+            less_ms: from.1 - to.1,
+            more_cost: to.2 - from.2,
+        }),
+        _ => None,
+    });
+    pairs.collect()
+}
+
+/// Cost for each ms from one corner to the next.
+fn slope(from: &(usize, f64, f64), to: &(usize, f64, f64)) -> f64 {
+    (to.2 - from.2) / (from.1 - to.1)
+}

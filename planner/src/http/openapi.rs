@@ -1,0 +1,45 @@
+//! `GET /v1/openapi.json`: what this API takes and gives (OpenAPI 3.1). The paths are written beside this
+//! file; the schemas of problems and answers come from the types that read and write them.
+
+use axum::Json;
+use axum::response::{IntoResponse, Response};
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::solve::problem::{Answer, Document};
+
+const PATHS: &str = include_str!("openapi.json");
+const SCHEMAS: &str = "/components/schemas";
+
+/// The document.
+///
+/// # Errors
+/// Never but for a build whose paths are no JSON, which a test excludes.
+pub fn document() -> Result<Value, serde_json::Error> {
+    let mut document: Value = serde_json::from_str(PATHS)?;
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = SCHEMAS.into();
+    });
+    let mut generator = settings.into_generator();
+    // Both become definitions, with all that they are made of.
+    generator.subschema_for::<Document>();
+    generator.subschema_for::<Answer>();
+    let schemas = generator.take_definitions(true);
+    if let Some(Value::Object(place)) = document.pointer_mut(SCHEMAS) {
+        place.extend(schemas);
+    }
+    if let Some(version) = document.pointer_mut("/info/version") {
+        *version = Value::from(env!("CARGO_PKG_VERSION"));
+    }
+    Ok(document)
+}
+
+pub(super) async fn openapi() -> Response {
+    match document() {
+        Ok(document) => Json(document).into_response(),
+        Err(error) => {
+            let status = axum::http::StatusCode::INTERNAL_SERVER_ERROR;
+            super::Refusal(status, error.to_string()).into_response()
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `POST /v1/solve`: a problem of any formulation in, its plan out; the same as `weir-planner solve`.
+//!
+//! 200 and the answer, an infeasible problem's too · 400 what of the problem or the query is wrong, by
+//! field · 401 wrong or no key · 413 larger than [`BODY_MAX`] · 429 with retry-after where [`SOLVES_MAX`]
+//! are at work. Nothing of it touches the service that is planned for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, QueryRejection};
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+
+use super::{App, Refusal, carries_key};
+use crate::clock::stopwatch;
+use crate::solve::problem::{Answer, By, Formulation, Problem};
+use crate::solve::{Patience, Refused, Solver};
+
+/// Largest problem, in bytes: INFaaS' 100 models of 8 variants take a tenth.
+pub const BODY_MAX: usize = 4 * 1024 * 1024;
+/// Most solves at once, so that the cycle's own always has a core.
+pub const SOLVES_MAX: usize = 1;
+/// Longest solve where none is asked for.
+pub const LIMIT: Duration = Duration::from_secs(1);
+/// Longest solve that can be asked for.
+pub const LIMIT_MAX: Duration = Duration::from_secs(10);
+/// When somebody who found too many at work shall ask again.
+const RETRY_AFTER_S: &str = "1";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Asked {
+    formulation: Option<String>,
+    time_limit_ms: Option<u64>,
+    solver: Option<String>,
+}
+
+pub(super) async fn solve(
+    State(app): State<Arc<App>>,
+    asked: Result<Query<Asked>, QueryRejection>,
+    headers: HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Response {
+    match answer(&app, asked, &headers, body).await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(refusal) if refusal.0 == StatusCode::TOO_MANY_REQUESTS => {
+            ([(header::RETRY_AFTER, RETRY_AFTER_S)], refusal).into_response()
+        }
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn answer(
+    app: &App,
+    asked: Result<Query<Asked>, QueryRejection>,
+    headers: &HeaderMap,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<Answer, Refusal> {
+    if !carries_key(app, headers) {
+        let right = "authorization: Bearer <key> is missing or wrong";
+        return Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()));
+    }
+    let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
+    let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
+    let (formulation, by, limit) = asked
+        .checked()
+        .map_err(|refused| bad(refused.to_string()))?;
+    let body = body.map_err(|error| Refusal(error.status(), error.body_text()))?;
+    let permit = Arc::clone(&app.solves).try_acquire_owned().map_err(|_| {
+        let message = format!("{SOLVES_MAX} problem is solved already, no more at once");
+        Refusal(StatusCode::TOO_MANY_REQUESTS, message)
+    })?;
+    let solving = tokio::task::spawn_blocking(move || {
+        // Held to the end even if nobody waits for it any more.
+        let _permit = permit;
+        let document = serde_json::from_slice(&body).map_err(|error| format!("JSON: {error}"))?;
+        let problem =
+            Problem::read(document, formulation).map_err(|refused| refused.to_string())?;
+        let elapsed = stopwatch();
+        let answer = problem.solve(by, &Patience::new(limit, &elapsed));
+        answer.map_err(|refused| refused.to_string())
+    });
+    let solved = solving.await.map_err(|error| {
+        tracing::error!("a solve broke: {error}");
+        Refusal(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the solve broke".to_owned(),
+        )
+    })?;
+    solved.map_err(bad)
+}
+
+impl Asked {
+    fn checked(&self) -> Result<(Option<Formulation>, By, Duration), Refused> {
+        let formulation = self.formulation.as_deref().map(str::parse).transpose()?;
+        let by = match self.solver.as_deref() {
+            None => By::Own,
+            Some(name) => solver(name)?,
+        };
+        let limit = match self.time_limit_ms {
+            None => LIMIT,
+            Some(ms) => limit(ms)?,
+        };
+        Ok((formulation, by, limit))
+    }
+}
+
+/// Who solves, by the name on the command line and in a query.
+///
+/// # Errors
+/// Any other name.
+pub fn solver(name: &str) -> Result<By, Refused> {
+    match name {
+        "own" => Ok(By::Own),
+        "highs" => Ok(By::Programme(Solver::Highs)),
+        "microlp" => Ok(By::Programme(Solver::Microlp)),
+        other => Err(Refused {
+            field: "solver".to_owned(),
+            value: format!("'{}'", other.chars().take(80).collect::<String>()),
+            right: "own, highs or microlp".to_owned(),
+        }),
+    }
+}
+
+fn limit(ms: u64) -> Result<Duration, Refused> {
+    let limit = Duration::from_millis(ms);
+    if ms > 0 && limit <= LIMIT_MAX {
+        return Ok(limit);
+    }
+    Err(Refused {
+        field: "time_limit_ms".to_owned(),
+        value: ms.to_string(),
+        right: format!("1 to {} ms", LIMIT_MAX.as_millis()),
+    })
+}

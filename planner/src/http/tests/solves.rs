@@ -1,0 +1,166 @@
+//! Problems solved over HTTP, and what the API says of itself.
+
+use serde_json::json;
+
+use super::*;
+use crate::solve::problem::Formulation;
+
+fn sponge(rate_rps: f64) -> Value {
+    json!({
+        "formulation": "sponge", "cores": 16, "batches": 16, "rate_rps": rate_rps,
+        "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 8.0, "delta_ms": 2.0, "eta_ms": 5.0},
+        "arriving": {"slo_ms": 1000, "communication_ms": [100, 400]},
+    })
+}
+
+async fn post(doors: &Doors, query: &str, body: impl Into<reqwest::Body>) -> Response {
+    let url = format!("http://{}/v1/solve{query}", doors.address);
+    doors
+        .client
+        .post(url)
+        .bearer_auth(KEY)
+        .body(body)
+        .send()
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_problem_gets_its_plan_and_an_infeasible_one_its_reason() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let solved = post(&doors, "", sponge(60.0).to_string()).await;
+    assert_eq!(solved.status(), 200);
+    let answer: Value = solved.json().await.unwrap();
+    assert_eq!(
+        (&answer["formulation"], &answer["outcome"]),
+        (&json!("sponge"), &json!("optimal"))
+    );
+    let plan = &answer["plan"];
+    assert!(plan["throughput_rps"].as_f64().unwrap() >= 60.0, "{plan}");
+    let answer: Value = post(&doors, "", sponge(1e6).to_string())
+        .await
+        .json()
+        .await
+        .unwrap();
+    assert_eq!(answer["outcome"], "infeasible");
+    assert!(
+        answer["why"]
+            .as_str()
+            .unwrap()
+            .starts_with("a rate of 1000000.0 requests/s exceeds")
+    );
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_refused_by_name() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let bad = |value: f64| sponge(value).to_string();
+    for (query, body, message) in [
+        ("", bad(-1.0), "rate_rps: -1 must be 0 to"),
+        ("", "{".to_owned(), "JSON: EOF while parsing"),
+        (
+            "",
+            "[]".to_owned(),
+            "the document: a list must be an object",
+        ),
+        (
+            "?formulation=ipa",
+            bad(1.0),
+            "formulation: sponge must be ipa",
+        ),
+        (
+            "?formulation=gurobi",
+            bad(1.0),
+            "formulation: 'gurobi' must be one of",
+        ),
+        (
+            "?solver=gurobi",
+            bad(1.0),
+            "solver: 'gurobi' must be own, highs or microlp",
+        ),
+        (
+            "?solver=highs",
+            bad(1.0),
+            "solver: an integer programme must be own",
+        ),
+        (
+            "?time_limit_ms=0",
+            bad(1.0),
+            "time_limit_ms: 0 must be 1 to 10000 ms",
+        ),
+        (
+            "?time_limit_ms=99999",
+            bad(1.0),
+            "time_limit_ms: 99999 must be",
+        ),
+        ("?colour=red", bad(1.0), "unknown field `colour`"),
+    ] {
+        let said = error(post(&doors, query, body).await, 400).await;
+        assert!(
+            said.contains(message),
+            "{query}: '{said}' is not '{message}'"
+        );
+    }
+    let large = vec![b' '; solve::BODY_MAX + 1];
+    error(post(&doors, "", large).await, 413).await;
+    let url = format!("http://{}/v1/solve", doors.address);
+    let nobody = doors.client.post(&url).body(bad(1.0)).send().await.unwrap();
+    assert!(error(nobody, 401).await.contains("Bearer"));
+}
+
+#[tokio::test]
+async fn one_at_a_time() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let taken = Arc::clone(&doors.app.solves).acquire_owned().await.unwrap();
+    let busy = post(&doors, "", sponge(1.0).to_string()).await;
+    assert_eq!(busy.headers()["retry-after"], "1");
+    error(busy, 429).await;
+    drop(taken);
+    assert_eq!(
+        post(&doors, "", sponge(1.0).to_string()).await.status(),
+        200
+    );
+}
+
+#[tokio::test]
+async fn the_api_describes_itself_and_answers_on_every_path_it_describes() {
+    let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
+    let text = doors.get("/v1/openapi.json").await.text().await.unwrap();
+    let document: oas3::OpenApiV3Spec = oas3::from_json(&text).unwrap();
+    for (path, method, _) in document.operations() {
+        let path = path.replace("{service}", "demo");
+        let url = format!("http://{}{path}", doors.address);
+        let answer = doors
+            .client
+            .request(method.clone(), url)
+            .send()
+            .await
+            .unwrap();
+        assert!(
+            ![404, 405].contains(&answer.status().as_u16()),
+            "{method} {path}: {answer:?}"
+        );
+    }
+    let document: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
+    let schemas = document["components"]["schemas"].as_object().unwrap();
+    // Every reference leads somewhere.
+    let references: Vec<&str> = text
+        .split("\"$ref\":\"#/components/schemas/")
+        .skip(1)
+        .collect();
+    assert!(references.len() > 20, "{}", references.len());
+    for reference in references {
+        let name = reference.split('"').next().unwrap();
+        assert!(schemas.contains_key(name), "{name}");
+    }
+    let problem = schemas["Document"].to_string();
+    for formulation in Formulation::ALL {
+        assert!(
+            problem.contains(&format!("\"const\":\"{formulation}\"")),
+            "{formulation}"
+        );
+    }
+    // Units and meanings are in it.
+    assert!(text.contains("h(b, c)") && text.contains("Percent."));
+}
