@@ -60,6 +60,20 @@ fn most_at_once(executions: &[Execution]) -> usize {
     executions.iter().map(under_way).max().unwrap_or(0)
 }
 
+/// Two requests that take long enough for a crowd to gather behind them, on a busy machine too; whoever
+/// comes after takes the usual time.
+async fn both_slots_taken(scene: &Scene) -> [Answer; 2] {
+    const LONG: f64 = 4.0;
+    scene.backends[0].slow_by(LONG).unwrap();
+    let first = [
+        Scene::spawn(scene.infer_within(9000)),
+        Scene::spawn(scene.infer_within(9000)),
+    ];
+    scene.until(Metric::InFlight, "small", 2).await.unwrap();
+    scene.backends[0].slow_by(1.0).unwrap();
+    first
+}
+
 /// Requests that are all held before the first of them goes, with budgets in an order that is neither
 /// rising nor falling.
 async fn crowd(scene: &Scene, count: u64) -> Vec<Answer> {
@@ -98,11 +112,7 @@ fn out_of_order(executions: &[Execution]) -> usize {
 #[tokio::test]
 async fn the_workers_of_a_proxy_hold_one_queue() {
     let scene = scene(SLOW, WORKERS).await;
-    let first = [
-        Scene::spawn(scene.infer_within(9000)),
-        Scene::spawn(scene.infer_within(9000)),
-    ];
-    scene.until(Metric::InFlight, "small", 2).await.unwrap();
+    let first = both_slots_taken(&scene).await;
     scene.backends[0].slow_by(0.1).unwrap();
     let held = crowd(&scene, 40).await;
     let board = scene.board().await.unwrap();
@@ -124,11 +134,7 @@ async fn the_workers_of_a_proxy_hold_one_queue() {
 #[tokio::test]
 async fn a_spoilt_board_is_begun_anew() {
     let scene = scene(SLOW, WORKERS).await;
-    let first = [
-        Scene::spawn(scene.infer_within(9000)),
-        Scene::spawn(scene.infer_within(9000)),
-    ];
-    scene.until(Metric::InFlight, "small", 2).await.unwrap();
+    let first = both_slots_taken(&scene).await;
     let held = crowd(&scene, 10).await;
     // Answered like any other: it waits for a slot.
     let spoiler = Scene::spawn(scene.infer_within(9000).header("x-weir-trap", "spoil"));
