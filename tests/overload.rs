@@ -135,16 +135,21 @@ async fn a_client_gone_while_held_frees_its_place_and_reaches_no_server() {
     assert_eq!(executed, ["first", "staying", "next"]);
 }
 
-/// Over HTTP/2 only its stream ends, by a reset; its connection stays. That is no failure of the server's.
-#[tokio::test]
-async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
+/// One slot, and an execution long enough to be left.
+async fn slow_scene() -> Scene {
     let slow = Variant {
         service_ms: 600.0,
         ..SLOT
     };
-    let scene = Scene::start(&[slow], 1, |bootstrap, _| bootstrap)
+    Scene::start(&[slow], 1, |bootstrap, _| bootstrap)
         .await
-        .unwrap();
+        .unwrap()
+}
+
+/// Over HTTP/2 only its stream ends, by a reset; its connection stays. That is no failure of the server's.
+#[tokio::test]
+async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
+    let scene = slow_scene().await;
     let client = reqwest::Client::builder()
         .http2_prior_knowledge()
         .no_proxy()
@@ -170,13 +175,7 @@ async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
 /// What the server goes on executing still counts: its slot is not given to another while it runs.
 #[tokio::test]
 async fn an_abandoned_execution_keeps_its_slot() {
-    let slow = Variant {
-        service_ms: 600.0,
-        ..SLOT
-    };
-    let scene = Scene::start(&[slow], 1, |bootstrap, _| bootstrap)
-        .await
-        .unwrap();
+    let scene = slow_scene().await;
     let leaving = Scene::spawn(scene.infer_within(5000));
     scene.until(Metric::InFlight, "small", 1).await.unwrap();
     leaving.abort();

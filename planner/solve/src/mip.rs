@@ -87,24 +87,23 @@ impl Mip {
                 let model = model.set_threads(1).set_option("mip_abs_gap", 0.0);
                 let model = model.with_mip_gap(self.gap).map_err(refused)?;
                 let model = model.with_time_limit(seconds).with_all(self.rows);
-                let model = if self.start.is_empty() {
-                    model
-                } else {
-                    model.with_initial_solution(self.start)
-                };
-                model.solve().map(Values::Highs)
+                begun(model, self.start).solve().map(Values::Highs)
             }
             Solver::Microlp => {
                 let model = unsolved.using(microlp);
                 let model = model.with_mip_gap(self.gap).map_err(refused)?;
                 let model = model.with_time_limit(seconds).with_all(self.rows);
-                let model = if self.start.is_empty() {
-                    model
-                } else {
-                    model.with_initial_solution(self.start)
-                };
-                model.solve().map(Values::Microlp)
+                begun(model, self.start).solve().map(Values::Microlp)
             }
         }
+    }
+}
+
+/// With something to begin with, where there is something: nothing would be taken for all zeros.
+fn begun<M: WithInitialSolution>(model: M, start: Vec<(Variable, f64)>) -> M {
+    if start.is_empty() {
+        model
+    } else {
+        model.with_initial_solution(start)
     }
 }

@@ -10,9 +10,8 @@ use anyhow::Context;
 use comfy_table::{Cell, Table, presets::UTF8_FULL_CONDENSED};
 use serde_json::Value;
 use weir_planner::clock::stopwatch;
-use weir_planner::http::solve::solver;
 use weir_planner::solve::Patience;
-use weir_planner::solve::problem::{Answer, Document, Formulation, Kind, Problem};
+use weir_planner::solve::problem::{Answer, By, Document, Formulation, Kind, Problem};
 
 /// Largest problem, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -56,7 +55,7 @@ impl Solve {
             say(&serde_json::to_string_pretty(&schema)?)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let by = solver(&self.solver).context("--solver")?;
+        let by: By = self.solver.parse().context("--solver")?;
         let path = self.problem.clone().unwrap_or_default();
         let about = || format!("problem {}", path.display());
         let document = self.document(&path).with_context(about)?;

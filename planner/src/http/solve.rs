@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::{App, Refusal, carries_key};
 use crate::clock::stopwatch;
 use crate::solve::problem::{Answer, By, Formulation, Problem};
-use crate::solve::{Patience, Refused, Solver};
+use crate::solve::{Patience, Refused};
 
 /// Largest problem, in bytes: INFaaS' 100 models of 8 variants take a tenth.
 pub const BODY_MAX: usize = 4 * 1024 * 1024;
@@ -99,30 +99,13 @@ impl Asked {
         let formulation = self.formulation.as_deref().map(str::parse).transpose()?;
         let by = match self.solver.as_deref() {
             None => By::Own,
-            Some(name) => solver(name)?,
+            Some(name) => name.parse()?,
         };
         let limit = match self.time_limit_ms {
             None => LIMIT,
             Some(ms) => limit(ms)?,
         };
         Ok((formulation, by, limit))
-    }
-}
-
-/// Who solves, by the name on the command line and in a query.
-///
-/// # Errors
-/// Any other name.
-pub fn solver(name: &str) -> Result<By, Refused> {
-    match name {
-        "own" => Ok(By::Own),
-        "highs" => Ok(By::Programme(Solver::Highs)),
-        "microlp" => Ok(By::Programme(Solver::Microlp)),
-        other => Err(Refused {
-            field: "solver".to_owned(),
-            value: format!("'{}'", other.chars().take(80).collect::<String>()),
-            right: "own, highs or microlp".to_owned(),
-        }),
     }
 }
 

@@ -380,6 +380,10 @@ pub(super) fn overloaded(problem: &Problem, patience: &Patience<'_>) -> Outcome<
                 "a demand of {demand:.1} requests/s exceeds the {capacity:.1} that {budget} cores can carry"
             )
         }
+        None if patience.is_over() => format!(
+            "a demand of {demand:.1} requests/s exceeds what {budget} cores can carry; how much that is was \
+             not found in time"
+        ),
         None => format!(
             "no variant can answer in time with {budget} cores, let alone {demand:.1} requests/s"
         ),

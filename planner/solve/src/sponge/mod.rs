@@ -150,8 +150,10 @@ impl Problem {
     /// Nothing serves all: what serves the most, and what stands in the way.
     fn infeasible(&self, patience: &Patience<'_>) -> Outcome<Plan> {
         let mut most: Option<Plan> = None;
+        let mut all = true;
         for batch in &self.batches {
             if patience.is_over() {
+                all = false;
                 break;
             }
             let longest = self.longest_each_ms(*batch);
@@ -171,7 +173,7 @@ impl Problem {
             }
         }
         Outcome::Infeasible {
-            why: self.why(most.as_ref()),
+            why: self.why(most.as_ref(), all),
             best_effort: most,
         }
     }
@@ -200,7 +202,8 @@ impl Problem {
         plan.precedes(Some(other))
     }
 
-    fn why(&self, most: Option<&Plan>) -> String {
+    /// `all`: whether every choice was looked at.
+    fn why(&self, most: Option<&Plan>, all: bool) -> String {
         let (cores, batch) = (self.cores.last(), self.batches.last());
         let bounds = format!(
             "{} cores and batches of {}",
@@ -208,18 +211,30 @@ impl Problem {
             batch.copied().unwrap_or(0)
         );
         let Some(most) = most else {
+            if !all {
+                return format!(
+                    "no choice up to {bounds} serves all; what serves the most was not found in time"
+                );
+            }
             return format!("the law has no latency for any choice up to {bounds}");
         };
         let waiting = self.left_ms.len();
         if most.on_time < waiting {
             let least = self.left_ms.first().copied().unwrap_or(0.0);
             return format!(
-                "of {waiting} waiting requests {} at most can be on time with up to {bounds}; the most \
+                "of {waiting} waiting requests {} at {} can be on time with up to {bounds}; the most \
                  urgent has {least:.1} ms left, and a batch takes {:.1} ms",
-                most.on_time, most.latency_ms
+                most.on_time,
+                if all { "most" } else { "least" },
+                most.latency_ms
             );
         }
         if !self.carries(most) {
+            if !all {
+                return format!(
+                    "no choice up to {bounds} serves all; what serves the most was not found in time"
+                );
+            }
             return format!(
                 "a rate of {:.1} requests/s exceeds the {:.1} that up to {bounds} can carry",
                 self.rate_rps, most.throughput_rps

@@ -78,6 +78,26 @@ fn in_a_hurry_the_gap_is_said_and_covers_the_optimum() {
 }
 
 #[test]
+fn what_was_not_found_in_time_is_not_said_not_to_be() {
+    let problem = problem(500.0, 10, &[(0.7, 20.0, 1, 10), (0.8, 10.0, 1, 10)]);
+    let mut cut_short = 0;
+    for looks in 1..60 {
+        match hurried(&problem, looks) {
+            Outcome::Infeasible {
+                why,
+                best_effort: None,
+            } => {
+                assert!(why.ends_with("was not found in time"), "{why}");
+                cut_short += 1;
+            }
+            Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => {}
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+    assert!(cut_short > 0, "time never ran out there");
+}
+
+#[test]
 fn without_time_and_without_a_start_nothing_is_made_up() {
     let three = [(0.7, 20.0, 0, 3), (0.8, 10.0, 0, 3), (0.9, 8.0, 0, 3)];
     let mut problem = problem(80.0, 9, &three);

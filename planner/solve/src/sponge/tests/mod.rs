@@ -275,6 +275,43 @@ fn out_of_time_is_said() {
 }
 
 #[test]
+fn what_was_not_looked_at_is_not_said_not_to_be() {
+    let at = Cell::new(0);
+    let clock = || {
+        at.set(at.get() + 1);
+        Duration::from_nanos(at.get())
+    };
+    let law = json!({"law": "linear", "item_ms": 1.0, "fixed_ms": 5.0});
+    let waiting = vec![json!({"slo_ms": 20}); 30];
+    let late = json!({"latency": law, "cores": 2, "batches": 9, "waiting": waiting});
+    let much = json!({"latency": law, "cores": 2, "batches": 9, "rate_rps": 100_000});
+    let whole = [("can be on time", "10 at most"), ("exceeds the 642.9", "")];
+    for (problem, (whole, most)) in [late, much].into_iter().zip(whole) {
+        let problem = read(problem).unwrap();
+        let (mut cut_short, mut said_whole) = (0, 0);
+        for looks in 1..30 {
+            at.set(0);
+            let patience = Patience::new(Duration::from_nanos(looks), &clock);
+            let Outcome::Infeasible { why, .. } = solve(&problem, &patience) else {
+                assert!(looks < 10, "nine looks for the batches, then it is known");
+                continue;
+            };
+            if looks > 18 {
+                assert!(why.contains(whole) && why.contains(most), "{why}");
+                said_whole += 1;
+            } else {
+                assert!(
+                    why.contains("at least") || why.ends_with("was not found in time"),
+                    "{why}"
+                );
+                cut_short += 1;
+            }
+        }
+        assert!(cut_short > 5 && said_whole > 5, "{cut_short} {said_whole}");
+    }
+}
+
+#[test]
 fn the_check_refuses_what_breaks_a_constraint() {
     let problem = json!({
         "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
