@@ -1,7 +1,9 @@
 //! Compiles what the demo and the tests run: the filter module and the workspace's programs.
 //!
 //! Always the whole workspace in the `dev` profile: another selection of packages would unify other
-//! features and compile HiGHS, the largest item of a clean build, a second time.
+//! features and compile HiGHS, the largest item of a clean build, a second time. Tests switch on more
+//! features of what the programs are made of, so where there are tests to run, they and the programs are
+//! compiled in one go.
 
 use std::process::Command;
 
@@ -23,11 +25,19 @@ const FILTER: [&str; 8] = [
     "wasm",
 ];
 const PROGRAMS: [&str; 3] = ["build", "--workspace", "--bins"];
+const TESTS: [&str; 3] = ["test", "--workspace", "--no-run"];
 
 /// The filter module first (short, and what most often fails), then planner and demo.
 pub(crate) fn all(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
     run(sh, &PROGRAMS).context("the workspace does not compile")
+}
+
+/// Both filter modules, then the programs and all that tests them.
+pub(crate) fn all_tests(sh: &Shell, layout: &Layout) -> Result<()> {
+    filter(sh, layout)?;
+    trapping_filter(sh, layout)?;
+    run(sh, &TESTS).context("the workspace does not compile")
 }
 
 /// The filter module alone.

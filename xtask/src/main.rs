@@ -166,8 +166,7 @@ fn soak(layout: &Layout, minutes: f64) -> Result<()> {
 fn ready_to_test(layout: &Layout) -> Result<Shell> {
     let tools = Tools::ensure_for_tests(layout)?;
     let sh = tools.shell(layout)?;
-    compile::all(&sh, layout)?;
-    compile::trapping_filter(&sh, layout)?;
+    compile::all_tests(&sh, layout)?;
     clock::library(layout)?;
     Ok(sh)
 }
