@@ -75,7 +75,9 @@ pub struct Service {
     pub plan_max_age: Duration,
     /// Whether cores are changed.
     pub mode: Mode,
-    /// What a good plan is.
+    /// Whose problem is solved each cycle.
+    pub policy: Policy,
+    /// What a good plan is, by InfAdapter.
     pub objective: Objective,
     /// Cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
     pub budget: u32,
@@ -102,6 +104,24 @@ pub enum Mode {
     Advisory,
     /// Changes the cores too.
     Active,
+}
+
+/// Whose problem is solved each cycle.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Policy {
+    /// Which variants, with how many cores and what share of the traffic.
+    Infadapter,
+    /// One variant: how many cores, and how many requests in a batch.
+    Sponge(SpongeRule),
+}
+
+/// What Sponge weighs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SpongeRule {
+    /// δ of its Eq. 3: what a request more in a batch costs, in cores.
+    pub delta: f64,
+    /// Which percentile of the way from clients to proxies is planned for.
+    pub percentile: f64,
 }
 
 /// InfAdapter's objective, α·AA − (β·RC + γ·LC), all three terms 0 to 1.

@@ -27,10 +27,10 @@ use weir_api::{Cores, Rps, Share, VariantPlan};
 
 use crate::actuate::{Actuate, ActuateError, InForce};
 use crate::clock::Now;
-use crate::config::{Mode, Service};
-use crate::decide::{Decision, Kind};
+use crate::config::{Mode, Policy, Service};
+use crate::decide::{Decision, Kind, sponge};
 use crate::forecast::{Demand, Forecast};
-use crate::observe::{Arrivals, Got, Observation, Observe, Routes, Scrape};
+use crate::observe::{Arrivals, Got, Network, Observation, Observe, Routes, Scrape};
 use crate::publish::Publish;
 use crate::status::{CycleReport, Stages, VariantReport};
 use crate::trouble::Troubles;
@@ -41,6 +41,7 @@ pub struct Planner {
     service: Arc<Service>,
     arrivals: Arrivals,
     routes: Routes,
+    network: Network,
     /// The shares of the plan that is out, by which the requests of the next look were routed; empty
     /// before the first.
     quotas: Vec<Share>,
@@ -71,6 +72,7 @@ impl Planner {
         Planner {
             arrivals: Arrivals::new(service.stats.len()),
             routes: Routes::new(names(&service), service.stats.len()),
+            network: Network::new(service.stats.len()),
             quotas: Vec::new(),
             demand: Demand::new(service.demand),
             in_force: service
@@ -98,7 +100,7 @@ impl Planner {
         self.see_cores(cores);
         let observe = elapsed();
         let observation = self.see_arrivals(now, &scrapes);
-        let expected = self.demand.forecast();
+        let expected = self.forecast();
         let demand = expected.map(|expected| expected.demand);
         let forecast = elapsed() - observe;
         let got = self.routes.got();
@@ -111,7 +113,7 @@ impl Planner {
             Mode::Advisory => self.actuated(),
         };
         let so_far = now.after(elapsed());
-        let acted = self.act(ports, &target, demand, so_far).await;
+        let acted = self.act(ports, &target, expected, so_far).await;
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
         let variants = self.variants(&decision.cores, &acted.plan, got.as_deref());
@@ -155,12 +157,29 @@ impl Planner {
             }
         }
         self.routes.observe(scrapes, &self.quotas);
+        self.network.observe(now.at, scrapes);
         let observation = self.arrivals.observe(now.at, scrapes);
         // Silence before the first request says nothing about what is to come.
         if let Some(rate) = observation.measured.filter(|_| observation.seen) {
             self.demand.observe(now.at, rate);
         }
         observation
+    }
+
+    /// What is to come, by what was seen.
+    fn forecast(&self) -> Option<Forecast> {
+        let communication_ms = match self.service.policy {
+            Policy::Infadapter => None,
+            Policy::Sponge(rule) => {
+                let most_ms = sponge::way_max_ms(&self.service);
+                self.network.percentile(rule.percentile, most_ms)
+            }
+        };
+        let forecast = self.demand.forecast()?;
+        Some(Forecast {
+            communication_ms,
+            ..forecast
+        })
     }
 
     fn see_cores(&mut self, answers: Vec<Option<Result<Cores, ActuateError>>>) {

@@ -7,7 +7,10 @@
 use weir_api::plan::HOUR_MS;
 use weir_api::{Cores, Rps, Share, VariantPlan};
 
-use crate::config::{Service, Variant};
+use crate::config::{Policy, Service, Variant};
+use crate::decide::sponge;
+use crate::forecast::Forecast;
+use crate::profile::Profile;
 use crate::solve::infadapter::quota;
 
 /// A share that moved by less is no reason to publish a new plan: arrivals are noisy, and half a
@@ -17,24 +20,46 @@ pub const SHARE_CHANGE_MIN: f64 = 0.005;
 const SHARE_STEPS: f64 = 10_000.0;
 
 /// The variants' parts of a plan; `None` where no core is there to run anything on.
-pub fn draft(service: &Service, cores: &[Cores], demand: Option<Rps>) -> Option<Vec<VariantPlan>> {
-    let slots: Vec<u32> = service
-        .variants
-        .iter()
-        .zip(cores)
-        .map(|(v, cores)| v.profile.slots(*cores))
+pub fn draft(
+    service: &Service,
+    cores: &[Cores],
+    forecast: Option<Forecast>,
+) -> Option<Vec<VariantPlan>> {
+    let each = || service.variants.iter().zip(cores);
+    let profiles: Vec<Profile> = each()
+        .map(|(variant, cores)| profile(service, variant, *cores, forecast))
         .collect();
+    let slots: Vec<u32> = each()
+        .zip(&profiles)
+        .map(|((_, cores), profile)| profile.slots(*cores))
+        .collect();
+    let demand = forecast.map(|forecast| forecast.demand);
     let shares = shares(service, cores, &slots, demand)?;
-    let parts = service
-        .variants
-        .iter()
-        .zip(cores)
-        .zip(slots.iter().zip(shares));
+    let parts = each().zip(&profiles).zip(slots.iter().zip(shares));
     Some(
         parts
-            .map(|((variant, cores), (slots, share))| part(variant, *cores, *slots, share))
+            .map(|(((variant, cores), profile), (slots, share))| {
+                part(variant, profile, *cores, *slots, share)
+            })
             .collect(),
     )
+}
+
+/// The variant's, with the batch that the policy gives it on those cores.
+fn profile(
+    service: &Service,
+    variant: &Variant,
+    cores: Cores,
+    forecast: Option<Forecast>,
+) -> Profile {
+    let batch = match service.policy {
+        Policy::Infadapter => variant.profile.batch,
+        Policy::Sponge(rule) => sponge::batch(service, rule, variant, cores, forecast),
+    };
+    Profile {
+        batch,
+        ..variant.profile
+    }
 }
 
 /// Whether proxies should hear of `new` where `old` is what they have.
@@ -53,14 +78,14 @@ pub fn differs(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
     old.len() != new.len() || !old.iter().zip(new).all(same)
 }
 
-fn part(variant: &Variant, cores: Cores, slots: u32, share: f64) -> VariantPlan {
-    let service_ms = variant.profile.service_ms(cores);
+fn part(variant: &Variant, profile: &Profile, cores: Cores, slots: u32, share: f64) -> VariantPlan {
+    let service_ms = profile.service_ms(cores);
     VariantPlan {
         name: variant.name.clone(),
         cluster: variant.cluster.clone(),
         share: Share(share),
         slots,
-        batch: variant.profile.batch,
+        batch: profile.batch,
         service_ms: if service_ms.is_finite() {
             service_ms.min(HOUR_MS as f64)
         } else {
@@ -115,10 +140,18 @@ mod tests {
     use super::*;
     use crate::config::tests::service;
 
+    fn expected(demand_rps: f64) -> Forecast {
+        Forecast {
+            demand: Rps(demand_rps),
+            settled: true,
+            communication_ms: None,
+        }
+    }
+
     /// Cores and demand → shares and slots of a (0.8·(20·n − 2), 70 %, one at a time on each core)
     /// and b (0.8·(10·n − 2), 80 %, two at a time).
     fn check(cores: [u32; 2], demand: Option<f64>, shares: [f64; 2], slots: [u32; 2]) {
-        let plan = draft(&service(8), &cores.map(Cores::whole), demand.map(Rps)).unwrap();
+        let plan = draft(&service(8), &cores.map(Cores::whole), demand.map(expected)).unwrap();
         let got: Vec<_> = plan.iter().map(|part| (part.share.0, part.slots)).collect();
         assert_eq!(
             got,
@@ -144,11 +177,14 @@ mod tests {
         let plan = draft(
             &service,
             &[Cores::whole(3), Cores::whole(1)],
-            Some(Rps(10.0)),
+            Some(expected(10.0)),
         )
         .unwrap();
         assert_eq!([plan[0].share.0, plan[1].share.0], [0.6, 0.4]);
-        assert_eq!(draft(&service, &[Cores::ZERO; 2], Some(Rps(10.0))), None);
+        assert_eq!(
+            draft(&service, &[Cores::ZERO; 2], Some(expected(10.0))),
+            None
+        );
     }
 
     proptest::proptest! {
@@ -159,7 +195,7 @@ mod tests {
         ) {
             let service = service(8);
             let cores = millis.map(Cores::from_millis);
-            let Some(variants) = draft(&service, &cores, demand.map(Rps)) else {
+            let Some(variants) = draft(&service, &cores, demand.map(expected)) else {
                 proptest::prop_assert_eq!(millis, [0, 0]);
                 return Ok(());
             };
@@ -180,7 +216,7 @@ mod tests {
         let plan = draft(
             &service(8),
             &[Cores::whole(4), Cores::whole(2)],
-            Some(Rps(57.6)),
+            Some(expected(57.6)),
         )
         .unwrap();
         type Change = fn(&mut Vec<VariantPlan>);

@@ -42,8 +42,8 @@ pub struct Profile {
     pub parallelism: Parallelism,
     /// Requests in one batch.
     pub batch: u32,
-    /// Its sustained rate.
-    pub fit: Fit,
+    /// Its sustained rate, where it was measured; else what the law says.
+    pub fit: Option<Fit>,
 }
 
 impl Profile {
@@ -62,14 +62,16 @@ impl Profile {
         if self.service_ms(cores) > latency_max_ms {
             return Rps(0.0);
         }
-        let fitted = self.fit.slope_rps * cores.as_f64() + self.fit.intercept_rps;
+        let line = |fit: &Fit| fit.slope_rps * cores.as_f64() + fit.intercept_rps;
+        let fitted = self.fit.as_ref().map_or(f64::INFINITY, line);
+        let utilisation = self.fit.map_or(1.0, |fit| fit.utilisation);
         let mean_ms = self.mean_ms(cores);
         let executed = if mean_ms > 0.0 {
             f64::from(self.slots(cores)) * 1000.0 / mean_ms
         } else {
             f64::INFINITY
         };
-        Rps(self.fit.utilisation * fitted.min(executed).max(0.0))
+        Rps(utilisation * fitted.min(executed).max(0.0))
     }
 
     fn mean_ms(&self, cores: Cores) -> f64 {
@@ -104,11 +106,11 @@ mod tests {
             },
             parallelism,
             batch,
-            fit: Fit {
+            fit: Some(Fit {
                 slope_rps: 20.0,
                 intercept_rps: -5.0,
                 utilisation: 0.8,
-            },
+            }),
         }
     }
 

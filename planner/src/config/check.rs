@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use weir_api::plan::{HOUR_MS, VARIANTS_MAX};
 
-use super::raw::{RawDemand, RawObjective, RawService, RawVariant};
+use super::raw::{RawDemand, RawObjective, RawPolicy, RawService, RawSponge, RawVariant};
 use super::rule::{millis, named, refused, rule, seconds, url, within};
 use super::variant::{Frame, variant};
 use super::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, OPTIONS_MAX, Objective, STATS_MAX,
-    Service, Variant, WINDOW_MAX,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, OPTIONS_MAX, Objective, Policy,
+    STATS_MAX, Service, SpongeRule, Variant, WINDOW_MAX,
 };
 use crate::key::KeySource;
 
@@ -54,6 +54,7 @@ impl TryFrom<RawService> for Service {
             cycle,
             plan_max_age,
             mode: raw.mode,
+            policy: policy(raw.policy, raw.sponge)?,
             objective: objective(&raw.objective)?,
             budget,
             demand: demand(&raw.demand)?,
@@ -66,10 +67,29 @@ impl TryFrom<RawService> for Service {
                 Frame {
                     budget,
                     mode: raw.mode,
+                    policy: raw.policy,
                 },
             )?,
         })
     }
+}
+
+fn policy(raw: RawPolicy, sponge: Option<RawSponge>) -> Result<Policy, ConfigError> {
+    let written = if sponge.is_some() {
+        "given"
+    } else {
+        "left out"
+    };
+    let fits = raw == RawPolicy::Sponge || sponge.is_none();
+    rule(fits, "sponge", written, "left out, unless policy is sponge")?;
+    let RawSponge { delta, percentile } = sponge.unwrap_or_default();
+    Ok(match raw {
+        RawPolicy::Infadapter => Policy::Infadapter,
+        RawPolicy::Sponge => Policy::Sponge(SpongeRule {
+            delta: within("sponge.delta", delta, 0.0..=WEIGHT_MAX, "cores")?,
+            percentile: within("sponge.percentile", percentile, 1.0..=100.0, "percent")?,
+        }),
+    })
 }
 
 fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {
@@ -101,6 +121,9 @@ fn demand(raw: &RawDemand) -> Result<DemandRule, ConfigError> {
 
 fn variants(raw: &[RawVariant], frame: Frame) -> Result<Vec<Variant>, ConfigError> {
     within("variants", raw.len(), 1..=VARIANTS_MAX, "of them")?;
+    if frame.policy == RawPolicy::Sponge {
+        within("variants", raw.len(), 1..=1, "of them, with policy sponge")?;
+    }
     let variant = |(index, raw)| variant(&format!("variants[{index}]"), raw, frame);
     let variants: Vec<Variant> = raw
         .iter()

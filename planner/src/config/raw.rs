@@ -24,6 +24,9 @@ pub(super) struct RawService {
     #[serde(default = "mode")]
     pub(super) mode: Mode,
     #[serde(default)]
+    pub(super) policy: RawPolicy,
+    pub(super) sponge: Option<RawSponge>,
+    #[serde(default)]
     pub(super) objective: RawObjective,
     pub(super) budget: RawBudget,
     #[serde(default)]
@@ -34,6 +37,31 @@ pub(super) struct RawService {
     #[serde(default)]
     pub(super) resize: RawResize,
     pub(super) variants: Vec<RawVariant>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RawPolicy {
+    #[default]
+    Infadapter,
+    Sponge,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawSponge {
+    pub(super) delta: f64,
+    pub(super) percentile: f64,
+}
+
+impl Default for RawSponge {
+    fn default() -> Self {
+        // A batch never costs a core; one request in a hundred may come later than is planned for.
+        RawSponge {
+            delta: 0.001,
+            percentile: 99.0,
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,7 +115,7 @@ pub(super) struct RawVariant {
     pub(super) cluster: String,
     pub(super) accuracy: f64,
     pub(super) cores: RawCores,
-    pub(super) capacity: RawCapacity,
+    pub(super) capacity: Option<RawCapacity>,
     pub(super) latency: RawLatency,
     #[serde(default)]
     pub(super) readiness_s: f64,

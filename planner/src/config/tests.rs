@@ -78,7 +78,7 @@ fn defaults_are_filled_in() {
     assert_eq!(service.plan_max_age, Duration::from_secs(60));
     assert_eq!(service.variants[0].greatest, 8, "the budget");
     assert_eq!(service.variants[0].least, 1);
-    assert_eq!(service.variants[0].profile.fit.utilisation, 0.8);
+    assert_eq!(service.variants[0].profile.fit.unwrap().utilisation, 0.8);
     assert_eq!(
         service.variants[0].profile.parallelism,
         crate::solve::law::Parallelism::PerCore

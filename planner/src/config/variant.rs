@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
-use super::raw::{RawCapacity, RawLatency, RawParallelism, RawVariant};
+use super::raw::{RawCapacity, RawLatency, RawParallelism, RawPolicy, RawVariant};
 use super::rule::{named, rule, seconds, url, within};
 use super::{CORES_MAX, ConfigError, Mode, Variant};
 use crate::profile::{Fit, Latency, Profile};
@@ -16,6 +16,7 @@ use crate::solve::law::{Law, Parallelism};
 pub(super) struct Frame {
     pub(super) budget: u32,
     pub(super) mode: Mode,
+    pub(super) policy: RawPolicy,
 }
 
 /// Checks the variant at that path.
@@ -45,8 +46,17 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         latency: latency(&key("latency"), &raw.latency)?,
         parallelism: parallelism(&key("latency.parallelism"), raw.latency.parallelism)?,
         batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
-        fit: fit(&key("capacity"), &raw.capacity)?,
+        fit: match &raw.capacity {
+            Some(capacity) => Some(fit(&key("capacity"), capacity)?),
+            None => None,
+        },
     };
+    if frame.policy == RawPolicy::Sponge {
+        for_sponge(at, &profile, least)?;
+    } else {
+        let right = "given, unless policy is sponge";
+        rule(raw.capacity.is_some(), key("capacity"), "missing", right)?;
+    }
     let slots = profile.slots(Cores::whole(greatest));
     let right = format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.greatest)");
     rule(
@@ -76,6 +86,17 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
         resize,
     })
+}
+
+/// One instance that is always there and executes one batch after the other on all its cores: what
+/// Sponge's h(b, c) = b / l(b, c) says.
+fn for_sponge(at: &str, profile: &Profile, least: u32) -> Result<(), ConfigError> {
+    let one = Parallelism::Fixed(NonZeroU32::MIN);
+    let path = format!("{at}.latency.parallelism");
+    let right = "1, with policy sponge";
+    rule(profile.parallelism == one, path, "something else", right)?;
+    let right = "1 or more, with policy sponge";
+    rule(least > 0, format!("{at}.cores.least"), least, right)
 }
 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {

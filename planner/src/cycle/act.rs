@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use weir_api::{Cores, Revision, Rps, VariantPlan};
+use weir_api::{Cores, Revision, VariantPlan};
 
 use super::{Planner, Ports};
 use crate::actuate::{Actuate, Resize, Step, Transition};
 use crate::clock::Now;
+use crate::forecast::Forecast;
 use crate::plan::draft;
 use crate::publish::Publish;
 
@@ -36,7 +37,7 @@ impl Planner {
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
         target: &[Cores],
-        demand: Option<Rps>,
+        forecast: Option<Forecast>,
         now: Now,
     ) -> Acted
     where
@@ -64,7 +65,7 @@ impl Planner {
                 Step::Publish(cores) => {
                     let publishing = elapsed();
                     let now = now.after(publishing);
-                    let out = self.publish(ports.publish, &cores, demand, now, &mut acted);
+                    let out = self.publish(ports.publish, &cores, forecast, now, &mut acted);
                     if first_out.is_none() {
                         first_out = Some(elapsed());
                         acted.actuate = publishing;
@@ -121,12 +122,12 @@ impl Planner {
         &mut self,
         publish: &P,
         cores: &[Cores],
-        demand: Option<Rps>,
+        forecast: Option<Forecast>,
         now: Now,
         acted: &mut Acted,
     ) -> bool {
         let offer =
-            draft(&self.service, cores, demand).ok_or_else(|| "no variant has a core".to_owned());
+            draft(&self.service, cores, forecast).ok_or_else(|| "no variant has a core".to_owned());
         let offer = offer.and_then(|variants| {
             acted.plan.clone_from(&variants);
             publish

@@ -43,6 +43,7 @@ impl Observe for World {
             Ok(Counts {
                 arrivals: *self.arrived.lock().unwrap(),
                 routes: self.routes.lock().unwrap().clone(),
+                ..Counts::default()
             })
         };
         vec![Scrape {

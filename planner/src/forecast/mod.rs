@@ -41,6 +41,8 @@ pub struct Forecast {
     pub demand: Rps,
     /// Whether the window it is taken from has filled.
     pub settled: bool,
+    /// A high percentile of the way from clients to proxies; `None` where too few said when they sent.
+    pub communication_ms: Option<f64>,
 }
 
 /// What is remembered of the rates.
@@ -107,7 +109,11 @@ impl Demand {
         let (average, first, last) = (self.average?, self.first?, self.last?);
         let demand = Rps(self.rule.headroom * average.max(self.recent_greatest()));
         let settled = last.saturating_sub(first) >= self.rule.window;
-        Some(Forecast { demand, settled })
+        Some(Forecast {
+            demand,
+            settled,
+            communication_ms: None,
+        })
     }
 
     fn recent_greatest(&self) -> f64 {

@@ -6,6 +6,7 @@
 //! router has tagged), and what whoever chose the variant has chosen.
 
 mod arrivals;
+pub mod network;
 mod routes;
 mod scrape;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::future::Future;
 use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation, PROXY_GONE_AFTER};
+pub use network::Network;
 pub use routes::{Got, Route, Routes};
 pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
 
@@ -35,6 +37,8 @@ pub struct Counts {
     pub arrivals: f64,
     /// By variant, where any was chosen.
     pub routes: BTreeMap<String, Route>,
+    /// How long requests took from their clients to the proxy, by rising edge; empty before the first.
+    pub network: network::Buckets,
 }
 
 impl Counts {

@@ -174,6 +174,7 @@ mod tests {
             counts: Ok(Counts {
                 arrivals: a + b,
                 routes: routes.map(|(name, route)| (name.to_owned(), route)).into(),
+                ..Counts::default()
             }),
         }
     }

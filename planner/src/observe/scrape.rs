@@ -111,6 +111,10 @@ pub(super) fn counts(text: &str, service: &str) -> Counts {
         let (Untyped(value) | Counter(value)) = sample.value else {
             continue;
         };
+        if let Some(bucket) = network(&sample, service) {
+            counts.network.push((bucket, value));
+            continue;
+        }
         let ours = decode(&sample.metric).filter(|series| series.service == service);
         let Some(series) = ours.filter(|_| value.is_finite() && value >= 0.0) else {
             continue;
@@ -123,7 +127,16 @@ pub(super) fn counts(text: &str, service: &str) -> Counts {
             _ => {}
         }
     }
+    counts.network.sort_by(|a, b| a.0.total_cmp(&b.0));
     counts
+}
+
+/// The upper edge in ms, where the sample is a bucket of the service's network time.
+fn network(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
+    let series = decode(sample.metric.strip_suffix("_bucket")?)?;
+    let ours = series.metric == Metric::NetworkMs && series.service == service;
+    let edge = sample.labels.get("le").filter(|_| ours)?;
+    edge.parse().ok().filter(|edge: &f64| *edge > 0.0)
 }
 
 #[cfg(test)]
@@ -157,6 +170,18 @@ mod tests {
             ),
             Counts::of_arrivals(3.0)
         );
+    }
+
+    #[test]
+    fn the_networks_histogram_is_read_by_rising_edge() {
+        let name = "weir_network_ms__service__demo_two_bucket";
+        let text = format!(
+            "{name}{{le=\"+Inf\"}} 9\n{name}{{le=\"250\"}} 7\n{name}{{le=\"100\"}} 3\n\
+            {name}{{le=\"high\"}} 3\nweir_wait_ms__service__demo_two_bucket{{le=\"1\"}} 5\n\
+            weir_network_ms__service__demo_two_sum{{}} 900\nweir_network_ms__service__other_bucket{{le=\"1\"}} 5\n"
+        );
+        let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
+        assert_eq!(counts(&text, "demo-two").network, expected);
     }
 
     #[tokio::test]

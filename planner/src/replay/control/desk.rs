@@ -25,7 +25,12 @@ const MEMO_MAX: usize = 100_000;
 
 /// All that a decision follows from, for one service: the cores in force, in thousandths, and the
 /// forecast, to the bit.
-type Problem = (Vec<u32>, Option<(u64, bool)>);
+type Problem = (Vec<u32>, Option<(u64, bool, Option<u64>)>);
+
+fn asked(forecast: Forecast) -> (u64, bool, Option<u64>) {
+    let way = forecast.communication_ms.map(f64::to_bits);
+    (forecast.demand.0.to_bits(), forecast.settled, way)
+}
 
 /// The ports.
 pub(in crate::replay) struct Desk {
@@ -177,7 +182,7 @@ impl Solver for Desk {
         forecast: Option<Forecast>,
     ) -> Decision {
         let millis = actuated.iter().map(|cores| cores.millis()).collect();
-        let problem = (millis, forecast.map(|f| (f.demand.0.to_bits(), f.settled)));
+        let problem = (millis, forecast.map(asked));
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();

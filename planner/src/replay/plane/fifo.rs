@@ -1,6 +1,8 @@
 //! Proxies without Weir: every request goes on at once, and the servers queue. A circuit breaker
 //! bounds what is under way.
 
+use weir_api::Cores;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use std::time::Duration;
 use weir_filter::route::{Candidate, Router, Wish};
 
 use crate::config::Service;
+use crate::profile::Fit;
 use crate::replay::scenario::Plane;
 
 /// Envoy's timeout for a route that names none.
@@ -50,9 +53,15 @@ impl Fifo {
             .iter()
             .zip(cores)
             .map(|(variant, cores)| {
-                let fit = variant.profile.fit;
-                let rps = (fit.slope_rps * cores + fit.intercept_rps).max(0.0);
-                if *cores > 0.0 { rps } else { 0.0 }
+                let fitted = |fit: &Fit| fit.slope_rps * cores + fit.intercept_rps;
+                let by_law = || {
+                    variant.capacity(
+                        Cores::from_millis((cores * 1e3).round() as u32),
+                        f64::INFINITY,
+                    )
+                };
+                let rps = variant.profile.fit.as_ref().map_or_else(by_law, fitted);
+                if *cores > 0.0 { rps.max(0.0) } else { 0.0 }
             })
             .collect();
         let joint: f64 = fitted.iter().sum();

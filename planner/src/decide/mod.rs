@@ -7,13 +7,14 @@
 //! - more demand than capacity → the greatest capacity there is
 //! - the solver found nothing in time → what carries the demand without it, or else the cores stay
 
+mod infadapter;
+pub mod sponge;
+
 use weir_api::{Cores, Rps};
 
-use crate::clock::stopwatch;
-use crate::config::{Service, Variant};
+use crate::config::{Policy, Service};
 use crate::forecast::Forecast;
-use crate::solve::infadapter::{self, Allocation, Candidate, Choice, Problem, Scale, Weights};
-use crate::solve::{Outcome, Patience};
+pub use infadapter::problem;
 
 /// The least demand solved for once a request was seen: a service that idles is still one.
 pub const DEMAND_MIN: Rps = Rps(0.01);
@@ -29,7 +30,7 @@ pub struct Decision {
     pub kept: bool,
     /// Why, in a sentence.
     pub why: String,
-    /// What the cores to have are worth, α·AA − (β·RC + γ·LC).
+    /// What the cores to have are worth: by InfAdapter α·AA − (β·RC + γ·LC), by Sponge −(c + δ·b).
     pub objective: Option<f64>,
     /// What the optimum is worth, or the best found.
     pub optimum: Option<f64>,
@@ -73,142 +74,15 @@ impl Kind {
     }
 }
 
-/// Decides for `forecast` with `actuated` cores in force.
+/// Decides for `forecast` with `actuated` cores in force, as the service's policy says.
 pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>) -> Decision {
-    let Some(Forecast { demand, settled }) = forecast else {
+    let Some(forecast) = forecast else {
         let why = "no demand is known yet: no request was seen, or none since its first count";
         return keep(actuated, Kind::NoDemand, why.to_owned());
     };
-    let problem = problem(service, actuated, demand);
-    let elapsed = stopwatch();
-    let outcome = infadapter::solve(&problem, &Patience::new(service.solver_limit, &elapsed));
-    let (kind, best, note) = match outcome {
-        Outcome::Optimal(best) => (Kind::Optimal, best, String::new()),
-        Outcome::Good { best, gap } => (
-            Kind::Good,
-            best,
-            format!(", at most {gap:.4} below the optimum"),
-        ),
-        Outcome::OutOfTime {
-            why,
-            best: Some(best),
-        } => (
-            Kind::OutOfTime,
-            best,
-            format!(", found without the solver ({why})"),
-        ),
-        Outcome::OutOfTime { why, best: None } => {
-            return keep(actuated, Kind::OutOfTime, format!("cores stay: {why}"));
-        }
-        Outcome::Infeasible {
-            why,
-            best_effort: Some(best),
-        } => {
-            return overloaded(&problem, best, why);
-        }
-        Outcome::Infeasible {
-            why,
-            best_effort: None,
-        } => {
-            return keep(actuated, Kind::Infeasible, why);
-        }
-    };
-    choose(service, &problem, best, settled, kind, note)
-}
-
-/// The problem that `demand` poses with `actuated` cores in force.
-pub fn problem(service: &Service, actuated: &[Cores], demand: Rps) -> Problem {
-    let candidate = |(variant, cores): (&Variant, &Cores)| Candidate {
-        name: variant.name.clone(),
-        accuracy: variant.accuracy / 100.0,
-        readiness: variant.readiness,
-        loaded: *cores > Cores::ZERO,
-        options: options(service, variant),
-    };
-    Problem {
-        demand_rps: demand.0.max(DEMAND_MIN.0),
-        budget: service.budget,
-        weights: Weights {
-            alpha: service.objective.alpha,
-            beta: service.objective.beta,
-            gamma: service.objective.gamma,
-        },
-        scale: Scale::Normalised,
-        in_force: whole(actuated),
-        variants: service
-            .variants
-            .iter()
-            .zip(actuated)
-            .map(candidate)
-            .collect(),
-    }
-}
-
-/// The numbers of cores that are of use: the least, and those that carry anything.
-fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
-    let choice = |cores| Choice {
-        cores,
-        capacity_rps: variant.capacity(Cores::whole(cores), service.latency_max_ms),
-    };
-    let all = (variant.least..=variant.greatest).map(choice);
-    all.filter(|option| option.cores == variant.least || option.capacity_rps > 0.0)
-        .collect()
-}
-
-/// The best, or the cores in force where they carry the demand and there is reason to keep them.
-fn choose(
-    service: &Service,
-    problem: &Problem,
-    best: Allocation,
-    settled: bool,
-    kind: Kind,
-    note: String,
-) -> Decision {
-    let optimum = best.objective;
-    let current = problem.in_force.as_ref();
-    let current = current.and_then(|cores| problem.allocation(cores));
-    let near = |current: &Allocation| optimum - current.objective <= service.objective.tolerance;
-    let kept = current.filter(|current| (!settled || near(current)) && current.cores != best.cores);
-    let chosen = kept.as_ref().unwrap_or(&best);
-    let reason = match &kept {
-        None => "",
-        Some(kept) if near(kept) => ", kept: within the tolerance of the optimum",
-        Some(_) => ", kept: the demand's window has not filled yet",
-    };
-    let why = format!(
-        "{:.1} requests/s: accuracy {:.2} % on {} of {} cores{note}{reason}",
-        problem.demand_rps,
-        accuracy(problem, chosen) * 100.0,
-        chosen.cores.iter().sum::<u32>(),
-        problem.budget,
-    );
-    Decision {
-        cores: chosen.cores.iter().copied().map(Cores::whole).collect(),
-        kind,
-        kept: kept.is_some(),
-        why,
-        objective: Some(chosen.objective),
-        optimum: Some(optimum),
-    }
-}
-
-/// The greatest capacity; the cores in force if theirs is as great.
-fn overloaded(problem: &Problem, best: Allocation, why: String) -> Decision {
-    let capacity = |cores: &[u32]| problem.capacities(cores).iter().sum::<f64>();
-    let most = capacity(&best.cores) * (1.0 - infadapter::check::TOLERANCE);
-    let within = |cores: &Vec<u32>| cores.iter().sum::<u32>() <= problem.budget;
-    let current = problem.in_force.clone();
-    let kept =
-        current.filter(|cores| *cores != best.cores && within(cores) && capacity(cores) >= most);
-    let is_kept = kept.is_some();
-    let cores = kept.unwrap_or(best.cores);
-    Decision {
-        cores: cores.into_iter().map(Cores::whole).collect(),
-        kind: Kind::Infeasible,
-        kept: is_kept,
-        why,
-        objective: None,
-        optimum: None,
+    match service.policy {
+        Policy::Infadapter => infadapter::decide(service, actuated, forecast),
+        Policy::Sponge(rule) => sponge::decide(service, rule, actuated, forecast),
     }
 }
 
@@ -229,15 +103,6 @@ pub(crate) fn broken(actuated: &[Cores], error: &dyn std::fmt::Display) -> Decis
     keep(actuated, Kind::OutOfTime, why)
 }
 
-fn accuracy(problem: &Problem, allocation: &Allocation) -> f64 {
-    problem
-        .variants
-        .iter()
-        .zip(&allocation.shares)
-        .map(|(variant, share)| variant.accuracy * share)
-        .sum()
-}
-
 /// The cores as whole numbers, if they are.
 fn whole(cores: &[Cores]) -> Option<Vec<u32>> {
     cores
@@ -255,6 +120,7 @@ mod tests {
         Some(Forecast {
             demand: Rps(demand_rps),
             settled: true,
+            communication_ms: None,
         })
     }
 
@@ -283,6 +149,7 @@ mod tests {
             let forecast = Forecast {
                 demand: Rps(demand_rps),
                 settled,
+                communication_ms: None,
             };
             decide(&service, &cores(&[4, 2]), Some(forecast))
         };
