@@ -5,11 +5,14 @@
 //! refused with the key's path, the value and what is allowed.
 
 mod check;
+mod policy;
 mod raw;
 mod rule;
+mod stages;
 mod variant;
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use weir_api::Cores;
@@ -29,6 +32,8 @@ pub const CORES_MAX: u32 = 1024;
 pub const BUDGET_MAX: u32 = 65_536;
 /// Most numbers of cores, over all variants, that a solve chooses from.
 pub const OPTIONS_MAX: u32 = 8192;
+/// Most stages of a pipeline: each has plans and proxies of its own.
+pub const STAGES_MAX: usize = 16;
 /// Longest demand window: with the shortest cycle it holds 6,000 intervals.
 pub const WINDOW_MAX: Duration = Duration::from_secs(600);
 /// Shortest cycle.
@@ -91,8 +96,19 @@ pub struct Service {
     pub scrape_timeout: Duration,
     /// Longest resize.
     pub resize_timeout: Duration,
-    /// One or more, names distinct.
+    /// One or more, in the order of a request's way.
+    pub stages: Vec<Stage>,
+    /// Of all stages, in their order; names distinct.
     pub variants: Vec<Variant>,
+}
+
+/// One stage of the pipeline; a service without any is one stage with its name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// The service that this stage's filters carry.
+    pub name: String,
+    /// Its part of [`Service::variants`].
+    pub variants: Range<usize>,
 }
 
 /// Whether the planner acts.
@@ -113,6 +129,10 @@ pub enum Policy {
     Infadapter,
     /// One variant: how many cores, and how many requests in a batch.
     Sponge(SpongeRule),
+    /// A pipeline: one variant of each stage, how many replicas, and how many requests in a batch.
+    Ipa(IpaRule),
+    /// Replicas of each variant, as cheap as the load and an accuracy allow.
+    Infaas(InfaasRule),
 }
 
 /// What Sponge weighs.
@@ -122,6 +142,30 @@ pub struct SpongeRule {
     pub delta: f64,
     /// Which percentile of the way from clients to proxies is planned for.
     pub percentile: f64,
+}
+
+/// What IPA weighs: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct IpaRule {
+    /// α: of a percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// β: of a core.
+    pub beta: f64,
+    /// δ: of a request of a batch.
+    pub delta: f64,
+    /// What runs is kept while it carries the demand and is within this of the optimum.
+    pub tolerance: f64,
+}
+
+/// What INFaaS is to keep to, and what loading costs it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InfaasRule {
+    /// Percent: variants below it get no replica.
+    pub accuracy_least: f64,
+    /// Requests/s to be ready for on top of the demand.
+    pub slack_rps: f64,
+    /// λ of its objective: a second of loading a replica counts as so much of its cost.
+    pub loading_weight_per_s: f64,
 }
 
 /// InfAdapter's objective, α·AA − (β·RC + γ·LC), all three terms 0 to 1.
@@ -202,21 +246,6 @@ impl Service {
             return Err(ConfigError::TooLarge(text.len()));
         }
         raw::RawService::from_yaml(text)?.try_into()
-    }
-
-    /// The accuracies as fractions, in the variants' order.
-    pub fn accuracies(&self) -> Vec<f64> {
-        self.variants
-            .iter()
-            .map(|variant| variant.accuracy / 100.0)
-            .collect()
-    }
-
-    /// What each variant sustains with those cores, in requests per second.
-    pub fn capacities(&self, cores: &[Cores]) -> Vec<f64> {
-        let capacity =
-            |(variant, cores): (&Variant, &Cores)| variant.capacity(*cores, self.latency_max_ms);
-        self.variants.iter().zip(cores).map(capacity).collect()
     }
 }
 

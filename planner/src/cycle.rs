@@ -13,6 +13,7 @@
 //! among them serves only to say how long the stages took.
 
 mod act;
+mod exchange;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -27,10 +28,11 @@ use weir_api::{Cores, Rps, Share, VariantPlan};
 
 use crate::actuate::{Actuate, ActuateError, InForce};
 use crate::clock::Now;
-use crate::config::{Mode, Policy, Service};
+use crate::config::{Mode, Policy, Service, Stage};
 use crate::decide::{Decision, Kind, sponge};
 use crate::forecast::{Demand, Forecast};
 use crate::observe::{Arrivals, Got, Network, Observation, Observe, Routes, Scrape};
+use crate::plan::capacities;
 use crate::publish::Publish;
 use crate::status::{CycleReport, Stages, VariantReport};
 use crate::trouble::Troubles;
@@ -40,11 +42,12 @@ use crate::trouble::Troubles;
 pub struct Planner {
     service: Arc<Service>,
     arrivals: Arrivals,
-    routes: Routes,
+    /// By stage.
+    routes: Vec<Routes>,
     network: Network,
-    /// The shares of the plan that is out, by which the requests of the next look were routed; empty
-    /// before the first.
-    quotas: Vec<Share>,
+    /// By stage: the shares of the plan that is out, by which the requests of the next look were routed;
+    /// empty before the first.
+    quotas: Vec<Vec<Share>>,
     demand: Demand,
     /// In the variants' order, like all such lists.
     in_force: Vec<InForce>,
@@ -71,9 +74,9 @@ impl Planner {
     pub fn new(service: Arc<Service>) -> Planner {
         Planner {
             arrivals: Arrivals::new(service.stats.len()),
-            routes: Routes::new(names(&service), service.stats.len()),
+            routes: routes(&service),
             network: Network::new(service.stats.len()),
-            quotas: Vec::new(),
+            quotas: vec![Vec::new(); service.stages.len()],
             demand: Demand::new(service.demand),
             in_force: service
                 .variants
@@ -103,7 +106,7 @@ impl Planner {
         let expected = self.forecast();
         let demand = expected.map(|expected| expected.demand);
         let forecast = elapsed() - observe;
-        let got = self.routes.got();
+        let got = self.got();
         let mut decision = self.decide(ports.solver, expected).await;
         decision.why += &self.shortfalls(got.as_deref());
         let solve = elapsed() - observe - forecast;
@@ -116,7 +119,7 @@ impl Planner {
         let acted = self.act(ports, &target, expected, so_far).await;
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
-        let variants = self.variants(&decision.cores, &acted.plan, got.as_deref());
+        let variants = self.variants(&decision.cores, &acted.plan, got.as_deref(), expected);
         CycleReport {
             at_ms: now.unix_ms,
             cycle_ms: stages.iter().sum(),
@@ -156,7 +159,9 @@ impl Planner {
                     .failed(url.as_str(), error, "its last rate holds"),
             }
         }
-        self.routes.observe(scrapes, &self.quotas);
+        for (routes, quotas) in self.routes.iter_mut().zip(&self.quotas) {
+            routes.observe(scrapes, quotas);
+        }
         self.network.observe(now.at, scrapes);
         let observation = self.arrivals.observe(now.at, scrapes);
         // Silence before the first request says nothing about what is to come.
@@ -169,7 +174,7 @@ impl Planner {
     /// What is to come, by what was seen.
     fn forecast(&self) -> Option<Forecast> {
         let communication_ms = match self.service.policy {
-            Policy::Infadapter => None,
+            Policy::Infadapter | Policy::Ipa(_) | Policy::Infaas(_) => None,
             Policy::Sponge(rule) => {
                 let most_ms = sponge::way_max_ms(&self.service);
                 self.network.percentile(rule.percentile, most_ms)
@@ -239,17 +244,33 @@ impl Planner {
     /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
     /// solver's prediction is.
     fn shortfalls(&self, got: Option<&[Got]>) -> String {
-        let each = names(&self.service).zip(got.into_iter().flatten());
-        each.filter_map(|(name, got)| got.shortfall(&name))
+        let each = self.service.variants.iter().zip(got.into_iter().flatten());
+        each.filter_map(|(variant, got)| got.shortfall(&variant.name))
             .map(|shortfall| format!("; {shortfall}"))
             .collect()
     }
 
-    /// Of the answers as they were routed, not as they were planned.
+    /// What each variant got, in the order of all; `None` until enough is known of every stage.
+    fn got(&self) -> Option<Vec<Got>> {
+        let stages = self.routes.iter().map(Routes::got);
+        let stages: Vec<Vec<Got>> = stages.collect::<Option<_>>()?;
+        Some(stages.concat())
+    }
+
+    /// Of the answers as they were routed, not as they were planned: of several stages the product of
+    /// their means.
     fn accuracy(&self, got: &[Got]) -> f64 {
-        let each = self.service.variants.iter().zip(got);
-        each.map(|(variant, got)| variant.accuracy * got.share.0)
-            .sum()
+        let of_stage = |stage: &Stage| -> f64 {
+            let variants = self.service.variants.get(stage.variants.clone());
+            let got = got.get(stage.variants.clone());
+            let each = variants
+                .into_iter()
+                .flatten()
+                .zip(got.into_iter().flatten());
+            each.map(|(variant, got)| variant.accuracy / 100.0 * got.share.0)
+                .sum()
+        };
+        100.0 * self.service.stages.iter().map(of_stage).product::<f64>()
     }
 
     fn variants(
@@ -257,8 +278,9 @@ impl Planner {
         asked: &[Cores],
         plan: &[VariantPlan],
         got: Option<&[Got]>,
+        forecast: Option<Forecast>,
     ) -> BTreeMap<String, VariantReport> {
-        let capacities = self.service.capacities(&self.actuated());
+        let capacities = capacities(&self.service, &self.actuated(), forecast);
         let lists = self
             .service
             .variants
@@ -273,6 +295,7 @@ impl Planner {
                 cores_actuated: in_force.at_least,
                 share: part.map(|part| part.share).unwrap_or_default(),
                 slots: part.map_or(0, |part| part.slots),
+                batch: part.map_or(0, |part| part.batch),
                 capacity_rps: Rps(capacity),
                 got: got.and_then(|got| got.get(index)).copied(),
             };
@@ -282,8 +305,18 @@ impl Planner {
     }
 }
 
-fn names(service: &Service) -> impl Iterator<Item = String> {
-    service.variants.iter().map(|variant| variant.name.clone())
+/// One for each stage, of its variants.
+fn routes(service: &Service) -> Vec<Routes> {
+    let names = |stage: &Stage| {
+        let variants = service.variants.get(stage.variants.clone());
+        let names: Vec<String> = variants
+            .into_iter()
+            .flatten()
+            .map(|v| v.name.clone())
+            .collect();
+        Routes::new(names.into_iter(), service.stats.len())
+    };
+    service.stages.iter().map(names).collect()
 }
 
 fn ms(duration: Duration) -> f64 {

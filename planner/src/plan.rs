@@ -1,14 +1,16 @@
-//! Cores in force and demand → the plan's variants. The plan is made of what *is* actuated, never of
+//! Cores in force and demand → the plan of each stage. A plan is made of what *is* actuated, never of
 //! what was asked: capacity that is not there is not promised.
 //!
-//! Shares go to the most accurate variants first, each up to its capacity; in proportion to the
-//! capacities where the demand is unknown or exceeds them all.
+//! Shares go to a stage's most accurate variants first, each up to its capacity; in proportion to the
+//! capacities where the demand is unknown or exceeds them all. Batches are the policy's to say
+//! ([`batches`]). What comes after a stage needs the time of the slowest variant with a share at each later
+//! stage, and that of its batch's filling: q = (b − 1)/λ (IPA, Eq. 7).
 
 use weir_api::plan::HOUR_MS;
 use weir_api::{Cores, Rps, Share, VariantPlan};
 
-use crate::config::{Policy, Service, Variant};
-use crate::decide::sponge;
+use crate::config::{Service, Stage, Variant};
+use crate::decide::batches;
 use crate::forecast::Forecast;
 use crate::profile::Profile;
 use crate::solve::infadapter::quota;
@@ -16,54 +18,116 @@ use crate::solve::infadapter::quota;
 /// A share that moved by less is no reason to publish a new plan: arrivals are noisy, and half a
 /// point of traffic is within what capacity holds in reserve.
 pub const SHARE_CHANGE_MIN: f64 = 0.005;
+/// A time of the later stages that moved by less, in ms, is none either: filters count whole ms.
+pub const REST_CHANGE_MIN_MS: f64 = 1.0;
 /// Shares are rounded to one in so many.
 const SHARE_STEPS: f64 = 10_000.0;
 
-/// The variants' parts of a plan; `None` where no core is there to run anything on.
-pub fn draft(
+/// What a stage's filters are to be told.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Draft {
+    /// The stage's variants.
+    pub variants: Vec<VariantPlan>,
+    /// What the stages after it still need, in ms.
+    pub rest_ms: f64,
+}
+
+/// A variant as it is run: what it can do with the cores in force and the batch they are given.
+#[derive(Debug, Clone, Copy)]
+struct Run<'a> {
+    variant: &'a Variant,
+    profile: Profile,
+    cores: Cores,
+}
+
+/// One for each stage; `None` where one of them has no core to run anything on.
+pub fn drafts(
     service: &Service,
     cores: &[Cores],
     forecast: Option<Forecast>,
-) -> Option<Vec<VariantPlan>> {
-    let each = || service.variants.iter().zip(cores);
-    let profiles: Vec<Profile> = each()
-        .map(|(variant, cores)| profile(service, variant, *cores, forecast))
-        .collect();
-    let slots: Vec<u32> = each()
-        .zip(&profiles)
-        .map(|((_, cores), profile)| profile.slots(*cores))
-        .collect();
+) -> Option<Vec<Draft>> {
     let demand = forecast.map(|forecast| forecast.demand);
-    let shares = shares(service, cores, &slots, demand)?;
-    let parts = each().zip(&profiles).zip(slots.iter().zip(shares));
+    let runs = runs(service, cores, forecast);
+    let mut drafts = Vec::with_capacity(service.stages.len());
+    for stage in &service.stages {
+        let variants = of_stage(service, stage, &runs, demand)?;
+        drafts.push(Draft {
+            variants,
+            rest_ms: 0.0,
+        });
+    }
+    let mut rest_ms = service.rest_ms;
+    let most_ms = service.slo.as_secs_f64() * 1e3 - 1.0;
+    for draft in drafts.iter_mut().rev() {
+        draft.rest_ms = rest_ms.min(most_ms);
+        rest_ms += needs_ms(&draft.variants, demand);
+    }
+    Some(drafts)
+}
+
+/// The entry's, which is the only one of a service without stages.
+pub fn draft(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Option<Draft> {
+    drafts(service, cores, forecast)?.into_iter().next()
+}
+
+/// What each variant sustains with those cores, in requests/s.
+pub fn capacities(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<f64> {
+    let runs = runs(service, cores, forecast);
+    runs.iter().map(|run| run.capacity_rps(service)).collect()
+}
+
+fn runs<'a>(service: &'a Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<Run<'a>> {
+    let batches = batches(service, cores, forecast);
+    let each = service.variants.iter().zip(cores).zip(batches);
+    let run = |((variant, cores), batch): ((&'a Variant, &Cores), u32)| Run {
+        variant,
+        profile: Profile {
+            batch,
+            ..variant.profile
+        },
+        cores: *cores,
+    };
+    each.map(run).collect()
+}
+
+fn of_stage(
+    service: &Service,
+    stage: &Stage,
+    runs: &[Run],
+    demand: Option<Rps>,
+) -> Option<Vec<VariantPlan>> {
+    let runs = runs.get(stage.variants.clone())?;
+    let slots: Vec<u32> = runs
+        .iter()
+        .map(|run| run.profile.slots(run.cores))
+        .collect();
+    let shares = shares(service, runs, &slots, demand)?;
+    let parts = runs.iter().zip(slots.iter().zip(shares));
     Some(
         parts
-            .map(|(((variant, cores), profile), (slots, share))| {
-                part(variant, profile, *cores, *slots, share)
-            })
+            .map(|(run, (slots, share))| run.part(*slots, share))
             .collect(),
     )
 }
 
-/// The variant's, with the batch that the policy gives it on those cores.
-fn profile(
-    service: &Service,
-    variant: &Variant,
-    cores: Cores,
-    forecast: Option<Forecast>,
-) -> Profile {
-    let batch = match service.policy {
-        Policy::Infadapter => variant.profile.batch,
-        Policy::Sponge(rule) => sponge::batch(service, rule, variant, cores, forecast),
+/// How long a request takes at a stage, waiting for its batch included.
+fn needs_ms(variants: &[VariantPlan], demand: Option<Rps>) -> f64 {
+    let fill_ms = |batch: u32| {
+        demand.map_or(0.0, |demand| {
+            f64::from(batch.saturating_sub(1)) * 1e3 / demand.0.max(f64::MIN_POSITIVE)
+        })
     };
-    Profile {
-        batch,
-        ..variant.profile
-    }
+    let serving = variants.iter().filter(|part| part.share.0 > 0.0);
+    let each = serving.map(|part| part.service_ms + fill_ms(part.batch));
+    each.fold(0.0, f64::max)
 }
 
 /// Whether proxies should hear of `new` where `old` is what they have.
-pub fn differs(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
+pub fn differs(old: &Draft, new: &Draft) -> bool {
+    (old.rest_ms - new.rest_ms).abs() >= REST_CHANGE_MIN_MS || moved(&old.variants, &new.variants)
+}
+
+fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
     let same = |(old, new): (&VariantPlan, &VariantPlan)| {
         // A share that appears or vanishes is news however small.
         let moved = (old.share.0 - new.share.0).abs() >= SHARE_CHANGE_MIN
@@ -78,43 +142,40 @@ pub fn differs(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
     old.len() != new.len() || !old.iter().zip(new).all(same)
 }
 
-fn part(variant: &Variant, profile: &Profile, cores: Cores, slots: u32, share: f64) -> VariantPlan {
-    let service_ms = profile.service_ms(cores);
-    VariantPlan {
-        name: variant.name.clone(),
-        cluster: variant.cluster.clone(),
-        share: Share(share),
-        slots,
-        batch: profile.batch,
-        service_ms: if service_ms.is_finite() {
-            service_ms.min(HOUR_MS as f64)
-        } else {
-            0.0
-        },
-        accuracy: variant.accuracy,
-        cancels: variant.cancels,
+impl Run<'_> {
+    fn capacity_rps(&self, service: &Service) -> f64 {
+        self.profile.capacity(self.cores, service.latency_max_ms).0
+    }
+
+    fn part(&self, slots: u32, share: f64) -> VariantPlan {
+        let service_ms = self.profile.service_ms(self.cores);
+        VariantPlan {
+            name: self.variant.name.clone(),
+            cluster: self.variant.cluster.clone(),
+            share: Share(share),
+            slots,
+            batch: self.profile.batch,
+            service_ms: if service_ms.is_finite() {
+                service_ms.min(HOUR_MS as f64)
+            } else {
+                0.0
+            },
+            accuracy: self.variant.accuracy,
+            cancels: self.variant.cancels,
+        }
     }
 }
 
-fn shares(
-    service: &Service,
-    cores: &[Cores],
-    slots: &[u32],
-    demand: Option<Rps>,
-) -> Option<Vec<f64>> {
-    let capacities = service.capacities(cores);
-    let carried =
-        demand.and_then(|demand| quota::by_accuracy(&capacities, &service.accuracies(), demand.0));
+fn shares(service: &Service, runs: &[Run], slots: &[u32], demand: Option<Rps>) -> Option<Vec<f64>> {
+    let capacities: Vec<f64> = runs.iter().map(|run| run.capacity_rps(service)).collect();
+    let accuracies: Vec<f64> = runs
+        .iter()
+        .map(|run| run.variant.accuracy / 100.0)
+        .collect();
+    let carried = demand.and_then(|demand| quota::by_accuracy(&capacities, &accuracies, demand.0));
     let in_proportion = || quota::by_capacity(&capacities);
     // Cores that cannot keep the promise are still the only ones there are.
-    let by_slots = || {
-        quota::by_capacity(
-            &slots
-                .iter()
-                .map(|slots| f64::from(*slots))
-                .collect::<Vec<_>>(),
-        )
-    };
+    let by_slots = || quota::by_capacity(&slots.iter().map(|n| f64::from(*n)).collect::<Vec<_>>());
     carried
         .or_else(in_proportion)
         .or_else(by_slots)
@@ -151,8 +212,12 @@ mod tests {
     /// Cores and demand → shares and slots of a (0.8·(20·n − 2), 70 %, one at a time on each core)
     /// and b (0.8·(10·n − 2), 80 %, two at a time).
     fn check(cores: [u32; 2], demand: Option<f64>, shares: [f64; 2], slots: [u32; 2]) {
-        let plan = draft(&service(8), &cores.map(Cores::whole), demand.map(expected)).unwrap();
-        let got: Vec<_> = plan.iter().map(|part| (part.share.0, part.slots)).collect();
+        let Draft { variants, .. } =
+            draft(&service(8), &cores.map(Cores::whole), demand.map(expected)).unwrap();
+        let got: Vec<_> = variants
+            .iter()
+            .map(|part| (part.share.0, part.slots))
+            .collect();
         assert_eq!(
             got,
             [(shares[0], slots[0]), (shares[1], slots[1])],
@@ -180,7 +245,7 @@ mod tests {
             Some(expected(10.0)),
         )
         .unwrap();
-        assert_eq!([plan[0].share.0, plan[1].share.0], [0.6, 0.4]);
+        assert_eq!([0, 1].map(|n: usize| plan.variants[n].share.0), [0.6, 0.4]);
         assert_eq!(
             draft(&service, &[Cores::ZERO; 2], Some(expected(10.0))),
             None
@@ -195,13 +260,14 @@ mod tests {
         ) {
             let service = service(8);
             let cores = millis.map(Cores::from_millis);
-            let Some(variants) = draft(&service, &cores, demand.map(expected)) else {
+            let forecast = demand.map(expected);
+            let Some(Draft { variants, .. }) = draft(&service, &cores, forecast) else {
                 proptest::prop_assert_eq!(millis, [0, 0]);
                 return Ok(());
             };
-            for (part, capacity) in variants.iter().zip(service.capacities(&cores)) {
+            for (part, capacity) in variants.iter().zip(capacities(&service, &cores, forecast)) {
                 let load = demand.unwrap_or(0.0) * part.share.0;
-                let carried = service.capacities(&cores).iter().sum::<f64>() >= demand.unwrap_or(0.0);
+                let carried = capacities(&service, &cores, forecast).iter().sum::<f64>() >= demand.unwrap_or(0.0);
                 proptest::prop_assert!(!carried || load <= capacity + 0.1, "{load} on {capacity}");
             }
             let (service, revision) = ("demo".to_owned(), weir_api::Revision(1));
@@ -213,27 +279,25 @@ mod tests {
 
     #[test]
     fn small_moves_are_no_news_and_others_are() {
-        let plan = draft(
-            &service(8),
-            &[Cores::whole(4), Cores::whole(2)],
-            Some(expected(57.6)),
-        )
-        .unwrap();
-        type Change = fn(&mut Vec<VariantPlan>);
+        let cores = [Cores::whole(4), Cores::whole(2)];
+        let drafts = drafts(&service(8), &cores, Some(expected(57.6))).unwrap();
+        type Change = fn(&mut Draft);
         let table: &[(&str, bool, Change)] = &[
             ("nothing", false, |_| {}),
-            ("a little share", false, |p| p[0].share.0 += 0.004),
-            ("share", true, |p| p[0].share.0 += 0.006),
-            ("the last share", true, |p| p[1].share.0 = 0.0),
-            ("slots", true, |p| p[0].slots += 1),
-            ("service time", true, |p| p[0].service_ms += 1.0),
-            ("cluster", true, |p| p[0].cluster = "other".into()),
-            ("a variant", true, |p| p.truncate(1)),
+            ("a little share", false, |d| d.variants[0].share.0 += 0.004),
+            ("share", true, |d| d.variants[0].share.0 += 0.006),
+            ("the last share", true, |d| d.variants[1].share.0 = 0.0),
+            ("slots", true, |d| d.variants[0].slots += 1),
+            ("service time", true, |d| d.variants[0].service_ms += 1.0),
+            ("cluster", true, |d| d.variants[0].cluster = "other".into()),
+            ("a little time", false, |d| d.rest_ms += 0.9),
+            ("time of the stages after", true, |d| d.rest_ms += 1.1),
+            ("a variant", true, |d| d.variants.truncate(1)),
         ];
         for (what, news, change) in table {
-            let mut new = plan.clone();
+            let mut new = drafts[0].clone();
             change(&mut new);
-            assert_eq!(differs(&plan, &new), *news, "{what}");
+            assert_eq!(differs(&drafts[0], &new), *news, "{what}");
         }
     }
 }

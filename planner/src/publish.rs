@@ -1,11 +1,13 @@
 //! Plans → filters: revisions, and who waits for which. Every plan is checked before it leaves. What
-//! each proxy gets of a plan is [`sharing`](crate::sharing)'s to say.
+//! each proxy gets of a plan is [`sharing`](crate::sharing)'s to say. Each stage of a pipeline has plans,
+//! revisions and proxies of its own.
 //!
 //! A plan is published when its content changed, renewed under a new revision after a third of its
 //! age limit (so that a filter sees two renewals before it takes a plan for stale), and published at
 //! once where a proxy already holds a greater revision than ours: a planner that was started anew, or
 //! whose clock was set back, must not be ignored.
 
+mod stages;
 mod visit;
 
 use std::future::Future;
@@ -14,13 +16,14 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use weir_api::plan::FORMAT;
-use weir_api::{Plan, PlanError, Revision, VariantPlan};
+use weir_api::{Plan, PlanError, Revision};
 
 use crate::clock::{Clock, Now};
 use crate::config::Service;
-use crate::plan::differs;
+use crate::plan::{Draft, differs};
 use crate::sharing::{Full, LOOK, Poll, Sharing};
 
+pub use stages::Publishers;
 pub use visit::{Told, Visit};
 
 /// Greatest revision a poll may claim to have. Above it no revisions would be left to outrun it with
@@ -41,31 +44,30 @@ pub struct Published {
 /// What became of an offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Receipt {
-    /// The revision that is out.
+    /// The revision that is out; of several stages the greatest.
     pub revision: Revision,
-    /// Whether this offer made it.
-    pub new: bool,
+    /// Plans that this offer brought out.
+    pub new: u32,
 }
 
 /// The port to the filters; a replay hands the plan to its simulated ones.
 pub trait Publish {
-    /// Publishes, if there is reason to.
+    /// Publishes, if there is reason to; one draft for each stage, in their order.
     ///
     /// # Errors
-    /// What is offered is no valid plan; the last one stays.
-    fn publish(&self, variants: Vec<VariantPlan>, now: Now) -> Result<Receipt, PlanError>;
+    /// What is offered is no valid plan; the last ones stay.
+    fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError>;
 
-    /// Waits until every live proxy has `revision`, at most `within`; whether they have.
+    /// Waits until every live proxy has what was out with `revision`, at most `within`; whether they have.
     fn taken_over(&self, revision: Revision, within: Duration)
     -> impl Future<Output = bool> + Send;
 }
 
-/// Publishes to real filters, which poll.
+/// Publishes to the real filters of one stage, which poll.
 #[derive(Debug)]
 pub struct Publisher {
     service: String,
     max_age: Duration,
-    rest_ms: f64,
     sharing: Mutex<Sharing>,
     newest: watch::Sender<Option<Arc<Published>>>,
     /// Some proxy is to have another plan, or there are more of them.
@@ -74,23 +76,28 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// Nothing published yet, and nobody known.
+    /// Nothing published yet, and nobody known, for the entry.
     pub fn new(service: &Service) -> Publisher {
-        Publisher::listening(service, Duration::ZERO)
+        let name = service.stages.first().map_or("", |stage| &stage.name);
+        Publisher::listening(name, service.plan_max_age, Duration::ZERO)
     }
 
     /// The same, for proxies that a planner before this one may have given plans: nothing is handed
     /// out until [`Now::at`] is `until`.
-    pub fn listening(service: &Service, until: Duration) -> Publisher {
+    fn listening(stage: &str, max_age: Duration, until: Duration) -> Publisher {
         Publisher {
-            service: service.name.clone(),
-            max_age: service.plan_max_age,
-            rest_ms: service.rest_ms,
+            service: stage.to_owned(),
+            max_age,
             sharing: Mutex::new(Sharing::new(until)),
             newest: watch::Sender::new(None),
             moved: watch::Sender::new(()),
             polled: Notify::new(),
         }
+    }
+
+    /// The stage: the service that its filters carry.
+    pub fn stage(&self) -> &str {
+        &self.service
     }
 
     /// The newest plan, whole, and word of each newer one.
@@ -153,25 +160,49 @@ impl Publisher {
         }
         if let Some(newest) = self.newest() {
             // It passed the check before; only its revision and time change.
-            let _ = self.send(&mut sharing, newest.plan.variants.clone(), now);
+            let _ = self.send(&mut sharing, newest.draft(), now);
         }
     }
 
-    fn send(
-        &self,
-        sharing: &mut Sharing,
-        variants: Vec<VariantPlan>,
-        now: Now,
-    ) -> Result<Receipt, PlanError> {
-        let plan = Plan {
+    /// Publishes, if there is reason to.
+    ///
+    /// # Errors
+    /// What is offered is no valid plan; the last one stays.
+    pub fn publish(&self, draft: Draft, now: Now) -> Result<Receipt, PlanError> {
+        let mut sharing = self.sharing();
+        if let Some(newest) = self.newest() {
+            let fresh = now.at.saturating_sub(newest.at) < self.max_age / 3;
+            if fresh && !differs(&newest.draft(), &draft) {
+                return Ok(Receipt {
+                    revision: newest.plan.revision,
+                    new: 0,
+                });
+            }
+        }
+        self.send(&mut sharing, draft, now)
+    }
+
+    /// Waits until every live proxy has the newest plan.
+    async fn taken_over(&self) {
+        if let Some(newest) = self.newest() {
+            self.all_have(newest.plan.revision).await;
+        }
+    }
+
+    fn plan(&self, draft: Draft, revision: Revision, now: Now) -> Plan {
+        Plan {
             format: FORMAT,
             service: self.service.clone(),
-            revision: sharing.next_revision(now),
+            revision,
             published_ms: now.unix_ms,
             max_age_ms: u64::try_from(self.max_age.as_millis()).unwrap_or(u64::MAX),
-            rest_ms: self.rest_ms,
-            variants,
-        };
+            rest_ms: draft.rest_ms,
+            variants: draft.variants,
+        }
+    }
+
+    fn send(&self, sharing: &mut Sharing, draft: Draft, now: Now) -> Result<Receipt, PlanError> {
+        let plan = self.plan(draft, sharing.next_revision(now), now);
         plan.check()?;
         let revision = plan.revision;
         sharing.publish(plan.clone(), now);
@@ -183,10 +214,7 @@ impl Publisher {
             at: now.at,
         })));
         self.moved.send_replace(());
-        Ok(Receipt {
-            revision,
-            new: true,
-        })
+        Ok(Receipt { revision, new: 1 })
     }
 
     async fn all_have(&self, revision: Revision) {
@@ -200,25 +228,12 @@ impl Publisher {
     }
 }
 
-impl Publish for Publisher {
-    fn publish(&self, variants: Vec<VariantPlan>, now: Now) -> Result<Receipt, PlanError> {
-        let mut sharing = self.sharing();
-        if let Some(newest) = self.newest() {
-            let fresh = now.at.saturating_sub(newest.at) < self.max_age / 3;
-            if fresh && !differs(&newest.plan.variants, &variants) {
-                return Ok(Receipt {
-                    revision: newest.plan.revision,
-                    new: false,
-                });
-            }
+impl Published {
+    fn draft(&self) -> Draft {
+        Draft {
+            variants: self.plan.variants.clone(),
+            rest_ms: self.plan.rest_ms,
         }
-        self.send(&mut sharing, variants, now)
-    }
-
-    async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
-        tokio::time::timeout(within, self.all_have(revision))
-            .await
-            .is_ok()
     }
 }
 
@@ -226,9 +241,9 @@ impl Publish for Publisher {
 mod tests {
     use super::*;
     use crate::config::tests::service;
-    use weir_api::Share;
+    use weir_api::{Share, VariantPlan};
 
-    fn variants(share: f64) -> Vec<VariantPlan> {
+    fn draft(share: f64) -> Draft {
         let variant = |name: &str, share| VariantPlan {
             name: name.into(),
             cluster: name.into(),
@@ -239,7 +254,10 @@ mod tests {
             service_ms: 40.0,
             accuracy: 70.0,
         };
-        vec![variant("small", share), variant("large", 1.0 - share)]
+        Draft {
+            variants: vec![variant("small", share), variant("large", 1.0 - share)],
+            rest_ms: 40.5,
+        }
     }
 
     fn now(seconds: u64) -> Now {
@@ -251,20 +269,17 @@ mod tests {
 
     #[test]
     fn published_when_changed_and_renewed_at_a_third_of_its_age() {
-        let publisher = Publisher::new(&Service {
-            rest_ms: 40.5,
-            ..service(8)
-        });
+        let publisher = Publisher::new(&service(8));
         // second, share → revision out, whether new
         for (second, share, revision, new) in [
-            (0, 0.5, 1_000_000, true),
-            (1, 0.5, 1_000_000, false),
-            (2, 0.504, 1_000_000, false),
-            (3, 0.51, 1_003_000, true),
-            (22, 0.51, 1_003_000, false),
-            (23, 0.51, 1_023_000, true),
+            (0, 0.5, 1_000_000, 1),
+            (1, 0.5, 1_000_000, 0),
+            (2, 0.504, 1_000_000, 0),
+            (3, 0.51, 1_003_000, 1),
+            (22, 0.51, 1_003_000, 0),
+            (23, 0.51, 1_023_000, 1),
         ] {
-            let receipt = publisher.publish(variants(share), now(second)).unwrap();
+            let receipt = publisher.publish(draft(share), now(second)).unwrap();
             assert_eq!(
                 receipt,
                 Receipt {
@@ -286,13 +301,13 @@ mod tests {
     #[test]
     fn revisions_rise_when_the_clock_falls() {
         let publisher = Publisher::new(&service(8));
-        publisher.publish(variants(0.5), now(100)).unwrap();
+        publisher.publish(draft(0.5), now(100)).unwrap();
         let back = Now {
             at: Duration::from_secs(101),
             unix_ms: 5,
         };
         assert_eq!(
-            publisher.publish(variants(0.2), back).unwrap().revision,
+            publisher.publish(draft(0.2), back).unwrap().revision,
             Revision(1_100_001)
         );
     }
@@ -306,7 +321,7 @@ mod tests {
             "there is no plan to publish yet"
         );
         assert_eq!(
-            publisher.publish(variants(0.5), now(0)).unwrap().revision,
+            publisher.publish(draft(0.5), now(0)).unwrap().revision,
             Revision(3_000_001)
         );
         publisher.outrun(Revision(3_000_001), now(1));
@@ -325,9 +340,9 @@ mod tests {
     #[test]
     fn a_plan_that_is_none_does_not_leave() {
         let publisher = Publisher::new(&service(8));
-        let out = publisher.publish(variants(0.5), now(0)).unwrap().revision;
-        let mut bad = variants(0.1);
-        bad[0].slots = 0;
+        let out = publisher.publish(draft(0.5), now(0)).unwrap().revision;
+        let mut bad = draft(0.1);
+        bad.variants[0].slots = 0;
         assert_eq!(
             publisher.publish(bad, now(1)),
             Err(PlanError::ShareWithoutSlots(0))

@@ -15,7 +15,7 @@ use crate::http::{App, CONNECTIONS_MAX, HOLD, POLLS_MAX, answer, router};
 use crate::key::Key;
 use crate::metrics::Metrics;
 use crate::observe::{Observe, Scraper};
-use crate::publish::Publisher;
+use crate::publish::Publishers;
 use crate::sharing::SETTLE;
 use crate::status::Status;
 
@@ -44,7 +44,7 @@ pub async fn serve(
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
     let app = Arc::new(App {
-        publisher: Arc::new(Publisher::listening(&service, SETTLE)),
+        publishers: Publishers::listening(&service, SETTLE),
         status: Arc::new(Status::default()),
         metrics: Arc::new(Metrics::new()?),
         service: Arc::new(service),
@@ -62,10 +62,15 @@ pub async fn serve(
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .build()?;
+    let stages: Vec<&str> = service
+        .stages
+        .iter()
+        .map(|stage| stage.name.as_str())
+        .collect();
     let scraper = Scraper::new(
         http.clone(),
         clock,
-        &service.name,
+        &stages,
         &service.stats,
         service.scrape_timeout,
     );
@@ -82,7 +87,7 @@ pub async fn serve(
     let answering = answer(listener, router(Arc::clone(&app)), CONNECTIONS_MAX, stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
-        () = app.publisher.keep_time(clock) => Ok(()),
+        () = app.publishers.keep_time(clock) => Ok(()),
         // It turns for ever; without it the plans would silently grow old.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };
@@ -98,7 +103,7 @@ async fn cycle<O: Observe, A: Actuate>(app: Arc<App>, observe: O, actuate: A) {
     let ports = Ports {
         observe: &observe,
         actuate: &actuate,
-        publish: app.publisher.as_ref(),
+        publish: &app.publishers,
         solver: &Aside,
         stopwatch: &|| app.clock.now().at,
     };

@@ -85,6 +85,8 @@ pub struct VariantReport {
     pub share: Share,
     /// Its slots in the plan offered last.
     pub slots: u32,
+    /// Requests it executes together by the plan offered last.
+    pub batch: u32,
     /// What it sustains with the cores in force.
     pub capacity_rps: Rps,
     /// What it got of the latest requests, beside its quota; `null` until enough of them are known.

@@ -1,22 +1,20 @@
 //! The rules about a service: from [`RawService`] to [`Service`], each refusal with its path.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use weir_api::plan::{HOUR_MS, VARIANTS_MAX};
+use weir_api::plan::HOUR_MS;
 
-use super::raw::{RawDemand, RawObjective, RawPolicy, RawService, RawSponge, RawVariant};
+use super::policy::{WEIGHT_MAX, policy};
+use super::raw::{RawDemand, RawObjective, RawService};
 use super::rule::{millis, named, refused, rule, seconds, url, within};
-use super::variant::{Frame, variant};
+use super::stages::stages;
+use super::variant::Frame;
 use super::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, OPTIONS_MAX, Objective, Policy,
-    STATS_MAX, Service, SpongeRule, Variant, WINDOW_MAX,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, Objective, STATS_MAX, Service,
+    WINDOW_MAX,
 };
 use crate::key::KeySource;
-
-/// Weights are relative to each other; more than a thousandfold is a slip of the pen.
-const WEIGHT_MAX: f64 = 1000.0;
 
 impl TryFrom<RawService> for Service {
     type Error = ConfigError;
@@ -44,8 +42,15 @@ impl TryFrom<RawService> for Service {
             1..=BUDGET_MAX,
             "whole cores",
         )?;
+        let frame = Frame {
+            budget,
+            mode: raw.mode,
+            policy: raw.policy,
+        };
+        let name = named("service", &raw.service)?;
+        let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
         Ok(Service {
-            name: named("service", &raw.service)?,
+            name,
             listen: listen(&raw.listen)?,
             key: key(raw.key_env, raw.key_file)?,
             slo: Duration::from_millis(slo_ms),
@@ -54,7 +59,7 @@ impl TryFrom<RawService> for Service {
             cycle,
             plan_max_age,
             mode: raw.mode,
-            policy: policy(raw.policy, raw.sponge)?,
+            policy: policy(raw.policy, raw.sponge, raw.ipa, raw.infaas)?,
             objective: objective(&raw.objective)?,
             budget,
             demand: demand(&raw.demand)?,
@@ -62,34 +67,10 @@ impl TryFrom<RawService> for Service {
             stats: stats(&raw.proxies.stats)?,
             scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
             resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
-            variants: variants(
-                &raw.variants,
-                Frame {
-                    budget,
-                    mode: raw.mode,
-                    policy: raw.policy,
-                },
-            )?,
+            stages,
+            variants,
         })
     }
-}
-
-fn policy(raw: RawPolicy, sponge: Option<RawSponge>) -> Result<Policy, ConfigError> {
-    let written = if sponge.is_some() {
-        "given"
-    } else {
-        "left out"
-    };
-    let fits = raw == RawPolicy::Sponge || sponge.is_none();
-    rule(fits, "sponge", written, "left out, unless policy is sponge")?;
-    let RawSponge { delta, percentile } = sponge.unwrap_or_default();
-    Ok(match raw {
-        RawPolicy::Infadapter => Policy::Infadapter,
-        RawPolicy::Sponge => Policy::Sponge(SpongeRule {
-            delta: within("sponge.delta", delta, 0.0..=WEIGHT_MAX, "cores")?,
-            percentile: within("sponge.percentile", percentile, 1.0..=100.0, "percent")?,
-        }),
-    })
 }
 
 fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {
@@ -117,45 +98,6 @@ fn demand(raw: &RawDemand) -> Result<DemandRule, ConfigError> {
         )?,
         headroom: within("demand.headroom", raw.headroom, 1.0..=10.0, "")?,
     })
-}
-
-fn variants(raw: &[RawVariant], frame: Frame) -> Result<Vec<Variant>, ConfigError> {
-    within("variants", raw.len(), 1..=VARIANTS_MAX, "of them")?;
-    if frame.policy == RawPolicy::Sponge {
-        within("variants", raw.len(), 1..=1, "of them, with policy sponge")?;
-    }
-    let variant = |(index, raw)| variant(&format!("variants[{index}]"), raw, frame);
-    let variants: Vec<Variant> = raw
-        .iter()
-        .enumerate()
-        .map(variant)
-        .collect::<Result<_, _>>()?;
-    let mut names = BTreeSet::new();
-    for (index, variant) in variants.iter().enumerate() {
-        let path = format!("variants[{index}].name");
-        let right = "another name: this one stands twice";
-        rule(names.insert(&variant.name), path, &variant.name, right)?;
-    }
-    let sum = |cores: fn(&Variant) -> u32| variants.iter().map(cores).sum::<u32>();
-    let right = format!("at most budget.cores ({}) over all variants", frame.budget);
-    let initial = sum(|variant| variant.initial.millis() / 1000);
-    rule(
-        initial <= frame.budget,
-        "variants[].cores.initial",
-        initial,
-        &right,
-    )?;
-    let least = sum(|variant| variant.least);
-    rule(
-        least <= frame.budget,
-        "variants[].cores.least",
-        least,
-        &right,
-    )?;
-    let options = sum(|variant| variant.greatest - variant.least + 1);
-    let right = format!("at most {OPTIONS_MAX} (greatest − least + 1, over all variants)");
-    rule(options <= OPTIONS_MAX, "variants[].cores", options, &right)?;
-    Ok(variants)
 }
 
 fn key(env: Option<String>, file: Option<String>) -> Result<KeySource, ConfigError> {

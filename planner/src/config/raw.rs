@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 
+use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge};
 use super::{CYCLE, ConfigError, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT};
 
 #[derive(Debug, Deserialize)]
@@ -26,6 +27,8 @@ pub(super) struct RawService {
     #[serde(default)]
     pub(super) policy: RawPolicy,
     pub(super) sponge: Option<RawSponge>,
+    pub(super) ipa: Option<RawIpa>,
+    pub(super) infaas: Option<RawInfaas>,
     #[serde(default)]
     pub(super) objective: RawObjective,
     pub(super) budget: RawBudget,
@@ -36,32 +39,15 @@ pub(super) struct RawService {
     pub(super) proxies: RawProxies,
     #[serde(default)]
     pub(super) resize: RawResize,
+    pub(super) variants: Option<Vec<RawVariant>>,
+    pub(super) stages: Option<Vec<RawStage>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawStage {
+    pub(super) name: String,
     pub(super) variants: Vec<RawVariant>,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum RawPolicy {
-    #[default]
-    Infadapter,
-    Sponge,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct RawSponge {
-    pub(super) delta: f64,
-    pub(super) percentile: f64,
-}
-
-impl Default for RawSponge {
-    fn default() -> Self {
-        // A batch never costs a core; one request in a hundred may come later than is planned for.
-        RawSponge {
-            delta: 0.001,
-            percentile: 99.0,
-        }
-    }
 }
 
 #[derive(Debug, Deserialize)]

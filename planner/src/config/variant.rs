@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
-use super::raw::{RawCapacity, RawLatency, RawParallelism, RawPolicy, RawVariant};
+use super::policy::RawPolicy;
+use super::raw::{RawCapacity, RawLatency, RawParallelism, RawVariant};
 use super::rule::{named, rule, seconds, url, within};
 use super::{CORES_MAX, ConfigError, Mode, Variant};
 use crate::profile::{Fit, Latency, Profile};
@@ -51,11 +52,18 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
             None => None,
         },
     };
-    if frame.policy == RawPolicy::Sponge {
-        for_sponge(at, &profile, least)?;
-    } else {
-        let right = "given, unless policy is sponge";
-        rule(raw.capacity.is_some(), key("capacity"), "missing", right)?;
+    match frame.policy {
+        RawPolicy::Infadapter => {
+            let right = "given, with policy infadapter";
+            rule(raw.capacity.is_some(), key("capacity"), "missing", right)?;
+        }
+        RawPolicy::Sponge => for_sponge(at, &profile, least)?,
+        RawPolicy::Ipa => for_replicas(at, "ipa", &profile, least)?,
+        RawPolicy::Infaas => {
+            for_replicas(at, "infaas", &profile, least)?;
+            let right = format!("{highest}, with policy infaas: the budget alone bounds replicas");
+            rule(greatest == highest, key("cores.greatest"), greatest, &right)?;
+        }
     }
     let slots = profile.slots(Cores::whole(greatest));
     let right = format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.greatest)");
@@ -97,6 +105,16 @@ fn for_sponge(at: &str, profile: &Profile, least: u32) -> Result<(), ConfigError
     rule(profile.parallelism == one, path, "something else", right)?;
     let right = "1 or more, with policy sponge";
     rule(least > 0, format!("{at}.cores.least"), least, right)
+}
+
+/// Replicas of one core each, any number of them, none included.
+fn for_replicas(at: &str, policy: &str, profile: &Profile, least: u32) -> Result<(), ConfigError> {
+    let each = profile.parallelism == Parallelism::PerCore;
+    let path = format!("{at}.latency.parallelism");
+    let right = format!("per-core, with policy {policy}: a replica is one core");
+    rule(each, path, "a number", &right)?;
+    let right = format!("0, with policy {policy}: not every variant runs");
+    rule(least == 0, format!("{at}.cores.least"), least, &right)
 }
 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {

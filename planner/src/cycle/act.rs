@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use weir_api::{Cores, Revision, VariantPlan};
+use weir_api::{Cores, Revision, Share, VariantPlan};
 
+use super::exchange::step_towards;
 use super::{Planner, Ports};
 use crate::actuate::{Actuate, Resize, Step, Transition};
 use crate::clock::Now;
+use crate::config::Stage;
 use crate::forecast::Forecast;
-use crate::plan::draft;
+use crate::plan::{Draft, drafts};
 use crate::publish::Publish;
 
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
@@ -45,7 +47,8 @@ impl Planner {
         P: Publish,
     {
         let budget = Cores::whole(self.service.budget);
-        let mut transition = Transition::new(&self.in_force, target, budget);
+        let target = step_towards(&self.service, &self.in_force, target);
+        let mut transition = Transition::new(&self.in_force, &target, budget);
         let mut acted = Acted::default();
         let begin = (ports.stopwatch)();
         let elapsed = || (ports.stopwatch)().saturating_sub(begin);
@@ -126,20 +129,25 @@ impl Planner {
         now: Now,
         acted: &mut Acted,
     ) -> bool {
-        let offer =
-            draft(&self.service, cores, forecast).ok_or_else(|| "no variant has a core".to_owned());
-        let offer = offer.and_then(|variants| {
-            acted.plan.clone_from(&variants);
+        let offer = drafts(&self.service, cores, forecast);
+        let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
+        let offer = offer.and_then(|drafts| {
+            let parts = |draft: &Draft| draft.variants.clone();
+            acted.plan = drafts.iter().flat_map(parts).collect();
             publish
-                .publish(variants, now)
+                .publish(drafts, now)
                 .map_err(|error| error.to_string())
         });
         match offer {
             Ok(receipt) => {
                 self.troubles.went_well("plan");
-                acted.published += u32::from(receipt.new);
+                acted.published += receipt.new;
                 acted.revision = Some(receipt.revision);
-                self.quotas = acted.plan.iter().map(|part| part.share).collect();
+                let shares = |stage: &Stage| -> Vec<Share> {
+                    let parts = acted.plan.get(stage.variants.clone());
+                    parts.into_iter().flatten().map(|part| part.share).collect()
+                };
+                self.quotas = self.service.stages.iter().map(shares).collect();
                 true
             }
             Err(error) => {

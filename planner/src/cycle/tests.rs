@@ -11,6 +11,7 @@ use super::*;
 use crate::actuate::Resize;
 use crate::config::tests::service;
 use crate::observe::{Counts, Route, ScrapeError};
+use crate::plan::Draft;
 use crate::publish::Receipt;
 
 /// Proxies, backends and filters in memory.
@@ -89,7 +90,11 @@ impl Actuate for World {
 }
 
 impl Publish for World {
-    fn publish(&self, variants: Vec<VariantPlan>, _: Now) -> Result<Receipt, PlanError> {
+    fn publish(&self, drafts: Vec<Draft>, _: Now) -> Result<Receipt, PlanError> {
+        let variants: Vec<_> = drafts
+            .into_iter()
+            .flat_map(|draft| draft.variants)
+            .collect();
         let slots: String = variants
             .iter()
             .map(|variant| format!(" {}", variant.slots))
@@ -99,7 +104,7 @@ impl Publish for World {
         plans.push(variants);
         Ok(Receipt {
             revision: Revision(plans.len() as u64),
-            new: true,
+            new: 1,
         })
     }
 

@@ -7,13 +7,16 @@
 //! - more demand than capacity → the greatest capacity there is
 //! - the solver found nothing in time → what carries the demand without it, or else the cores stay
 
+mod infaas;
 mod infadapter;
+mod ipa;
 pub mod sponge;
 
 use weir_api::{Cores, Rps};
 
-use crate::config::{Policy, Service};
+use crate::config::{Policy, Service, Variant};
 use crate::forecast::Forecast;
+use crate::solve::law::Law;
 pub use infadapter::problem;
 
 /// The least demand solved for once a request was seen: a service that idles is still one.
@@ -30,7 +33,8 @@ pub struct Decision {
     pub kept: bool,
     /// Why, in a sentence.
     pub why: String,
-    /// What the cores to have are worth: by InfAdapter α·AA − (β·RC + γ·LC), by Sponge −(c + δ·b).
+    /// What the cores to have are worth: by InfAdapter α·AA − (β·RC + γ·LC), by Sponge −(c + δ·b), by IPA
+    /// α·PAS − β·Σ n·R − δ·Σ b, by INFaaS −Σ C·(δ + λ·T_load·max(δ, 0)).
     pub objective: Option<f64>,
     /// What the optimum is worth, or the best found.
     pub optimum: Option<f64>,
@@ -83,7 +87,21 @@ pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>)
     match service.policy {
         Policy::Infadapter => infadapter::decide(service, actuated, forecast),
         Policy::Sponge(rule) => sponge::decide(service, rule, actuated, forecast),
+        Policy::Ipa(rule) => ipa::decide(service, rule, actuated, forecast),
+        Policy::Infaas(rule) => infaas::decide(service, rule, actuated, forecast),
     }
+}
+
+/// The batch in which each variant is to execute on `cores`: it follows from the cores that are there,
+/// because a plan must hold for them, whatever was decided.
+pub fn batches(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<u32> {
+    let each = service.variants.iter().zip(cores);
+    let batch = |(variant, cores): (&Variant, &Cores)| match service.policy {
+        Policy::Infadapter | Policy::Infaas(_) => variant.profile.batch,
+        Policy::Sponge(rule) => sponge::batch(service, rule, variant, *cores, forecast),
+        Policy::Ipa(_) => ipa::batch(service, variant, *cores, forecast),
+    };
+    each.map(batch).collect()
 }
 
 fn keep(actuated: &[Cores], kind: Kind, why: String) -> Decision {
@@ -101,6 +119,17 @@ fn keep(actuated: &[Cores], kind: Kind, why: String) -> Decision {
 pub(crate) fn broken(actuated: &[Cores], error: &dyn std::fmt::Display) -> Decision {
     let why = format!("cores stay: the solver broke: {error}");
     keep(actuated, Kind::OutOfTime, why)
+}
+
+/// The law of a variant's promise: a high percentile, where the profile's is the mean's.
+fn promised(variant: &Variant) -> Law {
+    let (law, tail) = (variant.profile.latency.law, variant.profile.latency.tail);
+    Law {
+        gamma_ms: law.gamma_ms * tail,
+        epsilon_ms: law.epsilon_ms * tail,
+        delta_ms: law.delta_ms * tail,
+        eta_ms: law.eta_ms * tail,
+    }
 }
 
 /// The cores as whole numbers, if they are.

@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-use super::{DEMAND_MIN, Decision, Kind, keep, whole};
+use super::{DEMAND_MIN, Decision, Kind, keep, promised, whole};
 use crate::clock::stopwatch;
 use crate::config::{Service, SpongeRule, Variant};
 use crate::forecast::Forecast;
-use crate::solve::law::{Latency, Law};
+use crate::solve::law::Latency;
 use crate::solve::sponge::input::{Arriving, Steps};
 use crate::solve::sponge::{Input, Plan, Problem, solve};
 use crate::solve::{Outcome, Patience};
@@ -107,24 +107,13 @@ pub fn batch(
 
 /// The longest way after which a request can still be served, alone and on the most cores.
 pub fn way_max_ms(service: &Service) -> f64 {
-    let quickest = |variant: &Variant| law(variant).service_ms(1, f64::from(variant.greatest));
+    let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.greatest));
     let quickest_ms = service.variants.first().map_or(0.0, quickest);
     slo_ms(service) - quickest_ms
 }
 
 fn slo_ms(service: &Service) -> f64 {
     service.slo.as_secs_f64() * 1e3 - service.rest_ms
-}
-
-/// The promise is a high percentile's, the profile's law the mean's.
-fn law(variant: &Variant) -> Law {
-    let (law, tail) = (variant.profile.latency.law, variant.profile.latency.tail);
-    Law {
-        gamma_ms: law.gamma_ms * tail,
-        epsilon_ms: law.epsilon_ms * tail,
-        delta_ms: law.delta_ms * tail,
-        eta_ms: law.eta_ms * tail,
-    }
 }
 
 fn problem(
@@ -137,7 +126,7 @@ fn problem(
     let slo_ms = slo_ms(service);
     let way_ms = forecast.communication_ms.unwrap_or(0.0);
     let input = Input {
-        latency: Latency::Sponge(law(variant)),
+        latency: Latency::Sponge(promised(variant)),
         cores: Steps::Among(cores),
         batches: Steps::UpTo(variant.profile.batch),
         delta: rule.delta,
@@ -162,6 +151,7 @@ mod tests {
     use super::*;
     use crate::config::Policy;
     use crate::config::tests::service;
+    use crate::solve::law::Law;
 
     const RULE: SpongeRule = SpongeRule {
         delta: 0.001,
@@ -173,6 +163,7 @@ mod tests {
         let mut service = service(8);
         service.policy = Policy::Sponge(RULE);
         service.variants.truncate(1);
+        service.stages[0].variants = 0..1;
         let variant = &mut service.variants[0];
         (variant.least, variant.greatest) = (1, 8);
         variant.profile.parallelism =

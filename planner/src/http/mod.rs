@@ -16,6 +16,7 @@ pub mod solve;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::sync::{Semaphore, watch};
+use weir_api::Revision;
 
 pub use server::{CONNECTIONS_MAX, GRACE, HEAD_BYTES_MAX, HEAD_MAX, answer};
 
@@ -32,7 +34,8 @@ use crate::clock::Clock;
 use crate::config::Service;
 use crate::key::Key;
 use crate::metrics::{Metrics, Shown};
-use crate::publish::Publisher;
+use crate::publish::{Publisher, Publishers};
+use crate::sharing::Counts;
 use crate::status::Status;
 
 /// How long a poll is held: under the 25 s that the proxies' call waits. While proxies share slots it
@@ -51,7 +54,7 @@ pub struct App {
     /// What polls must carry.
     pub key: Key,
     /// The plans.
-    pub publisher: Arc<Publisher>,
+    pub publishers: Publishers,
     /// The turns.
     pub status: Arc<Status>,
     /// The counts.
@@ -105,21 +108,29 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 impl App {
-    fn known(&self, service: &str) -> Result<(), Refusal> {
-        if service == self.service.name {
-            return Ok(());
+    /// The service with that name, of which there is one.
+    fn service(&self, name: &str) -> Result<&Service, Refusal> {
+        if name == self.service.name {
+            return Ok(&self.service);
         }
-        let shown: String = service.chars().take(weir_api::plan::NAME_MAX).collect();
-        Err(Refusal(
-            StatusCode::NOT_FOUND,
-            format!("service: '{shown}' is not planned for here"),
-        ))
+        Err(unknown(name))
+    }
+
+    /// The plans of the stage with that name.
+    fn stage(&self, name: &str) -> Result<&Publisher, Refusal> {
+        self.publishers.of(name).ok_or_else(|| unknown(name))
     }
 
     fn waiting(&self) -> usize {
         self.polls_max
             .saturating_sub(self.polls.available_permits())
     }
+}
+
+fn unknown(name: &str) -> Refusal {
+    let shown: String = name.chars().take(weir_api::plan::NAME_MAX).collect();
+    let message = format!("service: '{shown}' is not planned for here");
+    Refusal(StatusCode::NOT_FOUND, message)
 }
 
 fn carries_key(app: &App, headers: &HeaderMap) -> bool {
@@ -137,7 +148,8 @@ async fn healthz() -> &'static str {
 }
 
 async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
-    match app.publisher.newest() {
+    // A turn publishes for all stages or for none.
+    match app.publishers.entry().newest() {
         Some(_) => Ok("ready\n"),
         None => Err(Refusal(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -147,16 +159,27 @@ async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
-    let newest = app.publisher.newest();
-    let (proxies, counts) = {
-        let sharing = app.publisher.sharing();
-        (sharing.view(app.clock.now()), sharing.counts())
-    };
+    let (mut proxies, mut counts, mut revision) = (BTreeMap::new(), Counts::default(), Revision(0));
+    for stage in app.publishers.all() {
+        let sharing = stage.sharing();
+        // A proxy may carry the filters of several stages.
+        let named = |name: String| match app.service.stages.len() {
+            1 => name,
+            _ => format!("{}/{name}", stage.stage()),
+        };
+        let view = sharing.view(app.clock.now()).into_iter();
+        proxies.extend(view.map(|(name, proxy)| (named(name), proxy)));
+        counts += sharing.counts();
+        let newest = stage
+            .newest()
+            .map_or(Revision(0), |newest| newest.plan.revision);
+        revision = revision.max(newest);
+    }
     let text = app.metrics.text(&Shown {
         proxies: &proxies,
         counts,
         waiting: app.waiting(),
-        revision: newest.map_or(0, |newest| newest.plan.revision.0),
+        revision: revision.0,
     });
     let text =
         text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;

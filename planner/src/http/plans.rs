@@ -1,4 +1,4 @@
-//! The long poll: a proxy asks for a plan newer than the one it has and is held until there is one.
+//! The long poll: a proxy asks for a plan of its stage newer than the one it has and is held until there is one.
 //!
 //! 200 and the plan, or this proxy's part of it · 204 nothing newer for as long as a poll is held, or
 //! the planner is ending · 400 not a poll · 401 wrong or no key · 404 another service · 409 there are
@@ -17,7 +17,7 @@ use weir_api::Revision;
 use super::asked::Asked;
 use super::{App, Refusal, carries_key};
 use crate::metrics::PollAnswer;
-use crate::publish::{Published, Told};
+use crate::publish::{Published, Publisher, Told};
 use crate::sharing::Poll;
 
 /// When a proxy that found too many waiting shall ask again.
@@ -67,7 +67,7 @@ async fn answer(
         let right = "authorization: Bearer <key> is missing or wrong";
         return Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()));
     }
-    app.known(service)?;
+    let stage = app.stage(service)?;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
     let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
     let (after, poll) = asked.checked().map_err(bad)?;
@@ -79,14 +79,14 @@ async fn answer(
         ))
     })?;
     match poll {
-        Some(poll) => part(app, &poll).await,
-        None => Ok(whole(app, after).await),
+        Some(poll) => part(app, stage, &poll).await,
+        None => Ok(whole(app, stage, after).await),
     }
 }
 
 /// The proxy's own part.
-async fn part(app: &App, poll: &Poll) -> Result<Option<Vec<u8>>, Refusal> {
-    let visit = app.publisher.visit(poll, app.clock);
+async fn part(app: &App, stage: &Publisher, poll: &Poll) -> Result<Option<Vec<u8>>, Refusal> {
+    let visit = stage.visit(poll, app.clock);
     let mut visit =
         visit.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
     let mut stop = app.stop.clone();
@@ -114,9 +114,9 @@ async fn part(app: &App, poll: &Poll) -> Result<Option<Vec<u8>>, Refusal> {
     }
 }
 
-async fn whole(app: &App, after: Revision) -> Option<Vec<u8>> {
-    app.publisher.outrun(after, app.clock.now());
-    let mut plans = app.publisher.subscribe();
+async fn whole(app: &App, stage: &Publisher, after: Revision) -> Option<Vec<u8>> {
+    stage.outrun(after, app.clock.now());
+    let mut plans = stage.subscribe();
     let mut stop = app.stop.clone();
     let is_newer = |plan: &Option<Arc<Published>>| {
         plan.as_ref().is_some_and(|plan| plan.plan.revision > after)

@@ -1,4 +1,5 @@
-//! The status of a service: the plan that is out, the latest turns, the proxies that poll.
+//! The status of a service: the plans that are out, the latest turns, the proxies that poll. Of a pipeline
+//! the plan and the proxies at the top are the entry's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use weir_api::{Plan, Revision};
 use super::{App, Refusal};
 use crate::config::Mode;
 use crate::metrics::Counters;
+use crate::publish::Publisher;
 use crate::sharing::ProxyView;
 use crate::status::{CYCLES_MAX, CycleReport};
 
@@ -34,8 +36,17 @@ struct View<'a> {
     plan: Option<&'a Plan>,
     counters: Counters,
     proxies: BTreeMap<String, ProxyView>,
+    /// Of a service without stages there is nothing more to say.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    stages: BTreeMap<&'a str, StageView>,
     latest: Option<&'a CycleReport>,
     cycles: Vec<&'a CycleReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct StageView {
+    plan: Option<Plan>,
+    proxies: BTreeMap<String, ProxyView>,
 }
 
 pub(super) async fn status(
@@ -43,22 +54,24 @@ pub(super) async fn status(
     Path(service): Path<String>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Refusal> {
-    app.known(&service)?;
+    let service = app.service(&service)?;
     let Query(asked) =
         asked.map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.body_text()))?;
     let most = asked.cycles.unwrap_or(CYCLES_MAX);
     let cycles = app.status.latest(most.max(1));
-    let newest = app.publisher.newest();
+    let entry = app.publishers.entry();
+    let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
     let view = View {
-        service: &app.service.name,
-        mode: app.service.mode,
-        slo_ms: app.service.slo.as_millis(),
-        budget_cores: app.service.budget,
+        service: &service.name,
+        mode: service.mode,
+        slo_ms: service.slo.as_millis(),
+        budget_cores: service.budget,
         revision: plan.map(|plan| plan.revision),
         plan,
         counters: app.metrics.counters(),
-        proxies: app.publisher.sharing().view(app.clock.now()),
+        proxies: entry.sharing().view(app.clock.now()),
+        stages: stages(&app),
         latest: cycles.last().map(AsRef::as_ref),
         cycles: cycles
             .iter()
@@ -67,4 +80,18 @@ pub(super) async fn status(
             .collect(),
     };
     Ok(Json(view).into_response())
+}
+
+fn stages(app: &App) -> BTreeMap<&str, StageView> {
+    let view = |stage: &Publisher| StageView {
+        plan: stage.newest().map(|newest| newest.plan.clone()),
+        proxies: stage.sharing().view(app.clock.now()),
+    };
+    let of_pipeline = app
+        .publishers
+        .all()
+        .filter(|_| app.service.stages.len() > 1);
+    of_pipeline
+        .map(|stage| (stage.stage(), view(stage)))
+        .collect()
 }

@@ -13,7 +13,7 @@ use weir_api::{Plan, Revision};
 
 use super::*;
 use crate::config::tests::service;
-use crate::publish::{AFTER_MAX, Publish};
+use crate::publish::AFTER_MAX;
 
 const KEY: &str = "secret-key";
 /// As good as for ever, for polls that must not end by themselves.
@@ -33,7 +33,7 @@ impl Doors {
         let app = Arc::new(App {
             service: Arc::new(service(8)),
             key: Key::new(KEY).unwrap(),
-            publisher: Arc::new(Publisher::new(&service(8))),
+            publishers: Publishers::new(&service(8)),
             status: Arc::new(Status::default()),
             metrics: Arc::new(Metrics::new().unwrap()),
             clock: Clock::start(),
@@ -47,8 +47,8 @@ impl Doors {
         let address = listener.local_addr().unwrap();
         let router = router(Arc::clone(&app));
         let serving = tokio::spawn(answer(listener, router, connections_max, stopped));
-        let (publisher, clock) = (Arc::clone(&app.publisher), app.clock);
-        tokio::spawn(async move { publisher.keep_time(clock).await });
+        let timed = Arc::clone(&app);
+        tokio::spawn(async move { timed.publishers.keep_time(timed.clock).await });
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
         Doors {
             app,
@@ -63,7 +63,8 @@ impl Doors {
         let cores = [weir_api::Cores::whole(cores), weir_api::Cores::whole(1)];
         let draft = crate::plan::draft(&self.app.service, &cores, None).unwrap();
         self.app
-            .publisher
+            .publishers
+            .entry()
             .publish(draft, self.app.clock.now())
             .unwrap()
             .revision

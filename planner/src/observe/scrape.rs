@@ -16,24 +16,24 @@ pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub struct Scraper {
     http: reqwest::Client,
     clock: Clock,
-    service: String,
+    stages: Vec<String>,
     stats: Vec<reqwest::Url>,
     timeout: Duration,
 }
 
 impl Scraper {
-    /// Scrapes `stats` for what was counted of `service`.
+    /// Scrapes `stats` for what was counted of the services of these stages, the entry's first.
     pub fn new(
         http: reqwest::Client,
         clock: Clock,
-        service: &str,
+        stages: &[&str],
         stats: &[reqwest::Url],
         timeout: Duration,
     ) -> Self {
         Scraper {
             http,
             clock,
-            service: service.to_owned(),
+            stages: stages.iter().map(|name| (*name).to_owned()).collect(),
             stats: stats.to_vec(),
             timeout,
         }
@@ -42,7 +42,7 @@ impl Scraper {
     async fn one(self, url: reqwest::Url) -> Scrape {
         let body = tokio::time::timeout(self.timeout, fetch(&self.http, url));
         let counts = match body.await {
-            Ok(text) => text.map(|text| counts(&text, &self.service)),
+            Ok(text) => text.map(|text| counts(&text, &self.stages)),
             Err(_) => Err(ScrapeError::Timeout(self.timeout)),
         };
         Scrape {
@@ -95,8 +95,11 @@ fn reason(error: &reqwest::Error) -> String {
     cause.to_string()
 }
 
-/// The counts of `service`; none if the filter exports nothing yet.
-pub(super) fn counts(text: &str, service: &str) -> Counts {
+/// The counts of these stages' services; none if the filter exports nothing yet. What arrives, and how long
+/// it was under way, is the entry's: the first's.
+pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
+    let entry = stages.first().map_or("", AsRef::as_ref);
+    let is_ours = |service: &str| stages.iter().any(|stage| stage.as_ref() == service);
     // Envoy writes `name{} 5` for a metric without labels, which the parser does not take.
     let lines = text
         .lines()
@@ -111,17 +114,17 @@ pub(super) fn counts(text: &str, service: &str) -> Counts {
         let (Untyped(value) | Counter(value)) = sample.value else {
             continue;
         };
-        if let Some(bucket) = network(&sample, service) {
+        if let Some(bucket) = network(&sample, entry) {
             counts.network.push((bucket, value));
             continue;
         }
-        let ours = decode(&sample.metric).filter(|series| series.service == service);
+        let ours = decode(&sample.metric).filter(|series| is_ours(&series.service));
         let Some(series) = ours.filter(|_| value.is_finite() && value >= 0.0) else {
             continue;
         };
         let routes = &mut counts.routes;
         match series.metric {
-            Metric::Arrivals => counts.arrivals += value,
+            Metric::Arrivals if series.service == entry => counts.arrivals += value,
             Metric::Routed => routes.entry(series.value).or_default().routed += value,
             Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
             _ => {}
@@ -153,20 +156,23 @@ mod tests {
             # TYPE weir_wait_ms__service__demo_two histogram\n\
             weir_wait_ms__service__demo_two_bucket{le=\"1\"} 3\n";
         for (service, expected) in [("demo-two", 12.0), ("other", 99.0), ("third", 0.0)] {
-            assert_eq!(counts(text, service).arrivals, expected, "{service}");
+            assert_eq!(counts(text, &[service]).arrivals, expected, "{service}");
         }
         assert_eq!(
-            counts("weir_arrivals__service__demo{} NaN\n\u{0}garbage{", "demo"),
+            counts(
+                "weir_arrivals__service__demo{} NaN\n\u{0}garbage{",
+                &["demo"]
+            ),
             Counts::default()
         );
         assert_eq!(
-            counts("weir_arrivals__service__demo 3 1700000000000\n", "demo"),
+            counts("weir_arrivals__service__demo 3 1700000000000\n", &["demo"]),
             Counts::of_arrivals(3.0)
         );
         assert_eq!(
             counts(
                 "weir_arrivals__service__demo{local_cluster=\"x\"} 3\n",
-                "demo"
+                &["demo"]
             ),
             Counts::of_arrivals(3.0)
         );
@@ -181,7 +187,23 @@ mod tests {
             weir_network_ms__service__demo_two_sum{{}} 900\nweir_network_ms__service__other_bucket{{le=\"1\"}} 5\n"
         );
         let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
-        assert_eq!(counts(&text, "demo-two").network, expected);
+        assert_eq!(counts(&text, &["demo-two"]).network, expected);
+    }
+
+    #[test]
+    fn of_several_stages_the_first_counts_who_comes_and_all_where_they_went() {
+        let text = "weir_arrivals__service__detect{} 12\nweir_arrivals__service__classify{} 9\n\
+            weir_routed__service__detect__variant__a{} 11\nweir_routed__service__classify__variant__b{} 8\n\
+            weir_routed__service__other__variant__c{} 8\n\
+            weir_network_ms__service__classify_bucket{le=\"1\"} 5\n";
+        let counts = counts(text, &["detect", "classify"]);
+        assert_eq!((counts.arrivals, counts.network), (12.0, Vec::new()));
+        let routed: Vec<_> = counts
+            .routes
+            .iter()
+            .map(|(name, route)| (name.as_str(), route.routed))
+            .collect();
+        assert_eq!(routed, [("a", 11.0), ("b", 8.0)]);
     }
 
     #[tokio::test]
@@ -208,7 +230,7 @@ mod tests {
         let stats = paths.map(|path| format!("http://{address}/{path}").parse().unwrap());
         let timeout = Duration::from_millis(500);
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let scraper = Scraper::new(http, Clock::start(), "demo", &stats, timeout);
+        let scraper = Scraper::new(http, Clock::start(), &["demo"], &stats, timeout);
         let arrivals: Vec<_> = scraper
             .scrape()
             .await

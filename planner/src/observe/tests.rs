@@ -65,7 +65,7 @@ fn a_router_and_two_gates_count_each_request_once() {
         let at = Duration::from_secs(turn.into());
         let scrapes = path(turn).map(|text| Scrape {
             at,
-            counts: Ok(counts(&text, "demo")),
+            counts: Ok(counts(&text, &["demo"])),
         });
         seen = arrivals.observe(at, &scrapes);
         routes.observe(&scrapes, &quotas);
@@ -93,7 +93,7 @@ fn gates_come_and_go_without_a_trace_in_what_was_routed() {
         let [router, small, _] = path(turn);
         let of = |text: &str| Scrape {
             at: Duration::from_secs(turn.into()),
-            counts: Ok(counts(text, "demo")),
+            counts: Ok(counts(text, &["demo"])),
         };
         let lost = Scrape {
             counts: Err(ScrapeError::TooLarge),

@@ -107,10 +107,10 @@ fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, 
     let ours = || json!(scenario.service.name);
     keys.entry("service").or_insert_with(ours);
     if keys.get("plan").is_none_or(Value::is_null) {
-        let variants = draft(&scenario.service, cores, None).ok_or(PlayError::NoCores)?;
+        let draft = draft(&scenario.service, cores, None).ok_or(PlayError::NoCores)?;
         let plan = json!({
             "format": FORMAT, "service": scenario.service.name, "revision": 1,
-            "max_age_ms": HOUR_MS, "rest_ms": scenario.service.rest_ms, "variants": variants,
+            "max_age_ms": HOUR_MS, "rest_ms": draft.rest_ms, "variants": draft.variants,
         });
         keys.insert("plan".to_owned(), plan);
     }

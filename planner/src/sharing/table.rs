@@ -2,6 +2,7 @@
 //! [`deal`](super::deal).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::AddAssign;
 use std::time::Duration;
 
 use weir_api::{Plan, Revision};
@@ -63,6 +64,14 @@ pub struct Counts {
     pub gone: u64,
     /// Incarnations that took another one's place.
     pub replaced: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.moves += other.moves;
+        self.gone += other.gone;
+        self.replaced += other.replaced;
+    }
 }
 
 /// The table.

@@ -1,6 +1,7 @@
 //! Several proxies over real HTTP: parts, moves, refusals, and what people see of them.
 
 use super::*;
+use crate::plan::Draft;
 use crate::sharing::tests::whole;
 use crate::sharing::{BROKEN_OFF_MAX, HOLD_SHARED, MOVE_MAX, PROXIES_MAX};
 
@@ -10,9 +11,10 @@ const SLACK: Duration = Duration::from_millis(500);
 impl Doors {
     fn publish_slots(&self, slots: [u32; 2]) -> Revision {
         let variants = whole(&slots.map(|slots| (0.5, slots))).variants;
-        let publisher = &self.app.publisher;
+        let rest_ms = 0.0;
+        let publisher = self.app.publishers.entry();
         publisher
-            .publish(variants, self.app.clock.now())
+            .publish(Draft { variants, rest_ms }, self.app.clock.now())
             .unwrap()
             .revision
     }
@@ -233,7 +235,12 @@ async fn more_proxies_than_may_share_are_told_to_come_back() {
             variant: None,
             after: Revision(0),
         };
-        doors.app.publisher.visit(&poll, doors.app.clock).unwrap()
+        doors
+            .app
+            .publishers
+            .entry()
+            .visit(&poll, doors.app.clock)
+            .unwrap()
     };
     let visits: Vec<_> = (0..PROXIES_MAX).map(visit).collect();
     let full = doors.poll("?proxy=more").await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use weir_api::{Cores, Plan, PlanError, Revision, VariantPlan};
+use weir_api::{Cores, Plan, PlanError, Revision};
 
 use super::kubelet::Kubelet;
 use crate::actuate::{Actuate, ActuateError, Resize};
@@ -17,6 +17,7 @@ use crate::cycle::Solver;
 use crate::decide::{Decision, decide};
 use crate::forecast::Forecast;
 use crate::observe::{Counts, Observe, Scrape, ScrapeError};
+use crate::plan::Draft;
 use crate::publish::{Publish, Publisher, Receipt};
 use crate::replay::world::nanos;
 
@@ -153,9 +154,12 @@ impl Actuate for Desk {
 }
 
 impl Publish for Desk {
-    fn publish(&self, variants: Vec<VariantPlan>, now: Now) -> Result<Receipt, PlanError> {
-        let receipt = self.publisher.publish(variants, now)?;
-        if let Some(newest) = self.publisher.newest().filter(|_| receipt.new) {
+    fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
+        // A replayed service has one stage.
+        let receipt = self
+            .publisher
+            .publish(drafts.into_iter().next().unwrap_or_default(), now)?;
+        if let Some(newest) = self.publisher.newest().filter(|_| receipt.new > 0) {
             self.board().plans.push(newest.plan.clone());
         }
         Ok(receipt)

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weir_api::{Cores, Plan, VariantPlan};
+use weir_api::{Cores, Plan};
 
 use super::kubelet::Kubelet;
 use crate::clock::Now;
 use crate::config::Service;
-use crate::publish::{Publish, Publisher};
+use crate::publish::Publisher;
 use crate::replay::EPOCH_MS;
 
 /// How often both look.
@@ -126,15 +126,14 @@ impl Scaler {
 
     /// The plan for the cores that are confirmed, if filters should hear of it.
     pub(in crate::replay) fn plan(&mut self, at: Duration) -> Option<Plan> {
-        let variants: Vec<VariantPlan> =
-            crate::plan::draft(&self.service, self.kubelet.confirmed(), None)?;
+        let draft = crate::plan::draft(&self.service, self.kubelet.confirmed(), None)?;
         let ms = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         let now = Now {
             at,
             unix_ms: EPOCH_MS.saturating_add(ms),
         };
-        let receipt = self.publisher.publish(variants, now).ok()?;
-        let newest = self.publisher.newest().filter(|_| receipt.new)?;
+        let receipt = self.publisher.publish(draft, now).ok()?;
+        let newest = self.publisher.newest().filter(|_| receipt.new > 0)?;
         Some(newest.plan.clone())
     }
 }

@@ -57,7 +57,7 @@ fn plugin(service: &Service, written: Value) -> Result<Value, Wrong> {
     };
     keys.insert(
         "plan".to_owned(),
-        json!({ "variants": plan, "rest_ms": service.rest_ms }),
+        json!({ "variants": plan.variants, "rest_ms": plan.rest_ms }),
     );
     let plugin = Value::Object(keys);
     match Config::parse(plugin.to_string().as_bytes()) {

@@ -126,6 +126,10 @@ fn service(mut written: Value) -> Result<Service, Wrong> {
                 .or_insert(json!("http://127.0.0.1/resize"));
         }
     }
+    if let Some(stages) = keys.get("stages") {
+        let right = "left out: a replay plays one stage";
+        return Err(Wrong::value("service.stages", stages, right));
+    }
     // JSON is YAML.
     Service::from_yaml(&written.to_string()).map_err(|error| Wrong::config("service", &error))
 }

@@ -1,0 +1,280 @@
+//! By INFaaS (ATC '21, §4.2.1): replicas of each variant to start and to stop, as cheap as the load and
+//! the least accuracy allow. A replica is one core that executes one batch at a time, and costs one.
+//!
+//! What users of INFaaS say of each request, they say here of the service: the SLO (a variant that takes
+//! longer than `latency_budget` allows carries nothing) and the least accuracy. Before the forecast
+//! settles, replicas are started, never stopped.
+
+use weir_api::Cores;
+
+use super::{DEMAND_MIN, Decision, Kind, keep, whole};
+use crate::clock::stopwatch;
+use crate::config::{InfaasRule, Service, Variant};
+use crate::forecast::Forecast;
+use crate::solve::infaas::{
+    self, Architecture, Input, LATENCY_MS_MAX, Plan, Problem, Resource, solve,
+};
+use crate::solve::{Outcome, Patience, Refused};
+
+/// The one resource type.
+const CORES: &str = "cores";
+/// A replica's cost.
+const COST: f64 = 1.0;
+
+/// The cheapest replicas that carry the load, or what comes nearest.
+pub(super) fn decide(
+    service: &Service,
+    rule: InfaasRule,
+    actuated: &[Cores],
+    forecast: Forecast,
+) -> Decision {
+    let running: Vec<u32> = whole(actuated).unwrap_or_else(|| {
+        let whole = |cores: &Cores| cores.millis() / 1000;
+        actuated.iter().map(whole).collect()
+    });
+    let elapsed = stopwatch();
+    let patience = Patience::new(service.solver_limit, &elapsed);
+    let problem: Result<Problem, Refused> = input(service, rule, &running, forecast).try_into();
+    let outcome = match problem {
+        Ok(problem) => solve(&problem, &patience),
+        Err(refused) => return keep(actuated, Kind::Infeasible, refused.to_string()),
+    };
+    let (kind, plan, note) = match outcome {
+        Outcome::Optimal(plan) => (Kind::Optimal, plan, String::new()),
+        Outcome::Good { best, gap } => (Kind::Good, best, format!(", at most {gap:.4} too dear")),
+        // Stopping everything is no effort.
+        Outcome::Infeasible {
+            why,
+            best_effort: Some(plan),
+        } if plan.architectures.iter().any(|one| one.carried_qps > 0.0) => {
+            (Kind::Infeasible, plan, format!(": {why}"))
+        }
+        Outcome::OutOfTime {
+            why,
+            best: Some(plan),
+        } => (Kind::OutOfTime, plan, format!(" ({why})")),
+        Outcome::Infeasible { why, .. } => {
+            return keep(actuated, Kind::Infeasible, format!("cores stay: {why}"));
+        }
+        Outcome::OutOfTime { why, best: None } => {
+            return keep(actuated, Kind::OutOfTime, format!("cores stay: {why}"));
+        }
+    };
+    let wanted = replicas(service, &plan);
+    let cores: Vec<Cores> = wanted.iter().copied().map(Cores::whole).collect();
+    let stops = wanted
+        .iter()
+        .zip(&running)
+        .any(|(wanted, now)| wanted < now);
+    let kept = stops && !forecast.settled && carries(service, rule, &running, forecast);
+    let reason = if kept {
+        ", kept: the demand's window has not filled yet"
+    } else {
+        ""
+    };
+    let why = format!(
+        "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
+        forecast.demand.0,
+        wanted.iter().sum::<u32>(),
+        service.budget,
+        rule.accuracy_least,
+    );
+    Decision {
+        cores: if kept { actuated.to_vec() } else { cores },
+        kind,
+        kept,
+        why,
+        objective: (!kept).then_some(-plan.objective),
+        optimum: Some(-plan.objective),
+    }
+}
+
+fn input(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecast) -> Input {
+    let each = service.variants.iter().zip(running);
+    let variant = |(variant, replicas): (&Variant, &u32)| infaas::Variant {
+        name: variant.name.clone(),
+        resource: CORES.to_owned(),
+        takes: None,
+        cost: COST,
+        // What carries nothing is too slow for the problem, whose replicas all sustain something.
+        sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
+        latency_ms: if sustains(service, rule, variant) > 0.0 {
+            variant.profile.service_ms(Cores::whole(1))
+        } else {
+            LATENCY_MS_MAX
+        },
+        accuracy_percent: Some(variant.accuracy),
+        loading_s: variant.readiness.as_secs_f64(),
+        replicas: *replicas,
+    };
+    Input {
+        resources: vec![Resource {
+            name: CORES.to_owned(),
+            available: f64::from(service.budget),
+        }],
+        architectures: vec![Architecture {
+            name: service.name.clone(),
+            load_qps: forecast.demand.0.max(DEMAND_MIN.0),
+            slack_qps: rule.slack_rps,
+            slo_ms: Some(service.latency_max_ms),
+            variants: each.map(variant).collect(),
+        }],
+        loading_weight_per_s: rule.loading_weight_per_s,
+        gap: 0.0,
+    }
+}
+
+/// L: requests/s of one replica; none of a variant that is not accurate enough.
+fn sustains(service: &Service, rule: InfaasRule, variant: &Variant) -> f64 {
+    if variant.accuracy < rule.accuracy_least {
+        return 0.0;
+    }
+    variant.capacity(Cores::whole(1), service.latency_max_ms)
+}
+
+fn carries(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecast) -> bool {
+    let each = service.variants.iter().zip(running);
+    let carried: f64 = each
+        .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
+        .sum();
+    carried >= forecast.demand.0 + rule.slack_rps && running.iter().sum::<u32>() <= service.budget
+}
+
+/// N + δ, in the variants' order and within their bounds.
+fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
+    let of = |variant: &Variant| {
+        let mut actions = plan.architectures.iter().flat_map(|one| &one.variants);
+        let action = actions.find(|action| action.name == variant.name);
+        action
+            .map_or(0, |action| action.replicas)
+            .min(variant.greatest)
+    };
+    service.variants.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_api::Rps;
+
+    use super::super::decide;
+    use super::*;
+    use crate::config::Policy;
+    use crate::config::tests::service;
+    use crate::solve::law::Parallelism;
+
+    /// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, of which 300 ms may be taken; 8 cores.
+    fn infaas(accuracy_least: f64, slack_rps: f64) -> Service {
+        let mut service = service(8);
+        service.latency_max_ms = 300.0;
+        service.policy = Policy::Infaas(InfaasRule {
+            accuracy_least,
+            slack_rps,
+            loading_weight_per_s: 0.01,
+        });
+        let mut third = service.variants[1].clone();
+        third.name = "c".to_owned();
+        service.variants.push(third);
+        service.stages[0].variants = 0..3;
+        for (variant, (ms, accuracy)) in
+            service
+                .variants
+                .iter_mut()
+                .zip([(40.0, 70.0), (80.0, 80.0), (400.0, 90.0)])
+        {
+            variant.accuracy = accuracy;
+            (variant.least, variant.greatest) = (0, 8);
+            variant.profile.parallelism = Parallelism::PerCore;
+            variant.profile.fit = None;
+            variant.profile.latency.law = crate::solve::law::Law::constant(ms);
+        }
+        service
+    }
+
+    fn check(
+        service: &Service,
+        running: [u32; 3],
+        rps: f64,
+        settled: bool,
+        wanted: [u32; 3],
+        kind: Kind,
+    ) -> Decision {
+        let forecast = Forecast {
+            demand: Rps(rps),
+            settled,
+            communication_ms: None,
+        };
+        let decision = decide(service, &running.map(Cores::whole), Some(forecast));
+        let wanted = wanted.map(Cores::whole).to_vec();
+        assert_eq!(
+            (&decision.cores, decision.kind),
+            (&wanted, kind),
+            "{rps}: {}",
+            decision.why
+        );
+        decision
+    }
+
+    #[test]
+    fn the_cheapest_replicas_that_are_accurate_and_quick_enough_run() {
+        // A replica of a carries 25 requests/s, one of b 12.5.
+        check(
+            &infaas(0.0, 0.0),
+            [1, 0, 0],
+            60.0,
+            true,
+            [3, 0, 0],
+            Kind::Optimal,
+        );
+        check(
+            &infaas(0.0, 20.0),
+            [1, 0, 0],
+            60.0,
+            true,
+            [4, 0, 0],
+            Kind::Optimal,
+        );
+        check(
+            &infaas(75.0, 0.0),
+            [1, 0, 0],
+            60.0,
+            true,
+            [0, 5, 0],
+            Kind::Optimal,
+        );
+        // Only c is accurate enough, and it is too slow.
+        let decision = decide_for(&infaas(85.0, 0.0));
+        assert_eq!((decision.kind, decision.kept), (Kind::Infeasible, true));
+    }
+
+    fn decide_for(service: &Service) -> Decision {
+        let forecast = Forecast {
+            demand: Rps(60.0),
+            settled: true,
+            communication_ms: None,
+        };
+        decide(service, &[3, 0, 0].map(Cores::whole), Some(forecast))
+    }
+
+    #[test]
+    fn the_budget_holds_and_nothing_stops_before_the_forecast_settles() {
+        let service = infaas(0.0, 0.0);
+        check(
+            &service,
+            [1, 0, 0],
+            900.0,
+            true,
+            [8, 0, 0],
+            Kind::Infeasible,
+        );
+        let early = check(&service, [4, 1, 0], 60.0, false, [4, 1, 0], Kind::Optimal);
+        assert!(
+            early.kept
+                && early
+                    .why
+                    .ends_with("kept: the demand's window has not filled yet"),
+            "{}",
+            early.why
+        );
+        check(&service, [1, 0, 0], 60.0, false, [3, 0, 0], Kind::Optimal);
+    }
+}

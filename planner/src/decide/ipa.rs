@@ -1,0 +1,313 @@
+//! By IPA (JSys '24, Eq. 10): one variant of each stage, its replicas and its batch. A replica is one core
+//! that executes one batch at a time (`parallelism: per-core`), so n replicas are n cores.
+//!
+//! - The sum of all stages' executing and waiting for batches keeps within the part of the SLO that is not
+//!   the network's and the queues' (`latency_budget`).
+//! - IPA knows no budget; its β only makes cores dear. Where its plan exceeds the budget, cores are made
+//!   dearer by the least μ with which it does not: what comes of it is within μ·(budget − cores) of the
+//!   best there is (weak duality), and exact where that is 0.
+//! - Where even the fewest cores exceed the budget, the greatest demand that they carry is planned for.
+//! - What runs is kept while it carries the demand in time and is within the tolerance, or the forecast has
+//!   not settled.
+//!
+//! The batch follows from the cores that are there ([`batch`]): with n given, the smallest that carries λ
+//! is IPA's own choice, for latency and the objective both fall with it.
+
+use weir_api::{Cores, Rps};
+
+use super::{DEMAND_MIN, Decision, Kind, keep, promised, whole};
+use crate::clock::stopwatch;
+use crate::config::{IpaRule, Service, Stage, Variant};
+use crate::forecast::Forecast;
+use crate::solve::ipa::{
+    Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
+};
+use crate::solve::law::Latency;
+use crate::solve::{Outcome, Patience, Refused};
+
+/// Steps of each search for a price or a demand: to a millionth of where it begins.
+const STEPS: u32 = 20;
+
+/// A plan that keeps the budget.
+struct Found {
+    plan: Plan,
+    kind: Kind,
+    note: String,
+}
+
+/// The best within the budget, or what runs where there is reason to keep it.
+pub(super) fn decide(
+    service: &Service,
+    rule: IpaRule,
+    actuated: &[Cores],
+    forecast: Forecast,
+) -> Decision {
+    let elapsed = stopwatch();
+    let patience = Patience::new(service.solver_limit, &elapsed);
+    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+    let found = match within_budget(service, rule, demand, &patience) {
+        Ok(found) => found,
+        Err((kind, why)) => return keep(actuated, kind, format!("cores stay: {why}")),
+    };
+    let cores = cores(service, &found.plan);
+    let worth = worth(rule, &found.plan);
+    let running = running(service, rule, actuated, demand).filter(|_| actuated != cores);
+    let near = |running: &f64| worth - running <= rule.tolerance;
+    let usual = matches!(found.kind, Kind::Optimal | Kind::Good);
+    let kept = running.filter(|running| usual && (!forecast.settled || near(running)));
+    let reason = match &kept {
+        None => "",
+        Some(running) if near(running) => ", kept: within the tolerance of it",
+        Some(_) => ", kept: the demand's window has not filled yet",
+    };
+    let Plan {
+        accuracy_percent,
+        latency_ms,
+        ..
+    } = found.plan;
+    let why = format!(
+        "{:.1} requests/s:{} in {latency_ms:.0} ms, accuracy {accuracy_percent:.2} %{}{reason}",
+        demand.0,
+        stages(&found.plan),
+        found.note,
+    );
+    Decision {
+        cores: if kept.is_some() {
+            actuated.to_vec()
+        } else {
+            cores
+        },
+        kind: found.kind,
+        kept: kept.is_some(),
+        why,
+        objective: Some(kept.unwrap_or(worth)),
+        optimum: Some(worth),
+    }
+}
+
+/// The batch for the cores that are there: the smallest that carries the demand within the time one
+/// answer may take, or else the one that carries the most; 1 where nothing is known of the demand.
+pub(super) fn batch(
+    service: &Service,
+    variant: &Variant,
+    cores: Cores,
+    forecast: Option<Forecast>,
+) -> u32 {
+    let Some(forecast) = forecast else { return 1 };
+    let replicas = f64::from(cores.millis() / 1000);
+    let law = promised(variant);
+    let carries = |batch: u32| replicas * f64::from(batch) * 1e3 / law.service_ms(batch, 1.0);
+    let in_time = |batch: &u32| law.service_ms(*batch, 1.0) <= service.latency_max_ms;
+    let batches = || (1..=variant.profile.batch).filter(in_time);
+    let first = batches().find(|batch| carries(*batch) >= forecast.demand.0);
+    let most = || {
+        batches()
+            .rev()
+            .max_by(|a, b| carries(*a).total_cmp(&carries(*b)))
+    };
+    first.or_else(most).unwrap_or(1)
+}
+
+/// IPA's plan where it keeps the budget, or what comes nearest.
+fn within_budget(
+    service: &Service,
+    rule: IpaRule,
+    demand: Rps,
+    patience: &Patience<'_>,
+) -> Result<Found, (Kind, String)> {
+    // With a core dearer than all accuracy there is, the fewest cores are taken.
+    let dearest = 100.0 * rule.alpha + 1.0;
+    match solved(service, rule, demand, 0.0, patience) {
+        Ok(free) if fits(service, &free.plan) => return Ok(free),
+        Ok(_) => {}
+        // No number of replicas carries it.
+        Err((Kind::Infeasible, why)) => {
+            return overloaded(service, rule, demand, dearest, why, patience);
+        }
+        Err(other) => return Err(other),
+    }
+    let mut found = solved(service, rule, demand, dearest, patience)?;
+    if !fits(service, &found.plan) {
+        let (fewest, budget) = (found.plan.cores, service.budget);
+        let why = format!(
+            "{:.1} requests/s need {fewest} cores, and there are {budget}",
+            demand.0
+        );
+        return overloaded(service, rule, demand, dearest, why, patience);
+    }
+    let (mut low, mut high) = (0.0, dearest);
+    for _ in 0..STEPS {
+        let price = f64::midpoint(low, high);
+        match solved(service, rule, demand, price, patience) {
+            Ok(cheaper) if fits(service, &cheaper.plan) => (found, high) = (cheaper, price),
+            Ok(_) => low = price,
+            Err(_) => break,
+        }
+    }
+    let gap = high * (f64::from(service.budget) - found.plan.cores);
+    if gap > 0.0 {
+        found.kind = Kind::Good;
+        found.note = format!(
+            ", at most {gap:.2} below the best within {} cores",
+            service.budget
+        );
+    }
+    Ok(found)
+}
+
+/// The greatest demand that the budget carries.
+fn overloaded(
+    service: &Service,
+    rule: IpaRule,
+    demand: Rps,
+    dearest: f64,
+    why: String,
+    patience: &Patience<'_>,
+) -> Result<Found, (Kind, String)> {
+    let mut found = None;
+    let (mut low, mut high) = (0.0, demand.0);
+    for _ in 0..STEPS {
+        let less = Rps(f64::midpoint(low, high));
+        match solved(service, rule, less, dearest, patience) {
+            Ok(carried) if fits(service, &carried.plan) => (found, low) = (Some(carried), less.0),
+            Ok(_) | Err((Kind::Infeasible, _)) => high = less.0,
+            Err(_) => break,
+        }
+    }
+    let Some(mut found) = found else {
+        return Err((Kind::Infeasible, why));
+    };
+    found.kind = Kind::Infeasible;
+    found.note = format!(": {why}; planned for {low:.1}");
+    Ok(found)
+}
+
+/// IPA's plan with a core `price` dearer than β says.
+fn solved(
+    service: &Service,
+    rule: IpaRule,
+    demand: Rps,
+    price: f64,
+    patience: &Patience<'_>,
+) -> Result<Found, (Kind, String)> {
+    let refused = |refused: Refused| (Kind::Infeasible, refused.to_string());
+    let problem: Problem = input(service, rule, demand, price)
+        .try_into()
+        .map_err(refused)?;
+    let found = |plan, kind, note| Ok(Found { plan, kind, note });
+    match solve(&problem, patience) {
+        Outcome::Optimal(plan) => found(plan, Kind::Optimal, String::new()),
+        Outcome::Good { best, gap } => found(
+            best,
+            Kind::Good,
+            format!(", at most {gap:.4} below the optimum"),
+        ),
+        Outcome::Infeasible {
+            why,
+            best_effort: Some(plan),
+        } => found(plan, Kind::Infeasible, format!(": {why}")),
+        Outcome::OutOfTime {
+            why,
+            best: Some(plan),
+        } => found(plan, Kind::OutOfTime, format!(" ({why})")),
+        Outcome::Infeasible {
+            why,
+            best_effort: None,
+        } => Err((Kind::Infeasible, why)),
+        Outcome::OutOfTime { why, best: None } => Err((Kind::OutOfTime, why)),
+    }
+}
+
+fn input(service: &Service, rule: IpaRule, demand: Rps, price: f64) -> Input {
+    let variant = |variant: &Variant| VariantInput {
+        name: variant.name.clone(),
+        accuracy_percent: variant.accuracy,
+        replica_cores: 1.0,
+        latency: Latency::Sponge(promised(variant)),
+        batches: Batches::UpTo(variant.profile.batch),
+        replicas_max: variant.greatest,
+    };
+    let stage = |stage: &Stage| StageInput {
+        name: stage.name.clone(),
+        after: None,
+        variants: of(service, stage).iter().map(variant).collect(),
+    };
+    Input {
+        arrival_rps: demand.0,
+        sla_ms: service.latency_max_ms,
+        weights: Weights {
+            alpha: rule.alpha,
+            beta: rule.beta + price,
+            delta: rule.delta,
+        },
+        accuracy: Accuracy::Product,
+        stages: service.stages.iter().map(stage).collect(),
+    }
+}
+
+fn of<'a>(service: &'a Service, stage: &Stage) -> &'a [Variant] {
+    service.variants.get(stage.variants.clone()).unwrap_or(&[])
+}
+
+fn fits(service: &Service, plan: &Plan) -> bool {
+    plan.cores <= f64::from(service.budget)
+}
+
+/// α·PAS − β·Σ n·R − δ·Σ b, whatever price a core was given.
+fn worth(rule: IpaRule, plan: &Plan) -> f64 {
+    let batches: u32 = plan.stages.iter().map(|stage| stage.batch).sum();
+    rule.alpha * plan.accuracy_percent - rule.beta * plan.cores - rule.delta * f64::from(batches)
+}
+
+/// The plan's cores, in the order of all variants.
+fn cores(service: &Service, plan: &Plan) -> Vec<Cores> {
+    let replicas = |variant: &Variant| {
+        let chosen = plan
+            .stages
+            .iter()
+            .find(|stage| stage.variant == variant.name);
+        chosen.map_or(Cores::ZERO, |stage| Cores::whole(stage.replicas))
+    };
+    service.variants.iter().map(replicas).collect()
+}
+
+/// What runs is worth, where it is one variant of each stage that carries the demand in time within the
+/// budget.
+fn running(service: &Service, rule: IpaRule, actuated: &[Cores], demand: Rps) -> Option<f64> {
+    let cores = whole(actuated)?;
+    let (mut accuracy, mut latency_ms, mut batches) = (1.0, 0.0, 0);
+    for stage in &service.stages {
+        let each = of(service, stage)
+            .iter()
+            .zip(cores.get(stage.variants.clone())?);
+        let mut serving = each.filter(|(_, cores)| **cores > 0);
+        let ((variant, replicas), None) = (serving.next()?, serving.next()) else {
+            return None;
+        };
+        let law = promised(variant);
+        let carries = |batch: &u32| {
+            f64::from(*replicas) * f64::from(*batch) * 1e3 / law.service_ms(*batch, 1.0) >= demand.0
+        };
+        let batch = (1..=variant.profile.batch).find(carries)?;
+        latency_ms += law.service_ms(batch, 1.0) + f64::from(batch - 1) * 1e3 / demand.0;
+        accuracy *= variant.accuracy / 100.0;
+        batches += batch;
+    }
+    let cores: u32 = cores.iter().sum();
+    let holds = cores <= service.budget && latency_ms <= service.latency_max_ms;
+    let worth = 100.0 * rule.alpha * accuracy
+        - rule.beta * f64::from(cores)
+        - rule.delta * f64::from(batches);
+    holds.then_some(worth)
+}
+
+fn stages(plan: &Plan) -> String {
+    let each = plan.stages.iter().map(|stage| {
+        let (n, variant, b) = (stage.replicas, &stage.variant, stage.batch);
+        format!(" {n} × {variant} in batches of {b}")
+    });
+    each.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+//! IPA's decisions on a pipeline of two stages, and what runs meanwhile.
+
+use weir_api::Rps;
+
+use super::super::{batches, decide};
+use super::*;
+use crate::config::tests::service;
+use crate::config::{Policy, SpongeRule};
+use crate::plan::drafts;
+use crate::solve::law::{Law, Parallelism};
+
+const RULE: IpaRule = IpaRule {
+    alpha: 2.0,
+    beta: 1.0,
+    delta: 1e-6,
+    tolerance: 1.0,
+};
+
+/// Detect: n 40 % in 20·b + 10 ms, m 60 % in 80·b + 20 ms; classify: r 70 % in 30·b + 10 ms, s 75 % in
+/// 90·b + 10 ms. Batches to 8, so many cores, 500 ms of 1000.
+fn pipeline(budget: u32) -> Service {
+    let mut service = service(budget);
+    service.policy = Policy::Ipa(RULE);
+    let template = service.variants[0].clone();
+    let variant = |(name, accuracy, gamma_ms, eta_ms): (&str, f64, f64, f64)| {
+        let mut variant = template.clone();
+        (variant.name, variant.cluster) = (name.to_owned(), name.to_owned());
+        variant.accuracy = accuracy;
+        (variant.least, variant.greatest) = (0, budget);
+        variant.profile.parallelism = Parallelism::PerCore;
+        variant.profile.batch = 8;
+        variant.profile.fit = None;
+        variant.profile.latency.tail = 1.0;
+        variant.profile.latency.law = Law {
+            gamma_ms,
+            epsilon_ms: 0.0,
+            delta_ms: 0.0,
+            eta_ms,
+        };
+        variant
+    };
+    let each = [
+        ("n", 40.0, 20.0, 10.0),
+        ("m", 60.0, 80.0, 20.0),
+        ("r", 70.0, 30.0, 10.0),
+        ("s", 75.0, 90.0, 10.0),
+    ];
+    service.variants = each.into_iter().map(variant).collect();
+    let stage = |name: &str, variants| Stage {
+        name: name.to_owned(),
+        variants,
+    };
+    service.stages = vec![stage("detect", 0..2), stage("classify", 2..4)];
+    service
+}
+
+fn forecast(rps: f64, settled: bool) -> Forecast {
+    Forecast {
+        demand: Rps(rps),
+        settled,
+        communication_ms: None,
+    }
+}
+
+fn cores(cores: [u32; 4]) -> Vec<Cores> {
+    cores.into_iter().map(Cores::whole).collect()
+}
+
+fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
+    decide(service, &cores(running), Some(forecast(rps, true)))
+}
+
+/// All there is to choose from, for one variant of each stage.
+fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
+    let mut best: Option<(f64, [u32; 4])> = None;
+    let fits = |index: usize, batch: u32, n: u32| {
+        let law = promised(&service.variants[index]);
+        let ms = law.service_ms(batch, 1.0);
+        let carries = f64::from(n * batch) * 1e3 / ms >= rps;
+        carries.then_some(ms + f64::from(batch - 1) * 1e3 / rps)
+    };
+    for detect in [0, 1] {
+        for classify in [2, 3] {
+            for n in 1..=service.budget {
+                for m in 1..=service.budget - n {
+                    for b in 1..=8_u32 {
+                        for c in 1..=8_u32 {
+                            let (Some(first), Some(second)) =
+                                (fits(detect, b, n), fits(classify, c, m))
+                            else {
+                                continue;
+                            };
+                            if first + second > service.latency_max_ms {
+                                continue;
+                            }
+                            let [x, y] = [detect, classify].map(|v| service.variants[v].accuracy);
+                            let worth =
+                                2.0 * x * y / 100.0 - f64::from(n + m) - 1e-6 * f64::from(b + c);
+                            let mut cores = [0; 4];
+                            (cores[detect], cores[classify]) = (n, m);
+                            if best.is_none_or(|(best, _)| worth > best) {
+                                best = Some((worth, cores));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    best
+}
+
+#[test]
+fn it_is_the_best_within_the_budget() {
+    let mut exact = 0;
+    for budget in [4, 6, 9, 14, 20] {
+        let service = pipeline(budget);
+        for rps in [3.0, 10.0, 25.0, 60.0, 90.0] {
+            let decision = decided(&service, [1, 0, 1, 0], rps);
+            let says = format!("{budget} {rps}: {}", decision.why);
+            let Some((worth, wanted)) = brute(&service, rps) else {
+                assert_eq!(decision.kind, Kind::Infeasible, "{says}");
+                let sum: Cores = decision.cores.iter().copied().sum();
+                assert!(sum <= Cores::whole(budget), "{says}");
+                continue;
+            };
+            let got = decision.optimum.unwrap();
+            match decision.kind {
+                Kind::Optimal if !decision.kept => {
+                    assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}");
+                    exact += 1;
+                }
+                Kind::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}"),
+                // The dual's gap is said, and holds.
+                Kind::Good => {
+                    let says_gap: f64 = says
+                        .split("at most ")
+                        .nth(1)
+                        .and_then(|rest| rest.split(' ').next())
+                        .unwrap()
+                        .parse()
+                        .unwrap();
+                    assert!(worth - got <= says_gap + 0.01, "{says}: {worth} {wanted:?}");
+                }
+                _ => panic!("{says}: {wanted:?}"),
+            }
+        }
+    }
+    assert!(exact > 8, "{exact} were exact");
+}
+
+#[test]
+fn more_than_there_is_gets_what_carries_the_most() {
+    let decision = decided(&pipeline(4), [1, 0, 1, 0], 500.0);
+    assert_eq!(decision.kind, Kind::Infeasible);
+    assert!(
+        decision.why.contains("exceeds the") && decision.why.contains("; planned for"),
+        "{}",
+        decision.why
+    );
+    // n carries 47 a core in eights, r 32: two cores each carry 64 at most.
+    assert_eq!(decision.cores, cores([2, 0, 2, 0]), "{}", decision.why);
+    let mut hasty = pipeline(4);
+    hasty.latency_max_ms = 10.0;
+    let decision = decided(&hasty, [1, 0, 1, 0], 1.0);
+    assert_eq!(decision.kind, Kind::Infeasible, "{}", decision.why);
+}
+
+#[test]
+fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
+    let mut service = pipeline(20);
+    let best = decided(&service, [0; 4], 10.0);
+    assert!(!best.kept);
+    let mut running = best.cores.clone();
+    let serving = running.iter().position(|n| *n > Cores::ZERO).unwrap();
+    running[serving] = running[serving] + Cores::whole(1);
+    let again = decide(&service, &running, Some(forecast(10.0, true)));
+    assert!(again.kept, "{}", again.why);
+    assert_eq!(again.cores, running);
+    service.policy = Policy::Ipa(IpaRule {
+        tolerance: 0.9,
+        ..RULE
+    });
+    assert_eq!(
+        decide(&service, &running, Some(forecast(10.0, true))).cores,
+        best.cores
+    );
+    let early = decide(&service, &running, Some(forecast(10.0, false)));
+    assert!(
+        early.kept
+            && early
+                .why
+                .ends_with("kept: the demand's window has not filled yet"),
+        "{}",
+        early.why
+    );
+    // What does not carry the demand is kept in no case, nor two variants of a stage.
+    for running in [[1, 0, 1, 0], [5, 5, 5, 0]] {
+        let decision = decide(&service, &cores(running), Some(forecast(80.0, false)));
+        assert!(!decision.kept, "{running:?}: {}", decision.why);
+    }
+}
+
+#[test]
+fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
+    let service = pipeline(20);
+    let all = |running, rps| batches(&service, &cores(running), Some(forecast(rps, true)));
+    // One core of n carries 1000·b/(20·b + 10): 33, 40, 43 …; of r 25, 28.6, 30 …
+    assert_eq!(all([1, 0, 1, 0], 20.0), [1, 1, 1, 1]);
+    assert_eq!(all([1, 0, 1, 0], 27.0), [1, 1, 2, 1]);
+    // More than it carries: in the batch that carries the most.
+    assert_eq!(all([1, 0, 1, 0], 99.0), [8, 1, 8, 1]);
+    assert_eq!(batches(&service, &cores([1, 0, 1, 0]), None), [1, 1, 1, 1]);
+    let drafts = drafts(&service, &cores([1, 0, 1, 0]), Some(forecast(27.0, true))).unwrap();
+    let [detect, classify] = drafts.as_slice() else {
+        panic!("{drafts:?}")
+    };
+    // A batch of two at r: 70 ms, and one more request after 37 ms.
+    assert!((detect.rest_ms - 70.0 - 1e3 / 27.0).abs() < 1e-9);
+    assert_eq!(classify.rest_ms, 0.0);
+    assert_eq!(
+        (detect.variants[0].name.as_str(), detect.variants[0].share.0),
+        ("n", 1.0)
+    );
+    assert_eq!(
+        (classify.variants[0].slots, classify.variants[0].batch),
+        (2, 2)
+    );
+    let without = drafts_of(&service, [1, 0, 0, 0]);
+    assert_eq!(without, None, "a stage without a core is no pipeline");
+}
+
+fn drafts_of(service: &Service, running: [u32; 4]) -> Option<Vec<crate::plan::Draft>> {
+    drafts(service, &cores(running), Some(forecast(27.0, true)))
+}
+
+#[test]
+fn other_policies_have_batches_of_their_own() {
+    let mut service = pipeline(20);
+    service.policy = Policy::Infadapter;
+    let all = |service: &Service| batches(service, &cores([1; 4]), Some(forecast(1.0, true)));
+    assert_eq!(all(&service), [8; 4]);
+    service.policy = Policy::Sponge(SpongeRule {
+        delta: 0.001,
+        percentile: 99.0,
+    });
+    assert_eq!(all(&service), [1; 4]);
+}
