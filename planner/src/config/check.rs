@@ -42,6 +42,7 @@ impl TryFrom<RawService> for Service {
             1..=BUDGET_MAX,
             "whole cores",
         )?;
+        let policy = policy(raw.policy, raw.sponge, raw.ipa, raw.infaas)?;
         let frame = Frame {
             budget,
             mode: raw.mode,
@@ -59,7 +60,7 @@ impl TryFrom<RawService> for Service {
             cycle,
             plan_max_age,
             mode: raw.mode,
-            policy: policy(raw.policy, raw.sponge, raw.ipa, raw.infaas)?,
+            policy,
             objective: objective(&raw.objective)?,
             budget,
             demand: demand(&raw.demand)?,

@@ -3,6 +3,8 @@
 
 use super::*;
 
+mod policies;
+
 const EXAMPLE: &str = include_str!("../../service.example.yaml");
 
 fn small() -> String {
@@ -46,6 +48,7 @@ fn the_example_is_taken_and_its_comments_state_the_defaults() {
         "rest_ms",
         "cycle_ms",
         "plan_max_age_ms",
+        "policy",
         "objective",
         "demand",
         "solver",

@@ -62,6 +62,8 @@ pub(super) async fn status(
     let entry = app.publishers.entry();
     let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
+    // Each lock is let go before the next is taken.
+    let proxies = entry.sharing().view(app.clock.now());
     let view = View {
         service: &service.name,
         mode: service.mode,
@@ -70,7 +72,7 @@ pub(super) async fn status(
         revision: plan.map(|plan| plan.revision),
         plan,
         counters: app.metrics.counters(),
-        proxies: entry.sharing().view(app.clock.now()),
+        proxies,
         stages: stages(&app),
         latest: cycles.last().map(AsRef::as_ref),
         cycles: cycles

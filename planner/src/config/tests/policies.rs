@@ -1,0 +1,286 @@
+//! The policies and the stages of a pipeline: defaults, and what is refused.
+
+use super::*;
+use crate::solve::law::Parallelism;
+
+/// Variant `name`, per core, in batches up to 8, none of it running unless said.
+fn variant(name: &str, more: &str) -> String {
+    format!(
+        "{{name: {name}, cluster: {name}, accuracy: 70, cores: {{initial: 1, least: 0}}, batch: 8, \
+         latency: {{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}, \
+         resize: 'http://127.0.0.1:2/cores'{more}}}"
+    )
+}
+
+fn head() -> String {
+    small().split("variants:").next().unwrap().to_owned()
+}
+
+fn pipeline() -> String {
+    let stage = |name: &str, variants: [&str; 2]| {
+        let variants = variants.map(|name| variant(name, ""));
+        format!("- {{name: {name}, variants: [{}]}}\n", variants.join(", "))
+    };
+    let (detect, classify) = (stage("detect", ["n", "m"]), stage("classify", ["r", "s"]));
+    format!("{}policy: ipa\nstages:\n{detect}{classify}", head())
+}
+
+fn sponge() -> String {
+    let one = variant("a", "")
+        .replace("per-core", "1")
+        .replace("least: 0", "least: 1");
+    format!("{}policy: sponge\nvariants: [{one}]\n", head())
+}
+
+fn infaas() -> String {
+    format!(
+        "{}policy: infaas\nvariants: [{}]\n",
+        head(),
+        variant("a", "")
+    )
+}
+
+#[test]
+fn each_policy_has_its_defaults() {
+    let read = |text: &str| Service::from_yaml(text).unwrap();
+    assert_eq!(read(&small()).policy, Policy::Infadapter);
+    let rule = SpongeRule {
+        delta: 0.001,
+        percentile: 99.0,
+    };
+    assert_eq!(read(&sponge()).policy, Policy::Sponge(rule));
+    let rule = IpaRule {
+        alpha: 2.0,
+        beta: 1.0,
+        delta: 1e-6,
+        tolerance: 1.0,
+    };
+    assert_eq!(read(&pipeline()).policy, Policy::Ipa(rule));
+    let rule = InfaasRule {
+        accuracy_least: 0.0,
+        slack_rps: 0.0,
+        loading_weight_per_s: 0.01,
+    };
+    assert_eq!(read(&infaas()).policy, Policy::Infaas(rule));
+}
+
+#[test]
+fn the_example_shows_the_keys_of_each_policy_as_they_are_taken() {
+    for (policy, text) in [
+        ("sponge", sponge()),
+        ("ipa", pipeline()),
+        ("infaas", infaas()),
+    ] {
+        let shown = EXAMPLE.lines().find_map(|line| {
+            let line = line.trim_start_matches(['#', ' ']);
+            line.starts_with(&format!("{policy}: {{")).then_some(line)
+        });
+        let shown = shown.unwrap_or_else(|| panic!("the example does not show {policy}"));
+        let spelled = Service::from_yaml(&format!("{text}{shown}\n")).unwrap();
+        assert_eq!(
+            spelled.policy,
+            Service::from_yaml(&text).unwrap().policy,
+            "the defaults"
+        );
+    }
+}
+
+#[test]
+fn a_pipelines_variants_are_told_apart_by_stage() {
+    let service = Service::from_yaml(&pipeline()).unwrap();
+    let stage = |name: &str, variants| Stage {
+        name: name.to_owned(),
+        variants,
+    };
+    assert_eq!(
+        service.stages,
+        [stage("detect", 0..2), stage("classify", 2..4)]
+    );
+    let names: Vec<&str> = service.variants.iter().map(|v| v.name.as_str()).collect();
+    assert_eq!(names, ["n", "m", "r", "s"]);
+    assert_eq!(
+        service.variants[0].profile.parallelism,
+        Parallelism::PerCore
+    );
+    let one = Service::from_yaml(&small()).unwrap();
+    assert_eq!(one.stages, [stage("demo", 0..2)], "a service is one stage");
+}
+
+#[test]
+fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
+    type Row<'a> = (String, &'a str, &'a str, &'a [&'a str]);
+    let table: &[Row] = &[
+        (
+            small(),
+            "mode: active",
+            "mode: active\npolicy: themis",
+            &["policy", "themis", "infaas"],
+        ),
+        (
+            small(),
+            "mode: active",
+            "mode: active\nsponge: {}",
+            &["sponge: given", "left out, unless policy is sponge"],
+        ),
+        (
+            small(),
+            "mode: active",
+            "mode: active\npolicy: ipa\ninfaas: {}",
+            &["infaas: given", "policy is infaas"],
+        ),
+        (
+            small(),
+            "  capacity: {slope_rps: 10, intercept_rps: -2}\n",
+            "",
+            &["variants[1].capacity: missing", "policy infadapter"],
+        ),
+        (
+            small(),
+            "mode: active",
+            "mode: active\npolicy: sponge",
+            &["variants: 2", "1 to 1", "sponge"],
+        ),
+        (
+            sponge(),
+            "parallelism: 1",
+            "parallelism: per-core",
+            &["variants[0].latency.parallelism", "1, with policy sponge"],
+        ),
+        (
+            sponge(),
+            "least: 1",
+            "least: 0",
+            &["variants[0].cores.least: 0", "1 or more"],
+        ),
+        (
+            sponge(),
+            "policy: sponge",
+            "policy: sponge\nsponge: {percentile: 101}",
+            &["sponge.percentile: 101", "1 to 100 percent"],
+        ),
+        (
+            sponge(),
+            "policy: sponge",
+            "policy: sponge\nsponge: {gamma: 1}",
+            &["sponge", "gamma", "delta"],
+        ),
+        (
+            pipeline(),
+            "policy: ipa",
+            "policy: ipa\nipa: {beta: -1}",
+            &["ipa.beta: -1", "0 to 1000"],
+        ),
+        (
+            pipeline(),
+            "policy: ipa",
+            "policy: infadapter",
+            &["stages: given", "unless policy is ipa"],
+        ),
+        (
+            pipeline(),
+            "name: classify",
+            "name: detect",
+            &["stages[1].name: detect", "stands twice"],
+        ),
+        (
+            pipeline(),
+            "name: classify",
+            "name: Classify",
+            &["stages[1].name: Classify", "a-z"],
+        ),
+        (
+            pipeline(),
+            "{name: s,",
+            "{name: n,",
+            &["stages[1].variants[1].name: n", "stands twice"],
+        ),
+        (
+            pipeline(),
+            "parallelism: per-core",
+            "parallelism: 2",
+            &[
+                "stages[0].variants[0].latency.parallelism",
+                "per-core, with policy ipa",
+            ],
+        ),
+        (
+            pipeline(),
+            "least: 0",
+            "least: 1",
+            &["stages[0].variants[0].cores.least: 1", "0, with policy ipa"],
+        ),
+        (
+            pipeline(),
+            "stages:",
+            "variants: []\nstages:",
+            &["variants, stages: both given", "exactly one"],
+        ),
+        (
+            head(),
+            "mode: active",
+            "mode: active\npolicy: ipa",
+            &["variants, stages: both missing"],
+        ),
+        (
+            infaas(),
+            "initial: 1,",
+            "initial: 1, greatest: 4,",
+            &["variants[0].cores.greatest: 4", "8, with policy infaas"],
+        ),
+        (
+            infaas(),
+            "policy: infaas",
+            "policy: infaas\ninfaas: {accuracy_least: 101}",
+            &["infaas.accuracy_least: 101", "0 to 100 percent"],
+        ),
+        (
+            infaas(),
+            "policy: infaas",
+            "policy: infaas\ninfaas: {loading_weight_per_s: .inf}",
+            &["infaas.loading_weight_per_s: inf"],
+        ),
+    ];
+    for (good, old, new, says) in table {
+        let text = good.replacen(old, new, 1);
+        assert_ne!(&text, good, "'{old}' is not in the file");
+        let error = Service::from_yaml(&text).expect_err(new).to_string();
+        for part in *says {
+            assert!(
+                error.contains(part),
+                "{new}: '{error}' does not say '{part}'"
+            );
+        }
+    }
+}
+
+#[test]
+fn limits_hold() {
+    let stages = |count: usize| -> String {
+        let stage = |n: usize| {
+            format!(
+                "- {{name: s{n}, variants: [{}]}}\n",
+                variant(&format!("v{n}"), "")
+            )
+        };
+        let stages: String = (0..count).map(stage).collect();
+        let head = head().replace("cores: 8", "cores: 64");
+        format!("{head}policy: ipa\nstages:\n{stages}")
+    };
+    assert_eq!(Service::from_yaml(&stages(16)).unwrap().stages.len(), 16);
+    let error = Service::from_yaml(&stages(17)).unwrap_err().to_string();
+    assert!(
+        error.contains("stages: 17") && error.contains("1 to 16"),
+        "{error}"
+    );
+    let none = format!("{}policy: ipa\nstages: []\n", head());
+    let error = Service::from_yaml(&none).unwrap_err().to_string();
+    assert!(error.contains("stages: 0"), "{error}");
+    let many: Vec<String> = (0..33).map(|n| variant(&format!("v{n}"), "")).collect();
+    let head = head().replace("cores: 8", "cores: 64");
+    let many = format!("{head}policy: infaas\nvariants: [{}]\n", many.join(", "));
+    let error = Service::from_yaml(&many).unwrap_err().to_string();
+    assert!(
+        error.contains("variants: 33") && error.contains("1 to 32"),
+        "{error}"
+    );
+}
