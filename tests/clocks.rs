@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use weir_api::metrics::{Metric, encode};
+use weir_planner::clock::Clock;
+use weir_planner::observe::network::{Buckets, EDGES_MS};
+use weir_planner::observe::{Network, Observe, Scrape, Scraper};
 use weir_tests::scene::{PATIENCE, SERVICE, Scene, Seen, Variant, epoch_ms, see};
 use weir_tests::wait;
 
@@ -281,4 +284,71 @@ async fn the_time_under_way_is_measured_where_it_is_believed() {
     assert_eq!(sample("count").await, 2.0);
     let sum = sample("sum").await;
     assert!((200.0..=220.0 + 3.0 * SLACK as f64).contains(&sum), "{sum}");
+}
+
+/// Requests of all ages from 27 ms to 1.5 s; how old each was when it came is known within a few ms.
+#[tokio::test]
+async fn the_planner_reads_percentiles_of_the_time_under_way() {
+    const REQUESTS: u64 = 150;
+    /// What rounding to whole ms and the filter's look at the wall clock come to.
+    const ROUNDED_MS: f64 = 2.0;
+    let scene = clock(json!({ "estimate": false }), json!({})).await;
+    let stats = format!("http://{}/stats/prometheus", scene.envoy.admin());
+    let scraper = Scraper::new(
+        reqwest::Client::builder().no_proxy().build().unwrap(),
+        Clock::start(),
+        &[SERVICE],
+        &[stats.parse().unwrap()],
+        Duration::from_secs(10),
+    );
+    let mut network = Network::new(1);
+    network.observe(Duration::ZERO, &scraper.scrape().await);
+    let (mut least, mut most) = (Vec::new(), Vec::new());
+    for request in 0..REQUESTS {
+        let stamp = epoch() - Duration::from_millis(27 + request * 10);
+        let age_ms = || (epoch() - stamp).as_secs_f64() * 1000.0;
+        least.push(age_ms() - ROUNDED_MS);
+        let request = scene.infer_within(BUDGET);
+        served(request.header("x-slo-start", stamp.as_micros().to_string())).await;
+        most.push(age_ms() + ROUNDED_MS);
+    }
+    let mut seen: Vec<Scrape> = Vec::new();
+    let counted = async || {
+        seen = scraper.scrape().await;
+        let counts = seen[0].counts.as_ref().unwrap();
+        counts.network.last() == Some(&(f64::INFINITY, REQUESTS as f64))
+    };
+    wait::until_async("the histogram", PATIENCE, counted)
+        .await
+        .unwrap();
+    let buckets: &Buckets = &seen[0].counts.as_ref().unwrap().network;
+    let edges: Vec<f64> = EDGES_MS.map(f64::from).to_vec();
+    assert_eq!(
+        buckets.iter().map(|(edge, _)| *edge).collect::<Vec<f64>>(),
+        [&edges[..], &[f64::INFINITY]].concat()
+    );
+    let up_to = |ages: &[f64], edge: f64| ages.iter().filter(|age| **age <= edge).count() as f64;
+    for (edge, count) in buckets {
+        let expected = up_to(&most, *edge)..=up_to(&least, *edge);
+        assert!(expected.contains(count), "{edge}: {count}, {expected:?}");
+    }
+
+    network.observe(Duration::from_secs(1), &seen);
+    for percent in [50.0, 90.0, 99.0_f64] {
+        let rank = (REQUESTS as f64 * percent / 100.0).ceil() as usize - 1;
+        let of = |ages: &[f64]| {
+            let mut sorted = ages.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted[rank]
+        };
+        let below = edges.iter().rfind(|edge| **edge < of(&least)).unwrap();
+        let above = edges.iter().find(|edge| **edge >= of(&most)).unwrap();
+        let read = network.percentile(percent, f64::INFINITY).unwrap();
+        assert!((*below..=*above).contains(&read), "{percent} %: {read} ms");
+        println!(
+            "{percent} %: {read:.0} ms of {:.0} to {:.0}, in {below} to {above}",
+            of(&least),
+            of(&most)
+        );
+    }
 }

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::http::HeaderMap;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
+use weir_planner::observe::network::EDGES_MS;
 use weir_tests::envoy::{Bootstrap, Careful, Envoy, validate};
 
 /// What the shipped file says where the module is.
@@ -36,6 +37,18 @@ fn a_wrong_file_is_refused_with_envoys_reason() -> Result<()> {
     std::fs::write(&file, "static_resources: { listeners: nonsense }")?;
     let error = validate(&file).expect_err("no listener is called nonsense");
     assert!(format!("{error:#}").contains("listeners"), "{error:#}");
+    Ok(())
+}
+
+/// A replay counts by the planner's list: both must mean the same.
+#[test]
+fn both_files_have_the_networks_edges_that_the_planner_knows() -> Result<()> {
+    for bootstrap in [Bootstrap::shipped()?, Bootstrap::gate()?] {
+        let settings = &bootstrap.value()["stats_config"]["histogram_bucket_settings"];
+        let edges = settings[0]["buckets"].as_array().context("no edges")?;
+        let known: Vec<Value> = EDGES_MS.map(Value::from).to_vec();
+        assert_eq!(*edges, known);
+    }
     Ok(())
 }
 
