@@ -1,7 +1,7 @@
 //! What goes wrong, and how it is put right: each fault does to the world what it does to a real
 //! one, and nothing else.
 
-use super::plane::DataPlane;
+use super::plane::{DataPlane, Tally};
 use super::request::Fate;
 use super::scenario::FaultKind;
 use super::world::witness::Witness;
@@ -121,7 +121,7 @@ impl<W: Witness> World<'_, W> {
             self.restart_worker(worker, true);
         }
         if let Some(counted) = self.counted.get_mut(proxy as usize) {
-            *counted = 0;
+            *counted = Tally::NEW;
         }
     }
 

@@ -3,6 +3,7 @@
 //! (`fifo`). Neither knows the world around it.
 
 mod fifo;
+mod tally;
 mod wire;
 mod worker;
 
@@ -13,6 +14,7 @@ use weir_filter::board::{Memory, Scope};
 use weir_filter::config::Config;
 
 pub(super) use fifo::Fifo;
+pub(super) use tally::Tally;
 pub(super) use wire::Headers;
 pub(super) use worker::Worker;
 

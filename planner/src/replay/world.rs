@@ -33,7 +33,7 @@ pub(super) use self::flight::{Flight, Place};
 use self::site::{Job, Site};
 use self::witness::Witness;
 use super::control::ControlPlane;
-use super::plane::{DataPlane, Headers};
+use super::plane::{DataPlane, Headers, Tally};
 use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
 use crate::sharing::TooFew;
@@ -139,8 +139,8 @@ pub(super) struct World<'a, W> {
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
     plans: Vec<Rc<Plan>>,
-    /// Requests counted by each proxy since it started.
-    pub(super) counted: Vec<u64>,
+    /// By proxy.
+    pub(super) counted: Vec<Tally>,
     /// By proxy: whether the next plan is lost.
     pub(super) loses_plan: Vec<bool>,
     pub(super) outage_until: u64,
@@ -208,7 +208,7 @@ impl<'a, W: Witness> World<'a, W> {
             names: names.zip(0..).collect(),
             control: ControlPlane::new(contender.control, scenario, &cores, proxies),
             plans: Vec::new(),
-            counted: vec![0; proxies],
+            counted: vec![Tally::NEW; proxies],
             loses_plan: vec![false; proxies],
             outage_until: 0,
             scrapes_lost_until: 0,

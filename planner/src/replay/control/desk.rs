@@ -45,8 +45,8 @@ pub(in crate::replay) struct Desk {
 pub(in crate::replay) struct Board {
     /// The time in the world.
     pub(in crate::replay) now: Duration,
-    /// By proxy: requests that arrived; `None` while it cannot be scraped.
-    pub(in crate::replay) arrived: Vec<Option<u64>>,
+    /// By proxy; `None` while it cannot be scraped.
+    pub(in crate::replay) counted: Vec<Option<Counts>>,
     /// The backends.
     pub(in crate::replay) kubelet: Kubelet,
     /// By proxy: the plan it has.
@@ -62,7 +62,7 @@ impl Desk {
         Desk {
             board: Mutex::new(Board {
                 now: Duration::ZERO,
-                arrived: vec![Some(0); proxies],
+                counted: vec![Some(Counts::default()); proxies],
                 kubelet,
                 taken: vec![Revision(0); proxies],
                 plans: Vec::new(),
@@ -105,13 +105,11 @@ impl Desk {
 impl Observe for Desk {
     async fn scrape(&self) -> Vec<Scrape> {
         let board = self.board();
-        let scrape = |arrived: &Option<u64>| Scrape {
+        let scrape = |counted: &Option<Counts>| Scrape {
             at: board.now,
-            counts: arrived
-                .map(|count| Counts::of_arrivals(count as f64))
-                .ok_or(ScrapeError::Status(503)),
+            counts: counted.clone().ok_or(ScrapeError::Status(503)),
         };
-        board.arrived.iter().map(scrape).collect()
+        board.counted.iter().map(scrape).collect()
     }
 }
 

@@ -5,7 +5,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use weir_api::Plan;
-use weir_api::metrics::Metric;
 #[cfg(test)]
 use weir_filter::board::{Board, Key};
 use weir_filter::board::{Memory, Ring, TERMS};
@@ -16,6 +15,7 @@ use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::{Refusal, Verdict};
 
+use super::Tally;
 use crate::replay::EPOCH_MS;
 
 /// Least time between ticks, as in the shell: Envoy's timers count in ms.
@@ -102,21 +102,23 @@ impl Worker {
         self.tick_at = 0;
     }
 
-    /// A request has arrived; also how many arrivals the engine has counted since. Who had to make room
-    /// for it is told beside.
+    /// A request has arrived; what the engine has counted of it is added to its proxy's. Who had to make
+    /// room for it is told beside.
     pub(in crate::replay) fn on_request(
         &mut self,
         stream: StreamId,
         wire: &Wire<'_>,
         now: u64,
+        counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
-    ) -> (Verdict, u64) {
+    ) -> Verdict {
         let asked = Asked::from(*wire);
         let verdict = self
             .engine
             .on_request(stream, &asked, clocks(now), verdicts);
-        let arrivals = self.report();
-        (verdict, arrivals)
+        self.report();
+        counted.add(&self.samples);
+        verdict
     }
 
     /// An answer has come and is passed on.
@@ -234,10 +236,8 @@ impl Worker {
         }
     }
 
-    fn report(&mut self) -> u64 {
+    fn report(&mut self) {
         self.engine.stats.swap(&mut self.samples);
-        let arrivals = |sample: &&Sample| sample.metric == Metric::Arrivals;
-        self.samples.iter().filter(arrivals).count() as u64
     }
 }
 

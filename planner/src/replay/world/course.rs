@@ -9,7 +9,7 @@ use super::site::Job;
 use super::witness::Witness;
 use super::{World, nanos};
 use crate::replay::control::{Change, ControlPlane, Use};
-use crate::replay::plane::DataPlane;
+use crate::replay::plane::{DataPlane, Tally};
 use crate::replay::request::{Resize, Second};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -85,8 +85,8 @@ impl<W: Witness> World<'_, W> {
             ControlPlane::Planner(_) if now < self.outage_until => {}
             ControlPlane::Planner(steering) => {
                 let lost = now < self.scrapes_lost_until;
-                let arrived = |count: &u64| (!lost).then_some(*count);
-                steering.desk.board().arrived = self.counted.iter().map(arrived).collect();
+                let counted = |counted: &Tally| (!lost).then(|| counted.counts());
+                steering.desk.board().counted = self.counted.iter().map(counted).collect();
                 steering.begin(time);
                 self.turn_on();
             }

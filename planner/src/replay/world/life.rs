@@ -57,11 +57,11 @@ impl<W: Witness> World<'_, W> {
                 let with_start = self.contender.plane != Plane::GatewayReceipt;
                 let class = class_of(self.scenario, known);
                 let wire = self.headers.write(known, with_start, class);
-                let (verdict, arrivals) =
-                    worker.on_request(request, &wire, self.now, &mut self.verdicts);
-                if let Some(counted) = self.counted.get_mut(worker.proxy as usize) {
-                    *counted += arrivals;
-                }
+                let Some(counted) = self.counted.get_mut(worker.proxy as usize) else {
+                    return;
+                };
+                let verdict =
+                    worker.on_request(request, &wire, self.now, counted, &mut self.verdicts);
                 if let Some(flight) = self.flights.get_mut(request as usize) {
                     flight.worker = index;
                 }
@@ -83,7 +83,7 @@ impl<W: Witness> World<'_, W> {
             DataPlane::Fifo(fifo) => {
                 let proxy = turn as usize % self.counted.len().max(1);
                 if let Some(counted) = self.counted.get_mut(proxy) {
-                    *counted += 1;
+                    counted.arrive();
                 }
                 if let Some(flight) = self.flights.get_mut(request as usize) {
                     flight.worker = proxy as u32;

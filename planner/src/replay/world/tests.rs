@@ -4,6 +4,7 @@
 mod schedules;
 mod speed;
 mod steering;
+mod ways;
 
 use std::time::Duration;
 
