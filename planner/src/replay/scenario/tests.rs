@@ -110,6 +110,7 @@ fn the_shipped_scenarios_are_taken() {
             "reach-one-classes",
             "reach-three",
             "reach-three-classes",
+            "sponge",
             "swell",
             "validate"
         ]
