@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use weir_tests::load::SECONDS_MAX;
 
+use crate::scenario::Policy;
 use crate::workers::WorkersArgs;
 
 /// Weir beside what one does without it: the same load, three ways through one Envoy.
@@ -29,6 +30,9 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
+    /// Whose problem the planner solves; each has its own service and load.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) policy: Policy,
     /// How long requests are sent, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(10..=SECONDS_MAX as i64))]
     pub(crate) seconds: u32,
@@ -56,6 +60,9 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
+    /// Whose problem the planner solves.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) policy: Policy,
     /// Where the addresses go, as JSON, once everything is ready.
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,

@@ -13,7 +13,7 @@ use weir_tests::fate::{Outcome, Summary};
 use weir_tests::load::{Lag, Progress, Protocol, Rates, Run, Schedule, Sender, start};
 use weir_tests::network::Network;
 
-use crate::scenario::{ANSWER_BYTES, PATIENCE, PAYLOAD_BYTES, Scenario};
+use crate::scenario::{ANSWER_BYTES, PATIENCE, Scenario};
 use crate::system::{LISTENERS, Set, System};
 use crate::visible::{Spread, Visible};
 use weir_tests::planner::{Cycle, Status};
@@ -46,10 +46,11 @@ pub(crate) async fn drive(
     scenario: &Scenario,
     system: &System,
     rates: &Rates,
-    network: Network,
+    network: Arc<Network>,
     seed: u64,
 ) -> Result<Results> {
-    let schedule = Arc::new(Schedule::new(rates, &network, PAYLOAD_BYTES, seed)?);
+    let payload_bytes = scenario.load().payload_bytes;
+    let schedule = Arc::new(Schedule::new(rates, &network, payload_bytes, seed)?);
     let sender = Sender {
         slo: scenario.slo(),
         patience: PATIENCE,
@@ -60,7 +61,7 @@ pub(crate) async fn drive(
     let visible_before = Visible::read(system).await?;
     system.reset();
     let began_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-    let run = start(schedule, Arc::new(network), sender, system.targets()?)?;
+    let run = start(schedule, network, sender, system.targets()?)?;
     let mut cycles = BTreeMap::new();
     watch(system, &run, rates, &mut cycles).await;
     let record = run.finish().await?;

@@ -17,6 +17,7 @@ mod workers;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -24,7 +25,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use cli::{Cli, Command, DemoArgs, UpArgs, ValidateArgs};
 use report::{Chosen, Report};
-use scenario::{CREST_OVER_CAPACITY, LOW_RPS, MODEL, Scenario};
+use scenario::{MODEL, Scenario};
 use system::System;
 use weir_tests::validate::{LOADS, compare};
 
@@ -77,25 +78,26 @@ async fn run(cli: Cli) -> Result<ExitCode> {
 }
 
 async fn demo(args: DemoArgs) -> Result<Done> {
-    let scenario = Scenario::shipped()?;
+    let scenario = Scenario::shipped(args.policy)?;
     let seconds = args.seconds as usize;
-    let rates = scenario.rates(seconds, args.trace.as_deref())?;
-    let network = scenario::network(args.network.as_deref(), args.seed, seconds)?;
+    let load = scenario.load();
+    let rates = load.rates(seconds, args.trace.as_deref())?;
+    let network = Arc::new(scenario::network(
+        args.network.as_deref(),
+        args.seed,
+        seconds,
+    )?);
     eprintln!("starting: three sets of emulated servers, Envoy, the planner");
     let system = System::start(&scenario, args.seed).await?;
-    let results = drive::drive(&scenario, &system, &rates, network, args.seed).await?;
+    let results = drive::drive(&scenario, &system, &rates, Arc::clone(&network), args.seed).await?;
     let named = |file: &Option<std::path::PathBuf>, default: String| {
         file.as_ref()
             .map_or(default, |file| file.display().to_string())
     };
-    let swell = format!(
-        "synthetic, {LOW_RPS} requests/s, rising to {CREST_OVER_CAPACITY} × the starting split's {:.0}",
-        scenario.static_capacity_rps()
-    );
     let chosen = Chosen {
         seconds,
         seed: args.seed,
-        load: named(&args.trace, swell),
+        load: named(&args.trace, load.to_string()),
         network: named(&args.network, "synthetic 4G".to_owned()),
     };
     let report = Report::new(&scenario, chosen, &results)?;
@@ -104,7 +106,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         &format!("{}\n", serde_json::to_string_pretty(&report)?),
     )?;
     parent(&args.picture)?;
-    picture::draw(&args.picture, &scenario, rates.rps(), &results)
+    picture::draw(&args.picture, &scenario, rates.rps(), &network, &results)
         .with_context(|| format!("{}", args.picture.display()))?;
     println!("{}\n{}", report.table(), report.notes());
     println!(
@@ -131,7 +133,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
 }
 
 async fn up(args: UpArgs) -> Result<Done> {
-    let scenario = Scenario::shipped()?;
+    let scenario = Scenario::shipped(args.policy)?;
     // Whoever waits for the file must not find the one of an earlier run.
     match fs::remove_file(&args.addresses) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

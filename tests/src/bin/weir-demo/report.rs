@@ -6,7 +6,7 @@ use serde::Serialize;
 use weir_tests::fate::Summary;
 
 use crate::drive::Results;
-use crate::scenario::{PATIENCE, PAYLOAD_BYTES, Scenario};
+use crate::scenario::{PATIENCE, Policy, Scenario};
 use crate::system::LISTENERS;
 use crate::visible::Spread;
 
@@ -33,6 +33,7 @@ pub(crate) struct Report {
 /// What was stated before the run, and how late the generator was.
 #[derive(Debug, Serialize)]
 struct Stated {
+    policy: Policy,
     seconds: usize,
     seed: u64,
     load: String,
@@ -71,13 +72,14 @@ impl Report {
             network,
         } = chosen;
         let run = Stated {
+            policy: scenario.policy,
             seconds,
             seed,
             load,
             network,
             slo_ms: scenario.slo_ms,
             patience_ms: PATIENCE.as_millis(),
-            payload_bytes: PAYLOAD_BYTES,
+            payload_bytes: scenario.load().payload_bytes,
             cores: scenario.budget.cores,
             static_capacity_rps: scenario.static_capacity_rps(),
             generator_late_ms_p99: results.lag.p99_ms,
@@ -214,7 +216,12 @@ mod tests {
             load: "swell".into(),
             network: "synthetic".into(),
         };
-        Report::new(&Scenario::shipped().unwrap(), chosen, &results).unwrap()
+        Report::new(
+            &Scenario::shipped(Policy::Infadapter).unwrap(),
+            chosen,
+            &results,
+        )
+        .unwrap()
     }
 
     #[test]

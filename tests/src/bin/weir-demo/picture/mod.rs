@@ -1,0 +1,266 @@
+//! The run as a picture (SVG): load and forecast, on-time share, cores, quotas, over one time axis.
+
+mod chart;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use plotters::prelude::*;
+use weir_tests::fate::Outcome;
+use weir_tests::network::Network;
+use weir_tests::planner::{Cycle, CycleVariant};
+
+use chart::{Area, Frame, Points, WIDTH, framed, legend, on_time, steps};
+
+use crate::drive::Results;
+use crate::scenario::{Policy, Scenario};
+use crate::system::LISTENERS;
+
+/// A panel's height.
+const HEIGHT: u32 = 280;
+/// How often what is left is drawn.
+const LEFT_EVERY: Duration = Duration::from_millis(100);
+/// Okabe and Ito's colours, told apart by nearly everybody.
+const GREY: RGBColor = RGBColor(130, 130, 130);
+const ORANGE: RGBColor = RGBColor(230, 159, 0);
+const BLUE: RGBColor = RGBColor(0, 114, 178);
+const RED: RGBColor = RGBColor(213, 94, 0);
+/// One for each listener.
+const LISTENER_COLOURS: [RGBColor; 3] = [GREY, ORANGE, BLUE];
+/// For variants, in their order; used again from the beginning where there are more.
+const VARIANT_COLOURS: [RGBColor; 4] = [
+    RGBColor(86, 180, 233),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(240, 228, 66),
+];
+/// What a panel shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Panel {
+    Load,
+    OnTime,
+    Left,
+    Cores,
+    Quotas,
+    Batch,
+}
+
+/// The panels that show what that policy decides, and why.
+fn panels(policy: Policy) -> &'static [Panel] {
+    match policy {
+        Policy::Infadapter => &[Panel::Load, Panel::OnTime, Panel::Cores, Panel::Quotas],
+        Policy::Sponge => &[
+            Panel::Load,
+            Panel::OnTime,
+            Panel::Left,
+            Panel::Cores,
+            Panel::Batch,
+        ],
+    }
+}
+
+/// Draws everything into `path`.
+pub(crate) fn draw(
+    path: &Path,
+    scenario: &Scenario,
+    rates: &[f64],
+    network: &Network,
+    results: &Results,
+) -> Result<()> {
+    let panels = panels(scenario.policy);
+    let rows = panels.len();
+    let root = SVGBackend::new(path, (WIDTH, HEIGHT * rows as u32)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let seconds = rates.len() as f64;
+    for (area, panel) in root.split_evenly((rows, 1)).iter().zip(panels) {
+        match panel {
+            Panel::Load => draw_load(area, scenario, rates, &results.cycles)?,
+            Panel::OnTime => draw_on_time(area, scenario, rates.len(), &results.outcomes)?,
+            Panel::Left => draw_left(area, scenario, seconds, network)?,
+            Panel::Cores => {
+                let budget = scenario.budget.cores;
+                let frame = Frame {
+                    title: &format!("cores of each variant behind weir (budget {budget})"),
+                    x_max: seconds,
+                    y_max: f64::from(budget),
+                    percent: false,
+                };
+                let cores = |variant: &CycleVariant| variant.cores_actuated;
+                draw_stack(area, scenario, &frame, &results.cycles, cores)?;
+            }
+            Panel::Quotas => {
+                let frame = Frame {
+                    title: "quotas of the variants behind weir",
+                    x_max: seconds,
+                    y_max: 100.0,
+                    percent: true,
+                };
+                let share = |variant: &CycleVariant| variant.share * 100.0;
+                draw_stack(area, scenario, &frame, &results.cycles, share)?;
+            }
+            Panel::Batch => {
+                let frame = Frame {
+                    title: "requests in a batch behind weir, as planned",
+                    x_max: seconds,
+                    y_max: f64::from(scenario.greatest_batch()),
+                    percent: false,
+                };
+                // One batch at a time: its slots are its batch.
+                let batch = |variant: &CycleVariant| f64::from(variant.slots);
+                draw_stack(area, scenario, &frame, &results.cycles, batch)?;
+            }
+        }
+    }
+    root.present()?;
+    Ok(())
+}
+
+fn draw_load(
+    area: &Area,
+    scenario: &Scenario,
+    rates: &[f64],
+    cycles: &[(f64, Cycle)],
+) -> Result<()> {
+    let offered = steps(
+        rates
+            .iter()
+            .enumerate()
+            .map(|(second, rate)| (second as f64, *rate)),
+        rates.len() as f64,
+    );
+    let demand = |(second, cycle): &(f64, Cycle)| Some((*second, cycle.demand_rps?));
+    let shown = |(second, _): &(f64, f64)| *second <= rates.len() as f64;
+    let forecast: Points = cycles.iter().filter_map(demand).filter(shown).collect();
+    let capacity = scenario.static_capacity_rps();
+    let highest = offered
+        .iter()
+        .chain(&forecast)
+        .map(|(_, rate)| *rate)
+        .fold(capacity, f64::max);
+    let started = match scenario.policy {
+        Policy::Infadapter => "starting split's",
+        Policy::Sponge => "starting cores'",
+    };
+    let title = "load, requests/s";
+    let x_max = rates.len() as f64;
+    let mut chart = framed(
+        area,
+        &Frame {
+            title,
+            x_max,
+            y_max: highest * 1.1,
+            percent: false,
+        },
+    )?;
+    let level = DashedLineSeries::new(
+        [(0.0, capacity), (x_max, capacity)],
+        6,
+        4,
+        GREY.stroke_width(1),
+    );
+    chart.draw_series(level)?;
+    chart.draw_series(LineSeries::new(offered, BLACK.stroke_width(2)))?;
+    chart.draw_series(LineSeries::new(forecast, RED.stroke_width(2)))?;
+    legend(
+        area,
+        &[
+            ("offered", BLACK),
+            ("planned for", RED),
+            (started, GREY),
+            ("capacity", WHITE),
+        ],
+    )
+}
+
+fn draw_on_time(
+    area: &Area,
+    scenario: &Scenario,
+    seconds: usize,
+    outcomes: &[Vec<Outcome>],
+) -> Result<()> {
+    let title = "answered on time, of the requests sent in each second";
+    let frame = Frame {
+        title,
+        x_max: seconds as f64,
+        y_max: 100.0,
+        percent: true,
+    };
+    let mut chart = framed(area, &frame)?;
+    for (outcomes, colour) in outcomes.iter().zip(LISTENER_COLOURS) {
+        let shares = on_time(outcomes, scenario.slo(), seconds);
+        chart.draw_series(LineSeries::new(shares, colour.stroke_width(2)))?;
+    }
+    let names: Vec<(&str, RGBColor)> = LISTENERS.into_iter().zip(LISTENER_COLOURS).collect();
+    legend(area, &names)
+}
+
+/// What is left of the promise when a request sent at that second arrives.
+fn draw_left(area: &Area, scenario: &Scenario, seconds: f64, network: &Network) -> Result<()> {
+    let frame = Frame {
+        title: "what the network leaves of the promise, ms",
+        x_max: seconds,
+        y_max: scenario.slo_ms as f64,
+        percent: false,
+    };
+    let mut chart = framed(area, &frame)?;
+    let bytes = scenario.load().payload_bytes;
+    let left = |step: u32| {
+        let at = LEFT_EVERY * step;
+        let left = scenario.slo().saturating_sub(network.upload(at, bytes));
+        (at.as_secs_f64(), left.as_secs_f64() * 1e3)
+    };
+    let points: Points = (0..)
+        .map(left)
+        .take_while(|(at, _)| *at <= seconds)
+        .collect();
+    chart.draw_series(LineSeries::new(points, BLACK.stroke_width(2)))?;
+    legend(area, &[("on arrival", BLACK)])
+}
+
+/// Areas upon each other, the first variant at the bottom.
+fn draw_stack(
+    area: &Area,
+    scenario: &Scenario,
+    frame: &Frame,
+    cycles: &[(f64, Cycle)],
+    value: impl Fn(&CycleVariant) -> f64,
+) -> Result<()> {
+    let mut chart = framed(area, frame)?;
+    let names: Vec<(&str, RGBColor)> = scenario
+        .variants
+        .iter()
+        .map(|variant| variant.name.as_str())
+        .zip(VARIANT_COLOURS.into_iter().cycle())
+        .collect();
+    // The highest first, so that each lower one paints over what is not its own.
+    for (index, (_, colour)) in names.iter().enumerate().rev() {
+        let below = names.iter().take(index + 1);
+        let sum = |cycle: &Cycle| -> f64 {
+            below
+                .clone()
+                .filter_map(|(name, _)| cycle.variants.get(*name))
+                .map(&value)
+                .sum()
+        };
+        let tops = steps(
+            cycles.iter().map(|(second, cycle)| (*second, sum(cycle))),
+            frame.x_max,
+        );
+        chart.draw_series(AreaSeries::new(tops, 0.0, colour.filled()))?;
+    }
+    let upside_down: Vec<(&str, RGBColor)> = names.into_iter().rev().collect();
+    legend(area, &upside_down)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_shows_what_it_decides() {
+        use Panel::{Batch, Cores, Left, Load, OnTime, Quotas};
+        assert_eq!(panels(Policy::Infadapter), [Load, OnTime, Cores, Quotas]);
+        assert_eq!(panels(Policy::Sponge), [Load, OnTime, Left, Cores, Batch]);
+    }
+}
