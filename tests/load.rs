@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weir_tests::emulator::{Emulator, Law, ServerConfig};
-use weir_tests::fate::{Fate, Summary};
-use weir_tests::load::{Protocol, Rates, Run, Schedule, Sender, Target, start};
+use weir_tests::fate::{Fate, Outcome, Summary};
+use weir_tests::load::{Protocol, Rates, Record, Run, STAGES, Schedule, Sender, Target, start};
 use weir_tests::network::Network;
 use weir_tests::wait;
 
@@ -39,6 +39,7 @@ fn target(emulator: &Emulator) -> Target {
     Target {
         name: emulator.model().into(),
         url,
+        then: Vec::new(),
         headers: Vec::new(),
     }
 }
@@ -239,6 +240,7 @@ async fn a_target_that_is_none_is_refused_before_the_run() {
         let bad = Target {
             name: "plain".into(),
             url: url.into(),
+            then: Vec::new(),
             headers,
         };
         let error = start(
@@ -249,4 +251,70 @@ async fn a_target_that_is_none_is_refused_before_the_run() {
         );
         assert!(error.unwrap_err().to_string().contains("plain"));
     }
+}
+
+/// Four requests to a pipeline of two servers, the second of which fails the first `failing` that reach it.
+async fn pipeline(failing: u32) -> anyhow::Result<(Record, [Emulator; 2])> {
+    let (detect, classify) = tokio::try_join!(
+        emulator("detect", Law::constant(60.0), 100.0),
+        emulator("classify", Law::constant(40.0), 100.0)
+    )?;
+    classify.fail_next(failing);
+    let network = Network::constant(1e6, ms(40));
+    let moments = (0..4).map(|nth| ms(20 * nth)).collect();
+    let schedule = Arc::new(Schedule::at(moments, &network, 0, 1)?);
+    let stages = Target {
+        then: vec![target(&classify).url],
+        ..target(&detect)
+    };
+    let run = start(schedule, Arc::new(network), sender(), vec![stages])?;
+    Ok((run.finish().await?, [detect, classify]))
+}
+
+#[tokio::test]
+async fn a_pipeline_is_asked_stage_after_stage_and_has_one_end() {
+    let (record, [detect, classify]) = pipeline(0).await.unwrap();
+    let outcomes = &record.outcomes[0];
+    assert_eq!(outcomes.len(), 4);
+    for outcome in outcomes {
+        let Fate::Answered { variant, .. } = &outcome.fate else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(variant.as_deref(), Some("detect+classify"));
+        // Up, both stages, down; nothing between the stages.
+        let took = outcome.latency();
+        assert!(took >= ms(140), "{took:?}");
+    }
+    let of = |server: &Emulator, id: &str| {
+        let all = server.executions();
+        all.into_iter().find(|done| done.request_id == id).unwrap()
+    };
+    for Outcome { id, .. } in outcomes {
+        let (first, second) = (of(&detect, id), of(&classify, id));
+        for header in ["x-slo-ms", "x-slo-start"] {
+            assert_eq!(first.headers[header], second.headers[header], "{header}");
+        }
+    }
+    let product = |pair: &str| {
+        let parts = pair.split(STAGES);
+        Some(
+            100.0
+                * parts
+                    .map(|part| if part == "detect" { 0.5 } else { 0.8 })
+                    .product::<f64>(),
+        )
+    };
+    let sum = Summary::of(outcomes, ms(1000), product).unwrap();
+    assert_eq!(sum.mean_accuracy, Some(40.0));
+}
+
+#[tokio::test]
+async fn a_pipeline_that_one_stage_refuses_is_refused() {
+    let (record, [detect, classify]) = pipeline(3).await.unwrap();
+    let sum = Summary::of(&record.outcomes[0], ms(1000), |_| None).unwrap();
+    assert_eq!((sum.on_time, sum.refused_total(), sum.lost), (1, 3, 0));
+    assert_eq!(
+        (detect.executions().len(), classify.executions().len()),
+        (4, 1)
+    );
 }

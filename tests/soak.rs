@@ -123,6 +123,7 @@ async fn load(scene: &Scene, soak: &Soak, bound: Duration) -> (Vec<Outcome>, u64
             "http://{}/v2/models/model/infer",
             scene.envoy.listener("weir").unwrap()
         ),
+        then: Vec::new(),
         headers: Vec::new(),
     };
     let sender = Sender {

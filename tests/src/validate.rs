@@ -196,6 +196,7 @@ async fn in_real_time(
             "http://{}/v2/models/classifier/infer",
             envoy.listener("weir")?
         ),
+        then: Vec::new(),
         headers: Vec::new(),
     };
     let network = Arc::new(sending.network.clone());

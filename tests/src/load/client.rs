@@ -18,9 +18,15 @@ pub struct Target {
     pub name: String,
     /// The whole URL that is posted to.
     pub url: String,
+    /// The later stages of a pipeline, likewise: each is asked, with the same headers, when the one before
+    /// has answered. Who orchestrates them is near them: no network lies between.
+    pub then: Vec<String>,
     /// Headers beside the generator's own.
     pub headers: Vec<(String, String)>,
 }
+
+/// Between the stages' variants where an answer names several.
+pub const STAGES: char = '+';
 
 /// How the client speaks to the proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,6 +53,25 @@ pub struct Sender {
     pub protocol: Protocol,
 }
 
+/// One end for all stages so far and the next: whoever does not answer ends it.
+pub(super) fn joined(before: Fate, next: Fate) -> Fate {
+    match (before, next) {
+        (
+            Fate::Answered { variant: first, .. },
+            Fate::Answered {
+                variant,
+                remaining_ms,
+            },
+        ) => Fate::Answered {
+            variant: first
+                .zip(variant)
+                .map(|(first, next)| format!("{first}{STAGES}{next}")),
+            remaining_ms,
+        },
+        (Fate::Answered { .. }, ended) | (ended, _) => ended,
+    }
+}
+
 pub(super) fn client(target: &Target, sender: &Sender) -> anyhow::Result<reqwest::Client> {
     let mut headers = HeaderMap::new();
     headers.insert("content-type", HeaderValue::from_static("application/json"));
@@ -59,10 +84,10 @@ pub(super) fn client(target: &Target, sender: &Sender) -> anyhow::Result<reqwest
         let name: HeaderName = name.parse().with_context(context)?;
         headers.insert(name, value.parse().with_context(context)?);
     }
-    target
-        .url
-        .parse::<reqwest::Url>()
-        .with_context(|| format!("{}: {}", target.name, target.url))?;
+    for url in std::iter::once(&target.url).chain(&target.then) {
+        url.parse::<reqwest::Url>()
+            .with_context(|| format!("{}: {url}", target.name))?;
+    }
     // A request sent again would be a second request: never.
     let client = reqwest::Client::builder()
         .default_headers(headers)

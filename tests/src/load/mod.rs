@@ -10,6 +10,6 @@
 mod client;
 mod run;
 
-pub use client::{Protocol, Sender, Target};
+pub use client::{Protocol, STAGES, Sender, Target};
 pub use run::{Lag, Progress, Record, Run, start};
 pub use weir_model::load::{Planned, RATE_MAX_RPS, REQUESTS_MAX, Rates, SECONDS_MAX, Schedule};

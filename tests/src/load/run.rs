@@ -11,7 +11,7 @@ use hdrhistogram::Histogram;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::client::{Sender, Target, client, fate, lost};
+use super::client::{Sender, Target, client, fate, joined, lost};
 use super::{Planned, Schedule};
 use crate::fate::{Fate, Outcome};
 use crate::network::Network;
@@ -234,21 +234,32 @@ impl Shared {
         let due = self.started + planned.send_at + planned.upload;
         tokio::time::sleep_until(due).await;
         self.note_lag(due.elapsed());
-        let start_us = self.started_us + planned.send_at.as_micros();
-        let request = client
-            .post(&to.url)
-            .header("x-request-id", &planned.id)
-            .header("x-slo-start", start_us.to_string())
-            .body(self.sender.body.clone());
-        let fate = match request.send().await {
-            Ok(response) => fate(response).await,
-            Err(error) => lost(&error),
-        };
+        let mut fate = self.ask(planned, client, &to.url).await;
+        for url in &to.then {
+            if !matches!(fate, Fate::Answered { .. }) {
+                break;
+            }
+            fate = joined(fate, self.ask(planned, client, url).await);
+        }
         let now = self.started.elapsed();
         (
             now + self.network.download(now, self.sender.answer_bytes),
             fate,
         )
+    }
+
+    /// One stage's end of it.
+    async fn ask(&self, planned: &Planned, client: &reqwest::Client, url: &str) -> Fate {
+        let start_us = self.started_us + planned.send_at.as_micros();
+        let request = client
+            .post(url)
+            .header("x-request-id", &planned.id)
+            .header("x-slo-start", start_us.to_string())
+            .body(self.sender.body.clone());
+        match request.send().await {
+            Ok(response) => fate(response).await,
+            Err(error) => lost(&error),
+        }
     }
 
     fn note_lag(&self, lag: Duration) {

@@ -112,6 +112,7 @@ impl System {
             Ok(Target {
                 name: (*name).to_owned(),
                 url,
+                then: Vec::new(),
                 headers: Vec::new(),
             })
         };
