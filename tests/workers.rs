@@ -22,11 +22,23 @@ const INVERSIONS_MAX_PERCENT: f64 = 5.0;
 /// Order is a matter of milliseconds: the stories here take the machine in turn.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
+/// A machine that stands still for half of a worker's lease (250 ms) takes workers for dead that are not:
+/// such a run says nothing and is made again, so often at most.
+const STANDSTILL_MS: f64 = 125.0;
+const RUNS_MAX: usize = 3;
+
 async fn at_overload(workers: u32, scope: Scope) -> Row {
-    let row = run(Path::new(SCENARIO), workers, scope, 1.5, LENGTH)
-        .await
-        .unwrap();
-    println!("{row:?}");
+    let mut runs = 0;
+    let row = loop {
+        let row = run(Path::new(SCENARIO), workers, scope, 1.5, LENGTH)
+            .await
+            .unwrap();
+        println!("{row:?}");
+        runs += 1;
+        if row.lag_max_ms < STANDSTILL_MS || runs == RUNS_MAX {
+            break row;
+        }
+    };
     row.conserves().unwrap();
     assert!(row.dispatched > row.sent / 2, "{row:?}");
     row

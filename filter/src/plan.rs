@@ -25,6 +25,14 @@ pub enum PlanRefused {
     NotNewer { found: Revision, current: Revision },
 }
 
+impl PlanRefused {
+    /// Whether it is the plan in force. Two VMs have fetched it where the one that polls was late with its
+    /// lease: for the others there is nothing wrong with it, and nothing new in it.
+    pub fn is_in_force(&self) -> bool {
+        matches!(self, PlanRefused::NotNewer { found, current } if found == current)
+    }
+}
+
 /// Reads a plan and checks that it is for `service`, newer than `current` and valid.
 ///
 /// # Errors
@@ -160,6 +168,18 @@ mod tests {
             &format!("{GOOD}{}", " ".repeat(BYTES_MAX)),
             "a plan has at most",
         );
+    }
+
+    #[test]
+    fn what_is_in_force_is_told_from_what_is_old() {
+        for (current, in_force) in [(6, None), (7, Some(true)), (8, Some(false))] {
+            let refused = read(GOOD.as_bytes(), "demo", Revision(current)).err();
+            assert_eq!(
+                refused.map(|refused| refused.is_in_force()),
+                in_force,
+                "{current}"
+            );
+        }
     }
 
     #[test]

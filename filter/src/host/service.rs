@@ -163,6 +163,7 @@ impl Service {
         // Checked when it was fetched; checked again because shared data is anybody's.
         match plan::read(&bytes, ours, self.engine.source().revision()) {
             Ok(plan) => self.engine.on_plan(&plan, received, now, verdicts),
+            Err(refused) if refused.is_in_force() => {}
             Err(refused) => {
                 log::warn!("weir: shared plan refused, the old one stays: {refused}");
                 self.engine.stats.count(Metric::PlanRefused, Label::None);

@@ -107,6 +107,8 @@ pub struct Row {
     pub round_trip_ms: f64,
     /// How late the generator was, ms.
     pub lag_p99_ms: f64,
+    /// The greatest.
+    pub lag_max_ms: f64,
 }
 
 impl Row {
@@ -284,16 +286,18 @@ impl Real {
             slots,
             at_once: at_once(executing.map(|run| (run.arrived_ms, run.ended_ms))),
             round_trip_ms,
-            lag_p99_ms: lag_p99_ms(requests, &self.seen),
+            lag_p99_ms: lag_ms(requests, &self.seen, 99),
+            lag_max_ms: lag_ms(requests, &self.seen, 100),
         })
     }
 }
 
-fn lag_p99_ms(requests: &[Request], seen: &[Seen]) -> f64 {
+/// So many percent of the requests left at most so long after their time.
+fn lag_ms(requests: &[Request], seen: &[Seen], percent: usize) -> f64 {
     let lag = |(request, seen): (&Request, &Seen)| seen.left.saturating_sub(request.sent);
     let mut lags: Vec<Duration> = requests.iter().zip(seen).map(lag).collect();
     lags.sort_unstable();
-    let at = lags.len() * 99 / 100;
+    let at = (lags.len() * percent / 100).min(lags.len().saturating_sub(1));
     lags.get(at).map_or(0.0, |lag| lag.as_secs_f64() * 1e3)
 }
 

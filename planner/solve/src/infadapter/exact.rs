@@ -77,7 +77,10 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> 
         core_cost: problem.core_cost(),
         best,
     };
-    let mut levels = search.levels();
+    let Some(mut levels) = search.levels() else {
+        let most = search.most();
+        return search.out_of_time(most).checked(problem);
+    };
     levels.sort_by(|a, b| b.bound.total_cmp(&a.bound));
     for level in &levels {
         if !search.worthwhile(level.bound) {
@@ -112,17 +115,28 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// One for each loading, where it can carry the demand at all.
-    fn levels(&self) -> Vec<Level> {
+    /// What no objective exceeds: the most accurate answers, for nothing.
+    fn most(&self) -> f64 {
+        let accuracies = self.problem.variants.iter().map(|v| v.accuracy);
+        self.problem.weights.alpha * accuracies.fold(0.0, f64::max)
+    }
+
+    /// One for each loading, where it can carry the demand at all; `None` when time is over before the
+    /// last.
+    fn levels(&self) -> Option<Vec<Level>> {
         let costs = self.problem.variants.iter();
         let mut costs: Vec<f64> = costs.map(|v| self.problem.loading_cost(v)).collect();
         costs.push(0.0);
         costs.sort_by(f64::total_cmp);
         costs.dedup();
-        costs
-            .into_iter()
-            .filter_map(|cost| self.level(cost))
-            .collect()
+        let mut levels = Vec::with_capacity(costs.len());
+        for cost in costs {
+            if self.patience.is_over() {
+                return None;
+            }
+            levels.extend(self.level(cost));
+        }
+        Some(levels)
     }
 
     fn level(&self, loading: f64) -> Option<Level> {
