@@ -42,6 +42,33 @@ pub struct Status {
     pub cycles: Vec<Cycle>,
     /// The proxies that share the slots, by node id.
     pub proxies: BTreeMap<String, Sharer>,
+    /// A pipeline's stages, by name; none of a service that is no pipeline.
+    #[serde(default)]
+    pub stages: BTreeMap<String, StageStatus>,
+}
+
+impl Status {
+    /// The revision of that stage's plan, where one is out.
+    pub fn revision_at(&self, stage: &str) -> Option<u64> {
+        match self.stages.get(stage) {
+            Some(stage) => stage.plan.as_ref().map(|plan| plan.revision),
+            None => self.revision,
+        }
+    }
+}
+
+/// What of one stage is read.
+#[derive(Debug, Clone, Deserialize)]
+pub struct StageStatus {
+    /// The plan that is out.
+    pub plan: Option<StagePlan>,
+}
+
+/// What of a stage's plan is read.
+#[derive(Debug, Clone, Deserialize)]
+pub struct StagePlan {
+    /// Its revision.
+    pub revision: u64,
 }
 
 /// A proxy that polls.
@@ -79,8 +106,8 @@ pub struct CycleVariant {
     pub cores_actuated: f64,
     /// Its quota.
     pub share: f64,
-    /// Its slots, over all proxies.
-    pub slots: u32,
+    /// Requests that it executes together.
+    pub batch: u32,
 }
 
 impl Planner {

@@ -70,15 +70,19 @@ pub(crate) async fn drive(
         &mut cycles,
         last.context("the planner has gone during the run")?,
     );
-    let core_seconds: Vec<f64> = system.sets.iter().map(Set::core_seconds).collect();
+    let sets = system.sets_by_listener();
+    let core_seconds: Vec<f64> = sets
+        .iter()
+        .map(|sets| sets.iter().map(|set| set.core_seconds()).sum())
+        .collect();
     let visible = Visible::read(system).await?.since(&visible_before);
     system.drain().await?;
     let mut summaries = Vec::new();
-    for ((outcomes, set), core_seconds) in
-        record.outcomes.iter().zip(&system.sets).zip(core_seconds)
-    {
+    for ((outcomes, sets), core_seconds) in record.outcomes.iter().zip(&sets).zip(core_seconds) {
         let sum = Summary::of(outcomes, scenario.slo(), |name| scenario.accuracy(name))?;
-        summaries.push(with_backends(sum, outcomes, set, core_seconds)?);
+        let executed = sets.iter().map(|set| executed(set));
+        let executed: Vec<Vec<String>> = executed.collect::<Result<_>>()?;
+        summaries.push(with_backends(sum, outcomes, &executed, core_seconds)?);
     }
     let second = |at_ms: u64| (at_ms as f64 - began_ms as f64) / 1e3;
     let mut cycles: Vec<(f64, Cycle)> = cycles
@@ -100,41 +104,42 @@ pub(crate) async fn drive(
     })
 }
 
-fn with_backends(
-    sum: Summary,
-    outcomes: &[Outcome],
-    set: &Set,
-    core_seconds: f64,
-) -> Result<Summary> {
+/// The ids of a set's executions, one for each.
+fn executed(set: &Set) -> Result<Vec<String>> {
     let forgotten: u64 = set.servers.iter().map(|server| server.forgotten()).sum();
     ensure!(
         forgotten == 0,
         "{forgotten} executions were forgotten: the run is too long"
     );
-    let executed: Vec<_> = set
-        .servers
-        .iter()
-        .flat_map(|server| server.executions())
-        .collect();
+    let executions = set.servers.iter().flat_map(|server| server.executions());
+    Ok(executions.map(|done| done.request_id).collect())
+}
+
+/// Adds what each stage's servers executed. A request is executed once at each stage: who was answered at
+/// every one, who was refused or left at some.
+fn with_backends(
+    sum: Summary,
+    outcomes: &[Outcome],
+    executed: &[Vec<String>],
+    core_seconds: f64,
+) -> Result<Summary> {
     // Ids tell executions apart; changed on the way, they would hide that one was executed twice.
-    let ids = || {
-        executed
-            .iter()
-            .map(|execution| execution.request_id.as_str())
-    };
     let sent: HashSet<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
-    if let Some(id) = ids().find(|id| !sent.contains(id)) {
-        bail!("a server executed '{id}', which the load generator never sent");
+    for ids in executed {
+        if let Some(id) = ids.iter().find(|id| !sent.contains(id.as_str())) {
+            bail!("a server executed '{id}', which the load generator never sent");
+        }
+        let known: HashSet<&str> = ids.iter().map(String::as_str).collect();
+        let mut answered = outcomes.iter().filter(|outcome| outcome.answered());
+        if let Some(Outcome { id, .. }) = answered.find(|o| !known.contains(o.id.as_str())) {
+            bail!("'{id}' was answered, but no server of a stage executed it");
+        }
     }
-    let known: HashSet<&str> = ids().collect();
-    let answered = outcomes.iter().filter(|outcome| outcome.answered());
-    if let Some(Outcome { id, .. }) = answered
-        .into_iter()
-        .find(|o| !known.contains(o.id.as_str()))
-    {
-        bail!("'{id}' was answered, but no server executed it");
-    }
-    Ok(sum.with_backends(ids(), core_seconds))
+    let by_stage = |(stage, ids): (usize, &Vec<String>)| -> Vec<String> {
+        ids.iter().map(|id| format!("{stage} {id}")).collect()
+    };
+    let at_stages: Vec<String> = executed.iter().enumerate().flat_map(by_stage).collect();
+    Ok(sum.with_backends(at_stages.iter().map(String::as_str), core_seconds))
 }
 
 /// Shows how the run goes and asks the planner for its turns until every request has ended.
@@ -180,4 +185,46 @@ fn message(progress: &[Progress], rate: Option<&f64>) -> String {
     };
     let shares: Vec<String> = LISTENERS.iter().zip(progress).map(share).collect();
     format!("{load}   on time so far: {}", shares.join("  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_tests::fate::Fate;
+
+    use super::*;
+
+    fn answered(id: &str) -> Outcome {
+        Outcome {
+            id: id.into(),
+            sent_at: Duration::ZERO,
+            ended_at: Duration::ZERO,
+            fate: Fate::Answered {
+                variant: None,
+                remaining_ms: None,
+            },
+        }
+    }
+
+    /// The books of `a`, answered, and `b`, gone, where the stages executed these.
+    fn doubled(executed: [&[&str]; 2]) -> Result<u64> {
+        let gone = Outcome {
+            fate: Fate::Gone,
+            ..answered("b")
+        };
+        let executed = executed.map(|ids| ids.iter().map(|id| (*id).to_owned()).collect());
+        let sum = with_backends(Summary::default(), &[answered("a"), gone], &executed, 0.0)?;
+        Ok(sum.doubled)
+    }
+
+    #[test]
+    fn a_request_is_executed_once_at_each_stage() {
+        assert_eq!(doubled([&["a"], &["a"]]).unwrap(), 0);
+        assert_eq!(doubled([&["a", "b"], &["a"]]).unwrap(), 0);
+        assert_eq!(doubled([&["a", "a"], &["a"]]).unwrap(), 1);
+        assert_eq!(doubled([&["a", "b"], &["a", "b", "b"]]).unwrap(), 1);
+        let refused = |executed| doubled(executed).unwrap_err().to_string();
+        assert!(refused([&["a"], &["b"]]).contains("'a' was answered"));
+        assert!(refused([&["b"], &["a"]]).contains("'a' was answered"));
+        assert!(refused([&["a"], &["a", "c"]]).contains("executed 'c'"));
+    }
 }

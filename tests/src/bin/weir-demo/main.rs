@@ -163,7 +163,7 @@ fn to_try(scenario: &Scenario, system: &System) -> Result<String> {
             .and_then(serde_json::Value::as_str);
         found.with_context(|| format!("no address at {pointer}"))
     };
-    let variant = scenario.variants.first().context("no variants")?;
+    let variant = scenario.variants().next().context("no variants")?;
     let server = at(&format!("/backends/{}", variant.name))?;
     let (weir, planner, admin, service) = (
         at("/weir")?,

@@ -1,5 +1,5 @@
-//! The whole system on free ports of the loopback interface: three identical sets of emulated servers,
-//! one Envoy with three listeners, the planner. All of it ends when this is dropped.
+//! The whole system on free ports of the loopback interface: for each stage three identical sets of
+//! emulated servers and one Envoy with three listeners; the planner. All of it ends when this is dropped.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use weir_tests::load::Target;
 use weir_tests::planner::{Planner, free_port};
 use weir_tests::wait;
 
-use crate::scenario::{MODEL, Scenario};
+use crate::scenario::{self, MODEL, Scenario};
 use crate::visible::Visible;
 
 /// The listeners, in the order in which they are shown. Their names are the report's keys.
@@ -35,35 +35,50 @@ pub(crate) struct Set {
     pub(crate) servers: Vec<Emulator>,
 }
 
+/// One stage: its Envoy, and its servers.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    /// The `service` of its filters.
+    pub(crate) name: String,
+    pub(crate) envoy: Envoy,
+    /// In the order of [`LISTENERS`].
+    pub(crate) sets: Vec<Set>,
+}
+
 /// Everything that runs. Dropped in this order: nobody is asked who is gone already.
 #[derive(Debug)]
 pub(crate) struct System {
     pub(crate) planner: Planner,
-    pub(crate) envoy: Envoy,
-    /// In the order of [`LISTENERS`].
-    pub(crate) sets: Vec<Set>,
+    /// In the order of a request's way.
+    pub(crate) stages: Vec<Stage>,
     /// What polls for plans must carry.
     pub(crate) key: String,
 }
 
 impl System {
-    /// Starts it and waits until the filter obeys the planner's plan.
+    /// Starts it and waits until every stage's filter obeys the planner's plan.
     pub(crate) async fn start(scenario: &Scenario, seed: u64) -> Result<System> {
         let key: String = rand::rng()
             .sample_iter(Alphanumeric)
             .take(32)
             .map(char::from)
             .collect();
-        let mut sets = Vec::new();
-        for _ in LISTENERS {
-            sets.push(Set::start(scenario, seed).await?);
-        }
         let planner_at = free_port()?;
-        let bootstrap = bootstrap(scenario, &sets, planner_at, &key)?;
-        let envoy = Envoy::start(&bootstrap, WORKERS).await?;
-        let stats = format!("http://{}/stats/prometheus", envoy.admin());
-        let weir = sets.last().context("no set of servers")?;
-        let resize: Vec<String> = weir.servers.iter().map(resize_url).collect();
+        let mut stages = Vec::new();
+        let mut seed = seed;
+        for stage in &scenario.stages {
+            stages.push(Stage::start(scenario, stage, planner_at, &key, seed).await?);
+            // Another for each server of the pipeline.
+            seed = seed.wrapping_add(stage.variants.len() as u64);
+        }
+        let stats = |stage: &Stage| format!("http://{}/stats/prometheus", stage.envoy.admin());
+        let stats: Vec<String> = stages.iter().map(stats).collect();
+        let resize: Vec<String> = stages
+            .iter()
+            .filter_map(Stage::weir)
+            .flat_map(|weir| &weir.servers)
+            .map(resize_url)
+            .collect();
         let file = scenario.service_file(planner_at, &stats, &resize)?;
         let planner = Planner::start(
             &scenario.service,
@@ -73,8 +88,7 @@ impl System {
         )?;
         let mut system = System {
             planner,
-            envoy,
-            sets,
+            stages,
             key,
         };
         system.until_ready().await?;
@@ -83,82 +97,94 @@ impl System {
 
     async fn until_ready(&mut self) -> Result<()> {
         self.planner.until_ready(READY_MAX).await?;
-        let newest = self
-            .planner
-            .status(1)
-            .await?
-            .revision
-            .context("the planner has no plan")?;
+        let status = self.planner.status(1).await?;
         let metric = weir_api::metrics::Metric::PlanRevision;
-        let service = self.planner.service().to_owned();
-        let obeyed = async || {
-            let revision = self.envoy.metric(metric, &service, "").await;
-            revision.is_ok_and(|revision| revision >= newest)
-        };
-        wait::until_async("the filter to take the planner's plan", READY_MAX, obeyed).await?;
-        // How long that took includes the planner's own start; it must be in Envoy's histogram before
-        // a run begins, so that the run does not count it.
-        let counted = async || Visible::read(self).await.is_ok_and(|seen| !seen.is_empty());
-        wait::until_async("Envoy to count it", READY_MAX, counted).await
+        for stage in &self.stages {
+            let newest = status.revision_at(&stage.name);
+            let newest = newest.with_context(|| format!("no plan for {}", stage.name))?;
+            let obeyed = async || {
+                let revision = stage.envoy.metric(metric, &stage.name, "").await;
+                revision.is_ok_and(|revision| revision >= newest)
+            };
+            wait::until_async("the filter to take the planner's plan", READY_MAX, obeyed).await?;
+            // How long that took includes the planner's own start; it must be in Envoy's histogram before
+            // a run begins, so that the run does not count it.
+            let counted = async || Visible::at(stage).await.is_ok_and(|seen| !seen.is_empty());
+            wait::until_async("Envoy to count it", READY_MAX, counted).await?;
+        }
+        Ok(())
     }
 
-    /// Where each listener accepts requests for inference.
+    /// The entry of the pipeline, or the only stage there is.
+    pub(crate) fn entry(&self) -> Result<&Stage> {
+        self.stages.first().context("no stages")
+    }
+
+    /// Where each listener accepts requests for inference, stage after stage.
     pub(crate) fn targets(&self) -> Result<Vec<Target>> {
         let target = |name: &&str| {
-            let url = format!(
-                "http://{}/v2/models/{MODEL}/infer",
-                self.envoy.listener(name)?
-            );
+            let url = |stage: &Stage| {
+                let listener = stage.envoy.listener(name)?;
+                Ok(format!("http://{listener}/v2/models/{MODEL}/infer"))
+            };
+            let later = self.stages.iter().skip(1);
             Ok(Target {
                 name: (*name).to_owned(),
-                url,
-                then: Vec::new(),
+                url: url(self.entry()?)?,
+                then: later.map(url).collect::<Result<_>>()?,
                 headers: Vec::new(),
             })
         };
         LISTENERS.iter().map(target).collect()
     }
 
-    /// For people and scripts.
+    /// Each listener's servers, one set for each stage.
+    pub(crate) fn sets_by_listener(&self) -> Vec<Vec<&Set>> {
+        let of = |listener| {
+            let sets = self
+                .stages
+                .iter()
+                .filter_map(|stage| stage.sets.get(listener));
+            sets.collect()
+        };
+        (0..LISTENERS.len()).map(of).collect()
+    }
+
+    /// For people and scripts: the planner, the entry's proxy, all servers behind Weir, and each stage's
+    /// proxy by its name.
     pub(crate) fn addresses(&self) -> Result<Value> {
-        let mut addresses = json!({
-            "planner": self.planner.url(),
-            "envoy_admin": format!("http://{}", self.envoy.admin()),
-            "key": self.key,
-        });
-        for name in LISTENERS {
-            let url = format!("http://{}", self.envoy.listener(name)?);
-            addresses
-                .as_object_mut()
-                .context("no object")?
-                .insert(name.into(), json!(url));
+        let mut addresses = self.entry()?.addresses()?;
+        let mut stages = serde_json::Map::new();
+        for stage in &self.stages {
+            stages.insert(stage.name.clone(), stage.addresses()?.into());
         }
-        let weir = self.sets.last().context("no set of servers")?;
-        let backends: serde_json::Map<String, Value> = weir
-            .servers
-            .iter()
+        let behind_weir = self.stages.iter().filter_map(Stage::weir);
+        let backends: serde_json::Map<String, Value> = behind_weir
+            .flat_map(|weir| &weir.servers)
             .map(|server| (server.model().to_owned(), json!(server.url())))
             .collect();
-        addresses
-            .as_object_mut()
-            .context("no object")?
-            .insert("backends".into(), backends.into());
-        Ok(addresses)
+        addresses.insert("planner".into(), json!(self.planner.url()));
+        addresses.insert("key".into(), json!(self.key));
+        addresses.insert("backends".into(), backends.into());
+        addresses.insert("stages".into(), stages.into());
+        Ok(addresses.into())
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &Emulator> {
+        let sets = self.stages.iter().flat_map(|stage| &stage.sets);
+        sets.flat_map(|set| &set.servers)
     }
 
     /// Forgets what happened before the run.
     pub(crate) fn reset(&self) {
-        self.sets
-            .iter()
-            .flat_map(|set| &set.servers)
-            .for_each(Emulator::reset);
+        self.servers().for_each(Emulator::reset);
     }
 
     /// Lets the servers execute what is still queued, abandoned or not, so that every execution can
     /// be counted; then gives them the cores back that they had.
     pub(crate) async fn drain(&self) -> Result<()> {
-        let servers = self.sets.iter().flat_map(|set| &set.servers);
-        let mut busy: Vec<(&Emulator, f64)> = servers
+        let mut busy: Vec<(&Emulator, f64)> = self
+            .servers()
             .map(|server| (server, server.cores()))
             .filter(|(s, _)| !is_idle(s))
             .collect();
@@ -177,10 +203,47 @@ fn is_idle(server: &Emulator) -> bool {
     server.load() == (0, 0)
 }
 
+impl Stage {
+    async fn start(
+        scenario: &Scenario,
+        stage: &scenario::Stage,
+        planner: SocketAddr,
+        key: &str,
+        seed: u64,
+    ) -> Result<Stage> {
+        let mut sets = Vec::new();
+        for _ in LISTENERS {
+            sets.push(Set::start(stage, seed).await?);
+        }
+        let bootstrap = bootstrap(scenario, stage, &sets, planner, key)?;
+        Ok(Stage {
+            name: stage.name.clone(),
+            envoy: Envoy::start(&bootstrap, WORKERS).await?,
+            sets,
+        })
+    }
+
+    /// The servers that the planner resizes.
+    fn weir(&self) -> Option<&Set> {
+        self.sets.last()
+    }
+
+    fn addresses(&self) -> Result<serde_json::Map<String, Value>> {
+        let mut addresses = serde_json::Map::new();
+        let admin = format!("http://{}", self.envoy.admin());
+        addresses.insert("envoy_admin".into(), json!(admin));
+        for name in LISTENERS {
+            let url = format!("http://{}", self.envoy.listener(name)?);
+            addresses.insert(name.into(), json!(url));
+        }
+        Ok(addresses)
+    }
+}
+
 impl Set {
-    async fn start(scenario: &Scenario, seed: u64) -> Result<Set> {
+    async fn start(stage: &scenario::Stage, seed: u64) -> Result<Set> {
         let mut servers = Vec::new();
-        for (index, variant) in scenario.variants.iter().enumerate() {
+        for (index, variant) in stage.variants.iter().enumerate() {
             // The same for every set: their service times follow the same draws.
             let seed = seed.wrapping_add(index as u64);
             servers.push(Emulator::start(variant.emulator(seed)).await?);
@@ -199,6 +262,7 @@ impl Set {
 
 fn bootstrap(
     scenario: &Scenario,
+    stage: &scenario::Stage,
     sets: &[Set],
     planner: SocketAddr,
     key: &str,
@@ -206,17 +270,14 @@ fn bootstrap(
     let [plain, careful, weir] = sets else {
         anyhow::bail!("{} sets of servers", sets.len())
     };
-    let names = scenario
-        .variants
-        .iter()
-        .map(|variant| variant.name.as_str());
+    let names = stage.variants.iter().map(|variant| variant.name.as_str());
     let plain: Vec<(&str, SocketAddr)> = names.zip(plain.addrs()).collect();
     let mut bootstrap = Bootstrap::shipped()?
-        .plugin(&scenario.plugin(key))
+        .plugin(&scenario.plugin(stage, key))
         .planner(planner)
         .plain(&plain)
-        .careful(scenario.careful(&careful.addrs()));
-    for (variant, host) in scenario.variants.iter().zip(weir.addrs()) {
+        .careful(stage.careful(scenario.slo(), &careful.addrs()));
+    for (variant, host) in stage.variants.iter().zip(weir.addrs()) {
         bootstrap = bootstrap.backend(&variant.cluster, host);
     }
     Ok(bootstrap)

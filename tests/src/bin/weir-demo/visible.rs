@@ -1,4 +1,4 @@
-//! How long plans took from the planner to every worker, as Envoy's own histogram says.
+//! How long plans took from the planner to every worker, as each stage's Envoy's own histogram says.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use weir_api::metrics::{Metric, encode};
 
-use crate::system::System;
+use crate::system::{Stage, System};
 
 /// A median and a greatest value, in ms; `None` where nothing was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -65,12 +65,23 @@ struct Bucket {
 }
 
 impl Visible {
+    /// Over all stages.
+    pub(crate) async fn read(system: &System) -> Result<Visible> {
+        let mut all = Visible::default();
+        for stage in &system.stages {
+            for (bound, count) in Visible::at(stage).await?.0 {
+                *all.0.entry(bound).or_default() += count;
+            }
+        }
+        Ok(all)
+    }
+
     /// Reads it from Envoy's admin interface. Envoy shows there what it had at its last flush, up to
     /// a second ago.
-    pub(crate) async fn read(system: &System) -> Result<Visible> {
-        let name = encode(Metric::PlanVisibleMs, system.planner.service(), "");
+    pub(crate) async fn at(stage: &Stage) -> Result<Visible> {
+        let name = encode(Metric::PlanVisibleMs, &stage.name, "");
         let query = format!("format=json&histogram_buckets=detailed&filter={name}");
-        let url = format!("http://{}/stats?{query}", system.envoy.admin());
+        let url = format!("http://{}/stats?{query}", stage.envoy.admin());
         let answer = reqwest::get(url).await?.error_for_status()?.text().await?;
         Visible::parse(&answer, &name)
     }

@@ -1,4 +1,5 @@
-//! The run as a picture (SVG): load and forecast, on-time share, cores, quotas, over one time axis.
+//! The run as a picture (SVG): load and forecast, on-time share, cores, and quotas or batches, over one
+//! time axis.
 
 mod chart;
 
@@ -14,7 +15,7 @@ use weir_tests::planner::{Cycle, CycleVariant};
 use chart::{Area, Frame, Points, WIDTH, framed, legend, on_time, steps};
 
 use crate::drive::Results;
-use crate::scenario::{Policy, Scenario};
+use crate::scenario::{Policy, Scenario, Stage, Variant};
 use crate::system::LISTENERS;
 
 /// A panel's height.
@@ -29,12 +30,17 @@ const RED: RGBColor = RGBColor(213, 94, 0);
 /// One for each listener.
 const LISTENER_COLOURS: [RGBColor; 3] = [GREY, ORANGE, BLUE];
 /// For variants, in their order; used again from the beginning where there are more.
-const VARIANT_COLOURS: [RGBColor; 4] = [
+const VARIANT_COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
     RGBColor(240, 228, 66),
+    ORANGE,
+    RED,
 ];
+/// One for each stage.
+const STAGE_COLOURS: [RGBColor; 2] = [BLUE, RED];
+
 /// What a panel shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Panel {
@@ -57,6 +63,7 @@ fn panels(policy: Policy) -> &'static [Panel] {
             Panel::Cores,
             Panel::Batch,
         ],
+        Policy::Ipa => &[Panel::Load, Panel::OnTime, Panel::Cores, Panel::Batch],
     }
 }
 
@@ -99,17 +106,7 @@ pub(crate) fn draw(
                 let share = |variant: &CycleVariant| variant.share * 100.0;
                 draw_stack(area, scenario, &frame, &results.cycles, share)?;
             }
-            Panel::Batch => {
-                let frame = Frame {
-                    title: "requests in a batch behind weir, as planned",
-                    x_max: seconds,
-                    y_max: f64::from(scenario.greatest_batch()),
-                    percent: false,
-                };
-                // One batch at a time: its slots are its batch.
-                let batch = |variant: &CycleVariant| f64::from(variant.slots);
-                draw_stack(area, scenario, &frame, &results.cycles, batch)?;
-            }
+            Panel::Batch => draw_batches(area, scenario, seconds, &results.cycles)?,
         }
     }
     root.present()?;
@@ -139,7 +136,7 @@ fn draw_load(
         .map(|(_, rate)| *rate)
         .fold(capacity, f64::max);
     let started = match scenario.policy {
-        Policy::Infadapter => "starting split's",
+        Policy::Infadapter | Policy::Ipa => "starting split's",
         Policy::Sponge => "starting cores'",
     };
     let title = "load, requests/s";
@@ -228,8 +225,7 @@ fn draw_stack(
 ) -> Result<()> {
     let mut chart = framed(area, frame)?;
     let names: Vec<(&str, RGBColor)> = scenario
-        .variants
-        .iter()
+        .variants()
         .map(|variant| variant.name.as_str())
         .zip(VARIANT_COLOURS.into_iter().cycle())
         .collect();
@@ -253,6 +249,36 @@ fn draw_stack(
     legend(area, &upside_down)
 }
 
+/// A line for each stage: the mean batch of those that its requests go to.
+fn draw_batches(
+    area: &Area,
+    scenario: &Scenario,
+    seconds: f64,
+    cycles: &[(f64, Cycle)],
+) -> Result<()> {
+    let frame = Frame {
+        title: "requests in a batch behind weir, as planned",
+        x_max: seconds,
+        y_max: 1.1 * f64::from(scenario.greatest_batch()),
+        percent: false,
+    };
+    let mut chart = framed(area, &frame)?;
+    for (stage, colour) in scenario.stages.iter().zip(STAGE_COLOURS) {
+        let mean = |(second, cycle): &(f64, Cycle)| (*second, batch(stage, cycle));
+        let line = steps(cycles.iter().map(mean), seconds);
+        chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
+    }
+    let names = scenario.stages.iter().map(|stage| stage.name.as_str());
+    let names: Vec<(&str, RGBColor)> = names.zip(STAGE_COLOURS).collect();
+    legend(area, &names)
+}
+
+fn batch(stage: &Stage, cycle: &Cycle) -> f64 {
+    let found = |variant: &Variant| cycle.variants.get(&variant.name);
+    let parts = stage.variants.iter().filter_map(found);
+    parts.map(|part| part.share * f64::from(part.batch)).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,5 +288,6 @@ mod tests {
         use Panel::{Batch, Cores, Left, Load, OnTime, Quotas};
         assert_eq!(panels(Policy::Infadapter), [Load, OnTime, Cores, Quotas]);
         assert_eq!(panels(Policy::Sponge), [Load, OnTime, Left, Cores, Batch]);
+        assert_eq!(panels(Policy::Ipa), [Load, OnTime, Cores, Batch]);
     }
 }

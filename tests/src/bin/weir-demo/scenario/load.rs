@@ -14,6 +14,11 @@ const CREST_OVER_CAPACITY: f64 = 1.2;
 /// An image on its way up. The emulated network delays every request by what this takes; the bytes
 /// really sent over loopback are few.
 const PAYLOAD_BYTES: u64 = 200_000;
+/// IPA's demo, likewise.
+const IPA_LOW_RPS: f64 = 20.0;
+/// At its crest, over what the starting split's narrower stage comes to: that is 118 requests/s. All cores carry
+/// 149 with the cheapest variants in batches of two.
+const IPA_CREST_OVER_CAPACITY: f64 = 1.4;
 /// Sponge's demo, throughout: while the network is quick, two cores carry it.
 const SPONGE_RPS: f64 = 25.0;
 /// The greatest of the paper's three payloads: a fade takes half of the promise and more.
@@ -29,8 +34,12 @@ pub(crate) struct Load {
 
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// From [`LOW_RPS`] to a crest over the capacity, and back.
-    Swell { capacity_rps: f64 },
+    /// From `low_rps` to a crest over the capacity, and back.
+    Swell {
+        low_rps: f64,
+        crest_over_capacity: f64,
+        capacity_rps: f64,
+    },
     /// The same throughout.
     Steady { rps: f64 },
 }
@@ -40,7 +49,19 @@ impl Load {
     pub(super) fn of(policy: Policy, capacity_rps: f64) -> Load {
         match policy {
             Policy::Infadapter => Load {
-                shape: Shape::Swell { capacity_rps },
+                shape: Shape::Swell {
+                    low_rps: LOW_RPS,
+                    crest_over_capacity: CREST_OVER_CAPACITY,
+                    capacity_rps,
+                },
+                payload_bytes: PAYLOAD_BYTES,
+            },
+            Policy::Ipa => Load {
+                shape: Shape::Swell {
+                    low_rps: IPA_LOW_RPS,
+                    crest_over_capacity: IPA_CREST_OVER_CAPACITY,
+                    capacity_rps,
+                },
                 payload_bytes: PAYLOAD_BYTES,
             },
             Policy::Sponge => Load {
@@ -54,9 +75,14 @@ impl Load {
     pub(crate) fn rates(&self, seconds: usize, trace: Option<&Path>) -> Result<Rates> {
         match (trace, self.shape) {
             (Some(path), _) => Rates::from_file(path)?.fitted(seconds),
-            (None, Shape::Swell { capacity_rps }) => {
-                Rates::swell(LOW_RPS, CREST_OVER_CAPACITY * capacity_rps, seconds)
-            }
+            (
+                None,
+                Shape::Swell {
+                    low_rps,
+                    crest_over_capacity,
+                    capacity_rps,
+                },
+            ) => Rates::swell(low_rps, crest_over_capacity * capacity_rps, seconds),
             (None, Shape::Steady { rps }) => Rates::constant(rps, seconds),
         }
     }
@@ -65,9 +91,13 @@ impl Load {
 impl std::fmt::Display for Load {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.shape {
-            Shape::Swell { capacity_rps } => write!(
+            Shape::Swell {
+                low_rps,
+                crest_over_capacity,
+                capacity_rps,
+            } => write!(
                 f,
-                "synthetic, {LOW_RPS} requests/s, rising to {CREST_OVER_CAPACITY} × the starting split's {capacity_rps:.0}"
+                "synthetic, {low_rps} requests/s, rising to {crest_over_capacity} × the starting split's {capacity_rps:.0}"
             ),
             Shape::Steady { rps } => write!(f, "synthetic, {rps} requests/s throughout"),
         }

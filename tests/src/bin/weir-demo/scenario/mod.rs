@@ -4,6 +4,7 @@
 //! load's figures are constants in [`load`]. Nothing is derived from a run's result.
 
 mod load;
+mod stage;
 mod variant;
 
 use std::net::SocketAddr;
@@ -14,10 +15,11 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use weir_tests::envoy::Careful;
+use weir_tests::load::STAGES;
 use weir_tests::network::Network;
 
 pub(crate) use load::Load;
+pub(crate) use stage::Stage;
 pub(crate) use variant::Variant;
 
 /// An answer on its way down.
@@ -39,6 +41,8 @@ pub(crate) enum Policy {
     Infadapter,
     /// Cores and batch of one variant, under a steady load over a network that is not.
     Sponge,
+    /// One variant, replicas and batch of each stage of a pipeline, under a load that swells.
+    Ipa,
 }
 
 impl Policy {
@@ -55,26 +59,64 @@ impl Policy {
         match self {
             Policy::Infadapter => file!("demo/service.yaml"),
             Policy::Sponge => file!("demo/sponge.yaml"),
+            Policy::Ipa => file!("demo/ipa.yaml"),
         }
     }
 }
 
 /// The service.
 #[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Written")]
 pub(crate) struct Scenario {
     pub(crate) service: String,
-    #[serde(default)]
     pub(crate) policy: Policy,
     pub(crate) slo_ms: u64,
     pub(crate) budget: Budget,
     pub(crate) key_env: String,
-    pub(crate) variants: Vec<Variant>,
+    /// In the order of a request's way; one of the service's name where the file has none.
+    pub(crate) stages: Vec<Stage>,
 }
 
-/// The cores of one set of variants together.
+/// The cores of one set of variants together, over all stages.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Budget {
     pub(crate) cores: u32,
+}
+
+/// As the file has it.
+#[derive(Deserialize)]
+struct Written {
+    service: String,
+    #[serde(default)]
+    policy: Policy,
+    slo_ms: u64,
+    budget: Budget,
+    key_env: String,
+    variants: Option<Vec<Variant>>,
+    stages: Option<Vec<Stage>>,
+}
+
+impl TryFrom<Written> for Scenario {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Scenario, Self::Error> {
+        let stages = match (written.variants, written.stages) {
+            (Some(variants), None) => vec![Stage {
+                name: written.service.clone(),
+                variants,
+            }],
+            (None, Some(stages)) => stages,
+            _ => return Err("exactly one of the two: variants or stages"),
+        };
+        Ok(Scenario {
+            service: written.service,
+            policy: written.policy,
+            slo_ms: written.slo_ms,
+            budget: written.budget,
+            key_env: written.key_env,
+            stages,
+        })
+    }
 }
 
 impl Scenario {
@@ -88,12 +130,24 @@ impl Scenario {
         Duration::from_millis(self.slo_ms)
     }
 
-    /// Accuracy in percent of the variant of that name.
-    pub(crate) fn accuracy(&self, name: &str) -> Option<f64> {
-        self.variants
-            .iter()
-            .find(|variant| variant.name == name)
-            .map(|variant| variant.accuracy)
+    /// Those of all stages.
+    pub(crate) fn variants(&self) -> impl Iterator<Item = &Variant> + Clone {
+        self.stages.iter().flat_map(|stage| &stage.variants)
+    }
+
+    /// Accuracy in percent of who answered: the variant of that name, or the product over a pipeline's,
+    /// one of each stage.
+    pub(crate) fn accuracy(&self, answered: &str) -> Option<f64> {
+        let names: Vec<&str> = answered.split(STAGES).collect();
+        let each = self.stages.iter().zip(&names).map(|(stage, name)| {
+            let variant = stage.variants.iter().find(|variant| variant.name == *name);
+            variant.map(|variant| variant.accuracy)
+        });
+        let product = |one: f64, other: f64| one * other / 100.0;
+        (names.len() == self.stages.len()).then_some(())?;
+        each.collect::<Option<Vec<f64>>>()?
+            .into_iter()
+            .reduce(product)
     }
 
     /// What is sent.
@@ -101,22 +155,23 @@ impl Scenario {
         Load::of(self.policy, self.static_capacity_rps())
     }
 
-    /// What the starting split sustains, in requests/s.
+    /// What the starting split sustains, in requests/s: as much as its narrowest stage.
     pub(crate) fn static_capacity_rps(&self) -> f64 {
-        self.variants.iter().map(Variant::capacity_rps).sum()
+        let each = self.stages.iter().map(Stage::capacity_rps);
+        each.reduce(f64::min).unwrap_or(0.0)
     }
 
     /// The most requests that any variant executes together.
     pub(crate) fn greatest_batch(&self) -> u32 {
-        let batches = self.variants.iter().map(Variant::batch);
-        batches.max().unwrap_or(1)
+        self.variants().map(Variant::batch).max().unwrap_or(1)
     }
 
-    /// The planner's service file with its addresses.
+    /// The planner's service file with its addresses: each Envoy's figures, and where each variant of
+    /// all stages is resized.
     pub(crate) fn service_file(
         &self,
         listen: SocketAddr,
-        stats: &str,
+        stats: &[String],
         resize: &[String],
     ) -> Result<String> {
         let (name, text) = self.policy.file();
@@ -125,23 +180,23 @@ impl Scenario {
             .as_object_mut()
             .with_context(|| format!("{name}: not a mapping"))?;
         keys.insert("listen".into(), json!(listen.to_string()));
-        keys.insert("proxies".into(), json!({ "stats": [stats] }));
-        let variants = keys.get_mut("variants").and_then(Value::as_array_mut);
-        for (variant, url) in variants
-            .context("variants: not a list")?
-            .iter_mut()
-            .zip(resize)
-        {
-            let keys = variant.as_object_mut().context("variants: not mappings")?;
-            keys.insert("resize".into(), json!(url));
+        keys.insert("proxies".into(), json!({ "stats": stats }));
+        let mut urls = resize.iter();
+        let stages = keys.get_mut("stages").and_then(Value::as_array_mut);
+        match stages {
+            Some(stages) => stages
+                .iter_mut()
+                .try_for_each(|stage| resized(stage.get_mut("variants"), &mut urls))?,
+            None => resized(keys.get_mut("variants"), &mut urls)?,
         }
         // JSON is YAML.
         Ok(serde_json::to_string_pretty(&file)?)
     }
 
-    /// The plugin configuration: the planner, and equal shares until its first plan.
-    pub(crate) fn plugin(&self, key: &str) -> Value {
-        let share = 1.0 / self.variants.len() as f64;
+    /// The plugin configuration at that stage: the planner, and equal shares until its first plan, which
+    /// leaves the stages after it the time that their slowest take.
+    pub(crate) fn plugin(&self, stage: &Stage, key: &str) -> Value {
+        let share = 1.0 / stage.variants.len() as f64;
         let variant = |variant: &Variant| {
             json!({
                 "name": variant.name, "cluster": variant.cluster, "share": share,
@@ -149,44 +204,34 @@ impl Scenario {
                 "service_ms": variant.alone_ms(),
             })
         };
-        let variants: Vec<Value> = self.variants.iter().map(variant).collect();
+        let variants: Vec<Value> = stage.variants.iter().map(variant).collect();
+        let this = |other: &&Stage| other.name != stage.name;
+        let later = self.stages.iter().skip_while(this).skip(1);
+        let rest_ms: f64 = later.map(Stage::slowest_ms).sum();
         json!({
-            "service": self.service,
+            "service": stage.name,
             "deadline": { "default_ms": self.slo_ms, "reserve_ms": RESERVE_MS },
             "planner": { "cluster": "planner", "authority": "planner.local", "key": key },
             "plan": {
-                "format": weir_api::plan::FORMAT, "service": self.service, "revision": 1,
-                "max_age_ms": weir_api::plan::HOUR_MS, "variants": variants,
+                "format": weir_api::plan::FORMAT, "service": stage.name, "revision": 1,
+                "max_age_ms": weir_api::plan::HOUR_MS, "rest_ms": rest_ms, "variants": variants,
             },
         })
     }
+}
 
-    /// The careful engineer's cluster: weights as the capacities, and no more requests at once than
-    /// that capacity answers within the SLO (Little's law).
-    pub(crate) fn careful(&self, hosts: &[SocketAddr]) -> Careful {
-        const GREATEST_WEIGHT: f64 = 100.0;
-        let most = self
-            .variants
-            .iter()
-            .map(Variant::capacity_rps)
-            .fold(1.0, f64::max);
-        let weight = |variant: &Variant| {
-            (variant.capacity_rps() / most * GREATEST_WEIGHT)
-                .round()
-                .max(1.0) as u32
-        };
-        let at_once = (self.static_capacity_rps() * self.slo().as_secs_f64()).round() as u32;
-        Careful {
-            hosts: hosts
-                .iter()
-                .copied()
-                .zip(self.variants.iter().map(weight))
-                .collect(),
-            timeout: self.slo(),
-            max_requests: at_once,
-            max_pending_requests: at_once,
-        }
+/// Gives each of those variants the next address.
+fn resized<'a>(
+    variants: Option<&mut Value>,
+    urls: &mut impl Iterator<Item = &'a String>,
+) -> Result<()> {
+    let variants = variants.and_then(Value::as_array_mut);
+    for variant in variants.context("variants: not a list")? {
+        let keys = variant.as_object_mut().context("variants: not mappings")?;
+        let url = urls.next().context("fewer addresses than variants")?;
+        keys.insert("resize".into(), json!(url));
     }
+    Ok(())
 }
 
 /// The network: the log where one is given, else synthetic 4G out of the seed.

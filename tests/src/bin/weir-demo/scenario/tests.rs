@@ -11,27 +11,25 @@ fn shipped(policy: Policy) -> Scenario {
     Scenario::shipped(policy).unwrap()
 }
 
-/// The planner's reading of what it is given.
-fn planned(scenario: &Scenario) -> Service {
-    let count = scenario.variants.len();
-    let urls: Vec<String> = (0..count)
-        .map(|n| format!("http://127.0.0.1:{n}/r"))
-        .collect();
+/// The planner's reading of what it is given, and the addresses it is given.
+fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
+    let address = |n: usize| format!("http://127.0.0.1:{}/r", 100 + n);
+    let resize: Vec<String> = (0..scenario.variants().count()).map(address).collect();
+    let stats = |n: usize| format!("http://127.0.0.1:{}/stats/prometheus", 10 + n);
+    let stats: Vec<String> = (0..scenario.stages.len()).map(stats).collect();
     let listen = "127.0.0.1:7".parse().unwrap();
-    let file = scenario
-        .service_file(listen, "http://127.0.0.1:9/stats/prometheus", &urls)
-        .unwrap();
-    Service::from_yaml(&file).unwrap()
+    let file = scenario.service_file(listen, &stats, &resize).unwrap();
+    (Service::from_yaml(&file).unwrap(), stats, resize)
 }
 
 #[test]
 fn the_table_says_what_the_papers_say() {
     let scenario = shipped(Policy::Infadapter);
-    let cores: f64 = scenario.variants.iter().map(Variant::initial_cores).sum();
+    let cores: f64 = scenario.variants().map(Variant::initial_cores).sum();
     assert_eq!(cores, f64::from(scenario.budget.cores));
     assert!((scenario.static_capacity_rps() - 233.40).abs() < 0.01);
     let printed = [(69.75, 40.9), (76.13, 96.9), (78.31, 262.5)];
-    for (variant, (accuracy, ms)) in scenario.variants.iter().zip(printed) {
+    for (variant, (accuracy, ms)) in scenario.variants().zip(printed) {
         assert_eq!(variant.accuracy, accuracy);
         assert!((variant.law().service_ms(1, 1.0) - ms).abs() < 0.05);
         assert!((1000.0 / variant.slope_rps().unwrap() - ms).abs() < 0.1);
@@ -56,8 +54,8 @@ fn sponges_law_is_the_fit_of_the_papers_table() {
     });
     let fitted = fit::sponge(&measured).unwrap();
     let scenario = shipped(Policy::Sponge);
-    let [variant] = scenario.variants.as_slice() else {
-        panic!("{} variants", scenario.variants.len());
+    let [variant] = scenario.variants().collect::<Vec<_>>()[..] else {
+        panic!("{} variants", scenario.variants().count());
     };
     for (cores, batch, _) in table {
         let (cores, tail) = (f64::from(cores), variant.tail());
@@ -74,14 +72,63 @@ fn sponges_law_is_the_fit_of_the_papers_table() {
     assert_eq!(variant.at_once(), 1);
 }
 
+/// A pipeline's laws are IPA's measurements; what one is worth is the product of its stages.
+#[test]
+fn ipas_laws_are_the_papers() {
+    let scenario = shipped(Policy::Ipa);
+    let cores: f64 = scenario.variants().map(Variant::initial_cores).sum();
+    assert_eq!(cores, f64::from(scenario.budget.cores));
+    // One request, and a batch of 8 where it is published.
+    let printed = [
+        ("yolov5n", 45.7, 80.0, Some(481.0)),
+        ("yolov5s", 56.8, 1000.0 / 6.575, None),
+        ("yolov5m", 64.1, 293.6, Some(1654.0)),
+        ("resnet18", 69.75, 73.0, Some(383.0)),
+        ("resnet34", 73.31, 1000.0 / 9.76, None),
+        ("resnet50", 76.13, 136.0, Some(833.0)),
+    ];
+    assert_eq!(scenario.variants().count(), printed.len());
+    for (variant, (name, accuracy, one, eight)) in scenario.variants().zip(printed) {
+        assert_eq!((variant.name.as_str(), variant.accuracy), (name, accuracy));
+        let law = variant.law();
+        assert!((law.service_ms(1, 1.0) - one).abs() < 0.1, "{name}");
+        if let Some(eight) = eight {
+            assert!((law.service_ms(8, 1.0) - eight).abs() < 1.0, "{name}");
+        }
+    }
+    // The narrower stage's: 2·4000 / 259.4 + 3·4000 / 364.3 + 3·2000 / 296.9.
+    assert!((scenario.static_capacity_rps() - 84.0).abs() < 0.1);
+    let both = scenario.accuracy("yolov5m+resnet50").unwrap();
+    assert!((both - 64.1 * 0.7613).abs() < 1e-9, "{both}");
+    for unknown in [
+        "yolov5m",
+        "resnet50+yolov5m",
+        "yolov5m+resnet50+resnet50",
+        "",
+    ] {
+        assert_eq!(scenario.accuracy(unknown), None, "{unknown}");
+    }
+    assert_eq!(
+        shipped(Policy::Infadapter).accuracy("resnet50"),
+        Some(76.13)
+    );
+}
+
 #[test]
 fn servers_batch_where_their_variant_does() {
-    for (policy, batch, delayed) in [(Policy::Infadapter, 1, false), (Policy::Sponge, 16, true)] {
-        for variant in shipped(policy).variants {
+    let greatest: [(Policy, &[u32]); 3] = [
+        (Policy::Infadapter, &[1, 1, 1]),
+        (Policy::Sponge, &[16]),
+        (Policy::Ipa, &[4, 2, 1, 4, 4, 2]),
+    ];
+    for (policy, batches) in greatest {
+        let scenario = shipped(policy);
+        assert_eq!(scenario.variants().count(), batches.len());
+        for (variant, batch) in scenario.variants().zip(batches) {
             let server = variant.emulator(1);
             assert!(server.check().is_ok());
-            assert_eq!(server.batch_max.get(), batch);
-            assert_eq!(!server.batch_delay.is_zero(), delayed);
+            assert_eq!(server.batch_max.get(), *batch);
+            assert_eq!(!server.batch_delay.is_zero(), *batch > 1);
         }
     }
 }
@@ -91,33 +138,61 @@ fn the_planner_gets_every_key_and_every_address() {
     for policy in Policy::value_variants() {
         let scenario = shipped(*policy);
         assert_eq!(scenario.policy, *policy);
-        let service = planned(&scenario);
+        let (service, stats, resize) = planned(&scenario);
         assert_eq!(service.listen.port(), 7);
-        assert_eq!(
-            service.stats[0].as_str(),
-            "http://127.0.0.1:9/stats/prometheus"
-        );
+        let read: Vec<&str> = service.stats.iter().map(|url| url.as_str()).collect();
+        assert_eq!(read, stats);
         assert_eq!(service.mode, config::Mode::Active);
-        for (index, (variant, ours)) in service.variants.iter().zip(&scenario.variants).enumerate()
-        {
-            let resize = format!("http://127.0.0.1:{index}/r");
+        assert_eq!(service.variants.len(), scenario.variants().count());
+        let ours = scenario.variants().zip(&resize);
+        for (variant, (ours, resize)) in service.variants.iter().zip(ours) {
+            assert_eq!(variant.name, ours.name);
             assert_eq!(variant.resize.as_ref().unwrap().as_str(), resize);
             let server = ours.emulator(1);
             assert_eq!(variant.profile.parallelism, server.parallelism);
             assert_eq!(variant.profile.latency.law, server.law);
             assert_eq!(variant.profile.batch, server.batch_max.get());
         }
-        let initial: f64 = scenario.variants.iter().map(Variant::initial_cores).sum();
+        let names = |stage: &config::Stage| (stage.name.clone(), stage.variants.len());
+        let planned: Vec<_> = service.stages.iter().map(names).collect();
+        let named = |stage: &Stage| (stage.name.clone(), stage.variants.len());
+        assert_eq!(
+            planned,
+            scenario.stages.iter().map(named).collect::<Vec<_>>()
+        );
+        let initial: f64 = scenario.variants().map(Variant::initial_cores).sum();
         assert!(initial <= f64::from(service.budget));
     }
 }
 
 #[test]
-fn the_first_plan_is_one() {
-    for policy in Policy::value_variants() {
-        let plugin = shipped(*policy).plugin("secret");
-        let plan: weir_api::Plan = serde_json::from_value(plugin["plan"].clone()).unwrap();
-        assert_eq!(plan.check(), Ok(()), "{policy:?}");
+fn the_first_plans_are_plans_and_leave_the_later_stages_their_time() {
+    for (policy, rests) in [
+        (Policy::Infadapter, vec![0.0]),
+        (Policy::Sponge, vec![0.0]),
+        (Policy::Ipa, vec![136.0 * 1.26, 0.0]),
+    ] {
+        let scenario = shipped(policy);
+        assert_eq!(scenario.stages.len(), rests.len());
+        for (stage, rest_ms) in scenario.stages.iter().zip(rests) {
+            let plugin = scenario.plugin(stage, "secret");
+            assert_eq!(plugin["service"], stage.name);
+            let plan: weir_api::Plan = serde_json::from_value(plugin["plan"].clone()).unwrap();
+            assert_eq!(plan.check(), Ok(()), "{policy:?}");
+            assert_eq!(plan.service, stage.name);
+            assert!((plan.rest_ms - rest_ms).abs() < 1e-9, "{}", plan.rest_ms);
+        }
+    }
+}
+
+#[test]
+fn a_file_has_variants_or_stages() {
+    let (_, sponge) = Policy::Sponge.file();
+    let neither = sponge.replace("variants:", "others:");
+    let both = format!("{sponge}\nstages: []\n");
+    for wrong in [neither, both] {
+        let refused = serde_saphyr::from_str::<Scenario>(&wrong).unwrap_err();
+        assert!(refused.to_string().contains("exactly one"), "{refused}");
     }
 }
 
@@ -135,4 +210,13 @@ fn the_loads_are_as_stated() {
     let load = shipped(Policy::Sponge).load();
     assert_eq!(load.rates(60, None).unwrap().rps(), [25.0; 60]);
     assert_eq!(load.to_string(), "synthetic, 25 requests/s throughout");
+    let load = shipped(Policy::Ipa).load();
+    let swell = load.rates(60, None).unwrap();
+    assert_eq!(swell.rps()[0], 20.0);
+    let crest = swell.rps().iter().copied().fold(0.0, f64::max);
+    assert!((117.0..118.0).contains(&crest), "{crest}");
+    assert_eq!(
+        load.to_string(),
+        "synthetic, 20 requests/s, rising to 1.4 × the starting split's 84"
+    );
 }
