@@ -182,11 +182,6 @@ impl Planner {
         format!("http://{}", self.address)
     }
 
-    /// The service it plans for.
-    pub fn service(&self) -> &str {
-        &self.service
-    }
-
     fn log_tail(&self) -> String {
         let log = fs::read(self.folder.path().join(LOG)).unwrap_or_default();
         let log = String::from_utf8_lossy(&log).into_owned();

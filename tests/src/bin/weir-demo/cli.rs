@@ -8,7 +8,7 @@ use weir_tests::load::SECONDS_MAX;
 use crate::scenario::Policy;
 use crate::workers::WorkersArgs;
 
-/// Weir beside what one does without it: the same load, three ways through one Envoy.
+/// Weir beside what one does without it: the same load, three ways through the same Envoys.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask")]
 pub(crate) struct Cli {

@@ -38,7 +38,7 @@ const VARIANT_COLOURS: [RGBColor; 6] = [
     ORANGE,
     RED,
 ];
-/// One for each stage.
+/// For stages, likewise.
 const STAGE_COLOURS: [RGBColor; 2] = [BLUE, RED];
 
 /// What a panel shows.
@@ -56,14 +56,13 @@ enum Panel {
 fn panels(policy: Policy) -> &'static [Panel] {
     match policy {
         Policy::Infadapter => &[Panel::Load, Panel::OnTime, Panel::Cores, Panel::Quotas],
-        Policy::Sponge => &[
+        Policy::Sponge | Policy::Ipa => &[
             Panel::Load,
             Panel::OnTime,
             Panel::Left,
             Panel::Cores,
             Panel::Batch,
         ],
-        Policy::Ipa => &[Panel::Load, Panel::OnTime, Panel::Cores, Panel::Batch],
     }
 }
 
@@ -263,20 +262,24 @@ fn draw_batches(
         percent: false,
     };
     let mut chart = framed(area, &frame)?;
-    for (stage, colour) in scenario.stages.iter().zip(STAGE_COLOURS) {
-        let mean = |(second, cycle): &(f64, Cycle)| (*second, batch(stage, cycle));
-        let line = steps(cycles.iter().map(mean), seconds);
+    let colours = STAGE_COLOURS.into_iter().cycle();
+    for (stage, colour) in scenario.stages.iter().zip(colours.clone()) {
+        let mean = |(second, cycle): &(f64, Cycle)| Some((*second, batch(stage, cycle)?));
+        let line = steps(cycles.iter().filter_map(mean), seconds);
         chart.draw_series(LineSeries::new(line, colour.stroke_width(2)))?;
     }
     let names = scenario.stages.iter().map(|stage| stage.name.as_str());
-    let names: Vec<(&str, RGBColor)> = names.zip(STAGE_COLOURS).collect();
+    let names: Vec<(&str, RGBColor)> = names.zip(colours).collect();
     legend(area, &names)
 }
 
-fn batch(stage: &Stage, cycle: &Cycle) -> f64 {
+/// `None` where the turn made no plan: the one before it stays.
+fn batch(stage: &Stage, cycle: &Cycle) -> Option<f64> {
     let found = |variant: &Variant| cycle.variants.get(&variant.name);
-    let parts = stage.variants.iter().filter_map(found);
-    parts.map(|part| part.share * f64::from(part.batch)).sum()
+    let parts = || stage.variants.iter().filter_map(found);
+    let shares: f64 = parts().map(|part| part.share).sum();
+    let mean = || parts().map(|part| part.share * f64::from(part.batch)).sum();
+    (shares > 0.0).then(mean)
 }
 
 #[cfg(test)]
@@ -284,10 +287,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_stages_batch_is_its_requests_mean_and_stays_where_no_plan_was_made() {
+        let scenario = Scenario::shipped(Policy::Ipa).unwrap();
+        let cycle = |parts: &[(&str, f64, u32)]| {
+            let part = |(name, share, batch): &(&str, f64, u32)| {
+                let variant = CycleVariant {
+                    cores_actuated: 1.0,
+                    share: *share,
+                    batch: *batch,
+                };
+                ((*name).to_owned(), variant)
+            };
+            Cycle {
+                at_ms: 0,
+                cycle_ms: 1.0,
+                published: 1,
+                demand_rps: None,
+                variants: parts.iter().map(part).collect(),
+            }
+        };
+        let parts = [
+            ("yolov5n", 0.75, 4),
+            ("yolov5s", 0.25, 2),
+            ("yolov5m", 0.0, 1),
+            ("resnet18", 0.0, 0),
+        ];
+        let both = scenario.stages.iter().map(|of| batch(of, &cycle(&parts)));
+        assert_eq!(both.collect::<Vec<_>>(), [Some(3.5), None]);
+    }
+
+    #[test]
     fn every_policy_shows_what_it_decides() {
         use Panel::{Batch, Cores, Left, Load, OnTime, Quotas};
         assert_eq!(panels(Policy::Infadapter), [Load, OnTime, Cores, Quotas]);
         assert_eq!(panels(Policy::Sponge), [Load, OnTime, Left, Cores, Batch]);
-        assert_eq!(panels(Policy::Ipa), [Load, OnTime, Cores, Batch]);
+        assert_eq!(panels(Policy::Ipa), [Load, OnTime, Left, Cores, Batch]);
     }
 }
