@@ -109,7 +109,8 @@ impl Transition {
         self.variants.iter().map(safe).collect()
     }
 
-    /// What can grow within the budget, partly where not wholly.
+    /// What can grow within the budget, partly where not wholly. A core is kept back for each that is still
+    /// to have its first: without it nothing could take over what others are to lose.
     fn growth(&self) -> Vec<Resize> {
         let mut total: Cores = self
             .variants
@@ -117,14 +118,23 @@ impl Transition {
             .map(|variant| variant.in_force.at_most)
             .sum();
         let mut growth = self.pending(|variant| variant.target > variant.in_force.at_least);
+        let is_first = |change: &Resize| {
+            let variant = self.variants.get(change.variant);
+            variant.is_some_and(|variant| variant.in_force.at_most == Cores::ZERO)
+        };
+        let mut firsts = growth.iter().filter(|change| is_first(change)).count();
         growth.retain_mut(|change| {
             let Some(variant) = self.variants.get(change.variant) else {
                 return false;
             };
             let InForce { at_least, at_most } = variant.in_force;
-            let others = total.saturating_sub(at_most);
-            change.cores = change.cores.min(whole(self.budget.saturating_sub(others)));
-            total = others + at_most.max(change.cores);
+            let own = u32::from(is_first(change));
+            firsts -= own as usize;
+            let free = whole(self.budget.saturating_sub(total.saturating_sub(at_most)));
+            let kept = Cores::whole(u32::try_from(firsts).unwrap_or(u32::MAX));
+            let most = free.saturating_sub(kept).max(free.min(Cores::whole(own)));
+            change.cores = change.cores.min(most);
+            total = total.saturating_sub(at_most) + at_most.max(change.cores);
             change.cores > at_least
         });
         growth
@@ -207,6 +217,15 @@ mod tests {
             "publish 2 6",
         ];
         assert_eq!(way(&[4, 2], &[2, 6], 8), tight);
+        // Each that has none gets a first core before any gets a second.
+        let firsts = [
+            "resize 0=1 2=1",
+            "publish 1 0 1",
+            "resize 1=0",
+            "resize 0=5 2=3",
+            "publish 5 0 3",
+        ];
+        assert_eq!(way(&[0, 7, 0], &[5, 0, 3], 9), firsts);
         // Above the budget already: nothing grows before something has shrunk.
         assert_eq!(way(&[6, 6], &[2, 6], 8), ["publish 2 6", "resize 0=2"]);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_api::{Cores, Revision, Share, VariantPlan};
 
-use super::exchange::step_towards;
+use super::exchange::halfway;
 use super::{Planner, Ports};
 use crate::actuate::{Actuate, Resize, Step, Transition};
 use crate::clock::Now;
@@ -33,6 +33,21 @@ pub(super) struct Acted {
     pub(super) settle: Duration,
 }
 
+/// The time within a turn.
+struct Pace<'a> {
+    stopwatch: &'a (dyn Fn() -> Duration + Sync),
+    begin: Duration,
+    now: Now,
+    /// When the first plan had been offered.
+    first_out: Option<Duration>,
+}
+
+impl Pace<'_> {
+    fn elapsed(&self) -> Duration {
+        (self.stopwatch)().saturating_sub(self.begin)
+    }
+}
+
 impl Planner {
     /// Makes `target` the cores in force, as far as it can be, and publishes on the way.
     pub(super) async fn act<O, A, P, S>(
@@ -46,13 +61,37 @@ impl Planner {
         A: Actuate,
         P: Publish,
     {
-        let budget = Cores::whole(self.service.budget);
-        let target = step_towards(&self.service, &self.in_force, target);
-        let mut transition = Transition::new(&self.in_force, &target, budget);
         let mut acted = Acted::default();
-        let begin = (ports.stopwatch)();
-        let elapsed = || (ports.stopwatch)().saturating_sub(begin);
-        let mut first_out = None;
+        let mut pace = Pace {
+            stopwatch: ports.stopwatch,
+            begin: (ports.stopwatch)(),
+            now,
+            first_out: None,
+        };
+        let first = halfway(&self.service, &self.in_force, target);
+        for goal in first.iter().map(Vec::as_slice).chain([target]) {
+            let mut transition =
+                Transition::new(&self.in_force, goal, Cores::whole(self.service.budget));
+            self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
+                .await;
+            self.in_force = transition.in_force();
+        }
+        acted.settle = pace.elapsed() - pace.first_out.unwrap_or_default();
+        acted
+    }
+
+    /// As far as it can be gone.
+    async fn go<O, A, P, S>(
+        &mut self,
+        ports: &Ports<'_, O, A, P, S>,
+        transition: &mut Transition,
+        forecast: Option<Forecast>,
+        pace: &mut Pace<'_>,
+        acted: &mut Acted,
+    ) where
+        A: Actuate,
+        P: Publish,
+    {
         let mut awaited = None;
         for _ in 0..STEPS_MAX {
             match transition.next() {
@@ -62,17 +101,17 @@ impl Planner {
                         ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
                         awaited = Some(revision);
                     }
-                    self.resize(ports.actuate, &mut transition, &changes, &mut acted)
+                    self.resize(ports.actuate, transition, &changes, acted)
                         .await;
                 }
                 Step::Publish(cores) => {
-                    let publishing = elapsed();
-                    let now = now.after(publishing);
-                    let out = self.publish(ports.publish, &cores, forecast, now, &mut acted);
-                    if first_out.is_none() {
-                        first_out = Some(elapsed());
+                    let publishing = pace.elapsed();
+                    let now = pace.now.after(publishing);
+                    let out = self.publish(ports.publish, &cores, forecast, now, acted);
+                    if pace.first_out.is_none() {
+                        pace.first_out = Some(pace.elapsed());
                         acted.actuate = publishing;
-                        acted.publish = elapsed() - publishing;
+                        acted.publish = pace.elapsed() - publishing;
                     }
                     if !out {
                         break;
@@ -82,9 +121,6 @@ impl Planner {
                 Step::Done => break,
             }
         }
-        acted.settle = elapsed() - first_out.unwrap_or_default();
-        self.in_force = transition.in_force();
-        acted
     }
 
     async fn resize<A: Actuate>(

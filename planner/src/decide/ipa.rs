@@ -10,7 +10,7 @@
 //! - What runs is kept while it carries the demand in time and is within the tolerance, or the forecast has
 //!   not settled.
 //!
-//! The batch follows from the cores that are there ([`batch`]): with n given, the smallest that carries λ
+//! The batch follows from the cores that are there ([`batches`]): with n given, the smallest that carries λ
 //! is IPA's own choice, for latency and the objective both fall with it.
 
 use weir_api::{Cores, Rps};
@@ -85,27 +85,68 @@ pub(super) fn decide(
     }
 }
 
-/// The batch for the cores that are there: the smallest that carries the demand within the time one
-/// answer may take, or else the one that carries the most; 1 where nothing is known of the demand.
-pub(super) fn batch(
-    service: &Service,
-    variant: &Variant,
-    cores: Cores,
-    forecast: Option<Forecast>,
-) -> u32 {
-    let Some(forecast) = forecast else { return 1 };
-    let replicas = f64::from(cores.millis() / 1000);
-    let law = promised(variant);
-    let carries = |batch: u32| replicas * f64::from(batch) * 1e3 / law.service_ms(batch, 1.0);
-    let in_time = |batch: &u32| law.service_ms(*batch, 1.0) <= service.latency_max_ms;
-    let batches = || (1..=variant.profile.batch).filter(in_time);
-    let first = batches().find(|batch| carries(*batch) >= forecast.demand.0);
-    let most = || {
-        batches()
-            .rev()
-            .max_by(|a, b| carries(*a).total_cmp(&carries(*b)))
+/// The batches for the cores that are there: of each variant the smallest that carries the demand. Where
+/// none does, and while variants of a stage share it, the one that carries the most within the variant's part
+/// of the time that the stages leave; 1 where nothing is known of the demand.
+pub(super) fn batches(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<u32> {
+    let Some(forecast) = forecast else {
+        return vec![1; service.variants.len()];
     };
-    first.or_else(most).unwrap_or(1)
+    let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
+    let each = service.variants.iter().zip(cores);
+    let carriers: Vec<Option<u32>> = each
+        .map(|(variant, cores)| carrier(variant, cores.millis() / 1000, demand_rps))
+        .collect();
+    let takes_ms = |variant: &Variant, batch: u32| {
+        promised(variant).service_ms(batch, 1.0) + f64::from(batch - 1) * 1e3 / demand_rps
+    };
+    // What each stage takes at least, and whether all that serve at it carry.
+    let needs: Vec<(f64, bool)> = service
+        .stages
+        .iter()
+        .map(|stage| {
+            let all = stage.variants.clone();
+            let serving = all.filter(|index| cores.get(*index).is_some_and(|n| *n > Cores::ZERO));
+            let each = serving.filter_map(|index| {
+                let (variant, carrier) = (service.variants.get(index)?, *carriers.get(index)?);
+                Some((takes_ms(variant, carrier.unwrap_or(1)), carrier.is_some()))
+            });
+            each.fold((0.0, true), |all, one| {
+                (f64::max(all.0, one.0), all.1 && one.1)
+            })
+        })
+        .collect();
+    let short = needs.iter().filter(|(_, carried)| !carried).count();
+    let left_ms = service.latency_max_ms - needs.iter().map(|(ms, _)| ms).sum::<f64>();
+    let part_ms = left_ms.max(0.0) / short.max(1) as f64;
+    let mut batches = Vec::with_capacity(service.variants.len());
+    for (stage, (need_ms, _)) in service.stages.iter().zip(&needs) {
+        for index in stage.variants.clone() {
+            let (Some(variant), Some(carrier)) = (service.variants.get(index), carriers.get(index))
+            else {
+                continue;
+            };
+            let in_time = |batch: &u32| takes_ms(variant, *batch) <= need_ms + part_ms;
+            let rate = |batch: u32| f64::from(batch) / promised(variant).service_ms(batch, 1.0);
+            let most = (1..=variant.profile.batch)
+                .rev()
+                .filter(in_time)
+                .max_by(|a, b| rate(*a).total_cmp(&rate(*b)))
+                // Without a core it is no news what it would be.
+                .filter(|_| cores.get(index).is_some_and(|n| *n > Cores::ZERO));
+            batches.push(carrier.or(most).unwrap_or(1));
+        }
+    }
+    batches
+}
+
+/// The smallest batch in which so many replicas carry the demand.
+fn carrier(variant: &Variant, replicas: u32, demand_rps: f64) -> Option<u32> {
+    let law = promised(variant);
+    let carries = |batch: &u32| {
+        f64::from(replicas) * f64::from(*batch) * 1e3 / law.service_ms(*batch, 1.0) >= demand_rps
+    };
+    (1..=variant.profile.batch).find(carries)
 }
 
 /// IPA's plan where it keeps the budget, or what comes nearest.
@@ -285,10 +326,7 @@ fn running(service: &Service, rule: IpaRule, actuated: &[Cores], demand: Rps) ->
             return None;
         };
         let law = promised(variant);
-        let carries = |batch: &u32| {
-            f64::from(*replicas) * f64::from(*batch) * 1e3 / law.service_ms(*batch, 1.0) >= demand.0
-        };
-        let batch = (1..=variant.profile.batch).find(carries)?;
+        let batch = carrier(variant, *replicas, demand.0)?;
         latency_ms += law.service_ms(batch, 1.0) + f64::from(batch - 1) * 1e3 / demand.0;
         accuracy *= variant.accuracy / 100.0;
         batches += batch;

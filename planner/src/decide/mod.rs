@@ -96,12 +96,13 @@ pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>)
 /// because a plan must hold for them, whatever was decided.
 pub fn batches(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<u32> {
     let each = service.variants.iter().zip(cores);
-    let batch = |(variant, cores): (&Variant, &Cores)| match service.policy {
-        Policy::Infadapter | Policy::Infaas(_) => variant.profile.batch,
-        Policy::Sponge(rule) => sponge::batch(service, rule, variant, *cores, forecast),
-        Policy::Ipa(_) => ipa::batch(service, variant, *cores, forecast),
-    };
-    each.map(batch).collect()
+    match service.policy {
+        Policy::Infadapter | Policy::Infaas(_) => each.map(|(v, _)| v.profile.batch).collect(),
+        Policy::Sponge(rule) => each
+            .map(|(variant, cores)| sponge::batch(service, rule, variant, *cores, forecast))
+            .collect(),
+        Policy::Ipa(_) => ipa::batches(service, cores, forecast),
+    }
 }
 
 fn keep(actuated: &[Cores], kind: Kind, why: String) -> Decision {

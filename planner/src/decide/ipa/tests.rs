@@ -208,8 +208,16 @@ fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
     // One core of n carries 1000·b/(20·b + 10): 33, 40, 43 …; of r 25, 28.6, 30 …
     assert_eq!(all([1, 0, 1, 0], 20.0), [1, 1, 1, 1]);
     assert_eq!(all([1, 0, 1, 0], 27.0), [1, 1, 2, 1]);
-    // More than it carries: in the batch that carries the most.
-    assert_eq!(all([1, 0, 1, 0], 99.0), [8, 1, 8, 1]);
+    // More than they carry: in the batches that carry the most within the 500 ms of both stages.
+    let full = all([1, 0, 1, 0], 99.0);
+    let takes = |b: u32, ms: f64| ms * f64::from(b) + 10.0 + f64::from(b - 1) * 1e3 / 99.0;
+    let both = takes(full[0], 20.0) + takes(full[2], 30.0);
+    assert!(both <= 500.0 && both > 400.0, "{full:?}: {both}");
+    // While s hands over to r it does not carry all, and keeps to the 470 ms that n leaves.
+    let halves = all([2, 0, 1, 2], 30.0);
+    assert_eq!((halves[0], halves[2]), (1, 3));
+    let s_ms = 90.0 * f64::from(halves[3]) + 10.0 + f64::from(halves[3] - 1) * 1e3 / 30.0;
+    assert!(s_ms <= 470.1 && s_ms > 300.0, "{halves:?}: {s_ms}");
     assert_eq!(batches(&service, &cores([1, 0, 1, 0]), None), [1, 1, 1, 1]);
     let drafts = drafts(&service, &cores([1, 0, 1, 0]), Some(forecast(27.0, true))).unwrap();
     let [detect, classify] = drafts.as_slice() else {
