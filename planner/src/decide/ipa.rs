@@ -186,7 +186,8 @@ fn within_budget(
         }
     }
     let gap = high * (f64::from(service.budget) - found.plan.cores);
-    if gap > 0.0 {
+    // Duality says nothing of what is no optimum itself.
+    if gap > 0.0 && found.kind == Kind::Optimal {
         found.kind = Kind::Good;
         found.note = format!(
             ", at most {gap:.2} below the best within {} cores",
