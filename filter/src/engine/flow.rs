@@ -169,8 +169,12 @@ impl Engine {
         match end {
             _ if !owns_slots => {}
             End::TimedOut | End::Gone if !variant.cancels => {
-                let predicted = flight.sent + variant.predicted.high;
-                variant.gate.abandon(now.mono, predicted, u64::from(stream));
+                // The server may be slower this once than most executions were: what the plan
+                // foresaw counts where that is longer.
+                let service = variant.predicted.high.max(flight.planned);
+                variant
+                    .gate
+                    .abandon(now.mono, flight.sent + service, u64::from(stream));
             }
             _ => variant.gate.give_back(),
         }

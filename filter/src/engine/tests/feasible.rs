@@ -127,6 +127,24 @@ fn what_is_measured_corrects_what_was_planned() {
 }
 
 #[test]
+fn a_ghost_stays_as_long_as_was_planned_though_most_were_faster() {
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
+    for n in 0..100 {
+        let now = n * 100;
+        assert!(matches!(
+            ask(&mut engine, n as StreamId, 1000, at(now)),
+            Verdict::Forward(_)
+        ));
+        end(&mut engine, n as StreamId, End::Answered, at(now + 30));
+    }
+    ask(&mut engine, 1000, 1000, at(10_000));
+    assert_eq!(ask(&mut engine, 1001, 1000, at(10_000)), Verdict::Park);
+    assert!(end(&mut engine, 1000, End::Gone, at(10_010)).is_empty());
+    assert!(release(&mut engine, at(10_099)).is_empty());
+    assert_eq!(forwarded(&release(&mut engine, at(10_100))), [1001]);
+}
+
+#[test]
 fn errors_of_the_server_say_nothing_of_its_service_time() {
     let mut engine = engine(&[variant("a", 1.0, 1, 40.0)], "");
     let failed = Answer {
