@@ -5,7 +5,8 @@
 //!   planned for. Then additional instances start with `horizontal_cores`, while those that serve carry on
 //!   with the vertical plan's cores; when all are ready, these shrink in place.
 //! - Where the budget leaves no room to start all beside those that serve, as many start as there is
-//!   room for, and the rest when room has come.
+//!   room for, and the rest when room has come. Where those that serve cannot carry the load on any cores,
+//!   they make room: it will not be carried otherwise.
 //! - What runs is kept while it carries the demand in time for at most `tolerance` cores more than needed;
 //!   before the forecast settles nothing is taken away.
 //!
@@ -161,7 +162,28 @@ fn goals(service: &Service, plan: &Plan, in_force: &[InForce], settled: bool) ->
         bounded(variant, *there, goal.unwrap_or(there.goal()), settled)
     };
     let each = service.variants.iter().zip(in_force);
-    each.enumerate().map(goal).collect()
+    let mut goals: Vec<Goal> = each.enumerate().map(goal).collect();
+    if plan.phase == Phase::Horizontal && plan.vertical.is_none() {
+        make_room(service, in_force, &mut goals);
+    }
+    goals
+}
+
+/// Takes cores from the largest of those that serve until all that are to start have room, down to
+/// what these start with.
+fn make_room(service: &Service, in_force: &[InForce], goals: &mut [Goal]) {
+    let budget = Cores::whole(service.budget);
+    let one = Cores::whole(1);
+    loop {
+        let each = goals.iter().zip(in_force);
+        let all: Cores = each.map(|(goal, there)| goal.cores(there.ready)).sum();
+        let larger = goals.iter_mut().filter(|goal| goal.each > goal.start);
+        let largest = larger.max_by_key(|goal| goal.each);
+        let Some(largest) = largest.filter(|_| all > budget) else {
+            return;
+        };
+        largest.each = largest.each.saturating_sub(one).max(largest.start);
+    }
 }
 
 /// What the service's bounds allow, and before the forecast settles no less than there is.

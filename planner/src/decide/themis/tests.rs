@@ -114,6 +114,49 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
 }
 
 #[test]
+fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
+    // On eight cores each they carry 33 and 67 a second, in replicas of one core 100.
+    let mut service = pipeline(22);
+    service.variants[0].replicas.greatest = 12;
+    let running = there([(1, 8), (1, 8)]);
+    let decision = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
+    assert!(
+        decision.why.contains("lasting: horizontally"),
+        "{}",
+        decision.why
+    );
+    let cores: Cores = decision
+        .goals
+        .iter()
+        .zip(&running)
+        .map(|(goal, there)| goal.cores(there.ready))
+        .sum();
+    assert_eq!(cores, Cores::whole(22), "{}", decision.why);
+    assert!(
+        decision
+            .goals
+            .iter()
+            .all(|goal| goal.each > Cores::whole(1))
+    );
+    // Fractions of a core make room too.
+    let mut uneven = there([(6, 2), (6, 1)]);
+    uneven[0] = InForce::certain(Allocation::new(6, Cores::from_millis(1900)));
+    service.budget = 22;
+    service.variants[0].greatest = 2;
+    let tight = decide(&service, &uneven, Some(forecast(140.0, Some(140.0))));
+    check(&tight, Kind::Optimal, [(12, 1, 1), (7, 1, 1)]);
+    service.variants[0].greatest = 8;
+    // With room they keep what they have.
+    service.budget = 40;
+    let roomy = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
+    assert!(
+        roomy.goals.iter().all(|goal| goal.each == Cores::whole(8)),
+        "{}",
+        roomy.why
+    );
+}
+
+#[test]
 fn another_burst_stops_nothing_that_has_been_started() {
     let service = pipeline(24);
     let mut running = there([(1, 4), (1, 2)]);
