@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::Api;
 use serde_json::{Value, json};
 use weir_tests::kube::{ADMIN, ApiServer, Key, Options};
@@ -62,6 +62,11 @@ pub(crate) fn deployment(
                 "spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "app", "image": "example/none:0",
                     "resources": {"requests": amounts, "limits": amounts}}]}}},
     }))
+}
+
+/// An object that says next to nothing, labelled with what it says.
+pub(crate) fn config(name: &str, value: &str) -> ConfigMap {
+    read(json!({"metadata": {"name": name, "labels": {"of": value}}, "data": {"key": value}}))
 }
 
 pub(crate) fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {

@@ -170,14 +170,8 @@ pub(super) fn apply(
     let before = own.map(|at| managed.remove(at));
     let others: BTreeSet<&Path> = managed.iter().flat_map(|one| &one.owns).collect();
     if let Some(before) = &before {
-        // Deepest first, so that an item goes after its fields.
-        for path in before
-            .owns
-            .difference(&owns)
-            .collect::<Vec<_>>()
-            .into_iter()
-            .rev()
-        {
+        // Items of lists before their fields: without its key an item would not be found.
+        for path in before.owns.difference(&owns) {
             let kept = others.iter().any(|other| other.starts_with(path));
             if !kept {
                 fields::remove_at(&mut merged, path);

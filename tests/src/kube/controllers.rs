@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::eviction;
 use super::kubelet::{self, Kubelet};
-use super::object::{Key, controller, list, text};
+use super::object::{Key, at, controller, holds, list, text};
 use super::scheduler;
 use super::store::{Event, Happened};
 use super::workloads;
@@ -80,24 +80,44 @@ pub(super) fn run(world: &mut World) -> Option<Duration> {
             }
             continue;
         }
+        // What is due at once goes before what looks at many pods: it then looks once.
+        let now = world.clock.elapsed();
+        let next = world.controllers.due.first_key_value().map(|(key, _)| *key);
+        if let Some(key) = next.filter(|(at, _)| *at <= now) {
+            if let Some(due) = world.controllers.due.remove(&key) {
+                kubelet::act(world, due);
+            }
+            continue;
+        }
         if scheduler::run(world) || workloads::run(world) {
             continue;
         }
-        if let Some(namespace) = world.controllers.budgets.pop_first() {
-            eviction::refresh(world, &namespace);
-            continue;
-        }
-        let now = world.clock.elapsed();
-        let next = world.controllers.due.first_key_value().map(|(key, _)| *key);
-        match next {
-            Some(key) if key.0 <= now => {
-                if let Some(due) = world.controllers.due.remove(&key) {
-                    kubelet::act(world, due);
-                }
-            }
-            next => return next.map(|(at, _)| at),
+        match world.controllers.budgets.pop_first() {
+            Some(namespace) => eviction::refresh(world, &namespace),
+            None => return next.map(|(at, _)| at),
         }
     }
+}
+
+/// Whether a change of a pod changes how many there are, or are ready.
+fn counts(event: &Event) -> bool {
+    let Some(before) = event
+        .before
+        .as_deref()
+        .filter(|_| event.happened == Happened::Modified)
+    else {
+        return true;
+    };
+    let state = |pod: &Value| {
+        let going = !text(pod, "/metadata/deletionTimestamp").is_empty();
+        (
+            holds(pod, "Ready"),
+            going,
+            text(pod, "/status/phase").to_owned(),
+        )
+    };
+    state(before) != state(&event.object)
+        || at(before, "/metadata/labels") != at(&event.object, "/metadata/labels")
 }
 
 fn see(world: &mut World, event: &Event) {
@@ -108,6 +128,9 @@ fn see(world: &mut World, event: &Event) {
             // The scheduler keeps the ledger that the kubelet reads.
             scheduler::see_pod(world, event);
             kubelet::see_pod(world, event);
+            if !counts(event) {
+                return;
+            }
             if let Some(("ReplicaSet", _)) = controller(object) {
                 let owner = owner_name(object);
                 let owner = Key::new(&key.namespace, owner);

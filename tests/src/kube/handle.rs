@@ -190,6 +190,9 @@ impl Objects<'_> {
             if kind.namespaced && text(&object, "/metadata/namespace").is_empty() {
                 set(&mut object, "/metadata/namespace", json!("default"));
             }
+            if !kind.namespaced {
+                super::object::remove(&mut object, "/metadata/namespace");
+            }
             let object = super::admit::conform(&kind, &version, object, false);
             let mut object = object.map_err(|refusal| anyhow::anyhow!(refusal.message))?;
             let key = Key::of(&object);

@@ -12,8 +12,8 @@ use super::object::Key;
 use super::pods::Resources;
 use super::request::Verb;
 
-/// Entries remembered: ten minutes of 500 pods resized every few seconds.
-pub const ENTRIES_MAX: usize = 200_000;
+/// Entries remembered: ten minutes at 150 requests a second.
+pub const ENTRIES_MAX: usize = 100_000;
 
 /// One request as it was answered.
 #[derive(Debug, Clone, PartialEq)]

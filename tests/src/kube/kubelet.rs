@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::actuate::{self, ACTUATED_AFTER};
 use super::changes;
 use super::controllers::Due;
 use super::ledger::Ledger;
-use super::object::{Key, at, list, number, set, text};
-use super::pods::{Amount, Resources, requests};
+use super::object::{Key, at, number, set, text};
 use super::status_of;
 use super::store::{Event, Happened};
 use super::world::World;
@@ -41,10 +41,10 @@ pub enum Resizing {
 
 /// A resize that has been seen: of which generation, and whether it still goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Seen {
-    generation: i64,
-    under_way: bool,
-    started: bool,
+pub(super) struct Seen {
+    pub(super) generation: i64,
+    pub(super) under_way: bool,
+    pub(super) started: bool,
 }
 
 /// All nodes' kubelets.
@@ -53,21 +53,14 @@ pub(super) struct Kubelet {
     pub(super) ledger: Ledger,
     pub(super) usual: Resizing,
     pub(super) by_pod: BTreeMap<Key, Resizing>,
-    seen: BTreeMap<Key, Seen>,
+    pub(super) seen: BTreeMap<Key, Seen>,
     /// Pod → what its containers are being given, by their names.
-    targets: BTreeMap<Key, Value>,
+    pub(super) targets: BTreeMap<Key, Value>,
     /// Node → pods whose resize waits for room, in the order they began to.
-    deferred: BTreeMap<String, Vec<Key>>,
+    pub(super) deferred: BTreeMap<String, Vec<Key>>,
     pub(super) addresses: u32,
     pub(super) events: std::collections::VecDeque<Key>,
 }
-
-/// From the change of a spec until a CPU resize has taken effect, as seen on a real kubelet.
-pub const ACTUATED_AFTER: Duration = Duration::from_millis(100);
-
-/// A resize that takes longer shows `PodResizeInProgress`; quicker ones are over before a status is
-/// written.
-const SHOWN_AFTER: Duration = Duration::from_millis(200);
 
 /// From the moment there is room until a deferred resize is tried again, as seen on a real kubelet.
 const RETRIED_AFTER: Duration = Duration::from_secs(1);
@@ -88,7 +81,7 @@ impl Kubelet {
         }
     }
 
-    fn resizing(&self, pod: &Key) -> &Resizing {
+    pub(super) fn resizing(&self, pod: &Key) -> &Resizing {
         self.by_pod.get(pod).unwrap_or(&self.usual)
     }
 
@@ -109,7 +102,7 @@ pub(super) fn reconsider(world: &mut World, pod: Option<&Key>) {
         .cloned()
         .collect();
     for key in waiting {
-        resize(world, &key);
+        actuate::resize(world, &key);
     }
 }
 
@@ -172,11 +165,11 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
     }
     let generation = number(pod, "/metadata/generation").unwrap_or(0);
     if seen.generation < generation && !seen.under_way {
-        resize(world, &key);
+        actuate::resize(world, &key);
     }
 }
 
-fn undefer(kubelet: &mut Kubelet, key: &Key) {
+pub(super) fn undefer(kubelet: &mut Kubelet, key: &Key) {
     for waiting in kubelet.deferred.values_mut() {
         waiting.retain(|other| other != key);
     }
@@ -193,7 +186,12 @@ pub(super) fn act(world: &mut World, due: Due) {
         Due::Start(key, uid) if is(world, &key, &uid) => start(world, key, uid),
         Due::Ready(key, uid) if is(world, &key, &uid) => {
             let now = world.clock.now();
-            world.amend("pods", &key, |pod| status_of::ready(pod, true, &now));
+            world.amend("pods", &key, |pod| {
+                // What is on its way out does not become ready any more.
+                if text(pod, "/metadata/deletionTimestamp").is_empty() {
+                    status_of::ready(pod, true, &now);
+                }
+            });
         }
         Due::End(key, uid) if is(world, &key, &uid) => {
             world.amend("pods", &key, |pod| {
@@ -201,13 +199,15 @@ pub(super) fn act(world: &mut World, due: Due) {
             });
         }
         Due::Resize(key, uid, generation) if is(world, &key, &uid) => {
-            actuate(world, &key, &uid, generation)
+            actuate::done(world, &key, &uid, generation)
         }
-        Due::Fail(key, uid, generation) if is(world, &key, &uid) => fail(world, &key, generation),
+        Due::Fail(key, uid, generation) if is(world, &key, &uid) => {
+            actuate::fail(world, &key, generation)
+        }
         Due::Retry(node) => {
             let waiting = world.controllers.kubelet.deferred.get(&node).cloned();
             for key in waiting.into_iter().flatten() {
-                resize(world, &key);
+                actuate::resize(world, &key);
             }
         }
         // Of a pod that is gone.
@@ -234,199 +234,4 @@ fn start(world: &mut World, key: Key, uid: String) {
     seen.generation = generation;
     let at = world.clock.elapsed() + world.options.ready_after;
     world.controllers.plan(at, Due::Ready(key, uid));
-}
-
-/// Whether any container has other resources than its spec says.
-fn differs(pod: &Value) -> bool {
-    list(pod, "/spec/containers").iter().any(|container| {
-        let name = text(container, "/name");
-        let statuses = list(pod, "/status/containerStatuses").iter();
-        let mut own = statuses.filter(|status| text(status, "/name") == name);
-        own.next()
-            .is_some_and(|status| at(status, "/resources") != &status_of::actual(container))
-    })
-}
-
-/// Sees to the latest spec of a running pod: begins its resize, defers it, or says that it cannot be.
-fn resize(world: &mut World, key: &Key) {
-    let Some(pod) = world.store.get("pods", key) else {
-        return;
-    };
-    let generation = number(&pod, "/metadata/generation").unwrap_or(0);
-    let node = text(&pod, "/spec/nodeName").to_owned();
-    let found = world.store.get("nodes", &Key::new("", &node));
-    let allocatable = found.map(|node| Amount::of(at(&node, "/status/allocatable")));
-    let wanted = requests(&pod);
-    let resizing = world.controllers.kubelet.resizing(key).clone();
-    let others = world.controllers.kubelet.ledger.others(&node, key);
-    let now = world.clock.now();
-    undefer(&mut world.controllers.kubelet, key);
-    let seen = world
-        .controllers
-        .kubelet
-        .seen
-        .entry(key.clone())
-        .or_default();
-    *seen = Seen {
-        generation,
-        under_way: false,
-        ..*seen
-    };
-    if !differs(&pod) {
-        world.amend("pods", key, |pod| status_of::settled(pod));
-        return;
-    }
-    let beyond = allocatable.and_then(|all| wanted.beyond(all));
-    let infeasible = match (&resizing, beyond) {
-        (Resizing::Infeasible(why), _) => Some(why.clone()),
-        (_, Some((name, wanted, all))) => Some(format!(
-            "Node didn't have enough capacity: {name}, requested: {wanted}, capacity: {all}"
-        )),
-        _ => None,
-    };
-    if let Some(why) = infeasible {
-        world.amend("pods", key, |pod| {
-            status_of::pending(pod, "Infeasible", &why, &now)
-        });
-        status_of::event(world, &pod, "Warning", "ResizeInfeasible", &why);
-        return;
-    }
-    let crowded = allocatable.and_then(|all| wanted.plus(others).beyond(all));
-    let deferred = match (&resizing, crowded) {
-        (Resizing::Deferred, _) => Some("Deferred by the kubelet".to_owned()),
-        (_, Some((name, sum, all))) => {
-            let own = if name == "cpu" {
-                wanted.cpu_m
-            } else {
-                wanted.memory
-            };
-            Some(format!(
-                "Node didn't have enough resource: {name}, requested: {own}, used: {}, capacity: {all}",
-                sum - own
-            ))
-        }
-        _ => None,
-    };
-    if let Some(why) = deferred {
-        let waiting = world.controllers.kubelet.deferred.entry(node).or_default();
-        waiting.push(key.clone());
-        world.amend("pods", key, |pod| {
-            status_of::pending(pod, "Deferred", &why, &now)
-        });
-        status_of::event(world, &pod, "Warning", "ResizeDeferred", &why);
-        return;
-    }
-    let (after, fails) = match resizing {
-        Resizing::Actuated { after } => (after, false),
-        Resizing::Failed { after } => (after, true),
-        // What is refused never comes here; a change that came before it was, goes as usual.
-        _ => (ACTUATED_AFTER, false),
-    };
-    let seen = world
-        .controllers
-        .kubelet
-        .seen
-        .entry(key.clone())
-        .or_default();
-    seen.under_way = true;
-    let shows = fails || after >= SHOWN_AFTER;
-    world.amend("pods", key, |pod| status_of::allotted(pod, shows, &now));
-    let allotted = world.store.get("pods", key);
-    let kubelet = &mut world.controllers.kubelet;
-    kubelet
-        .targets
-        .insert(key.clone(), status_of::targets(&pod));
-    if let Some(node) = kubelet.ledger.count(key, allotted.as_deref()) {
-        world.controllers.room = true;
-        room_on(world, &node);
-    }
-    status_of::event(world, &pod, "Normal", "ResizeStarted", "Pod resize started");
-    let uid = text(&pod, "/metadata/uid").to_owned();
-    let at = world.clock.elapsed() + after;
-    world.controllers.plan(
-        at,
-        match fails {
-            true => Due::Fail(key.clone(), uid, generation),
-            false => Due::Resize(key.clone(), uid, generation),
-        },
-    );
-}
-
-/// The containers have what they were allotted.
-fn actuate(world: &mut World, key: &Key, uid: &str, generation: i64) {
-    let Some(pod) = world.store.get("pods", key) else {
-        return;
-    };
-    let now = world.clock.now();
-    let target = world
-        .controllers
-        .kubelet
-        .targets
-        .remove(key)
-        .unwrap_or_default();
-    let mut restarted = false;
-    world.amend("pods", key, |pod| {
-        restarted = status_of::actuated(pod, &target, generation, &now)
-    });
-    let after = world.store.get("pods", key);
-    let actuation = super::journal::Actuation {
-        pod: key.clone(),
-        uid: uid.to_owned(),
-        node: text(&pod, "/spec/nodeName").to_owned(),
-        generation,
-        before: Resources::of_status(&pod),
-        after: after
-            .as_deref()
-            .map(Resources::of_status)
-            .unwrap_or_default(),
-        restarted,
-    };
-    world.journal.write(
-        world.clock.elapsed(),
-        super::journal::What::Actuated(actuation),
-    );
-    status_of::event(
-        world,
-        &pod,
-        "Normal",
-        "ResizeCompleted",
-        "Pod resize completed",
-    );
-    if restarted {
-        let at = world.clock.elapsed() + world.options.ready_after;
-        world
-            .controllers
-            .plan(at, Due::Ready(key.clone(), uid.to_owned()));
-    }
-    finish(world, key);
-}
-
-fn fail(world: &mut World, key: &Key, generation: i64) {
-    let now = world.clock.now();
-    let why = "the containers could not be resized";
-    world.amend("pods", key, |pod| {
-        status_of::failed(pod, generation, why, &now)
-    });
-    if let Some(pod) = world.store.get("pods", key) {
-        status_of::event(world, &pod, "Warning", "ResizeError", why);
-    }
-    finish(world, key);
-}
-
-/// A resize is over; a change of the spec that came meanwhile is seen to now.
-fn finish(world: &mut World, key: &Key) {
-    let generation = world
-        .store
-        .get("pods", key)
-        .and_then(|pod| number(&pod, "/metadata/generation"));
-    let seen = world
-        .controllers
-        .kubelet
-        .seen
-        .entry(key.clone())
-        .or_default();
-    seen.under_way = false;
-    if generation.is_some_and(|generation| generation > seen.generation) {
-        resize(world, key);
-    }
 }

@@ -14,8 +14,10 @@
 //! Read `serve` for a request's way, `write` for what a change passes, `controllers` for what works by
 //! itself; [`Faults`] break things, the [`Journal`] says what happened.
 
+mod actuate;
 mod admit;
 mod apply;
+mod change;
 mod changes;
 mod clock;
 mod controllers;
@@ -54,11 +56,12 @@ mod write;
 
 use std::time::Duration;
 
+pub use actuate::ACTUATED_AFTER;
 pub use changes::{Change, Happening, PodNow};
 pub use faults::{Fault, Faults, Rule};
 pub use handle::{ApiServer, Kubelets, Objects};
 pub use journal::{Actuation, ENTRIES_MAX, Entry, Journal, Request, What};
-pub use kubelet::{ACTUATED_AFTER, Resizing};
+pub use kubelet::Resizing;
 pub use object::Key;
 pub use pods::{Amount, Resources};
 pub use request::Verb;
@@ -110,6 +113,8 @@ pub struct Options {
     pub ready_after: Duration,
     /// From the order to end until a pod has; `None`, or longer: all of its grace period.
     pub exits_after: Option<Duration>,
+    /// How often a quiet watch is told the version, where it asked for that.
+    pub bookmarks_every: Duration,
 }
 
 impl Default for Options {
@@ -123,6 +128,7 @@ impl Default for Options {
             starts_after: Duration::from_millis(50),
             ready_after: Duration::from_millis(50),
             exits_after: None,
+            bookmarks_every: Duration::from_secs(5),
         }
     }
 }

@@ -63,6 +63,17 @@ impl Selection {
         views::shown(&self.kind, &self.version, object)
     }
 
+    /// An object as it is to be shown, as text; not copied where it is shown as it is stored.
+    pub(super) fn written(&self, object: &Value) -> String {
+        let as_stored = !self.metadata_only
+            && self.kind.shelf == self.kind.id
+            && super::object::text(object, "/apiVersion") == self.kind.api_version(&self.version);
+        match as_stored {
+            true => object.to_string(),
+            false => self.shown(object).to_string(),
+        }
+    }
+
     /// All that is selected now.
     pub(super) fn all<'a>(
         &'a self,

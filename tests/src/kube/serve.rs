@@ -204,14 +204,13 @@ async fn served(server: &Arc<Server>, asked: &Asked) -> Result<Response, HungUp>
         Some(Fault::Error(code)) => {
             let message = "an emulated fault";
             let refusal = Refusal::new(code, "InternalError", message);
-            return Ok(log_refused(server, asked, &refusal));
+            return Ok(log_refused(server, asked, &refusal, false));
         }
         Some(Fault::TooMany(seconds)) => {
             let message =
                 "the server has received too many requests and has asked us to try again later";
-            let mut refusal = Refusal::new(429, "TooManyRequests", message);
-            refusal.retry_after_s = Some(seconds);
-            return Ok(log_refused(server, asked, &refusal));
+            let refusal = Refusal::new(429, "TooManyRequests", message).again_after(seconds);
+            return Ok(log_refused(server, asked, &refusal, false));
         }
         Some(Fault::HangUp) => return Err(HungUp),
         _ => {}
@@ -227,8 +226,10 @@ async fn served(server: &Arc<Server>, asked: &Asked) -> Result<Response, HungUp>
 /// Does what is asked and logs it, in one turn of the lock where it writes: the log's order is the order
 /// in which things took effect.
 fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
-    if let Err(refusal) = rbac::authorise(&server.world(), asked) {
-        return log_refused(server, asked, &refusal);
+    // The lock must be free again for the log.
+    let allowed = rbac::authorise(&server.world(), asked);
+    if let Err(refusal) = allowed {
+        return log_refused(server, asked, &refusal, lost);
     }
     if asked.verb == Verb::Watch {
         let response = watch::begin(server, asked);
@@ -237,7 +238,7 @@ fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
                 log(&server.world(), asked, 200, "", lost);
                 response
             }
-            Err(refusal) => log_refused(server, asked, &refusal),
+            Err(refusal) => log_refused(server, asked, &refusal, lost),
         };
     }
     let act = |world: &mut World| {
@@ -262,8 +263,8 @@ fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
     }
 }
 
-fn log_refused(server: &Arc<Server>, asked: &Asked, refusal: &Refusal) -> Response {
-    log(&server.world(), asked, refusal.code, refusal.reason, false);
+fn log_refused(server: &Arc<Server>, asked: &Asked, refusal: &Refusal, lost: bool) -> Response {
+    log(&server.world(), asked, refusal.code, refusal.reason, lost);
     refused(refusal)
 }
 
@@ -307,7 +308,7 @@ fn json_answer(status: u16, body: &Value) -> Response {
 
 fn refused(refusal: &Refusal) -> Response {
     let mut response = json_answer(refusal.code, &refusal.body());
-    if let Some(seconds) = refusal.retry_after_s {
+    if let Some(seconds) = refusal.retry_after_s() {
         response
             .headers_mut()
             .insert("retry-after", HeaderValue::from(seconds));

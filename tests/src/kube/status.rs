@@ -65,11 +65,17 @@ pub(super) struct Refusal {
     pub(super) code: u16,
     pub(super) reason: &'static str,
     pub(super) message: String,
+    /// Apart, so that a refusal is small to hand on.
+    details: Box<Details>,
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Details {
     name: String,
     group: String,
     kind: String,
-    pub(super) causes: Vec<Cause>,
-    pub(super) retry_after_s: Option<u64>,
+    causes: Vec<Cause>,
+    retry_after_s: Option<u64>,
 }
 
 impl Refusal {
@@ -78,23 +84,31 @@ impl Refusal {
             code,
             reason,
             message: message.into(),
-            name: String::new(),
-            group: String::new(),
-            kind: String::new(),
-            causes: Vec::new(),
-            retry_after_s: None,
+            details: Box::default(),
         }
     }
 
     /// Says of which object.
     pub(super) fn of(mut self, group: &str, kind: &str, name: &str) -> Refusal {
-        (self.group, self.kind, self.name) = (group.into(), kind.into(), name.into());
+        let details = &mut self.details;
+        (details.group, details.kind, details.name) = (group.into(), kind.into(), name.into());
         self
     }
 
     pub(super) fn with(mut self, causes: Vec<Cause>) -> Refusal {
-        self.causes = causes;
+        self.details.causes = causes;
         self
+    }
+
+    /// Says when to come again.
+    pub(super) fn again_after(mut self, seconds: u64) -> Refusal {
+        self.details.retry_after_s = Some(seconds);
+        self
+    }
+
+    /// When to come again, if that is told.
+    pub(super) fn retry_after_s(&self) -> Option<u64> {
+        self.details.retry_after_s
     }
 
     pub(super) fn bad(message: impl Into<String>) -> Refusal {
@@ -171,21 +185,21 @@ impl Refusal {
     pub(super) fn body(&self) -> Value {
         let mut details = serde_json::Map::new();
         for (key, value) in [
-            ("name", &self.name),
-            ("group", &self.group),
-            ("kind", &self.kind),
+            ("name", &self.details.name),
+            ("group", &self.details.group),
+            ("kind", &self.details.kind),
         ] {
             if !value.is_empty() {
                 details.insert(key.to_owned(), json!(value));
             }
         }
-        if !self.causes.is_empty() {
+        if !self.details.causes.is_empty() {
             details.insert(
                 "causes".to_owned(),
-                self.causes.iter().map(cause_body).collect(),
+                self.details.causes.iter().map(cause_body).collect(),
             );
         }
-        if let Some(seconds) = self.retry_after_s {
+        if let Some(seconds) = self.details.retry_after_s {
             details.insert("retryAfterSeconds".to_owned(), json!(seconds));
         }
         let mut body = json!({

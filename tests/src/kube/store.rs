@@ -13,8 +13,8 @@ use tokio::sync::watch;
 use super::kinds::Kind;
 use super::object::{Key, list, set, text};
 
-/// Changes remembered of each kind: some fifty a pod for two hundred pods, or a minute of a storm.
-pub(super) const HISTORY_MAX: usize = 10_000;
+/// Changes remembered of each kind: ten of each of 500 pods; a version of a pod is some 10 KiB.
+pub(super) const HISTORY_MAX: usize = 5_000;
 
 /// What became of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,9 +21,6 @@ use super::serve::Server;
 use super::status::Refusal;
 use super::store::{Event, Happened};
 
-/// How often a quiet watch is told the version, where it asked for that.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(5);
-
 /// Longest watch, where the client does not say; Kubernetes' is 30 to 60 minutes.
 const WATCH_MAX: Duration = Duration::from_secs(1_800);
 
@@ -35,10 +32,11 @@ struct Watching {
     selection: Selection,
     seen: u64,
     bookmarks: bool,
+    bookmarks_every: Duration,
     latest: watch::Receiver<u64>,
     closing: watch::Receiver<u64>,
     until: Instant,
-    first: VecDeque<Value>,
+    first: VecDeque<String>,
     fault: Option<WatchFault>,
     ended: bool,
 }
@@ -63,20 +61,19 @@ pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Ref
     // Without a version, a watch begins with all there is.
     if from.is_none() || initial {
         let all = selection.all(&world);
-        first.extend(all.map(|(_, object)| line("ADDED", &selection.shown(object))));
+        first.extend(all.map(|(_, object)| line("ADDED", &selection.written(object))));
     }
     if initial {
         let ended = json!({"k8s.io/initial-events-end": "true"});
-        first.push_back(line(
-            "BOOKMARK",
-            &selection.bookmark(world.store.version(), ended),
-        ));
+        let bookmark = selection.bookmark(world.store.version(), ended);
+        first.push_back(line("BOOKMARK", &bookmark.to_string()));
     }
     let seconds: Option<u64> = asked.param("timeoutSeconds").parse().ok();
     let watching = Watching {
         server: Arc::clone(server),
         seen: from.filter(|_| !initial).unwrap_or(world.store.version()),
         bookmarks: asked.flag("allowWatchBookmarks"),
+        bookmarks_every: world.options.bookmarks_every,
         latest: world.store.subscribe(),
         closing: server.faults.closing(),
         until: Instant::now() + seconds.map_or(WATCH_MAX, Duration::from_secs),
@@ -96,17 +93,13 @@ pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Ref
     Ok(response)
 }
 
-fn line(kind: &str, object: &Value) -> Value {
-    json!({"type": kind, "object": object})
+/// An event, as text: the object is text already.
+fn line(kind: &str, object: &str) -> String {
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
 
-fn chunk(lines: impl IntoIterator<Item = Value>) -> Bytes {
-    let mut text = String::new();
-    for line in lines {
-        text.push_str(&line.to_string());
-        text.push('\n');
-    }
-    Bytes::from(text)
+fn chunk(lines: impl IntoIterator<Item = String>) -> Bytes {
+    Bytes::from(lines.into_iter().collect::<String>())
 }
 
 impl Watching {
@@ -124,7 +117,7 @@ impl Watching {
                 Ok(lines) => lines,
                 Err(refusal) => {
                     self.ended = true;
-                    return Some(chunk([line("ERROR", &refusal.body())]));
+                    return Some(chunk([line("ERROR", &refusal.body().to_string())]));
                 }
             };
             if !lines.is_empty() {
@@ -148,21 +141,21 @@ impl Watching {
             {
                 return None;
             }
-            let bookmark = Instant::now() + BOOKMARK_EVERY;
+            let bookmark = Instant::now() + self.bookmarks_every;
             tokio::select! {
                 changed = self.latest.changed() => changed.ok()?,
                 _ = self.closing.changed() => return None,
                 () = tokio::time::sleep_until(self.until) => return None,
                 () = tokio::time::sleep_until(bookmark), if self.bookmarks => {
                     let object = self.selection.bookmark(self.seen, Value::Null);
-                    return Some(chunk([line("BOOKMARK", &object)]));
+                    return Some(chunk([line("BOOKMARK", &object.to_string())]));
                 }
             }
         }
     }
 
     /// What has changed since it last looked.
-    fn changes(&mut self) -> Result<Vec<Value>, Refusal> {
+    fn changes(&mut self) -> Result<Vec<String>, Refusal> {
         let world = self.server.world();
         let events = world.store.after(&self.selection.kind.shelf, self.seen);
         let events = events.map_err(|oldest| Refusal::expired(self.seen, oldest))?;
@@ -183,7 +176,7 @@ impl Watching {
     }
 }
 
-fn told(selection: &Selection, event: &Event) -> Option<Value> {
+fn told(selection: &Selection, event: &Event) -> Option<String> {
     let is = event.happened != Happened::Deleted && selection.selects(&event.object);
     let was = event
         .before
@@ -195,5 +188,5 @@ fn told(selection: &Selection, event: &Event) -> Option<Value> {
         (true, false) => "DELETED",
         (false, false) => return None,
     };
-    Some(line(kind, &selection.shown(&event.object)))
+    Some(line(kind, &selection.written(&event.object)))
 }

@@ -112,20 +112,23 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
             scale_set(world, &Key::of(set_now), target);
         }
     }
-    let ready = of(&new, "/status/readyReplicas") + of(&old, "/status/readyReplicas");
+    // A set that was told to shrink counts as shrunk, though its pods may still be there.
+    let still = |set: &Value| {
+        number(set, "/status/readyReplicas")
+            .unwrap_or(0)
+            .min(replicas(set))
+    };
+    let ready = of(&new, "/status/readyReplicas") + old.iter().map(|set| still(set)).sum::<i64>();
     let mut spare = if recreate {
         i64::MAX
     } else {
-        ready - (wanted - unavailable)
+        (ready - (wanted - unavailable)).max(0)
     };
-    for set_now in &old {
-        let unready = replicas(set_now) - number(set_now, "/status/readyReplicas").unwrap_or(0);
-        let gone =
-            unready.max(0) + spare.clamp(0, number(set_now, "/status/readyReplicas").unwrap_or(0));
-        spare = spare.saturating_sub((gone - unready.max(0)).max(0));
-        if gone > 0 {
-            scale_set(world, &Key::of(set_now), (replicas(set_now) - gone).max(0));
-        }
+    for old_set in &old {
+        let less = still(old_set).min(spare);
+        spare -= less;
+        // What is not ready serves nobody: it goes at once.
+        scale_set(world, &Key::of(old_set), still(old_set) - less);
     }
     report(world, key, &new, &old, wanted);
 }
