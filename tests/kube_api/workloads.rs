@@ -236,3 +236,38 @@ async fn a_pod_has_its_grace_period_to_end() {
     );
     assert!(stored(&server, "a").is_null());
 }
+
+#[tokio::test]
+async fn absurd_numbers_break_nothing() {
+    let (server, api) = web(|_| {}, 1).await;
+    until_ready(&server, 1).await;
+    let most = i64::MAX;
+    let absurd = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": format!("{most}%"), "maxUnavailable": format!("{most}%")}},
+        "template": {"spec": {"terminationGracePeriodSeconds": most}}}});
+    api.patch("web", &PatchParams::default(), &Patch::Merge(absurd))
+        .await
+        .unwrap();
+    let rolled = || {
+        let pods = living(&server);
+        pods.len() == 1
+            && pods
+                .iter()
+                .all(|pod| is_ready(pod) && pod["spec"]["terminationGracePeriodSeconds"] == most)
+    };
+    wait::until("the new pod", LIMIT, rolled).await.unwrap();
+    let pod = name(&living(&server)[0]);
+    let api = super::bed::pods(&server).await;
+    let going = api
+        .delete(&pod, &DeleteParams::default())
+        .await
+        .unwrap()
+        .left()
+        .unwrap();
+    assert!(
+        going
+            .metadata
+            .deletion_grace_period_seconds
+            .is_some_and(|seconds| seconds < most)
+    );
+    until_ready(&server, 1).await;
+}

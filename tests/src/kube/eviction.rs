@@ -33,7 +33,11 @@ pub(super) fn share(value: &Value, of: i64) -> Option<i64> {
         Value::Number(number) => number.as_i64(),
         Value::String(text) => {
             let percent: i64 = text.strip_suffix('%')?.parse().ok()?;
-            Some((of * percent + 99).div_euclid(100))
+            Some(
+                of.saturating_mul(percent)
+                    .saturating_add(99)
+                    .div_euclid(100),
+            )
         }
         _ => None,
     }

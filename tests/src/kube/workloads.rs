@@ -54,8 +54,13 @@ fn owner_of(object: &Value, kind: &str) -> Value {
         "uid": at(object, "/metadata/uid"), "controller": true, "blockOwnerDeletion": true}])
 }
 
+/// Most pods of a set: ten times what the emulator is meant for; a slip must not fill the memory.
+const REPLICAS_MAX: i64 = 5_000;
+
 fn replicas(object: &Value) -> i64 {
-    number(object, "/spec/replicas").unwrap_or(1)
+    number(object, "/spec/replicas")
+        .unwrap_or(1)
+        .clamp(0, REPLICAS_MAX)
 }
 
 /// Ten digits of a template, as its ReplicaSet is named by.
@@ -90,7 +95,12 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
     let unavailable = match rolling("maxUnavailable") {
         // Rounded down, unlike all else.
         Value::String(percent) => {
-            percent.trim_end_matches('%').parse::<i64>().unwrap_or(0) * wanted / 100
+            percent
+                .trim_end_matches('%')
+                .parse::<i64>()
+                .unwrap_or(0)
+                .saturating_mul(wanted)
+                / 100
         }
         number => number.as_i64().unwrap_or(0),
     };

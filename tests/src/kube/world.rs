@@ -23,6 +23,9 @@ use tokio::sync::broadcast;
 /// Letters of generated names, as Kubernetes chooses them: no word comes of them.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// Longest grace period, a year: beyond it the clock's arithmetic would end.
+const GRACE_MAX_S: i64 = 365 * 86_400;
+
 /// All state that changes together.
 #[derive(Debug)]
 pub(super) struct World {
@@ -175,7 +178,7 @@ impl World {
         let started = !text(&old, "/spec/nodeName").is_empty() && self.options.kubelet;
         let ended = ["Succeeded", "Failed"].contains(&text(&old, "/status/phase"));
         let grace_s = match kind.id == "pods" && started && !ended {
-            true => grace_s.unwrap_or(own_s).max(0),
+            true => grace_s.unwrap_or(own_s).clamp(0, GRACE_MAX_S),
             false => 0,
         };
         if grace_s == 0 && finalizers.is_empty() {
