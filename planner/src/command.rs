@@ -4,6 +4,7 @@
 //! Interrupted at any time it leaves no half-written report: the folder is written when everything
 //! is played, beside its place, and moved there.
 
+mod manifests;
 mod progress;
 mod solve;
 
@@ -16,6 +17,7 @@ use weir_planner::replay::scenario::{self, Contender, Overrides, Scenario, Serve
 use weir_planner::replay::world;
 
 use self::progress::Progress;
+pub(crate) use self::manifests::Manifests;
 pub(crate) use self::solve::Solve;
 
 /// What is replayed, and where the result goes.

@@ -44,4 +44,6 @@ pub mod clock;
 
 pub mod key;
 
+pub mod manifests;
+
 pub mod replay;

@@ -1,0 +1,140 @@
+//! What is refused, and what every target has in common.
+
+use super::*;
+use crate::config::Service;
+
+fn example() -> String {
+    include_str!("../../../k8s/service.example.yaml").to_owned()
+}
+
+fn service(text: &str) -> Service {
+    Service::from_yaml(text).unwrap()
+}
+
+const ALL: [Target; 4] = [
+    Target::Envoy,
+    Target::Istio,
+    Target::Gateway,
+    Target::Kubernetes,
+];
+
+/// A change of the example or an option, and what the refusal says.
+fn refuses(text: &str, options: &Options, target: Target, says: &[&str]) {
+    let error = render(&service(text), options, target)
+        .unwrap_err()
+        .to_string();
+    for part in says {
+        assert!(error.contains(part), "'{error}' does not say '{part}'");
+    }
+}
+
+#[test]
+fn what_cannot_be_attached_is_refused_by_field_with_what_would_be_right() {
+    let (defaults, text) = (Options::default(), example());
+    let cluster = "outbound|8000||resnet50.models.svc.cluster.local";
+    for (other, targets) in [
+        ("resnet50", &[Target::Istio, Target::Gateway, Target::Kubernetes][..]),
+        ("outbound|0||resnet50.models.svc.cluster.local", &[Target::Istio]),
+        ("outbound|80000||resnet50.models.svc.cluster.local", &[Target::Istio]),
+        ("inbound|8000||resnet50.models.svc.cluster.local", &[Target::Istio]),
+        ("outbound|8000||resnet50.models", &[Target::Istio]),
+        ("outbound|8000|Up|resnet50.models.svc.cluster.local", &[Target::Istio]),
+        ("outbound|8000||resnet50.models.svc.cluster.local|x", &[Target::Istio]),
+    ] {
+        for target in targets {
+            let says = ["variants[1].cluster", other, "outbound|PORT|SUBSET|SERVICE"];
+            refuses(&text.replace(cluster, other), &defaults, *target, &says);
+        }
+    }
+    let elsewhere = text.replace(cluster, "outbound|8000||resnet50.other.svc.cluster.local");
+    let says = ["variants[1].cluster", "namespace of the first (models)"];
+    refuses(&elsewhere, &defaults, Target::Istio, &says);
+    let subset = text.replace(cluster, "outbound|8000|v50|resnet50.models.svc.cluster.local");
+    let says = ["variants[1].cluster", "without a subset"];
+    refuses(&subset, &defaults, Target::Gateway, &says);
+    let none = text.replace("initial: 6", "initial: 0, least: 0");
+    refuses(&none, &defaults, Target::Istio, &["cores.initial", "1 or more in all"]);
+
+    for (change, says) in [
+        (
+            (|options| options.namespace = "Weir".to_owned()) as fn(&mut Options),
+            ["--namespace", "Weir", "a-z"],
+        ),
+        (
+            |options| options.image = "oci://a/b".to_owned(),
+            ["--image", "oci://a/b", "without a scheme"],
+        ),
+        (
+            |options| options.filter_image = "a/b@sha256:12".to_owned(),
+            ["--filter-image", "a/b@sha256:12", "64 hex"],
+        ),
+        (
+            |options| options.filter_image = "a b".to_owned(),
+            ["--filter-image", "a b", "image"],
+        ),
+    ] {
+        let mut options = Options::default();
+        change(&mut options);
+        for target in ALL {
+            refuses(&text, &options, target, &says);
+        }
+    }
+}
+
+#[test]
+fn a_pipelines_stages_are_files_of_their_own() {
+    let text = include_str!("../../../tests/demo/ipa.yaml");
+    let says = ["stages: 2", "one file for each stage"];
+    refuses(text, &Options::default(), Target::Envoy, &says);
+}
+
+#[test]
+fn each_file_has_its_place_and_reads_back_as_it_was() {
+    let service = service(&example());
+    for target in ALL {
+        let files = render(&service, &Options::default(), target).unwrap();
+        let mut paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        paths.sort_unstable();
+        let count = paths.len();
+        paths.dedup();
+        assert_eq!(paths.len(), count, "{target:?}: a path twice");
+        for file in &files {
+            let text = file.text("the command").unwrap();
+            assert!(text.starts_with("# Made by `the command`."), "{text}");
+            let read: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
+            let bodies: Vec<_> = file.documents.iter().map(|it| it.body.clone()).collect();
+            assert_eq!(read, bodies, "{}", file.path);
+            for line in text.lines().filter(|line| line.starts_with('#')) {
+                assert!(line.chars().count() <= 160, "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_edges_are_those_of_the_shipped_file() {
+    let shipped: serde_json::Value =
+        serde_saphyr::from_str(include_str!("../../../envoy/weir.yaml")).unwrap();
+    let settings = &shipped["stats_config"]["histogram_bucket_settings"][0];
+    assert_eq!(settings["match"]["prefix"], plugin::NETWORK);
+    assert_eq!(settings["buckets"], serde_json::json!(plugin::EDGES));
+}
+
+#[test]
+fn images_by_digest_are_checked_by_it() {
+    let digest = "0123456789abcdef".repeat(4);
+    let options = Options {
+        filter_image: format!("registry.example/f@sha256:{digest}"),
+        ..Options::default()
+    };
+    let service = service(&example());
+    for (target, pointer) in [
+        (Target::Istio, "/spec/sha256"),
+        (Target::Gateway, "/spec/wasm/0/code/sha256"),
+    ] {
+        let files = render(&service, &options, target).unwrap();
+        let mut bodies = files.iter().flat_map(|file| &file.documents);
+        let found = bodies.find_map(|document| document.body.pointer(pointer));
+        assert_eq!(found, Some(&serde_json::json!(digest)), "{target:?}");
+    }
+}
