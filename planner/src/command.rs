@@ -16,8 +16,8 @@ use weir_planner::replay::request::{Play, Request};
 use weir_planner::replay::scenario::{self, Contender, Overrides, Scenario, Server};
 use weir_planner::replay::world;
 
-use self::progress::Progress;
 pub(crate) use self::manifests::Manifests;
+use self::progress::Progress;
 pub(crate) use self::solve::Solve;
 
 /// What is replayed, and where the result goes.

@@ -97,7 +97,10 @@ const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/t
 fn taken(config: &mut Value) -> Value {
     let plugin = format!("{MANAGER}/http_filters/0/typed_config/config/configuration/value");
     let plugin = config.pointer_mut(&plugin).unwrap().take();
-    for cluster in config["static_resources"]["clusters"].as_array_mut().unwrap() {
+    for cluster in config["static_resources"]["clusters"]
+        .as_array_mut()
+        .unwrap()
+    {
         cluster["load_assignment"].take();
     }
     serde_json::from_str(plugin.as_str().unwrap()).unwrap()
@@ -106,7 +109,10 @@ fn taken(config: &mut Value) -> Value {
 /// Name and cluster of each variant of a static plan: the rest is made of cores.
 fn variants(plugin: &Value) -> Vec<(Value, Value)> {
     let variants = plugin["plan"]["variants"].as_array().unwrap();
-    variants.iter().map(|it| (it["name"].clone(), it["cluster"].clone())).collect()
+    variants
+        .iter()
+        .map(|it| (it["name"].clone(), it["cluster"].clone()))
+        .collect()
 }
 
 #[test]
@@ -161,10 +167,17 @@ fn without_a_folder_all_goes_to_the_standard_output() {
         assert!(text.contains(&format!("# {path}\n")), "{path}");
     }
     // By default it is the planner's.
-    let output = manifests(&["--service", "k8s/service.example.yaml", "--namespace", "other"]);
+    let output = manifests(&[
+        "--service",
+        "k8s/service.example.yaml",
+        "--namespace",
+        "other",
+    ]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("kind: Deployment") && text.contains("namespace: other"));
-    assert!(text.contains("`weir-planner manifests --kubernetes --service k8s/service.example.yaml --namespace other`"));
+    assert!(text.contains(
+        "`weir-planner manifests --kubernetes --service k8s/service.example.yaml --namespace other`"
+    ));
 }
 
 #[test]
@@ -175,14 +188,27 @@ fn what_is_wrong_is_said_by_field() {
             "variants[0].cluster: resnet18; it must be outbound|PORT|SUBSET|",
         ),
         (
-            &["--istio", "--gateway", "--service", "k8s/service.example.yaml"],
+            &[
+                "--istio",
+                "--gateway",
+                "--service",
+                "k8s/service.example.yaml",
+            ],
             "cannot be used with",
         ),
         (
-            &["--service", "k8s/service.example.yaml", "--image", "oci://x"],
+            &[
+                "--service",
+                "k8s/service.example.yaml",
+                "--image",
+                "oci://x",
+            ],
             "--image: oci://x; it must be an image without a scheme",
         ),
-        (&["--service", "k8s/none.yaml"], "service file k8s/none.yaml"),
+        (
+            &["--service", "k8s/none.yaml"],
+            "service file k8s/none.yaml",
+        ),
     ] {
         let output = manifests(arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -45,10 +45,16 @@ pub(crate) fn below(folder: &str) -> Vec<Found> {
 
 /// The documents of one file.
 pub(crate) fn documents(file: &str) -> Vec<Found> {
-    let text = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-    let bodies: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let text =
+        fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let bodies: Vec<Value> =
+        serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
     let each = bodies.into_iter();
-    each.map(|body| Found { file: file.to_owned(), body }).collect()
+    each.map(|body| Found {
+        file: file.to_owned(),
+        body,
+    })
+    .collect()
 }
 
 /// The only document of a file.
@@ -68,7 +74,9 @@ impl Found {
     }
 
     pub(crate) fn namespace(&self) -> &str {
-        self.body["metadata"]["namespace"].as_str().unwrap_or_default()
+        self.body["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or_default()
     }
 }
 
@@ -81,7 +89,9 @@ pub(crate) fn of<'a>(all: &'a [Found], kind: &str) -> Vec<&'a Found> {
 
 /// The only one of a kind and name.
 pub(crate) fn one<'a>(all: &'a [Found], kind: &str, name: &str) -> &'a Found {
-    let mut found = all.iter().filter(|it| it.kind() == kind && it.name() == name);
+    let mut found = all
+        .iter()
+        .filter(|it| it.kind() == kind && it.name() == name);
     let first = found.next().unwrap_or_else(|| panic!("no {kind} {name}"));
     assert!(found.next().is_none(), "two {kind} {name}");
     first

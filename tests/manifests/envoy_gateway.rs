@@ -10,8 +10,7 @@ use super::istiod::{MANAGER, MANAGER_TYPE, before_the_router, cluster, wasm_filt
 
 pub(crate) const LISTENER: &str = "models/weir-resnet/http";
 const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
-const EARLY_TYPE: &str =
-    "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
+const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 
 /// A gateway's configuration; `hosts` are the Services' by name, `key` what the kustomization would copy.
 pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> Value {
@@ -23,7 +22,10 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
     for (index, rule) in rules.iter().enumerate() {
         let name = format!("httproute/models/weir-resnet/rule/{index}");
         let service = rule["backendRefs"][0]["name"].as_str().unwrap();
-        let host = hosts.iter().find(|(name, _)| *name == service).map(|(_, host)| *host);
+        let host = hosts
+            .iter()
+            .find(|(name, _)| *name == service)
+            .map(|(_, host)| *host);
         clusters.push(cluster(&name, host));
         routes.push(route(rule, &name));
     }
@@ -31,8 +33,13 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
     routes.sort_by_key(|(headers, _)| std::cmp::Reverse(*headers));
     let routes: Vec<Value> = routes.into_iter().map(|(_, route)| route).collect();
     let client = spec("ClientTrafficPolicy");
-    let removed = client["headers"]["earlyRequestHeaders"]["remove"].as_array().unwrap();
-    let mutations: Vec<Value> = removed.iter().map(|name| json!({ "remove": name })).collect();
+    let removed = client["headers"]["earlyRequestHeaders"]["remove"]
+        .as_array()
+        .unwrap();
+    let mutations: Vec<Value> = removed
+        .iter()
+        .map(|name| json!({ "remove": name }))
+        .collect();
     let mut manager = json!({
         "@type": MANAGER_TYPE, "stat_prefix": "http", "use_remote_address": true,
         "stream_idle_timeout": client["timeout"]["http"]["streamIdleTimeout"],
@@ -45,9 +52,16 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
     });
     let mut wasm = spec("EnvoyExtensionPolicy")["wasm"][0].clone();
     wasm["config"]["planner"]["key"] = json!(key);
-    let policy = if wasm["failOpen"] == true { "FAIL_OPEN" } else { "FAIL_CLOSED" };
+    let policy = if wasm["failOpen"] == true {
+        "FAIL_OPEN"
+    } else {
+        "FAIL_CLOSED"
+    };
     let name = "envoyextensionpolicy/models/weir-resnet/wasm/0";
-    before_the_router(&mut manager, wasm_filter(name, &wasm["rootID"], &wasm["config"], policy, module));
+    before_the_router(
+        &mut manager,
+        wasm_filter(name, &wasm["rootID"], &wasm["config"], policy, module),
+    );
     let mut config = json!({
         "node": { "id": "envoy-models-weir-resnet-0", "cluster": "models/weir-resnet" },
         "static_resources": {
@@ -59,7 +73,10 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
             "clusters": clusters,
         },
     });
-    for patch in spec("EnvoyProxy")["bootstrap"]["jsonPatches"].as_array().unwrap() {
+    for patch in spec("EnvoyProxy")["bootstrap"]["jsonPatches"]
+        .as_array()
+        .unwrap()
+    {
         add(&mut config, patch);
     }
     config
@@ -67,7 +84,10 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
 
 /// The number of headers it asks for, and the route.
 fn route(rule: &Value, cluster: &str) -> (usize, Value) {
-    let wanted = rule["matches"][0]["headers"].as_array().cloned().unwrap_or_default();
+    let wanted = rule["matches"][0]["headers"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     let header = |it: &Value| {
         assert_eq!(it["type"], "Exact");
         json!({ "name": it["name"], "string_match": { "exact": it["value"] } })
@@ -86,14 +106,19 @@ fn route(rule: &Value, cluster: &str) -> (usize, Value) {
 fn add(config: &mut Value, patch: &Value) {
     assert_eq!(patch["op"], "add");
     let (parent, key) = patch["path"].as_str().unwrap().rsplit_once('/').unwrap();
-    let parent = config.pointer_mut(parent).unwrap_or_else(|| panic!("nothing at {parent}"));
+    let parent = config
+        .pointer_mut(parent)
+        .unwrap_or_else(|| panic!("nothing at {parent}"));
     match parent {
         Value::Array(list) => {
             assert_eq!(key, "-");
             list.push(patch["value"].clone());
         }
         other => {
-            other.as_object_mut().unwrap().insert(key.to_owned(), patch["value"].clone());
+            other
+                .as_object_mut()
+                .unwrap()
+                .insert(key.to_owned(), patch["value"].clone());
         }
     }
 }

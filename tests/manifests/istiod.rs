@@ -12,10 +12,14 @@ use serde_json::{Map, Value, json};
 use super::bed::within;
 
 pub(crate) const MANAGER: &str = "envoy.filters.network.http_connection_manager";
-pub(crate) const MANAGER_TYPE: &str =
-    "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+pub(crate) const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 /// `cluster_specifier` of a route's action.
-const SPECIFIERS: [&str; 4] = ["cluster", "cluster_header", "weighted_clusters", "cluster_specifier_plugin"];
+const SPECIFIERS: [&str; 4] = [
+    "cluster",
+    "cluster_header",
+    "weighted_clusters",
+    "cluster_specifier_plugin",
+];
 
 /// What of a proxy decides which resources are for it.
 #[derive(Debug, Clone)]
@@ -31,12 +35,18 @@ pub(crate) struct Proxy {
 /// A cluster's name of a VirtualService's destination.
 pub(crate) fn cluster_of(destination: &Value) -> String {
     let subset = destination["subset"].as_str().unwrap_or_default();
-    let (port, host) = (&destination["port"]["number"], destination["host"].as_str().unwrap());
+    let (port, host) = (
+        &destination["port"]["number"],
+        destination["host"].as_str().unwrap(),
+    );
     format!("outbound|{port}|{subset}|{host}")
 }
 
 pub(crate) fn cluster(name: &str, host: Option<SocketAddr>) -> Value {
-    let hosts: Vec<Value> = host.into_iter().map(|host| endpoint(&host.ip().to_string(), host.port())).collect();
+    let hosts: Vec<Value> = host
+        .into_iter()
+        .map(|host| endpoint(&host.ip().to_string(), host.port()))
+        .collect();
     json!({
         "name": name, "type": "STATIC", "connect_timeout": "1s", "lb_policy": "LEAST_REQUEST",
         "load_assignment": { "cluster_name": name, "endpoints": [{ "lb_endpoints": hosts }] },
@@ -50,11 +60,21 @@ fn endpoint(host: &str, port: u16) -> Value {
 impl Proxy {
     /// An ingress gateway for one VirtualService.
     pub(crate) fn gateway(service: &Value, clusters: Vec<Value>) -> Proxy {
-        let routes: Vec<Value> = service["spec"]["http"].as_array().unwrap().iter().map(route).collect();
+        let routes: Vec<Value> = service["spec"]["http"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(route)
+            .collect();
         let hosts = json!([{ "name": "*:80", "domains": ["*"], "routes": routes }]);
-        let node = "router~10.0.0.1~istio-ingressgateway-0.istio-system~istio-system.svc.cluster.local";
+        let node =
+            "router~10.0.0.1~istio-ingressgateway-0.istio-system~istio-system.svc.cluster.local";
         let labels = json!({ "istio": "ingressgateway", "app": "istio-ingressgateway" });
-        Proxy::new(("GATEWAY", node, labels), ("0.0.0.0_8080", "http.8080", hosts), clusters)
+        Proxy::new(
+            ("GATEWAY", node, labels),
+            ("0.0.0.0_8080", "http.8080", hosts),
+            clusters,
+        )
     }
 
     /// The inbound half of a model server's sidecar.
@@ -63,7 +83,11 @@ impl Proxy {
         let route = json!({ "name": "default", "match": { "prefix": "/" }, "route": { "cluster": name, "timeout": "0s" } });
         let hosts = json!([{ "name": format!("inbound|http|{port}"), "domains": ["*"], "routes": [route] }]);
         let node = "sidecar~10.0.0.2~model-0.models~models.svc.cluster.local";
-        Proxy::new(("SIDECAR_INBOUND", node, labels.clone()), ("virtualInbound", &name, hosts), clusters)
+        Proxy::new(
+            ("SIDECAR_INBOUND", node, labels.clone()),
+            ("virtualInbound", &name, hosts),
+            clusters,
+        )
     }
 
     fn new(
@@ -93,11 +117,18 @@ impl Proxy {
                 "clusters": clusters,
             },
         });
-        Proxy { context, labels, listener, config }
+        Proxy {
+            context,
+            labels,
+            listener,
+            config,
+        }
     }
 
     pub(crate) fn at(&mut self, pointer: &str) -> &mut Value {
-        self.config.pointer_mut(pointer).unwrap_or_else(|| panic!("nothing at {pointer}"))
+        self.config
+            .pointer_mut(pointer)
+            .unwrap_or_else(|| panic!("nothing at {pointer}"))
     }
 
     /// The filter of that resource, if it is for this proxy.
@@ -107,7 +138,9 @@ impl Proxy {
             return false;
         }
         let inbound = self.context == "SIDECAR_INBOUND";
-        let mode = spec["match"][0]["mode"].as_str().unwrap_or("CLIENT_AND_SERVER");
+        let mode = spec["match"][0]["mode"]
+            .as_str()
+            .unwrap_or("CLIENT_AND_SERVER");
         if mode == if inbound { "CLIENT" } else { "SERVER" } {
             return false;
         }
@@ -118,9 +151,19 @@ impl Proxy {
             Some("FAIL_RELOAD") => "FAIL_RELOAD",
             _ => "FAIL_CLOSED",
         };
-        let name = format!("{}.{}", plugin["metadata"]["namespace"].as_str().unwrap(), plugin["metadata"]["name"].as_str().unwrap());
+        let name = format!(
+            "{}.{}",
+            plugin["metadata"]["namespace"].as_str().unwrap(),
+            plugin["metadata"]["name"].as_str().unwrap()
+        );
         // No vm_id: Istio sets none.
-        let filter = wasm_filter(&name, &wasm["pluginName"], &wasm["pluginConfig"], policy, module);
+        let filter = wasm_filter(
+            &name,
+            &wasm["pluginName"],
+            &wasm["pluginConfig"],
+            policy,
+            module,
+        );
         before_the_router(self.manager(), filter);
         true
     }
@@ -140,7 +183,10 @@ impl Proxy {
 
     fn patch(&mut self, patch: &Value) -> bool {
         let (matched, value) = (&patch["match"], &patch["patch"]["value"]);
-        assert_eq!(patch["patch"]["operation"], "MERGE", "nothing else is emulated");
+        assert_eq!(
+            patch["patch"]["operation"], "MERGE",
+            "nothing else is emulated"
+        );
         let name = matched["listener"]["name"].as_str();
         if matched["context"] != self.context || name.is_some_and(|name| name != self.listener) {
             return false;
@@ -178,7 +224,13 @@ impl Proxy {
 }
 
 /// A plugin's filter, as Istio and Envoy Gateway both configure it.
-pub(crate) fn wasm_filter(name: &str, root: &Value, config: &Value, policy: &str, module: &str) -> Value {
+pub(crate) fn wasm_filter(
+    name: &str,
+    root: &Value,
+    config: &Value,
+    policy: &str,
+    module: &str,
+) -> Value {
     json!({ "name": name, "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
         "config": {
@@ -199,10 +251,16 @@ pub(crate) fn before_the_router(manager: &mut Value, filter: Value) {
 /// A route of a VirtualService.
 fn route(http: &Value) -> Value {
     let mut headers = Vec::new();
-    for (name, wanted) in http["match"][0]["headers"].as_object().into_iter().flatten() {
+    for (name, wanted) in http["match"][0]["headers"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
         headers.push(match (wanted.get("exact"), wanted.get("regex")) {
             (Some(exact), _) => json!({ "name": name, "string_match": { "exact": exact } }),
-            (_, Some(regex)) => json!({ "name": name, "string_match": { "safe_regex": { "regex": regex } } }),
+            (_, Some(regex)) => {
+                json!({ "name": name, "string_match": { "safe_regex": { "regex": regex } } })
+            }
             _ => json!({ "name": name, "present_match": true }),
         });
     }
@@ -218,7 +276,10 @@ fn route(http: &Value) -> Value {
 pub(crate) fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
-            if SPECIFIERS.iter().any(|specifier| from.contains_key(*specifier)) {
+            if SPECIFIERS
+                .iter()
+                .any(|specifier| from.contains_key(*specifier))
+            {
                 into.retain(|key, _| !SPECIFIERS.contains(&key.as_str()));
             }
             for (key, value) in from {

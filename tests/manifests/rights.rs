@@ -8,13 +8,20 @@ use super::bed::{Found, below, document, of, one};
 fn granted(all: &[Found], except: &[&str]) -> Vec<(String, String, String)> {
     let mut rights = Vec::new();
     for kind in ["RoleBinding", "ClusterRoleBinding"] {
-        for binding in of(all, kind).iter().filter(|it| !except.contains(&it.name())) {
+        for binding in of(all, kind)
+            .iter()
+            .filter(|it| !except.contains(&it.name()))
+        {
             let subject = &binding.body["subjects"][0];
             let account = one(all, "ServiceAccount", subject["name"].as_str().unwrap());
             assert_eq!(subject["kind"], "ServiceAccount");
             assert_eq!(subject["namespace"], account.namespace());
             let role = &binding.body["roleRef"];
-            let role = one(all, role["kind"].as_str().unwrap(), role["name"].as_str().unwrap());
+            let role = one(
+                all,
+                role["kind"].as_str().unwrap(),
+                role["name"].as_str().unwrap(),
+            );
             if role.kind() == "Role" {
                 assert_eq!(role.namespace(), binding.namespace());
             }
@@ -33,11 +40,17 @@ fn granted(all: &[Found], except: &[&str]) -> Vec<(String, String, String)> {
 }
 
 fn strings(list: &Value) -> Vec<String> {
-    list.as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned()).collect()
+    list.as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it.as_str().unwrap().to_owned())
+        .collect()
 }
 
 fn has(rights: &[(String, String, String)], group: &str, resource: &str, verb: &str) -> bool {
-    rights.iter().any(|(g, r, v)| (g.as_str(), r.as_str(), v.as_str()) == (group, resource, verb))
+    rights
+        .iter()
+        .any(|(g, r, v)| (g.as_str(), r.as_str(), v.as_str()) == (group, resource, verb))
 }
 
 const ACTS: [(&str, &str, &str); 3] = [
@@ -77,9 +90,13 @@ fn the_planner_may_do_what_it_does() {
 fn and_nothing_more() {
     const VERBS: [&str; 6] = ["get", "list", "watch", "patch", "create", "update"];
     for (group, resource, verb) in granted(&below("k8s/base"), &[]) {
-        let named = !group.contains('*') && !resource.contains('*') && VERBS.contains(&verb.as_str());
+        let named =
+            !group.contains('*') && !resource.contains('*') && VERBS.contains(&verb.as_str());
         assert!(named, "{verb} {resource} of '{group}'");
-        assert!(!["secrets", "configmaps"].contains(&resource.as_str()), "{resource}");
+        assert!(
+            !["secrets", "configmaps"].contains(&resource.as_str()),
+            "{resource}"
+        );
         let writes = ["patch", "create", "update"].contains(&verb.as_str());
         let may = ACTS.contains(&(group.as_str(), resource.as_str(), verb.as_str()))
             || ["weir.dev", "events.k8s.io", "coordination.k8s.io"].contains(&group.as_str());
@@ -96,11 +113,18 @@ fn advisory_leaves_no_right_to_act() {
     for patch in list["patches"].as_array().unwrap() {
         let text: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
         assert_eq!(text["$patch"], "delete");
-        let (kind, name) = (text["kind"].as_str().unwrap().to_owned(), text["metadata"]["name"].as_str().unwrap().to_owned());
+        let (kind, name) = (
+            text["kind"].as_str().unwrap().to_owned(),
+            text["metadata"]["name"].as_str().unwrap().to_owned(),
+        );
         one(&base, &kind, &name);
         gone.push((kind, name));
     }
-    let bindings: Vec<&str> = gone.iter().filter(|(kind, _)| kind == "RoleBinding").map(|(_, name)| name.as_str()).collect();
+    let bindings: Vec<&str> = gone
+        .iter()
+        .filter(|(kind, _)| kind == "RoleBinding")
+        .map(|(_, name)| name.as_str())
+        .collect();
     let rights = granted(&base, &bindings);
     assert!(!rights.is_empty());
     for (group, resource, verb) in ACTS {
@@ -117,8 +141,14 @@ fn the_pod_is_no_root_and_writes_nothing() {
     assert_ne!(pod["securityContext"]["runAsUser"], 0);
     let container = &pod["containers"][0];
     assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
-    assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
-    assert_eq!(container["securityContext"]["capabilities"]["drop"][0], "ALL");
+    assert_eq!(
+        container["securityContext"]["allowPrivilegeEscalation"],
+        false
+    );
+    assert_eq!(
+        container["securityContext"]["capabilities"]["drop"][0],
+        "ALL"
+    );
     assert!(deployment.body["spec"]["replicas"].as_u64().unwrap() >= 2);
     let budget = one(&all, "PodDisruptionBudget", "weir-planner");
     assert_eq!(budget.body["spec"]["minAvailable"], 1);

@@ -46,12 +46,25 @@ struct Object<T> {
     spec: T,
 }
 
-shape!(Target { group: String, kind: String, name: String });
+shape!(Target {
+    group: String,
+    kind: String,
+    name: String
+});
 
-shape!(EnvoyProxy { bootstrap: Bootstrap, shutdown: Shutdown });
+shape!(EnvoyProxy {
+    bootstrap: Bootstrap,
+    shutdown: Shutdown
+});
 shape!(Bootstrap { r#type: BootstrapType, json_patches: Vec<JsonPatch> });
-shape!(Shutdown { drain_timeout: String });
-shape!(JsonPatch { op: String, path: String, value: Value });
+shape!(Shutdown {
+    drain_timeout: String
+});
+shape!(JsonPatch {
+    op: String,
+    path: String,
+    value: Value
+});
 
 #[derive(Deserialize)]
 enum BootstrapType {
@@ -99,9 +112,16 @@ struct ClientHeaders {
     request_id: RequestId,
 }
 shape!(EarlyHeaders { remove: Vec<String> });
-shape!(ClientTimeout { http: ClientHttpTimeout });
-shape!(ClientHttpTimeout { request_received_timeout: String, stream_idle_timeout: String });
-shape!(Connection { buffer_limit: String });
+shape!(ClientTimeout {
+    http: ClientHttpTimeout
+});
+shape!(ClientHttpTimeout {
+    request_received_timeout: String,
+    stream_idle_timeout: String
+});
+shape!(Connection {
+    buffer_limit: String
+});
 shape!(Http2 {
     initial_stream_window_size: String,
     initial_connection_window_size: String,
@@ -126,12 +146,23 @@ shape!(Breaker {
     max_parallel_requests: u32,
     max_parallel_retries: u32,
 });
-shape!(Timeout { tcp: TcpTimeout, http: HttpTimeout });
-shape!(TcpTimeout { connect_timeout: String });
-shape!(HttpTimeout { connection_idle_timeout: String });
+shape!(Timeout {
+    tcp: TcpTimeout,
+    http: HttpTimeout
+});
+shape!(TcpTimeout {
+    connect_timeout: String
+});
+shape!(HttpTimeout {
+    connection_idle_timeout: String
+});
 
 shape!(PodMonitor { selector: Value, pod_metrics_endpoints: Vec<Endpoint> });
-shape!(Endpoint { port: String, path: String, interval: String });
+shape!(Endpoint {
+    port: String,
+    path: String,
+    interval: String
+});
 
 shape!(Kustomization {
     api_version: String,
@@ -143,5 +174,10 @@ shape!(Kustomization {
 shape!(Patch { patch: String, target: Option<Select> });
 shape!(Select { kind: String, name: Option<String> });
 shape!(Replacement { source: Source, targets: Vec<Copied> });
-shape!(Source { kind: String, name: String, namespace: String, field_path: String });
+shape!(Source {
+    kind: String,
+    name: String,
+    namespace: String,
+    field_path: String
+});
 shape!(Copied { select: Select, field_paths: Vec<String> });

@@ -33,13 +33,23 @@ fn check(found: &Found) -> Result<(), String> {
         },
         ("extensions.istio.io/v1alpha1", "WasmPlugin") => same::<WasmPlugin>(body),
         ("extensions.istio.io/v1alpha1", "TrafficExtension") => extension(body),
-        ("networking.istio.io/v1alpha3", "EnvoyFilter") => same::<v1alpha3::envoyfilters::EnvoyFilter>(body),
+        ("networking.istio.io/v1alpha3", "EnvoyFilter") => {
+            same::<v1alpha3::envoyfilters::EnvoyFilter>(body)
+        }
         ("networking.istio.io/v1", "Gateway") => same::<istio::gateways::Gateway>(body),
-        ("networking.istio.io/v1", "VirtualService") => same::<istio::virtualservices::VirtualService>(body),
-        ("networking.istio.io/v1", "DestinationRule") => same::<istio::destinationrules::DestinationRule>(body),
-        ("gateway.networking.k8s.io/v1", "GatewayClass") => same::<gateway::gatewayclasses::GatewayClass>(body),
+        ("networking.istio.io/v1", "VirtualService") => {
+            same::<istio::virtualservices::VirtualService>(body)
+        }
+        ("networking.istio.io/v1", "DestinationRule") => {
+            same::<istio::destinationrules::DestinationRule>(body)
+        }
+        ("gateway.networking.k8s.io/v1", "GatewayClass") => {
+            same::<gateway::gatewayclasses::GatewayClass>(body)
+        }
         ("gateway.networking.k8s.io/v1", "Gateway") => same::<gateway::gateways::Gateway>(body),
-        ("gateway.networking.k8s.io/v1", "HTTPRoute") => same::<gateway::httproutes::HttpRoute>(body),
+        ("gateway.networking.k8s.io/v1", "HTTPRoute") => {
+            same::<gateway::httproutes::HttpRoute>(body)
+        }
         (api, kind) => shapes::check(api, kind, body),
     }
 }
@@ -79,7 +89,14 @@ fn every_document_is_what_its_kind_can_be() {
             continue;
         }
         let result = check(&found);
-        assert_eq!(result, Ok(()), "{}: {} {}", found.file, found.kind(), found.name());
+        assert_eq!(
+            result,
+            Ok(()),
+            "{}: {} {}",
+            found.file,
+            found.kind(),
+            found.name()
+        );
     }
 }
 
@@ -98,26 +115,102 @@ fn patches_for_pods_are_parts_of_deployments() {
 #[test]
 fn what_is_misspelt_is_found() {
     let table = [
-        ("k8s/base/deployment.yaml", "/spec/template/spec/containers/0", "imagePullPolicies", json!("Always")),
-        ("k8s/base/networkpolicy.yaml", "/spec", "policyType", json!(["Ingress"])),
-        ("istio/gateway/wasmplugin.yaml", "/spec", "failurePolicy", json!("FAIL_OPEN")),
-        ("istio/gateway/wasmplugin.yaml", "/spec", "failStrategy", json!("FAIL_CLOSED")),
-        ("istio/gateway/envoyfilter.yaml", "/spec/configPatches/0", "applyto", json!("LISTENER")),
-        ("istio/gateway/envoyfilter.yaml", "/spec/configPatches/0", "applyTo", json!("LISTENERS")),
-        ("istio/gateway/virtualservice.yaml", "/spec/http/0", "time_out", json!("1s")),
-        ("istio/gateway/destinationrules.yaml", "/spec/trafficPolicy/connectionPool/http", "maxPending", json!(1)),
-        ("istio/traffic-extension/trafficextensions.yaml", "/spec", "pluginConfig", json!({})),
-        ("istio/traffic-extension/trafficextensions.yaml", "/spec/wasm", "selector", json!({})),
-        ("k8s/envoy-gateway/httproute.yaml", "/spec/rules/0", "timeout", json!("1s")),
-        ("k8s/envoy-gateway/policies.yaml", "/spec/wasm/0", "rootId", json!("weir")),
-        ("k8s/overlays/gateway/kustomization.yaml", "", "resource", json!([])),
-        ("k8s/monitoring/podmonitor.yaml", "/spec", "podMetricsEndpoint", json!([])),
+        (
+            "k8s/base/deployment.yaml",
+            "/spec/template/spec/containers/0",
+            "imagePullPolicies",
+            json!("Always"),
+        ),
+        (
+            "k8s/base/networkpolicy.yaml",
+            "/spec",
+            "policyType",
+            json!(["Ingress"]),
+        ),
+        (
+            "istio/gateway/wasmplugin.yaml",
+            "/spec",
+            "failurePolicy",
+            json!("FAIL_OPEN"),
+        ),
+        (
+            "istio/gateway/wasmplugin.yaml",
+            "/spec",
+            "failStrategy",
+            json!("FAIL_CLOSED"),
+        ),
+        (
+            "istio/gateway/envoyfilter.yaml",
+            "/spec/configPatches/0",
+            "applyto",
+            json!("LISTENER"),
+        ),
+        (
+            "istio/gateway/envoyfilter.yaml",
+            "/spec/configPatches/0",
+            "applyTo",
+            json!("LISTENERS"),
+        ),
+        (
+            "istio/gateway/virtualservice.yaml",
+            "/spec/http/0",
+            "time_out",
+            json!("1s"),
+        ),
+        (
+            "istio/gateway/destinationrules.yaml",
+            "/spec/trafficPolicy/connectionPool/http",
+            "maxPending",
+            json!(1),
+        ),
+        (
+            "istio/traffic-extension/trafficextensions.yaml",
+            "/spec",
+            "pluginConfig",
+            json!({}),
+        ),
+        (
+            "istio/traffic-extension/trafficextensions.yaml",
+            "/spec/wasm",
+            "selector",
+            json!({}),
+        ),
+        (
+            "k8s/envoy-gateway/httproute.yaml",
+            "/spec/rules/0",
+            "timeout",
+            json!("1s"),
+        ),
+        (
+            "k8s/envoy-gateway/policies.yaml",
+            "/spec/wasm/0",
+            "rootId",
+            json!("weir"),
+        ),
+        (
+            "k8s/overlays/gateway/kustomization.yaml",
+            "",
+            "resource",
+            json!([]),
+        ),
+        (
+            "k8s/monitoring/podmonitor.yaml",
+            "/spec",
+            "podMetricsEndpoint",
+            json!([]),
+        ),
     ];
     for (file, pointer, key, value) in table {
         let mut found = documents(file).remove(0);
         assert_eq!(check(&found), Ok(()), "{file}");
         let object = found.body.pointer_mut(pointer).unwrap();
-        object.as_object_mut().unwrap().insert(key.to_owned(), value);
-        assert!(check(&found).is_err(), "{file}: {pointer}/{key} is let through");
+        object
+            .as_object_mut()
+            .unwrap()
+            .insert(key.to_owned(), value);
+        assert!(
+            check(&found).is_err(),
+            "{file}: {pointer}/{key} is let through"
+        );
     }
 }

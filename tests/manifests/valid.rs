@@ -41,7 +41,10 @@ fn gateway(routes: &str) -> Proxy {
         .iter()
         .map(|variant| cluster(variant["cluster"].as_str().unwrap(), Some(nobody())))
         .collect();
-    clusters.push(cluster(config["planner"]["cluster"].as_str().unwrap(), Some(nobody())));
+    clusters.push(cluster(
+        config["planner"]["cluster"].as_str().unwrap(),
+        Some(nobody()),
+    ));
     let mut proxy = Proxy::gateway(&service, clusters);
     assert!(proxy.wasm_plugin(&plugin, &module()));
     proxy
@@ -50,7 +53,9 @@ fn gateway(routes: &str) -> Proxy {
 /// The sidecar of a variant's server and what is for it.
 fn sidecar(gate: &Value) -> Proxy {
     let labels = &gate["spec"]["selector"]["matchLabels"];
-    let port = gate["spec"]["match"][0]["ports"][0]["number"].as_u64().unwrap() as u16;
+    let port = gate["spec"]["match"][0]["ports"][0]["number"]
+        .as_u64()
+        .unwrap() as u16;
     let planner = &gate["spec"]["pluginConfig"]["planner"]["cluster"];
     let clusters = vec![
         cluster(&format!("inbound|{port}||"), Some(nobody())),
@@ -84,12 +89,20 @@ fn sidecars_take_all_of_it_and_no_other_gates() {
     let gates = documents("istio/sidecar/wasmplugins.yaml");
     for gate in &gates {
         let mut proxy = sidecar(&gate.body);
-        let taken = gates.iter().filter(|it| proxy.wasm_plugin(&it.body, &module()));
+        let taken = gates
+            .iter()
+            .filter(|it| proxy.wasm_plugin(&it.body, &module()));
         assert_eq!(taken.count(), 1, "{}", gate.name());
         let router = document("istio/gateway/wasmplugin.yaml");
         assert!(!proxy.wasm_plugin(&router, &module()));
-        assert_eq!(proxy.envoy_filter(&document("istio/sidecar/envoyfilter.yaml")), 3);
-        assert_eq!(proxy.envoy_filter(&document("istio/gateway/envoyfilter.yaml")), 0);
+        assert_eq!(
+            proxy.envoy_filter(&document("istio/sidecar/envoyfilter.yaml")),
+            3
+        );
+        assert_eq!(
+            proxy.envoy_filter(&document("istio/gateway/envoyfilter.yaml")),
+            0
+        );
         accepted(&proxy.config).unwrap();
     }
 }
@@ -98,7 +111,10 @@ fn sidecars_take_all_of_it_and_no_other_gates() {
 fn traffic_extensions_make_the_same_filters() {
     let extensions = documents("istio/traffic-extension/trafficextensions.yaml");
     let mut proxy = gateway("istio/gateway/virtualservice.yaml");
-    let plugin = proxy.manager()["http_filters"].as_array_mut().unwrap().remove(0);
+    let plugin = proxy.manager()["http_filters"]
+        .as_array_mut()
+        .unwrap()
+        .remove(0);
     assert!(proxy.wasm_plugin(&extensions[0].body, &module()));
     let mut extension = proxy.manager()["http_filters"][0].clone();
     let configuration = "/typed_config/config/configuration/value";
@@ -106,12 +122,18 @@ fn traffic_extensions_make_the_same_filters() {
         serde_json::from_str(filter.pointer(configuration).unwrap().as_str().unwrap()).unwrap()
     };
     let (mut router, both) = (role(&extension), role(&plugin));
-    assert_eq!((&router["role"], &both["role"]), (&json!("router"), &json!("both")));
+    assert_eq!(
+        (&router["role"], &both["role"]),
+        (&json!("router"), &json!("both"))
+    );
     router["role"] = json!("both");
     assert_eq!(router, both);
     *extension.pointer_mut(configuration).unwrap() = plugin.pointer(configuration).unwrap().clone();
     assert_eq!(extension, plugin);
-    for (extension, gate) in extensions[1..].iter().zip(documents("istio/sidecar/wasmplugins.yaml")) {
+    for (extension, gate) in extensions[1..]
+        .iter()
+        .zip(documents("istio/sidecar/wasmplugins.yaml"))
+    {
         let (mut one, mut other) = (sidecar(&gate.body), sidecar(&gate.body));
         assert!(one.wasm_plugin(&extension.body, &module()));
         assert!(other.wasm_plugin(&gate.body, &module()));
@@ -133,7 +155,10 @@ fn envoys_own_bootstraps_are_valid() {
     let files = render(&service, &Options::default(), Target::Envoy).unwrap();
     assert_eq!(files.len(), 5, "with and without planner, and three gates");
     for file in files {
-        let text = file.body().unwrap().replace("/etc/envoy/weir_filter.wasm", &module());
+        let text = file
+            .body()
+            .unwrap()
+            .replace("/etc/envoy/weir_filter.wasm", &module());
         let config: Value = serde_saphyr::from_str(&text).unwrap();
         accepted(&config).unwrap_or_else(|error| panic!("{}: {error}", file.path));
     }
@@ -143,28 +168,51 @@ fn envoys_own_bootstraps_are_valid() {
 fn what_is_wrong_in_an_envoy_filter_is_found() {
     let manager = "/spec/configPatches/1/patch/value/typed_config";
     let early = format!("{manager}/early_header_mutation_extensions/0/typed_config");
-    let no_type = "type.googleapis.com/envoy.extensions.http.early_header_mutation.v3.HeaderMutations";
+    let no_type =
+        "type.googleapis.com/envoy.extensions.http.early_header_mutation.v3.HeaderMutations";
     for (pointer, key, value) in [
         (early.as_str(), "@type", json!(no_type)),
         (early.as_str(), "mutation", json!([])),
-        (manager, "@type", json!("type.googleapis.com/envoy.HttpConnectionManager")),
+        (
+            manager,
+            "@type",
+            json!("type.googleapis.com/envoy.HttpConnectionManager"),
+        ),
         (manager, "stream_idle_timeouts", json!("1s")),
         (manager, "stream_idle_timeout", json!("soon")),
-        ("/spec/configPatches/0/patch/value", "connection_balance", json!({})),
-        ("/spec/configPatches/2/patch/value/route", "cluster_headers", json!("x")),
+        (
+            "/spec/configPatches/0/patch/value",
+            "connection_balance",
+            json!({}),
+        ),
+        (
+            "/spec/configPatches/2/patch/value/route",
+            "cluster_headers",
+            json!("x"),
+        ),
     ] {
         let mut filter = document("istio/gateway/envoyfilter.yaml");
-        let object = filter.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
+        let object = filter
+            .pointer_mut(pointer)
+            .unwrap()
+            .as_object_mut()
+            .unwrap();
         object.insert(key.to_owned(), value);
         let mut proxy = gateway("istio/gateway/virtualservice.yaml");
         proxy.envoy_filter(&filter);
-        assert!(accepted(&proxy.config).is_err(), "{pointer}/{key} is let through");
+        assert!(
+            accepted(&proxy.config).is_err(),
+            "{pointer}/{key} is let through"
+        );
     }
     // And in the filter's own configuration.
     let mut plugin = document("istio/gateway/wasmplugin.yaml");
     plugin["spec"]["pluginConfig"]["deadline"]["default_ms"] = json!(0);
     let mut proxy = gateway("istio/gateway/virtualservice.yaml");
-    proxy.manager()["http_filters"].as_array_mut().unwrap().remove(0);
+    proxy.manager()["http_filters"]
+        .as_array_mut()
+        .unwrap()
+        .remove(0);
     assert!(proxy.wasm_plugin(&plugin, &module()));
     let error = accepted(&proxy.config).unwrap_err();
     assert!(error.contains("deadline.default_ms"), "{error}");

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use weir_planner::config::Service;
-use weir_planner::manifests::{COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render};
+use weir_planner::manifests::{
+    COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
+};
 
 /// For what manifests are made, and of what.
 #[derive(Debug, clap::Args)]

@@ -43,7 +43,8 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
 const WEIR: &str = "A complete bootstrap: deadlines, choice and slots in one Envoy, plans from the planner. Change \
     the clusters' addresses, the key and, where several proxies serve one service, node.id. Every setting is \
     explained in envoy/weir.yaml of the repository.";
-const STATIC: &str = "The same without a planner: the plan in the filter's configuration holds for ever.";
+const STATIC: &str =
+    "The same without a planner: the plan in the filter's configuration holds for ever.";
 const GATED: &str = "A gate beside one model server, behind routers (role `router` instead of `both`). Every setting \
     is explained in envoy/gate.yaml of the repository.";
 
@@ -74,7 +75,13 @@ fn whole(service: &Service, planner: Option<Asked<'_>>) -> Result<Value, Manifes
 fn gate(service: &Service, variant: &Variant, planner: Asked<'_>) -> Result<Value, ManifestError> {
     let mut shipped = read("envoy/gate.yaml", GATE)?;
     let config = plugin(service, Role::Gate, Some(variant), Some(planner.0))?;
-    adapt(&mut shipped, service, &config, vec![&variant.cluster], Some(planner))?;
+    adapt(
+        &mut shipped,
+        service,
+        &config,
+        vec![&variant.cluster],
+        Some(planner),
+    )?;
     let node = json!(format!("weir-gate-{}-1", variant.name));
     *at(&mut shipped, "/node/id")? = node;
     let times = Times::of(service);
@@ -117,13 +124,23 @@ fn adapt(
         let template = shipped.and_then(|clusters| clusters.iter().find(named));
         let template = template.cloned().ok_or_else(|| missing(PLANNER))?;
         let address = format!("{}.local", planner.cluster);
-        made.push(addressed(template, &planner.cluster, &address, super::options::PLANNER_PORT)?);
+        made.push(addressed(
+            template,
+            &planner.cluster,
+            &address,
+            super::options::PLANNER_PORT,
+        )?);
     }
     *at(shipped, "/static_resources/clusters")? = Value::Array(made);
     Ok(())
 }
 
-fn addressed(mut cluster: Value, name: &str, host: &str, port: u16) -> Result<Value, ManifestError> {
+fn addressed(
+    mut cluster: Value,
+    name: &str,
+    host: &str,
+    port: u16,
+) -> Result<Value, ManifestError> {
     *at(&mut cluster, "/name")? = json!(name);
     *at(&mut cluster, "/load_assignment")? = json!({ "cluster_name": name, "endpoints": [{ "lb_endpoints": [
         { "endpoint": { "address": { "socket_address": { "address": host, "port_value": port } } } }

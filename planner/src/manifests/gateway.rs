@@ -11,7 +11,8 @@ use weir_filter::config::Role;
 use super::backend::{Backend, backends, namespace};
 use super::options::{PLANNER, PLANNER_PORT};
 use super::plugin::{
-    BUFFER_BYTES, EDGES, NETWORK, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, fallback, plugin, seconds,
+    BUFFER_BYTES, EDGES, NETWORK, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, fallback, plugin,
+    seconds,
 };
 use super::{Document, File, ManifestError, Options, refused};
 use crate::config::Service;
@@ -42,15 +43,25 @@ const LIST: &str = "kubectl apply -k k8s/envoy-gateway, after k8s/base.";
 pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
     let backends = backends(service)?;
     if backends.len() >= RULES_MAX {
-        let right = format!("at most {}: an HTTPRoute has {RULES_MAX} rules", RULES_MAX - 1);
+        let right = format!(
+            "at most {}: an HTTPRoute has {RULES_MAX} rules",
+            RULES_MAX - 1
+        );
         return Err(refused("variants", backends.len(), right));
     }
-    if let Some((index, backend)) = backends.iter().enumerate().find(|(_, it)| it.subset.is_some()) {
+    if let Some((index, backend)) = backends
+        .iter()
+        .enumerate()
+        .find(|(_, it)| it.subset.is_some())
+    {
         let right = "without a subset: the Gateway API leads to Services";
         let path = format!("variants[{index}].cluster");
         return Err(refused(path, &backend.variant.cluster, right));
     }
-    let frame = Frame { service, models: namespace(&backends) };
+    let frame = Frame {
+        service,
+        models: namespace(&backends),
+    };
     let planner = PlannerAt {
         cluster: PLANNER.to_owned(),
         authority: options.planner_host(),
@@ -76,7 +87,10 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         .collect();
     let resources = names.map(|name| format!("{name}.yaml"));
     let list = json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources });
-    files.push(File::new(format!("{FOLDER}/kustomization.yaml"), vec![Document::new(LIST, list)]));
+    files.push(File::new(
+        format!("{FOLDER}/kustomization.yaml"),
+        vec![Document::new(LIST, list)],
+    ));
     Ok(files)
 }
 

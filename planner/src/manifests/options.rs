@@ -62,7 +62,8 @@ pub(super) const PLANNER_PORT: u16 = 8080;
 
 /// An image reference without a scheme; with a digest that is one.
 fn image(path: &str, reference: &str) -> Result<(), ManifestError> {
-    let right = "an image without a scheme, such as registry.example/weir:1.0 or …@sha256:<64 hex digits>";
+    let right =
+        "an image without a scheme, such as registry.example/weir:1.0 or …@sha256:<64 hex digits>";
     let plain = |c: char| c.is_ascii_alphanumeric() || "./_-:@".contains(c);
     let whole = |digest: &str| {
         digest.len() == 64 && digest.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))

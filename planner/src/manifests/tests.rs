@@ -33,13 +33,31 @@ fn what_cannot_be_attached_is_refused_by_field_with_what_would_be_right() {
     let (defaults, text) = (Options::default(), example());
     let cluster = "outbound|8000||resnet50.models.svc.cluster.local";
     for (other, targets) in [
-        ("resnet50", &[Target::Istio, Target::Gateway, Target::Kubernetes][..]),
-        ("outbound|0||resnet50.models.svc.cluster.local", &[Target::Istio]),
-        ("outbound|80000||resnet50.models.svc.cluster.local", &[Target::Istio]),
-        ("inbound|8000||resnet50.models.svc.cluster.local", &[Target::Istio]),
+        (
+            "resnet50",
+            &[Target::Istio, Target::Gateway, Target::Kubernetes][..],
+        ),
+        (
+            "outbound|0||resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
+        (
+            "outbound|80000||resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
+        (
+            "inbound|8000||resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
         ("outbound|8000||resnet50.models", &[Target::Istio]),
-        ("outbound|8000|Up|resnet50.models.svc.cluster.local", &[Target::Istio]),
-        ("outbound|8000||resnet50.models.svc.cluster.local|x", &[Target::Istio]),
+        (
+            "outbound|8000|Up|resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
+        (
+            "outbound|8000||resnet50.models.svc.cluster.local|x",
+            &[Target::Istio],
+        ),
     ] {
         for target in targets {
             let says = ["variants[1].cluster", other, "outbound|PORT|SUBSET|SERVICE"];
@@ -49,11 +67,19 @@ fn what_cannot_be_attached_is_refused_by_field_with_what_would_be_right() {
     let elsewhere = text.replace(cluster, "outbound|8000||resnet50.other.svc.cluster.local");
     let says = ["variants[1].cluster", "namespace of the first (models)"];
     refuses(&elsewhere, &defaults, Target::Istio, &says);
-    let subset = text.replace(cluster, "outbound|8000|v50|resnet50.models.svc.cluster.local");
+    let subset = text.replace(
+        cluster,
+        "outbound|8000|v50|resnet50.models.svc.cluster.local",
+    );
     let says = ["variants[1].cluster", "without a subset"];
     refuses(&subset, &defaults, Target::Gateway, &says);
     let none = text.replace("initial: 6", "initial: 0, least: 0");
-    refuses(&none, &defaults, Target::Istio, &["cores.initial", "1 or more in all"]);
+    refuses(
+        &none,
+        &defaults,
+        Target::Istio,
+        &["cores.initial", "1 or more in all"],
+    );
 
     for (change, says) in [
         (
@@ -83,9 +109,19 @@ fn what_cannot_be_attached_is_refused_by_field_with_what_would_be_right() {
 
 #[test]
 fn a_pipelines_stages_are_files_of_their_own() {
-    let text = include_str!("../../../tests/demo/ipa.yaml");
+    let text = example().replace("initial: 6", "initial: 2, least: 0");
+    let (head, variants) = text.split_once("variants:\n").unwrap();
+    let variants: String = variants
+        .lines()
+        .map(|line| format!("    {line}\n"))
+        .collect();
+    let other = variants.replace("name: resnet", "name: other");
+    let text = format!(
+        "{head}policy: ipa\nstages:\n  - name: first\n    variants:\n{variants}  - name: second\n    \
+         variants:\n{other}"
+    );
     let says = ["stages: 2", "one file for each stage"];
-    refuses(text, &Options::default(), Target::Envoy, &says);
+    refuses(&text, &Options::default(), Target::Istio, &says);
 }
 
 #[test]

@@ -13,7 +13,8 @@ impl File {
     /// # Errors
     /// What it says is no YAML.
     pub fn text(&self, command: &str) -> Result<String, ManifestError> {
-        let mut text = format!("# Made by `{command}`. Change the service file or the command, not this.\n");
+        let mut text =
+            format!("# Made by `{command}`. Change the service file or the command, not this.\n");
         text += &self.body()?;
         Ok(text)
     }

@@ -13,7 +13,8 @@ pub(super) fn typed<T: DeserializeOwned + Serialize>(value: Value) -> Result<Val
         what: std::any::type_name::<T>().to_owned(),
         error,
     };
-    let read: T = serde_json::from_value(value.clone()).map_err(|error| wrong(error.to_string()))?;
+    let read: T =
+        serde_json::from_value(value.clone()).map_err(|error| wrong(error.to_string()))?;
     let again = serde_json::to_value(read).map_err(|error| wrong(error.to_string()))?;
     if again != value {
         return Err(wrong(format!("{value} is read as {again}")));

@@ -33,20 +33,32 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
     if let Some(manager) = manager.as_object_mut() {
         manager.insert("preserve_external_request_id".to_owned(), json!(true));
         manager.insert("merge_slashes".to_owned(), json!(true));
-        manager.insert("early_header_mutation_extensions".to_owned(), json!([{
-            "name": EARLY, "typed_config": { "@type": EARLY_TYPE, "mutations": remove },
-        }]));
+        manager.insert(
+            "early_header_mutation_extensions".to_owned(),
+            json!([{
+                "name": EARLY, "typed_config": { "@type": EARLY_TYPE, "mutations": remove },
+            }]),
+        );
     }
     let answer = seconds(times.answer);
     let by_header = |idle: &str| json!({ "cluster_header": "x-slo-cluster", "idle_timeout": idle });
     let context = "GATEWAY";
     let patches = json!([
-        listener(context, json!({}), json!({ "connection_balance_config": { "exact_balance": {} } })),
+        listener(
+            context,
+            json!({}),
+            json!({ "connection_balance_config": { "exact_balance": {} } })
+        ),
         network_filter(context, manager),
         http_route(context, EVENTS, None, by_header(&answer)),
         http_route(context, CHOSEN, None, by_header(&answer)),
         http_route(context, WEBSOCKET, None, json!({ "idle_timeout": "3600s" })),
-        http_route(context, FALLBACK, None, json!({ "idle_timeout": seconds(times.hold) })),
+        http_route(
+            context,
+            FALLBACK,
+            None,
+            json!({ "idle_timeout": seconds(times.hold) })
+        ),
     ]);
     let spec = json!({ "workloadSelector": { "labels": ingress() }, "configPatches": patches });
     let body = frame.object(API, "EnvoyFilter", INGRESS_NAMESPACE, &frame.name(), spec);
@@ -65,7 +77,8 @@ pub(super) fn at_sidecars(frame: &Frame) -> Vec<Document> {
     ports.sort_unstable();
     ports.dedup();
     for port in ports {
-        let route = json!({ "timeout": seconds(times.answer), "idle_timeout": seconds(times.hold) });
+        let route =
+            json!({ "timeout": seconds(times.answer), "idle_timeout": seconds(times.hold) });
         patches.push(http_route(context, "default", Some(port), route));
     }
     let labels = json!({ SERVICE_LABEL: frame.service.name });
@@ -96,7 +109,10 @@ fn merge(apply_to: &str, context: &str, mut matched: Value, value: Value) -> Val
 
 fn listener(context: &str, matched: Value, mut value: Value) -> Value {
     if let Some(value) = value.as_object_mut() {
-        value.insert("per_connection_buffer_limit_bytes".to_owned(), json!(BUFFER_BYTES));
+        value.insert(
+            "per_connection_buffer_limit_bytes".to_owned(),
+            json!(BUFFER_BYTES),
+        );
     }
     merge("LISTENER", context, matched, value)
 }
@@ -113,5 +129,10 @@ fn http_route(context: &str, name: &str, port: Option<u16>, route: Value) -> Val
         routes.insert("portNumber".to_owned(), json!(port));
     }
     let value = json!({ "route": route });
-    merge("HTTP_ROUTE", context, json!({ "routeConfiguration": routes }), value)
+    merge(
+        "HTTP_ROUTE",
+        context,
+        json!({ "routeConfiguration": routes }),
+        value,
+    )
 }

@@ -57,25 +57,31 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
     let mut files = folder("istio/gateway", GATEWAY, gateway);
     files.extend(folder("istio/sidecar", SIDECAR, sidecar));
     let by_header = routes::by_header(&frame)?;
-    files.push(File::new("istio/header-routing/virtualservice.yaml", by_header));
+    files.push(File::new(
+        "istio/header-routing/virtualservice.yaml",
+        by_header,
+    ));
     let extension = "istio/traffic-extension";
     let gates = wasm::extensions(&frame)?;
-    files.push(File::new(format!("{extension}/trafficextensions.yaml"), gates));
+    files.push(File::new(
+        format!("{extension}/trafficextensions.yaml"),
+        gates,
+    ));
     files.extend(pods::patches(&frame));
     Ok(files)
 }
 
-const GATEWAY: &str = "A gateway that reads deadlines, chooses variants, and holds and gives slots (role `both`).";
+const GATEWAY: &str =
+    "A gateway that reads deadlines, chooses variants, and holds and gives slots (role `both`).";
 const SIDECAR: &str = "Gates in the model servers' sidecars, behind the gateway of ../gateway, which is then a router: \
     the overlay `sidecar` says so.";
 
 /// The files of a kustomization, and what lists them.
-fn folder<const N: usize>(
-    path: &str,
-    why: &str,
-    files: [(&str, Vec<Document>); N],
-) -> Vec<File> {
-    let resources: Vec<String> = files.iter().map(|(name, _)| format!("{name}.yaml")).collect();
+fn folder<const N: usize>(path: &str, why: &str, files: [(&str, Vec<Document>); N]) -> Vec<File> {
+    let resources: Vec<String> = files
+        .iter()
+        .map(|(name, _)| format!("{name}.yaml"))
+        .collect();
     let each = files.into_iter();
     let each = each.map(|(name, documents)| File::new(format!("{path}/{name}.yaml"), documents));
     let mut files: Vec<File> = each.collect();

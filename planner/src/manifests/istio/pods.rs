@@ -41,7 +41,10 @@ fn patch(name: &str, how: &str, annotations: Value, labels: Option<Value>) -> Fi
     }
     let body = json!({ "spec": { "template": { "metadata": metadata } } });
     let why = format!("{how}\n{ANNOTATED}");
-    File::new(format!("istio/pods/{name}.yaml"), vec![Document::new(why, body)])
+    File::new(
+        format!("istio/pods/{name}.yaml"),
+        vec![Document::new(why, body)],
+    )
 }
 
 fn annotations() -> Value {
@@ -61,7 +64,10 @@ pub(super) fn only_routers(frame: &Frame) -> Result<Vec<Document>, ManifestError
     let mut ports: Vec<u16> = frame.backends.iter().map(|backend| backend.port).collect();
     ports.sort_unstable();
     ports.dedup();
-    let open: Vec<Value> = ports.iter().map(|port| json!({ "port": port, "protocol": "TCP" })).collect();
+    let open: Vec<Value> = ports
+        .iter()
+        .map(|port| json!({ "port": port, "protocol": "TCP" }))
+        .collect();
     let planner = json!({ "app.kubernetes.io/name": super::super::options::PLANNER });
     let spec = json!({
         "podSelector": { "matchLabels": { SERVICE_LABEL: frame.service.name } },

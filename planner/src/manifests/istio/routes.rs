@@ -43,9 +43,8 @@ pub(super) fn gateway(frame: &Frame) -> Vec<Document> {
 pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let times = Times::of(frame.service);
     let last = last(frame)?;
-    let chosen = |headers: Value, name: &str, timeout: String| {
-        route(name, Some(headers), &last, &timeout)
-    };
+    let chosen =
+        |headers: Value, name: &str, timeout: String| route(name, Some(headers), &last, &timeout);
     let present = json!({ "x-slo-cluster": {} });
     let events = json!({ "x-slo-cluster": {}, "accept": { "regex": ".*text/event-stream.*" } });
     let websocket = json!({ "upgrade": { "regex": "(?i)websocket" } });
@@ -55,7 +54,10 @@ pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
         chosen(websocket, WEBSOCKET, "0s".to_owned()),
         route(FALLBACK, None, &last, &seconds(times.greatest())),
     ]);
-    Ok(vec![Document::new(BY_CLUSTER, virtual_service(frame, http))])
+    Ok(vec![Document::new(
+        BY_CLUSTER,
+        virtual_service(frame, http),
+    )])
 }
 
 pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
@@ -66,7 +68,12 @@ pub(super) fn by_header(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
         route(&name, Some(headers), backend, &seconds(times.answer))
     };
     let mut http: Vec<Value> = frame.backends.iter().map(of_variant).collect();
-    http.push(route(FALLBACK, None, &last(frame)?, &seconds(times.greatest())));
+    http.push(route(
+        FALLBACK,
+        None,
+        &last(frame)?,
+        &seconds(times.greatest()),
+    ));
     let body = virtual_service(frame, Value::Array(http));
     Ok(vec![Document::new(BY_HEADER, body)])
 }
@@ -105,7 +112,11 @@ pub(super) fn destinations(frame: &Frame) -> Vec<Document> {
         let service = backends.first().map_or("", |backend| backend.name);
         let name = format!("{}-{service}", frame.name());
         let body = frame.object(API, "DestinationRule", frame.models(), &name, spec);
-        let why = if documents.is_empty() { DESTINATIONS } else { "" };
+        let why = if documents.is_empty() {
+            DESTINATIONS
+        } else {
+            ""
+        };
         documents.push(Document::new(why, body));
     }
     documents
@@ -115,7 +126,9 @@ pub(super) fn destinations(frame: &Frame) -> Vec<Document> {
 fn last<'a>(frame: &'a Frame) -> Result<Backend<'a>, ManifestError> {
     let quickest = fallback(frame.service)?;
     let found = frame.backends.iter().find(|it| it.variant == quickest);
-    found.copied().ok_or_else(|| super::super::refused("variants", 0, "1 or more"))
+    found
+        .copied()
+        .ok_or_else(|| super::super::refused("variants", 0, "1 or more"))
 }
 
 fn virtual_service(frame: &Frame, http: Value) -> Value {

@@ -5,7 +5,9 @@ use weir_filter::config::Role;
 
 use super::super::backend::Backend;
 use super::super::plugin::{ROOT_ID, plugin};
-use super::{Document, Frame, INGRESS_NAMESPACE, ManifestError, SERVICE_LABEL, VARIANT_LABEL, ingress};
+use super::{
+    Document, Frame, INGRESS_NAMESPACE, ManifestError, SERVICE_LABEL, VARIANT_LABEL, ingress,
+};
 
 const API: &str = "extensions.istio.io/v1alpha1";
 
@@ -39,11 +41,19 @@ pub(super) fn at_sidecars(frame: &Frame) -> Result<Vec<Document>, ManifestError>
     let mut documents = Vec::new();
     for backend in &frame.backends {
         let mut spec = wasm(frame, Role::Gate, Some(backend))?;
-        add(&mut spec, "selector", json!({ "matchLabels": pods(frame, backend) }));
+        add(
+            &mut spec,
+            "selector",
+            json!({ "matchLabels": pods(frame, backend) }),
+        );
         add(&mut spec, "match", inbound(backend));
         let name = format!("{}-{}", frame.name(), backend.variant.name);
         let body = frame.object(API, "WasmPlugin", frame.models(), &name, spec);
-        let why = if documents.is_empty() { AT_SIDECARS } else { "" };
+        let why = if documents.is_empty() {
+            AT_SIDECARS
+        } else {
+            ""
+        };
         documents.push(Document::new(why, body));
     }
     Ok(documents)

@@ -54,15 +54,30 @@ pub(super) fn rbac(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
         typed::<RoleBinding>(body)
     };
     let own = |kind, rest| frame.object(&api, kind, LEADS, rest);
-    let nodes = frame.object_in("", &api, "ClusterRoleBinding", NODES, bound("ClusterRole", NODES));
+    let nodes = frame.object_in(
+        "",
+        &api,
+        "ClusterRoleBinding",
+        NODES,
+        bound("ClusterRole", NODES),
+    );
     Ok(vec![
-        Document::new(READS_WHY, typed::<ClusterRole>(cluster_role(READS, reads()))?),
+        Document::new(
+            READS_WHY,
+            typed::<ClusterRole>(cluster_role(READS, reads()))?,
+        ),
         Document::new("", in_models(READS)?),
         Document::new(ACTS_WHY, typed::<ClusterRole>(cluster_role(ACTS, acts()))?),
         Document::new("", in_models(ACTS)?),
         Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leads())))?),
-        Document::new("", typed::<RoleBinding>(own("RoleBinding", bound("Role", LEADS)))?),
-        Document::new(NODES_WHY, typed::<ClusterRole>(cluster_role(NODES, read(&[("", &["nodes"])])))?),
+        Document::new(
+            "",
+            typed::<RoleBinding>(own("RoleBinding", bound("Role", LEADS)))?,
+        ),
+        Document::new(
+            NODES_WHY,
+            typed::<ClusterRole>(cluster_role(NODES, read(&[("", &["nodes"])])))?,
+        ),
         Document::new("", typed::<ClusterRoleBinding>(nodes)?),
     ])
 }
@@ -73,17 +88,34 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 
 fn read(all: &[(&str, &[&str])]) -> Value {
     let each = all.iter();
-    each.map(|(group, resources)| rule(group, resources, &["get", "list", "watch"])).collect()
+    each.map(|(group, resources)| rule(group, resources, &["get", "list", "watch"]))
+        .collect()
 }
 
 fn reads() -> Value {
     json!([
         rule("", &["pods"], &["get", "list", "watch"]),
-        rule("apps", &["deployments", "statefulsets"], &["get", "list", "watch"]),
-        rule("apps", &["deployments/scale", "statefulsets/scale"], &["get"]),
+        rule(
+            "apps",
+            &["deployments", "statefulsets"],
+            &["get", "list", "watch"]
+        ),
+        rule(
+            "apps",
+            &["deployments/scale", "statefulsets/scale"],
+            &["get"]
+        ),
         rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
-        rule("autoscaling", &["horizontalpodautoscalers"], &["list", "watch"]),
-        rule("autoscaling.k8s.io", &["verticalpodautoscalers"], &["list", "watch"]),
+        rule(
+            "autoscaling",
+            &["horizontalpodautoscalers"],
+            &["list", "watch"]
+        ),
+        rule(
+            "autoscaling.k8s.io",
+            &["verticalpodautoscalers"],
+            &["list", "watch"]
+        ),
         rule("weir.dev", &["sloservices"], &["get", "list", "watch"]),
         rule("weir.dev", &["sloservices/status"], &["patch"]),
         rule("weir.dev", &["sloservices"], &["patch"]),
@@ -94,19 +126,25 @@ fn reads() -> Value {
 fn acts() -> Value {
     json!([
         rule("", &["pods/resize"], &["patch"]),
-        rule("apps", &["deployments/scale", "statefulsets/scale"], &["patch"]),
+        rule(
+            "apps",
+            &["deployments/scale", "statefulsets/scale"],
+            &["patch"]
+        ),
     ])
 }
 
 fn leads() -> Value {
-    json!([rule("coordination.k8s.io", &["leases"], &["get", "create", "update", "patch"])])
+    json!([rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["get", "create", "update", "patch"]
+    )])
 }
 
 pub(super) fn network(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let tcp = |port: u16| json!({ "port": port, "protocol": "TCP" });
-    let of = |name: &str| {
-        json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } })
-    };
+    let of = |name: &str| json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } });
     let names = json!([tcp(53), { "port": 53, "protocol": "UDP" }]);
     let servers = json!([tcp(443), tcp(6443)]);
     let stats = STATS_PORTS.map(tcp);
@@ -125,5 +163,8 @@ pub(super) fn network(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
         ],
     } });
     let body = frame.object("networking.k8s.io/v1", "NetworkPolicy", PLANNER, rest);
-    Ok(vec![Document::new(NETWORK_WHY, typed::<NetworkPolicy>(body)?)])
+    Ok(vec![Document::new(
+        NETWORK_WHY,
+        typed::<NetworkPolicy>(body)?,
+    )])
 }

@@ -80,7 +80,9 @@ impl Frame<'_> {
         let mut object = json!({
             "apiVersion": api, "kind": kind, "metadata": { "name": name, "labels": labels() },
         });
-        let metadata = object.pointer_mut("/metadata").and_then(Value::as_object_mut);
+        let metadata = object
+            .pointer_mut("/metadata")
+            .and_then(Value::as_object_mut);
         if let Some(metadata) = metadata.filter(|_| !namespace.is_empty()) {
             metadata.insert("namespace".to_owned(), json!(namespace));
         }
@@ -101,10 +103,18 @@ fn labels() -> Value {
 }
 
 fn kustomization(folder: &str, why: &str, kind: &str, rest: Value) -> File {
-    let version = if kind == "Component" { "v1alpha1" } else { "v1beta1" };
-    let mut body = json!({ "apiVersion": format!("kustomize.config.k8s.io/{version}"), "kind": kind });
+    let version = if kind == "Component" {
+        "v1alpha1"
+    } else {
+        "v1beta1"
+    };
+    let mut body =
+        json!({ "apiVersion": format!("kustomize.config.k8s.io/{version}"), "kind": kind });
     if let (Some(body), Value::Object(rest)) = (body.as_object_mut(), rest) {
         body.extend(rest);
     }
-    File::new(format!("{folder}/kustomization.yaml"), vec![Document::new(why, body)])
+    File::new(
+        format!("{folder}/kustomization.yaml"),
+        vec![Document::new(why, body)],
+    )
 }

@@ -46,7 +46,8 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
             metadata.insert("namespace".to_owned(), json!(namespace));
         }
         let api = "rbac.authorization.k8s.io/v1";
-        let deleted = json!({ "$patch": DELETED, "apiVersion": api, "kind": kind, "metadata": metadata });
+        let deleted =
+            json!({ "$patch": DELETED, "apiVersion": api, "kind": kind, "metadata": metadata });
         Ok::<_, ManifestError>(json!({ "patch": text(&deleted)? }))
     };
     let advisory = json!({

@@ -27,7 +27,9 @@ const DEPLOYMENT: &str = "Nothing of it is in a request's path: while it is gone
 
 pub(super) fn namespace(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let mut body = frame.object_in("", "v1", "Namespace", &frame.options.namespace, json!({}));
-    let labels = body.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+    let labels = body
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut);
     if let Some(labels) = labels {
         let level = "pod-security.kubernetes.io/warn".to_owned();
         labels.insert(level, json!("restricted"));
@@ -75,9 +77,7 @@ fn container(frame: &Frame) -> Value {
             "periodSeconds": period, "timeoutSeconds": 2, "failureThreshold": failures,
         })
     };
-    let field = |name: &str, path: &str| {
-        json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
-    };
+    let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
     json!({
         "name": "planner",
         "image": frame.options.image,
