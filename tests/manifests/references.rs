@@ -126,15 +126,15 @@ fn kustomizations_list_what_there_is() {
             assert!(known, "{} does not list {name}", found.file);
         }
     }
-    assert_eq!(seen, 8);
+    assert_eq!(seen, 9);
 }
 
 #[test]
 fn overlays_change_what_is_there() {
     let all = all();
-    for overlay in ["gateway", "sidecar", "advisory"] {
+    for overlay in ["gateway", "sidecar", "advisory", "envoy-gateway"] {
         let list = document(&format!("k8s/overlays/{overlay}/kustomization.yaml"));
-        for patch in list["patches"].as_array().unwrap() {
+        for patch in list["patches"].as_array().into_iter().flatten() {
             let text: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
             if let Some(target) = patch.get("target") {
                 let found = one(

@@ -34,11 +34,11 @@ const ROUTE: &str = "The filter names the variant in x-slo-variant and lets Envo
 const EXTENSION: &str = "failOpen: Envoy Gateway has no FAIL_RELOAD. When a VM traps, its worker's requests are lost either way; \
     with true later ones go past the filter by the last rule, with false all get 5xx, in both cases until that Envoy \
     is restarted. The planner's rule is that Weir gone never stops traffic: true. Alert on wasm.*.vm_failed.\n\
-    planner.key: whoever may read EnvoyExtensionPolicies here may read it; the kustomization copies it from the Secret.";
+    planner.key: whoever may read EnvoyExtensionPolicies here may read it; k8s/overlays/envoy-gateway copies it from the Secret weir-key, the one place to change.";
 const CLIENT: &str = "The gateway holds requests: small buffers, and a longest silence above deadline.greatest_ms. A client's own \
     x-slo-variant and x-slo-cluster go before the first choice of a route.";
 const BACKEND: &str = "Limits that are never met because slots limit first, and connections that end before servers close them.";
-const LIST: &str = "kubectl apply -k k8s/envoy-gateway, after k8s/base.";
+const LIST: &str = "Part of k8s/overlays/envoy-gateway, which copies the key.";
 
 pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
     let backends = backends(service)?;

@@ -17,20 +17,24 @@ const SIDECAR: &str = "Istio, a router at the ingress gateway and a gate in each
     slots. For several gateways, or fewer slots than gateway pods.";
 const ADVISORY: &str = "As the overlay gateway, but the planner may change nothing: what it would do is in its status, API and log. \
     Start with this.";
+const ENVOY_GATEWAY: &str =
+    "Envoy Gateway, Weir at its gateway alone. `manifests --gateway` makes what it refers to.";
 const MONITORING: &str = "For Prometheus Operator: add `components: [../../monitoring]` to an overlay. Not in the base, because \
     its kinds are not in every cluster.";
 const MONITORS: &str = "The planner's own metrics; the filters' are in the proxies' (15090), which Istio's own monitors read.";
 const PROMETHEUS: &str = "Prometheus may ask; change the namespace to yours.";
 
-/// In a Component's and an overlay's patches.
-const DELETED: &str = "delete";
+/// Where a WasmPlugin has the key, as kustomize writes it.
+const ISTIO_KEY: &str = "spec.pluginConfig.planner.key";
+/// Where an EnvoyExtensionPolicy has it.
+const ENVOY_GATEWAY_KEY: &str = "spec.wasm.0.config.planner.key";
 
 pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
     let router = json!([{ "op": "replace", "path": "/spec/pluginConfig/role", "value": "router" }]);
     let gateway = json!({
         "resources": ["../../base", "../../../istio/gateway"],
         "patches": [in_the_mesh(frame)?],
-        "replacements": [key(frame)],
+        "replacements": [key(frame, "WasmPlugin", ISTIO_KEY)],
     });
     let sidecar = json!({
         "resources": ["../../base", "../../../istio/gateway", "../../../istio/sidecar"],
@@ -38,7 +42,11 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
             "target": { "kind": "WasmPlugin", "name": format!("weir-{}", frame.service) },
             "patch": text(&router)?,
         }],
-        "replacements": [key(frame)],
+        "replacements": [key(frame, "WasmPlugin", ISTIO_KEY)],
+    });
+    let envoy_gateway = json!({
+        "resources": ["../../base", "../../envoy-gateway"],
+        "replacements": [key(frame, "EnvoyExtensionPolicy", ENVOY_GATEWAY_KEY)],
     });
     let without = |kind: &str, namespace: Option<&str>| {
         let mut metadata = json!({ "name": ACTS });
@@ -47,7 +55,7 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
         }
         let api = "rbac.authorization.k8s.io/v1";
         let deleted =
-            json!({ "$patch": DELETED, "apiVersion": api, "kind": kind, "metadata": metadata });
+            json!({ "$patch": "delete", "apiVersion": api, "kind": kind, "metadata": metadata });
         Ok::<_, ManifestError>(json!({ "patch": text(&deleted)? }))
     };
     let advisory = json!({
@@ -61,6 +69,7 @@ pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
         overlay("gateway", GATEWAY, gateway),
         overlay("sidecar", SIDECAR, sidecar),
         overlay("advisory", ADVISORY, advisory),
+        overlay("envoy-gateway", ENVOY_GATEWAY, envoy_gateway),
     ])
 }
 
@@ -79,13 +88,13 @@ fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
 }
 
 /// The Secret's key, to where the filter reads it.
-fn key(frame: &Frame) -> Value {
+fn key(frame: &Frame, kind: &str, path: &str) -> Value {
     json!({
         "source": {
             "kind": "Secret", "name": KEY_SECRET, "namespace": frame.options.namespace,
             "fieldPath": "stringData.key",
         },
-        "targets": [{ "select": { "kind": "WasmPlugin" }, "fieldPaths": ["spec.pluginConfig.planner.key"] }],
+        "targets": [{ "select": { "kind": kind }, "fieldPaths": [path] }],
     })
 }
 
