@@ -183,10 +183,9 @@ impl Proxy {
 
     fn patch(&mut self, patch: &Value) -> bool {
         let (matched, value) = (&patch["match"], &patch["patch"]["value"]);
-        assert_eq!(
-            patch["patch"]["operation"], "MERGE",
-            "nothing else is emulated"
-        );
+        let inserts = patch["applyTo"] == "HTTP_FILTER";
+        let emulated = if inserts { "INSERT_BEFORE" } else { "MERGE" };
+        assert_eq!(patch["patch"]["operation"], emulated, "{patch}");
         let name = matched["listener"]["name"].as_str();
         if matched["context"] != self.context || name.is_some_and(|name| name != self.listener) {
             return false;
@@ -200,18 +199,36 @@ impl Proxy {
                 }
                 merge(filter, value);
             }
+            "HTTP_FILTER" => return self.insert_filter(&matched["listener"], value),
             "HTTP_ROUTE" => return self.patch_route(&matched["routeConfiguration"], value),
             other => panic!("{other} is not emulated"),
         }
         true
     }
 
-    fn patch_route(&mut self, matched: &Value, value: &Value) -> bool {
-        let routes = &mut self.manager()["route_config"];
-        let port = matched["portNumber"].as_u64();
-        if port.is_some_and(|port| !routes["name"].as_str().unwrap().contains(&port.to_string())) {
+    /// Before the filter that the match names, where this proxy has it.
+    fn insert_filter(&mut self, matched: &Value, value: &Value) -> bool {
+        let before = &matched["filterChain"]["filter"];
+        assert_eq!(before["name"], MANAGER);
+        let manager = self.manager();
+        if !of_port(manager, &matched["portNumber"]) {
             return false;
         }
+        let filters = manager["http_filters"].as_array_mut().unwrap();
+        let at = filters
+            .iter()
+            .position(|it| it["name"] == before["subFilter"]["name"]);
+        if let Some(at) = at {
+            filters.insert(at, value.clone());
+        }
+        at.is_some()
+    }
+
+    fn patch_route(&mut self, matched: &Value, value: &Value) -> bool {
+        if !of_port(self.manager(), &matched["portNumber"]) {
+            return false;
+        }
+        let routes = &mut self.manager()["route_config"];
         let mut changed = false;
         for route in routes["virtual_hosts"][0]["routes"].as_array_mut().unwrap() {
             if route["name"] == matched["vhost"]["route"]["name"] {
@@ -221,6 +238,12 @@ impl Proxy {
         }
         changed
     }
+}
+
+/// Whether its routes are of that port, where one is asked for.
+fn of_port(manager: &Value, port: &Value) -> bool {
+    let name = manager["route_config"]["name"].as_str().unwrap();
+    port.is_null() || name.contains(&port.to_string())
 }
 
 /// A plugin's filter, as Istio and Envoy Gateway both configure it.

@@ -287,9 +287,8 @@ fn gates_are_on_the_pods_that_the_patches_make_theirs() {
             ("EnvoyFilter", "/spec/workloadSelector/labels"),
             ("NetworkPolicy", "/spec/podSelector/matchLabels"),
         ] {
-            let mut found = of(&all, kind)
-                .into_iter()
-                .filter(|it| it.namespace() == "models");
+            let ours = |it: &&Found| it.namespace() == "models" && it.name() == "weir-resnet";
+            let mut found = of(&all, kind).into_iter().filter(ours);
             assert!(
                 within(found.next().unwrap().body.pointer(pointer).unwrap(), labels),
                 "{kind}"

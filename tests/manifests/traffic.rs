@@ -202,6 +202,22 @@ async fn a_gateway_obeys_the_plan_and_no_client() {
 }
 
 #[tokio::test]
+async fn so_does_one_whose_filter_comes_from_a_file() {
+    let (servers, planner) = (servers().await, planner().await);
+    let routes = "istio/gateway/virtualservice.yaml";
+    let mut proxy = gateway(routes, None, &hosts(&addresses(&servers)), planner.addr());
+    let filter = documents("istio/from-file/envoyfilters.yaml").remove(0);
+    assert_eq!(proxy.envoy_filter(&filter.body), 1);
+    let text = proxy.config.to_string();
+    let text = text
+        .replace("/var/lib/weir/weir_filter.wasm", &module())
+        .replace("change-me", KEY);
+    let envoy = start(&serde_json::from_str(&text).unwrap()).await;
+    until_planned(&envoy).await;
+    shared_out(envoy.listener(proxy.listener).unwrap(), &servers).await;
+}
+
+#[tokio::test]
 async fn without_the_filter_the_fallback_serves_and_no_client_chooses() {
     let (servers, planner) = (servers().await, planner().await);
     let routes = "istio/gateway/virtualservice.yaml";

@@ -142,6 +142,44 @@ fn traffic_extensions_make_the_same_filters() {
 }
 
 #[test]
+fn filters_from_a_file_are_inserted_where_they_belong() {
+    let filters = documents("istio/from-file/envoyfilters.yaml");
+    let mut proxies = vec![gateway("istio/gateway/virtualservice.yaml")];
+    for gate in documents("istio/sidecar/wasmplugins.yaml") {
+        proxies.push(sidecar(&gate.body));
+    }
+    for (index, mut proxy) in proxies.into_iter().enumerate() {
+        let filters_of =
+            |proxy: &mut Proxy| proxy.manager()["http_filters"].as_array().unwrap().len();
+        proxy.manager()["http_filters"]
+            .as_array_mut()
+            .unwrap()
+            .retain(|it| it["name"] == "envoy.filters.http.router");
+        let inserted: Vec<usize> = filters
+            .iter()
+            .map(|filter| proxy.envoy_filter(&filter.body))
+            .collect();
+        let only: Vec<usize> = (0..filters.len())
+            .map(|it| usize::from(it == index))
+            .collect();
+        assert_eq!(inserted, only);
+        assert_eq!(filters_of(&mut proxy), 2);
+        assert_eq!(
+            proxy.manager()["http_filters"][1]["name"],
+            "envoy.filters.http.router"
+        );
+        let text = proxy
+            .config
+            .to_string()
+            .replace("/var/lib/weir/weir_filter.wasm", &module());
+        accepted(&serde_json::from_str(&text).unwrap()).unwrap();
+        // What its type does not have is found here too.
+        let wrong = text.replacen("reload_config", "reload_configs", 1);
+        assert!(accepted(&serde_json::from_str(&wrong).unwrap()).is_err());
+    }
+}
+
+#[test]
 fn envoy_gateway_takes_all_of_it() {
     let hosts = ["resnet18", "resnet50", "resnet152"].map(|name| (name, nobody()));
     accepted(&envoy_gateway::config(&hosts, "a-key-for-tests", &module())).unwrap();

@@ -11,7 +11,7 @@ use super::routes::{CHOSEN, EVENTS, FALLBACK, WEBSOCKET};
 use super::{Document, Frame, INGRESS_NAMESPACE, SERVICE_LABEL, ingress};
 
 const API: &str = "networking.istio.io/v1alpha3";
-const MANAGER: &str = "envoy.filters.network.http_connection_manager";
+pub(super) const MANAGER: &str = "envoy.filters.network.http_connection_manager";
 const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
 const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";

@@ -3,9 +3,11 @@
 //!
 //! `istio/gateway` is all that a gateway needs; `istio/sidecar` adds gates, and makes the gateway a router;
 //! `istio/header-routing` are other routes for whoever may not use EnvoyFilters, `istio/traffic-extension` the
-//! filter by the kind that follows WasmPlugin, `istio/pods` what has to be on pods that are not ours.
+//! filter by the kind that follows WasmPlugin, `istio/from-file` without a registry, `istio/pods` what has to be on pods
+//! that are not ours.
 
 mod filters;
+mod insert;
 mod pods;
 mod routes;
 mod wasm;
@@ -67,6 +69,8 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         format!("{extension}/trafficextensions.yaml"),
         gates,
     ));
+    let inserted = insert::filters(&frame)?;
+    files.push(File::new("istio/from-file/envoyfilters.yaml", inserted));
     files.extend(pods::patches(&frame));
     Ok(files)
 }

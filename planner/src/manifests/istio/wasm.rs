@@ -14,7 +14,7 @@ const API: &str = "extensions.istio.io/v1alpha1";
 const AT_GATEWAY: &str = "The filter at the gateway. Without a phase it comes last, before the router: after \
     authentication and authorisation, so that who is refused there takes no slot.\n\
     failStrategy: when a VM traps, its worker's requests are lost whatever stands here. FAIL_RELOAD: the next request \
-    gets a new VM (from Istio 1.25). FAIL_OPEN: all go past the filter by the fallback route, without deadlines and \
+    gets a new VM (from Istio 1.25), unless the last is younger than a second or two: 503 until then. FAIL_OPEN: all go past the filter by the fallback route, without deadlines and \
     slots, until the proxy restarts. FAIL_CLOSE, the default: all get 503, until then. An image that cannot be \
     fetched is refused with FAIL_RELOAD and FAIL_CLOSE, and the configuration before it holds.\n\
     planner.key: whoever may read WasmPlugins here may read it, and so may who reads a proxy's config_dump. A plugin's \
