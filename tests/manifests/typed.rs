@@ -2,6 +2,7 @@
 //! is misspelt and no value is of another type.
 
 use k8s_openapi::api::{apps, core, networking, policy, rbac};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kcr_extensions_istio_io::v1alpha1::wasmplugins::WasmPlugin;
 use kcr_gateway_networking_k8s_io::v1 as gateway;
 use kcr_networking_istio_io::{v1 as istio, v1alpha3};
@@ -31,6 +32,9 @@ fn check(found: &Found) -> Result<(), String> {
             "ClusterRoleBinding" => same::<rbac::v1::ClusterRoleBinding>(body),
             _ => Err("no such kind".to_owned()),
         },
+        ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => {
+            same::<CustomResourceDefinition>(body)
+        }
         ("extensions.istio.io/v1alpha1", "WasmPlugin") => same::<WasmPlugin>(body),
         ("extensions.istio.io/v1alpha1", "TrafficExtension") => extension(body),
         ("networking.istio.io/v1alpha3", "EnvoyFilter") => {
