@@ -174,3 +174,62 @@ fn images_by_digest_are_checked_by_it() {
         assert_eq!(found, Some(&serde_json::json!(digest)), "{target:?}");
     }
 }
+
+/// Variants that are subsets of one Service: one DestinationRule has them all, and routes name them.
+#[test]
+fn subsets_are_one_hosts() {
+    let text = ["resnet18", "resnet50", "resnet152"]
+        .iter()
+        .fold(example(), |text, name| {
+            let service = format!("outbound|8000||{name}.models");
+            text.replace(&service, &format!("outbound|8000|{name}|resnet.models"))
+        });
+    let files = render(&service(&text), &Options::default(), Target::Istio).unwrap();
+    let documents = |path: &str| {
+        let file = files.iter().find(|file| file.path == path).unwrap();
+        file.documents.clone()
+    };
+    let rules = documents("istio/gateway/destinationrules.yaml");
+    assert_eq!(rules.len(), 1);
+    let rule = &rules[0].body["spec"];
+    assert_eq!(rule["host"], "resnet.models.svc.cluster.local");
+    let subsets = rule["subsets"].as_array().unwrap();
+    let labels = serde_json::json!({ "weir.dev/variant": "resnet18" });
+    assert_eq!((subsets.len(), &subsets[0]["labels"]), (3, &labels));
+    let routes = documents("istio/header-routing/virtualservice.yaml");
+    for (index, name) in ["resnet18", "resnet50", "resnet152"].iter().enumerate() {
+        let to = &routes[0].body["spec"]["http"][index]["route"][0]["destination"];
+        assert_eq!(to["subset"], *name);
+    }
+}
+
+/// Half seconds are written as each API reads them, and a hold ends after the longest deadline.
+#[test]
+fn times_follow_from_the_promise() {
+    let service = service(&example().replace("slo_ms: 1000", "slo_ms: 1500"));
+    for (target, path, pointer, time) in [
+        (
+            Target::Istio,
+            "istio/gateway/virtualservice.yaml",
+            "/spec/http/1/timeout",
+            "22.5s",
+        ),
+        (
+            Target::Gateway,
+            "k8s/envoy-gateway/httproute.yaml",
+            "/spec/rules/0/timeouts/request",
+            "22500ms",
+        ),
+        (
+            Target::Istio,
+            "istio/gateway/envoyfilter.yaml",
+            "/spec/configPatches/5/patch/value/route/idle_timeout",
+            "16s",
+        ),
+    ] {
+        let files = render(&service, &Options::default(), target).unwrap();
+        let file = files.iter().find(|file| file.path == path).unwrap();
+        let found = file.documents[0].body.pointer(pointer);
+        assert_eq!(found, Some(&serde_json::json!(time)), "{path}");
+    }
+}

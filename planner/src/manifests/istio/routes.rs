@@ -46,7 +46,7 @@ pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
     let chosen =
         |headers: Value, name: &str, timeout: String| route(name, Some(headers), &last, &timeout);
     let present = json!({ "x-slo-cluster": {} });
-    let events = json!({ "x-slo-cluster": {}, "accept": { "regex": ".*text/event-stream.*" } });
+    let events = json!({ "x-slo-cluster": {}, "accept": { "regex": "(?i).*text/event-stream.*" } });
     let websocket = json!({ "upgrade": { "regex": "(?i)websocket" } });
     let http = json!([
         chosen(events, EVENTS, "0s".to_owned()),
