@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
+use crate::actuate::Allocation;
 use crate::key::KeySource;
 use crate::profile::Profile;
 
@@ -26,11 +27,13 @@ pub(crate) use raw::from_yaml;
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
 /// Most proxies scraped.
 pub const STATS_MAX: usize = 256;
-/// Most whole cores of one variant.
+/// Most whole cores of one replica.
 pub const CORES_MAX: u32 = 1024;
+/// Most replicas of one variant.
+pub const REPLICAS_MAX: u32 = 1000;
 /// Most whole cores of one service.
 pub const BUDGET_MAX: u32 = 65_536;
-/// Most numbers of cores, over all variants, that a solve chooses from.
+/// Most numbers of cores and replicas, over all variants, that a solve chooses from.
 pub const OPTIONS_MAX: u32 = 8192;
 /// Most stages of a pipeline: each has plans and proxies of its own.
 pub const STAGES_MAX: usize = 16;
@@ -133,6 +136,8 @@ pub enum Policy {
     Ipa(IpaRule),
     /// Replicas of each variant, as cheap as the load and an accuracy allow.
     Infaas(InfaasRule),
+    /// A pipeline of one variant a stage: more cores for its replicas first, then more replicas.
+    Themis(ThemisRule),
 }
 
 /// What Sponge weighs.
@@ -166,6 +171,15 @@ pub struct InfaasRule {
     pub slack_rps: f64,
     /// λ of its objective: a second of loading a replica counts as so much of its cost.
     pub loading_weight_per_s: f64,
+}
+
+/// What Themis goes by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ThemisRule {
+    /// Cores of a replica that is started because the load has lasted.
+    pub horizontal_cores: u32,
+    /// Cores by which what runs may exceed what is needed: noise in the demand shall not resize.
+    pub tolerance: f64,
 }
 
 /// InfAdapter's objective, α·AA − (β·RC + γ·LC), all three terms 0 to 1.
@@ -204,12 +218,14 @@ pub struct Variant {
     pub cluster: String,
     /// Percent.
     pub accuracy: f64,
-    /// Cores it has until its backend says otherwise.
-    pub initial: Cores,
-    /// Cores it keeps without any share; 0 unloads it.
+    /// What it has until its backend says otherwise.
+    pub initial: Allocation,
+    /// Cores a replica keeps without any share; 0 unloads it.
     pub least: u32,
-    /// Most cores.
+    /// Most cores of a replica.
     pub greatest: u32,
+    /// How many replicas it may have.
+    pub replicas: Replicas,
     /// What it does with them.
     pub profile: Profile,
     /// Whether its server stops executing what was abandoned.
@@ -218,6 +234,23 @@ pub struct Variant {
     pub readiness: Duration,
     /// Where its cores are read and changed; `None` where they cannot be.
     pub resize: Option<reqwest::Url>,
+}
+
+/// How many replicas a variant may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replicas {
+    /// It keeps so many without any share.
+    pub least: u32,
+    /// Most of them.
+    pub greatest: u32,
+}
+
+impl Replicas {
+    /// The one that cannot be changed.
+    pub const ONE: Replicas = Replicas {
+        least: 1,
+        greatest: 1,
+    };
 }
 
 /// Why a service file is refused.
@@ -250,7 +283,7 @@ impl Service {
 }
 
 impl Variant {
-    /// What it sustains with `cores` where one answer may take `latency_max_ms`.
+    /// What a replica sustains with `cores` where one answer may take `latency_max_ms`.
     pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> f64 {
         self.profile.capacity(cores, latency_max_ms).0
     }

@@ -24,9 +24,9 @@ use std::time::Duration;
 
 pub use act::{STEPS_MAX, TAKE_OVER_MAX};
 pub use solver::{Aside, Solver};
-use weir_api::{Cores, Rps, Share, VariantPlan};
+use weir_api::{Rps, Share, VariantPlan};
 
-use crate::actuate::{Actuate, ActuateError, InForce};
+use crate::actuate::{Actuate, ActuateError, Allocation, Goal, InForce};
 use crate::clock::Now;
 use crate::config::{Mode, Policy, Service, Stage};
 use crate::decide::{Decision, Kind, sponge};
@@ -51,7 +51,7 @@ pub struct Planner {
     demand: Demand,
     /// In the variants' order, like all such lists.
     in_force: Vec<InForce>,
-    last: Option<(Kind, Vec<Cores>)>,
+    last: Option<(Kind, Vec<Goal>)>,
     troubles: Troubles,
 }
 
@@ -99,8 +99,8 @@ impl Planner {
     {
         let begin = (ports.stopwatch)();
         let elapsed = || (ports.stopwatch)().saturating_sub(begin);
-        let (scrapes, cores) = tokio::join!(ports.observe.scrape(), ports.actuate.cores());
-        self.see_cores(cores);
+        let (scrapes, there) = tokio::join!(ports.observe.scrape(), ports.actuate.in_force());
+        self.see_cores(there);
         let observe = elapsed();
         let observation = self.see_arrivals(now, &scrapes);
         let expected = self.forecast();
@@ -111,15 +111,15 @@ impl Planner {
         decision.why += &self.shortfalls(got.as_deref());
         let solve = elapsed() - observe - forecast;
         self.say(&decision);
-        let target = match self.service.mode {
-            Mode::Active => decision.cores.clone(),
-            Mode::Advisory => self.actuated(),
+        let goals = match self.service.mode {
+            Mode::Active => decision.goals.clone(),
+            Mode::Advisory => self.in_force.iter().map(|one| one.goal()).collect(),
         };
         let so_far = now.after(elapsed());
-        let acted = self.act(ports, &target, expected, so_far).await;
+        let acted = self.act(ports, &goals, expected, so_far).await;
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
-        let variants = self.variants(&decision.cores, &acted.plan, got.as_deref(), expected);
+        let variants = self.variants(&decision.goals, &acted.plan, got.as_deref(), expected);
         CycleReport {
             at_ms: now.unix_ms,
             cycle_ms: stages.iter().sum(),
@@ -174,20 +174,23 @@ impl Planner {
     /// What is to come, by what was seen.
     fn forecast(&self) -> Option<Forecast> {
         let communication_ms = match self.service.policy {
-            Policy::Infadapter | Policy::Ipa(_) | Policy::Infaas(_) => None,
+            Policy::Infadapter | Policy::Ipa(_) | Policy::Infaas(_) | Policy::Themis(_) => None,
             Policy::Sponge(rule) => {
                 let most_ms = sponge::way_max_ms(&self.service);
                 self.network.percentile(rule.percentile, most_ms)
             }
         };
         let forecast = self.demand.forecast()?;
+        // What no policy asks for is left out: a decision follows from the rest.
+        let asked = matches!(self.service.policy, Policy::Themis(_));
         Some(Forecast {
             communication_ms,
+            lasted: forecast.lasted.filter(|_| asked),
             ..forecast
         })
     }
 
-    fn see_cores(&mut self, answers: Vec<Option<Result<Cores, ActuateError>>>) {
+    fn see_cores(&mut self, answers: Vec<Option<Result<InForce, ActuateError>>>) {
         let lists = answers
             .into_iter()
             .zip(&self.service.variants)
@@ -195,9 +198,9 @@ impl Planner {
         for ((answer, variant), in_force) in lists {
             let who = format!("cores of {}", variant.name);
             match answer {
-                Some(Ok(cores)) => {
+                Some(Ok(there)) => {
                     self.troubles.went_well(&who);
-                    *in_force = InForce::certain(cores);
+                    *in_force = there;
                 }
                 Some(Err(error)) => self.troubles.failed(&who, &error, "those known last hold"),
                 None => {}
@@ -205,37 +208,41 @@ impl Planner {
         }
     }
 
-    /// What plans and decisions may count on.
-    fn actuated(&self) -> Vec<Cores> {
+    /// What plans may count on.
+    fn ready(&self) -> Vec<Allocation> {
         self.in_force
             .iter()
-            .map(|in_force| in_force.at_least)
+            .map(|in_force| in_force.ready)
             .collect()
     }
 
     async fn decide<S: Solver>(&self, solver: &S, forecast: Option<Forecast>) -> Decision {
-        let decision = solver.decide(&self.service, self.actuated(), forecast);
+        let decision = solver.decide(&self.service, self.in_force.clone(), forecast);
         decision.await
     }
 
     /// One line for each changed decision.
     fn say(&mut self, decision: &Decision) {
-        let new = (decision.kind, decision.cores.clone());
+        let new = (decision.kind, decision.goals.clone());
         if self.last.as_ref() == Some(&new) {
             return;
         }
-        let cores = |cores: &[Cores]| -> String {
-            let named = self.service.variants.iter().zip(cores);
+        let cores = |allocations: &[Allocation]| -> String {
+            let named = self.service.variants.iter().zip(allocations);
             named
-                .map(|(variant, cores)| format!(" {} {cores}", variant.name))
+                .map(|(variant, allocation)| format!(" {} {allocation}", variant.name))
                 .collect()
         };
+        let wanted = decision.goals.iter();
+        let wanted: Vec<Allocation> = wanted
+            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .collect();
         let wish = if self.service.mode == Mode::Advisory {
             "would have"
         } else {
             "to have"
         };
-        let (wanted, there) = (cores(&decision.cores), cores(&self.actuated()));
+        let (wanted, there) = (cores(&wanted), cores(&self.ready()));
         let (kind, why) = (decision.kind.label(), &decision.why);
         tracing::info!("{kind}: {why}; cores {wish}:{wanted}, in force:{there}");
         self.last = Some(new);
@@ -275,12 +282,12 @@ impl Planner {
 
     fn variants(
         &self,
-        asked: &[Cores],
+        asked: &[Goal],
         plan: &[VariantPlan],
         got: Option<&[Got]>,
         forecast: Option<Forecast>,
     ) -> BTreeMap<String, VariantReport> {
-        let capacities = capacities(&self.service, &self.actuated(), forecast);
+        let capacities = capacities(&self.service, &self.ready(), forecast);
         let lists = self
             .service
             .variants
@@ -291,8 +298,10 @@ impl Planner {
             let ((variant, (asked, in_force)), capacity) = lists;
             let part = plan.iter().find(|part| part.name == variant.name);
             let report = VariantReport {
-                cores_asked: *asked,
-                cores_actuated: in_force.at_least,
+                cores_asked: asked.cores(in_force.ready),
+                cores_actuated: in_force.ready.cores(),
+                replicas_asked: asked.replicas,
+                replicas_ready: in_force.ready.replicas(),
                 share: part.map(|part| part.share).unwrap_or_default(),
                 slots: part.map_or(0, |part| part.slots),
                 batch: part.map_or(0, |part| part.batch),

@@ -7,8 +7,9 @@
 //! stage, and that of its batch's filling: q = (b − 1)/λ (IPA, Eq. 7).
 
 use weir_api::plan::HOUR_MS;
-use weir_api::{Cores, Rps, Share, VariantPlan};
+use weir_api::{Rps, Share, VariantPlan};
 
+use crate::actuate::Allocation;
 use crate::config::{Service, Stage, Variant};
 use crate::decide::batches;
 use crate::forecast::Forecast;
@@ -37,17 +38,17 @@ pub struct Draft {
 struct Run<'a> {
     variant: &'a Variant,
     profile: Profile,
-    cores: Cores,
+    there: Allocation,
 }
 
 /// One for each stage; `None` where one of them has no core to run anything on.
 pub fn drafts(
     service: &Service,
-    cores: &[Cores],
+    there: &[Allocation],
     forecast: Option<Forecast>,
 ) -> Option<Vec<Draft>> {
     let demand = forecast.map(|forecast| forecast.demand);
-    let runs = runs(service, cores, forecast);
+    let runs = runs(service, there, forecast);
     let mut drafts = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
         let variants = of_stage(service, stage, &runs, demand)?;
@@ -66,26 +67,30 @@ pub fn drafts(
 }
 
 /// The entry's, which is the only one of a service without stages.
-pub fn draft(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Option<Draft> {
-    drafts(service, cores, forecast)?.into_iter().next()
+pub fn draft(service: &Service, there: &[Allocation], forecast: Option<Forecast>) -> Option<Draft> {
+    drafts(service, there, forecast)?.into_iter().next()
 }
 
-/// What each variant sustains with those cores, in requests/s.
-pub fn capacities(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<f64> {
-    let runs = runs(service, cores, forecast);
+/// What each variant sustains with what is there, in requests/s.
+pub fn capacities(service: &Service, there: &[Allocation], forecast: Option<Forecast>) -> Vec<f64> {
+    let runs = runs(service, there, forecast);
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
-fn runs<'a>(service: &'a Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<Run<'a>> {
-    let batches = batches(service, cores, forecast);
-    let each = service.variants.iter().zip(cores).zip(batches);
-    let run = |((variant, cores), batch): ((&'a Variant, &Cores), u32)| Run {
+fn runs<'a>(
+    service: &'a Service,
+    there: &[Allocation],
+    forecast: Option<Forecast>,
+) -> Vec<Run<'a>> {
+    let batches = batches(service, there, forecast);
+    let each = service.variants.iter().zip(there).zip(batches);
+    let run = |((variant, there), batch): ((&'a Variant, &Allocation), u32)| Run {
         variant,
         profile: Profile {
             batch,
             ..variant.profile
         },
-        cores: *cores,
+        there: *there,
     };
     each.map(run).collect()
 }
@@ -97,10 +102,7 @@ fn of_stage(
     demand: Option<Rps>,
 ) -> Option<Vec<VariantPlan>> {
     let runs = runs.get(stage.variants.clone())?;
-    let slots: Vec<u32> = runs
-        .iter()
-        .map(|run| run.profile.slots(run.cores))
-        .collect();
+    let slots: Vec<u32> = runs.iter().map(Run::slots).collect();
     let shares = shares(service, runs, &slots, demand)?;
     let parts = runs.iter().zip(slots.iter().zip(shares));
     Some(
@@ -144,11 +146,19 @@ fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
 
 impl Run<'_> {
     fn capacity_rps(&self, service: &Service) -> f64 {
-        self.profile.capacity(self.cores, service.latency_max_ms).0
+        let one = self
+            .profile
+            .capacity(self.there.each(), service.latency_max_ms);
+        f64::from(self.there.replicas()) * one.0
+    }
+
+    fn slots(&self) -> u32 {
+        let one = self.profile.slots(self.there.each());
+        one.saturating_mul(self.there.replicas())
     }
 
     fn part(&self, slots: u32, share: f64) -> VariantPlan {
-        let service_ms = self.profile.service_ms(self.cores);
+        let service_ms = self.profile.service_ms(self.there.each());
         VariantPlan {
             name: self.variant.name.clone(),
             cluster: self.variant.cluster.clone(),
@@ -198,13 +208,36 @@ fn rounded(shares: Vec<f64>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use weir_api::Cores;
+
     use super::*;
     use crate::config::tests::service;
+
+    fn whole(cores: [u32; 2]) -> [Allocation; 2] {
+        cores.map(|cores| Allocation::one(Cores::whole(cores)))
+    }
+
+    #[test]
+    fn replicas_have_their_slots_and_capacity_each() {
+        let service = service(8);
+        let each = Cores::whole(2);
+        let one = [Allocation::one(each), Allocation::NONE];
+        let three = [Allocation::new(3, each), Allocation::NONE];
+        let [one, three] = [one, three].map(|there| {
+            let part = draft(&service, &there, Some(expected(1.0))).unwrap();
+            let capacities = capacities(&service, &there, None);
+            (part.variants[0].clone(), capacities[0])
+        });
+        assert_eq!(three.0.slots, 3 * one.0.slots);
+        assert_eq!(three.0.service_ms, one.0.service_ms);
+        assert_eq!(three.1, 3.0 * one.1);
+    }
 
     fn expected(demand_rps: f64) -> Forecast {
         Forecast {
             demand: Rps(demand_rps),
             settled: true,
+            lasted: None,
             communication_ms: None,
         }
     }
@@ -213,7 +246,7 @@ mod tests {
     /// and b (0.8·(10·n − 2), 80 %, two at a time).
     fn check(cores: [u32; 2], demand: Option<f64>, shares: [f64; 2], slots: [u32; 2]) {
         let Draft { variants, .. } =
-            draft(&service(8), &cores.map(Cores::whole), demand.map(expected)).unwrap();
+            draft(&service(8), &whole(cores), demand.map(expected)).unwrap();
         let got: Vec<_> = variants
             .iter()
             .map(|part| (part.share.0, part.slots))
@@ -239,17 +272,9 @@ mod tests {
     fn without_capacity_slots_share_and_without_slots_there_is_no_plan() {
         let mut service = service(8);
         service.latency_max_ms = 1.0;
-        let plan = draft(
-            &service,
-            &[Cores::whole(3), Cores::whole(1)],
-            Some(expected(10.0)),
-        )
-        .unwrap();
+        let plan = draft(&service, &whole([3, 1]), Some(expected(10.0))).unwrap();
         assert_eq!([0, 1].map(|n: usize| plan.variants[n].share.0), [0.6, 0.4]);
-        assert_eq!(
-            draft(&service, &[Cores::ZERO; 2], Some(expected(10.0))),
-            None
-        );
+        assert_eq!(draft(&service, &whole([0, 0]), Some(expected(10.0))), None);
     }
 
     proptest::proptest! {
@@ -259,7 +284,7 @@ mod tests {
             demand in proptest::option::of(0.0..500.0f64),
         ) {
             let service = service(8);
-            let cores = millis.map(Cores::from_millis);
+            let cores = millis.map(|millis| Allocation::one(Cores::from_millis(millis)));
             let forecast = demand.map(expected);
             let Some(Draft { variants, .. }) = draft(&service, &cores, forecast) else {
                 proptest::prop_assert_eq!(millis, [0, 0]);
@@ -279,7 +304,7 @@ mod tests {
 
     #[test]
     fn small_moves_are_no_news_and_others_are() {
-        let cores = [Cores::whole(4), Cores::whole(2)];
+        let cores = whole([4, 2]);
         let drafts = drafts(&service(8), &cores, Some(expected(57.6))).unwrap();
         type Change = fn(&mut Draft);
         let table: &[(&str, bool, Change)] = &[

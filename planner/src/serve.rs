@@ -6,9 +6,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::actuate::{Actuate, Local};
+use crate::actuate::{Actuate, Backend, Local};
 use crate::clock::Clock;
-use crate::config::{Mode, Service};
+use crate::config::{Mode, Replicas, Service, Variant};
 use crate::cycle::{Aside, Planner, Ports};
 use crate::http::solve::SOLVES_MAX;
 use crate::http::{App, CONNECTIONS_MAX, HOLD, POLLS_MAX, answer, router};
@@ -74,12 +74,12 @@ pub async fn serve(
         &service.stats,
         service.scrape_timeout,
     );
-    let addresses = service
-        .variants
-        .iter()
-        .map(|variant| variant.resize.clone())
-        .collect();
-    let local = Local::new(http, addresses, service.resize_timeout);
+    let backend = |variant: &Variant| Backend {
+        address: variant.resize.clone(),
+        replicated: variant.replicas != Replicas::ONE,
+    };
+    let backends = service.variants.iter().map(backend).collect();
+    let local = Local::new(http, backends, service.resize_timeout);
     let mut cycle = match service.mode {
         Mode::Active => tokio::spawn(cycle(Arc::clone(&app), scraper, local)),
         Mode::Advisory => tokio::spawn(cycle(Arc::clone(&app), scraper, local.advisory())),

@@ -77,10 +77,14 @@ pub struct Stages {
 /// One variant at the end of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct VariantReport {
-    /// What the decision wants it to have.
+    /// What the decision wants it to have, all replicas together.
     pub cores_asked: Cores,
-    /// What its backend has confirmed.
+    /// What its backend has confirmed, of the replicas that serve.
     pub cores_actuated: Cores,
+    /// Replicas that the decision wants.
+    pub replicas_asked: u32,
+    /// Replicas that serve.
+    pub replicas_ready: u32,
     /// Its part of the traffic in the plan offered last.
     pub share: Share,
     /// Its slots in the plan offered last.

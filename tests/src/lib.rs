@@ -11,6 +11,7 @@ pub mod built;
 pub mod clients;
 pub mod emulator;
 pub mod envoy;
+pub mod kube;
 pub mod load;
 pub mod oip;
 pub mod path;

@@ -104,6 +104,8 @@ pub struct Cycle {
 pub struct CycleVariant {
     /// Cores in force.
     pub cores_actuated: f64,
+    /// Replicas that serve.
+    pub replicas_ready: u32,
     /// Its quota.
     pub share: f64,
     /// Requests that it executes together.

@@ -1,13 +1,17 @@
 //! Reads and changes cores over HTTP, backend by backend: `GET` and `PUT {"cores": 4.0}` at the
 //! variant's `resize` address, answered with `{"cores": 4.0, …}`, what is then in force. Bounded in
 //! time and size; a change counts once it is confirmed.
+//!
+//! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
+//! are the cores of all together, dealt out evenly, and how many there are.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 
-use super::{Actuate, ActuateError, Resize};
+use super::{Actuate, ActuateError, Allocation, InForce, Resize};
 
 /// Largest answer of a backend.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -16,8 +20,17 @@ pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug, Clone)]
 pub struct Local {
     http: reqwest::Client,
-    addresses: Vec<Option<reqwest::Url>>,
+    backends: Vec<Backend>,
     timeout: Duration,
+}
+
+/// Where a variant's cores are read and changed.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    /// `None` where they cannot be.
+    pub address: Option<reqwest::Url>,
+    /// Whether it may have several replicas.
+    pub replicated: bool,
 }
 
 /// Reads the cores of real backends and cannot change them.
@@ -27,18 +40,16 @@ pub struct Advisory(Local);
 #[derive(Debug, Serialize, Deserialize)]
 struct Resources {
     cores: Cores,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parallelism: Option<NonZeroU32>,
 }
 
 impl Local {
-    /// One address for each variant, in their order.
-    pub fn new(
-        http: reqwest::Client,
-        addresses: Vec<Option<reqwest::Url>>,
-        timeout: Duration,
-    ) -> Local {
+    /// One backend for each variant, in their order.
+    pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> Local {
         Local {
             http,
-            addresses,
+            backends,
             timeout,
         }
     }
@@ -48,46 +59,66 @@ impl Local {
         Advisory(self)
     }
 
-    async fn ask(self, address: reqwest::Url, cores: Option<Cores>) -> Result<Cores, ActuateError> {
-        let request = match cores {
+    /// Begins to ask that backend, or to have it change; `None` where it has no address.
+    fn ask(&self, backend: &Backend, change: Option<&Resize>) -> Option<Asked> {
+        let address = backend.address.clone()?;
+        let request = match change {
             None => self.http.get(address),
-            Some(cores) => self.http.put(address).json(&Resources { cores }),
+            Some(change) => self.http.put(address).json(&Resources {
+                cores: change.cores(),
+                parallelism: NonZeroU32::new(change.goal.replicas).filter(|_| backend.replicated),
+            }),
         };
-        let answer = tokio::time::timeout(self.timeout, answer(request));
-        answer
-            .await
-            .unwrap_or(Err(ActuateError::Timeout(self.timeout)))
+        let (timeout, replicated) = (self.timeout, backend.replicated);
+        Some(tokio::spawn(async move {
+            let answer = tokio::time::timeout(timeout, answer(request)).await;
+            let resources = answer.unwrap_or(Err(ActuateError::Timeout(timeout)))?;
+            Ok(resources.in_force(replicated))
+        }))
+    }
+}
+
+type Asked = tokio::task::JoinHandle<Result<InForce, ActuateError>>;
+
+async fn answered(asked: Asked) -> Result<InForce, ActuateError> {
+    asked.await.unwrap_or_else(|error| Err(broken(&error)))
+}
+
+impl Resources {
+    fn in_force(&self, replicated: bool) -> InForce {
+        let replicas = self.parallelism.filter(|_| replicated);
+        let replicas = replicas.map_or(1, NonZeroU32::get);
+        let each = Cores::from_millis(self.cores.millis() / replicas);
+        InForce {
+            at_most: self.cores,
+            ..InForce::certain(Allocation::new(replicas, each))
+        }
     }
 }
 
 impl Actuate for Local {
-    async fn cores(&self) -> Vec<Option<Result<Cores, ActuateError>>> {
-        let ask = |address: &Option<reqwest::Url>| {
-            address
-                .clone()
-                .map(|address| tokio::spawn(self.clone().ask(address, None)))
-        };
-        let asked: Vec<_> = self.addresses.iter().map(ask).collect();
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+        let asked: Vec<Option<Asked>> = self.backends.iter().map(|b| self.ask(b, None)).collect();
         let mut answers = Vec::with_capacity(asked.len());
         for asked in asked {
             answers.push(match asked {
-                Some(asked) => Some(asked.await.unwrap_or_else(|error| Err(broken(&error)))),
+                Some(asked) => Some(answered(asked).await),
                 None => None,
             });
         }
         answers
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Cores, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
         let ask = |change: &Resize| {
-            let address = self.addresses.get(change.variant).cloned().flatten();
-            address.map(|address| tokio::spawn(self.clone().ask(address, Some(change.cores))))
+            let backend = self.backends.get(change.variant)?;
+            self.ask(backend, Some(change))
         };
-        let asked: Vec<_> = changes.iter().map(ask).collect();
+        let asked: Vec<Option<Asked>> = changes.iter().map(ask).collect();
         let mut answers = Vec::with_capacity(asked.len());
         for asked in asked {
             answers.push(match asked {
-                Some(asked) => asked.await.unwrap_or_else(|error| Err(broken(&error))),
+                Some(asked) => answered(asked).await,
                 None => Err(ActuateError::NoAddress),
             });
         }
@@ -96,11 +127,11 @@ impl Actuate for Local {
 }
 
 impl Actuate for Advisory {
-    async fn cores(&self) -> Vec<Option<Result<Cores, ActuateError>>> {
-        self.0.cores().await
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+        self.0.in_force().await
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Cores, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
         changes
             .iter()
             .map(|_| Err(ActuateError::Advisory))
@@ -108,7 +139,7 @@ impl Actuate for Advisory {
     }
 }
 
-async fn answer(request: reqwest::RequestBuilder) -> Result<Cores, ActuateError> {
+async fn answer(request: reqwest::RequestBuilder) -> Result<Resources, ActuateError> {
     let mut answer = request.send().await.map_err(|error| unreachable(&error))?;
     let mut body = Vec::new();
     while let Some(chunk) = answer.chunk().await.map_err(|error| unreachable(&error))? {
@@ -123,9 +154,7 @@ async fn answer(request: reqwest::RequestBuilder) -> Result<Cores, ActuateError>
         let beginning: String = String::from_utf8_lossy(&body).chars().take(200).collect();
         return Err(ActuateError::Status(answer.status().as_u16(), beginning));
     }
-    let resources: Resources =
-        serde_json::from_slice(&body).map_err(|error| ActuateError::Answer(error.to_string()))?;
-    Ok(resources.cores)
+    serde_json::from_slice(&body).map_err(|error| ActuateError::Answer(error.to_string()))
 }
 
 fn unreachable(error: &reqwest::Error) -> ActuateError {
@@ -150,6 +179,7 @@ mod tests {
     use axum::routing::get;
 
     use super::*;
+    use crate::actuate::Goal;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -167,6 +197,11 @@ mod tests {
                 get(|| async { r#"{"cores":2.5,"parallelism":null}"# }).put(changed),
             )
             .route(
+                "/replicas",
+                get(|| async { r#"{"cores":5,"parallelism":2}"# })
+                    .put(|body: String| async { body }),
+            )
+            .route(
                 "/refusing",
                 get(|| async { (StatusCode::CONFLICT, "Deferred") }),
             )
@@ -182,8 +217,11 @@ mod tests {
 
     fn local(addresses: &[&str]) -> Local {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let url = |text: &&str| (!text.is_empty()).then(|| text.parse().unwrap());
-        Local::new(http, addresses.iter().map(url).collect(), TIMEOUT)
+        let backend = |text: &&str| Backend {
+            address: (!text.is_empty()).then(|| text.parse().unwrap()),
+            replicated: text.ends_with("/replicas"),
+        };
+        Local::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
     }
 
     #[tokio::test]
@@ -202,18 +240,46 @@ mod tests {
             ("/silent", "no answer within 200ms", true),
         ];
         for (path, says, doubt) in table {
-            let answers = local(&[&format!("{base}{path}")]).cores().await;
+            let answers = local(&[&format!("{base}{path}")]).in_force().await;
             let error = answers[0].clone().unwrap().unwrap_err();
             assert!(error.to_string().contains(says), "{path}: {error}");
             assert_eq!(error.leaves_doubt(), *doubt, "{path}");
         }
-        let answers = local(&[&nobody, &format!("{base}/good"), ""]).cores().await;
+        let answers = local(&[&nobody, &format!("{base}/good"), ""])
+            .in_force()
+            .await;
         assert!(
             matches!(answers[0], Some(Err(ActuateError::Unreachable(_)))),
             "{answers:?}"
         );
-        assert_eq!(answers[1], Some(Ok(Cores::from_millis(2500))));
+        assert_eq!(answers[1], Some(Ok(one(2500))));
         assert_eq!(answers[2], None);
+    }
+
+    fn one(millis: u32) -> InForce {
+        InForce::certain(Allocation::one(Cores::from_millis(millis)))
+    }
+
+    #[tokio::test]
+    async fn several_replicas_are_their_cores_and_how_many() {
+        let (base, _) = backends().await;
+        let local = local(&[&format!("{base}/replicas")]);
+        let each = Cores::from_millis(2500);
+        let there = InForce::certain(Allocation::new(2, each));
+        assert_eq!(local.in_force().await, [Some(Ok(there))]);
+        let goal = Goal {
+            replicas: 4,
+            each,
+            start: Cores::whole(1),
+        };
+        let change = Resize {
+            variant: 0,
+            goal,
+            ready: there.ready,
+        };
+        // Two keep 2.5 cores, two start with one: dealt out evenly 1.75 each.
+        let dealt = Allocation::new(4, Cores::from_millis(1750));
+        assert_eq!(local.resize(&[change]).await, [Ok(InForce::certain(dealt))]);
     }
 
     #[tokio::test]
@@ -222,20 +288,18 @@ mod tests {
         let local = local(&["", &format!("{base}/good")]);
         let change = |variant, cores| Resize {
             variant,
-            cores: Cores::whole(cores),
+            goal: Goal::one(Cores::whole(cores)),
+            ready: Allocation::NONE,
         };
         let wishes = [change(1, 4), change(0, 1), change(7, 1)];
         let none = Err(ActuateError::NoAddress);
         assert_eq!(
             local.resize(&wishes).await,
-            [Ok(Cores::whole(4)), none.clone(), none]
+            [Ok(one(4000)), none.clone(), none]
         );
         assert_eq!(changes.load(Ordering::SeqCst), 1);
         let advisory = local.advisory();
-        assert_eq!(
-            advisory.cores().await[1],
-            Some(Ok(Cores::from_millis(2500)))
-        );
+        assert_eq!(advisory.in_force().await[1], Some(Ok(one(2500))));
         assert_eq!(
             advisory.resize(&wishes).await,
             vec![Err(ActuateError::Advisory); 3]

@@ -1,6 +1,7 @@
 //! The cores to have → cores in force. Make before break: capacity grows before weight moves to it,
 //! and weight moves away before capacity shrinks; what counts is what a backend has confirmed.
 
+mod allocation;
 mod local;
 mod steps;
 
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-pub use local::{ANSWER_BYTES_MAX, Advisory, Local};
+pub use allocation::{Allocation, Goal, InForce};
+pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
 pub use steps::{Step, Transition};
 
 /// A change of one variant's cores.
@@ -17,36 +19,16 @@ pub use steps::{Step, Transition};
 pub struct Resize {
     /// Index of the variant.
     pub variant: usize,
-    /// The cores it is to have.
-    pub cores: Cores,
+    /// What it is to have.
+    pub goal: Goal,
+    /// What of it serves now.
+    pub ready: Allocation,
 }
 
-/// One variant's cores in force, as far as they are known: the two differ while it is not known
-/// whether a change has happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InForce {
-    /// What a plan may count on.
-    pub at_least: Cores,
-    /// What the budget has to bear.
-    pub at_most: Cores,
-}
-
-impl InForce {
-    /// These, and no others.
-    pub fn certain(cores: Cores) -> InForce {
-        InForce {
-            at_least: cores,
-            at_most: cores,
-        }
-    }
-
-    /// These or `cores`.
-    #[must_use]
-    pub fn or(self, cores: Cores) -> InForce {
-        InForce {
-            at_least: self.at_least.min(cores),
-            at_most: self.at_most.max(cores),
-        }
+impl Resize {
+    /// All cores it is to have.
+    pub fn cores(&self) -> Cores {
+        self.goal.cores(self.ready)
     }
 }
 
@@ -80,12 +62,12 @@ impl ActuateError {
 
 /// The port to the backends' cores; a replay answers from its simulation.
 pub trait Actuate {
-    /// The cores in force, in the variants' order; `None` where a backend has no way to say.
-    fn cores(&self) -> impl Future<Output = Vec<Option<Result<Cores, ActuateError>>>> + Send;
+    /// What is in force, in the variants' order; `None` where a backend has no way to say.
+    fn in_force(&self) -> impl Future<Output = Vec<Option<Result<InForce, ActuateError>>>> + Send;
 
-    /// Makes these changes at the same time; the answers, in the same order, are the cores then in force.
+    /// Makes these changes at the same time; the answers, in the same order, are what is then in force.
     fn resize(
         &self,
         changes: &[Resize],
-    ) -> impl Future<Output = Vec<Result<Cores, ActuateError>>> + Send;
+    ) -> impl Future<Output = Vec<Result<InForce, ActuateError>>> + Send;
 }

@@ -42,10 +42,11 @@ impl TryFrom<RawService> for Service {
             1..=BUDGET_MAX,
             "whole cores",
         )?;
-        let policy = policy(raw.policy, raw.sponge, raw.ipa, raw.infaas)?;
+        let policy = policy(raw.policy, raw.sponge, raw.ipa, raw.infaas, raw.themis)?;
         let frame = Frame {
             budget,
             mode: raw.mode,
+            rule: policy,
             policy: raw.policy,
         };
         let name = named("service", &raw.service)?;

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::rule::{rule, within};
-use super::{ConfigError, InfaasRule, IpaRule, Policy, SpongeRule};
-use crate::solve::ipa;
+use super::{ConfigError, InfaasRule, IpaRule, Policy, SpongeRule, ThemisRule};
+use crate::solve::{ipa, themis};
 
 /// Weights are relative to each other; more than a thousandfold is a slip of the pen.
 pub(super) const WEIGHT_MAX: f64 = 1000.0;
@@ -19,6 +19,7 @@ pub(super) enum RawPolicy {
     Sponge,
     Ipa,
     Infaas,
+    Themis,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -43,6 +44,13 @@ pub(super) struct RawInfaas {
     pub(super) accuracy_least: f64,
     pub(super) slack_rps: f64,
     pub(super) loading_weight_per_s: f64,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawThemis {
+    pub(super) horizontal_cores: u32,
+    pub(super) tolerance: f64,
 }
 
 impl Default for RawSponge {
@@ -78,6 +86,16 @@ impl Default for RawInfaas {
     }
 }
 
+impl Default for RawThemis {
+    fn default() -> Self {
+        // By Amdahl's law the smallest replicas do most with a core.
+        RawThemis {
+            horizontal_cores: 1,
+            tolerance: 1.0,
+        }
+    }
+}
+
 impl RawPolicy {
     fn name(self) -> &'static str {
         match self {
@@ -85,6 +103,7 @@ impl RawPolicy {
             RawPolicy::Sponge => "sponge",
             RawPolicy::Ipa => "ipa",
             RawPolicy::Infaas => "infaas",
+            RawPolicy::Themis => "themis",
         }
     }
 }
@@ -95,11 +114,13 @@ pub(super) fn policy(
     sponge: Option<RawSponge>,
     ipa: Option<RawIpa>,
     infaas: Option<RawInfaas>,
+    themis: Option<RawThemis>,
 ) -> Result<Policy, ConfigError> {
     for (given, of) in [
         (sponge.is_some(), RawPolicy::Sponge),
         (ipa.is_some(), RawPolicy::Ipa),
         (infaas.is_some(), RawPolicy::Infaas),
+        (themis.is_some(), RawPolicy::Themis),
     ] {
         let right = format!("left out, unless policy is {}", of.name());
         rule(!given || raw == of, of.name(), "given", &right)?;
@@ -132,6 +153,14 @@ pub(super) fn policy(
                 accuracy_least: within(least.0, least.1, 0.0..=100.0, "percent")?,
                 slack_rps: within("infaas.slack_rps", raw.slack_rps, 0.0..=1e6, "requests/s")?,
                 loading_weight_per_s: within(loading.0, loading.1, 0.0..=LOADING_WEIGHT_MAX, "")?,
+            })
+        }
+        RawPolicy::Themis => {
+            let raw = themis.unwrap_or_default();
+            let cores = ("themis.horizontal_cores", raw.horizontal_cores);
+            Policy::Themis(ThemisRule {
+                horizontal_cores: within(cores.0, cores.1, 1..=themis::CORES_MAX, "whole cores")?,
+                tolerance: within("themis.tolerance", raw.tolerance, 0.0..=WEIGHT_MAX, "cores")?,
             })
         }
     })

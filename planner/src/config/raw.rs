@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
 
-use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge};
+use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
 use super::{CYCLE, ConfigError, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT};
 
 #[derive(Debug, Deserialize)]
@@ -29,6 +29,7 @@ pub(super) struct RawService {
     pub(super) sponge: Option<RawSponge>,
     pub(super) ipa: Option<RawIpa>,
     pub(super) infaas: Option<RawInfaas>,
+    pub(super) themis: Option<RawThemis>,
     #[serde(default)]
     pub(super) objective: RawObjective,
     pub(super) budget: RawBudget,
@@ -101,6 +102,8 @@ pub(super) struct RawVariant {
     pub(super) cluster: String,
     pub(super) accuracy: f64,
     pub(super) cores: RawCores,
+    #[serde(default)]
+    pub(super) replicas: RawReplicas,
     pub(super) capacity: Option<RawCapacity>,
     pub(super) latency: RawLatency,
     #[serde(default)]
@@ -115,6 +118,15 @@ pub(super) struct RawVariant {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawCores {
+    pub(super) initial: u32,
+    #[serde(default = "least")]
+    pub(super) least: u32,
+    pub(super) greatest: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawReplicas {
     pub(super) initial: u32,
     #[serde(default = "least")]
     pub(super) least: u32,
@@ -220,6 +232,16 @@ impl Default for RawObjective {
             beta: 0.05,
             gamma: 0.001,
             tolerance: 0.005,
+        }
+    }
+}
+
+impl Default for RawReplicas {
+    fn default() -> Self {
+        RawReplicas {
+            initial: 1,
+            least: 1,
+            greatest: None,
         }
     }
 }

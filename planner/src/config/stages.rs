@@ -22,8 +22,9 @@ pub(super) fn stages(
     let (stages, all) = match (variants, stages) {
         (Some(variants), None) => one(service, &variants, frame)?,
         (None, Some(stages)) => {
-            let right = "left out, unless policy is ipa: the others know one stage";
-            rule(frame.policy == RawPolicy::Ipa, "stages", "given", right)?;
+            let right = "left out, unless policy is ipa or themis: the others know one stage";
+            let known = matches!(frame.policy, RawPolicy::Ipa | RawPolicy::Themis);
+            rule(known, "stages", "given", right)?;
             several(&stages, frame)?
         }
         (None, None) => return Err(refused("variants, stages", "both missing", right)),
@@ -83,6 +84,7 @@ fn of_stage(
 ) -> Result<Vec<Variant>, ConfigError> {
     let (most, unit) = match frame.policy {
         RawPolicy::Sponge => (1, "of them, with policy sponge"),
+        RawPolicy::Themis => (1, "of each stage, with policy themis"),
         RawPolicy::Infaas => (infaas::VARIANTS_MAX, "of them, with policy infaas"),
         RawPolicy::Infadapter | RawPolicy::Ipa => (VARIANTS_MAX, "of them"),
     };
@@ -104,11 +106,16 @@ fn together(variants: &[Variant], frame: Frame) -> Result<(), ConfigError> {
     let sum = |cores: fn(&Variant) -> u32| variants.iter().map(cores).sum::<u32>();
     let right = format!("at most budget.cores ({}) over all variants", frame.budget);
     let within_budget = |path, cores| rule(cores <= frame.budget, path, cores, &right);
-    let initial = sum(|variant| variant.initial.millis() / 1000);
+    let initial = sum(|variant| variant.initial.cores().millis() / 1000);
     within_budget("variants[].cores.initial", initial)?;
-    let least = sum(|variant| variant.least);
+    let least = sum(|variant| variant.least * variant.replicas.least);
     within_budget("variants[].cores.least", least)?;
-    let options = sum(|variant| variant.greatest - variant.least + 1);
-    let right = format!("at most {OPTIONS_MAX} (greatest − least + 1, over all variants)");
+    let options = sum(|variant| {
+        let replicas = variant.replicas.greatest - variant.replicas.least + 1;
+        replicas * (variant.greatest - variant.least + 1)
+    });
+    let right = format!(
+        "at most {OPTIONS_MAX} (greatest − least + 1, of cores × of replicas, over all variants)"
+    );
     rule(options <= OPTIONS_MAX, "variants[].cores", options, &right)
 }

@@ -6,11 +6,13 @@ use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
 use super::policy::RawPolicy;
-use super::raw::{RawCapacity, RawLatency, RawParallelism, RawVariant};
+use super::raw::{RawCapacity, RawLatency, RawParallelism, RawReplicas, RawVariant};
 use super::rule::{named, rule, seconds, url, within};
-use super::{CORES_MAX, ConfigError, Mode, Variant};
+use super::{CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Variant};
+use crate::actuate::Allocation;
 use crate::profile::{Fit, Latency, Profile};
 use crate::solve::law::{Law, Parallelism};
+use crate::solve::themis;
 
 /// What of the service a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
@@ -18,6 +20,7 @@ pub(super) struct Frame {
     pub(super) budget: u32,
     pub(super) mode: Mode,
     pub(super) policy: RawPolicy,
+    pub(super) rule: Policy,
 }
 
 /// Checks the variant at that path.
@@ -52,21 +55,32 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
             None => None,
         },
     };
+    let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
     match frame.policy {
         RawPolicy::Infadapter => {
             let right = "given, with policy infadapter";
             rule(raw.capacity.is_some(), key("capacity"), "missing", right)?;
         }
-        RawPolicy::Sponge => for_sponge(at, &profile, least)?,
-        RawPolicy::Ipa => for_replicas(at, "ipa", &profile, least)?,
+        RawPolicy::Sponge => for_sponge(at, &profile, least, replicas)?,
+        RawPolicy::Ipa => for_replicas(at, "ipa", &profile, (least, greatest), replicas)?,
         RawPolicy::Infaas => {
-            for_replicas(at, "infaas", &profile, least)?;
-            let right = format!("{highest}, with policy infaas: the budget alone bounds replicas");
-            rule(greatest == highest, key("cores.greatest"), greatest, &right)?;
+            for_replicas(at, "infaas", &profile, (least, greatest), replicas)?;
+            if profile.parallelism == Parallelism::PerCore {
+                let right =
+                    format!("{highest}, with policy infaas: the budget alone bounds replicas");
+                rule(greatest == highest, key("cores.greatest"), greatest, &right)?;
+            }
         }
+        RawPolicy::Themis => for_themis(at, &profile, (least, greatest), replicas, frame.rule)?,
     }
-    let slots = profile.slots(Cores::whole(greatest));
-    let right = format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.greatest)");
+    let single = replicas == Replicas::ONE;
+    let right = "1 or more: a replica has cores; replicas.least: 0 unloads the variant";
+    rule(single || least > 0, key("cores.least"), least, right)?;
+    let slots = profile
+        .slots(Cores::whole(greatest))
+        .saturating_mul(replicas.greatest);
+    let right =
+        format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.greatest × replicas)");
     rule(
         slots <= SLOTS_MAX,
         key("latency.parallelism"),
@@ -78,17 +92,19 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         .as_deref()
         .map(|text| url(key("resize"), text))
         .transpose()?;
-    let reachable = resize.is_some() || least == greatest || frame.mode == Mode::Advisory;
+    let fixed = least == greatest && replicas.least == replicas.greatest;
+    let reachable = resize.is_some() || fixed || frame.mode == Mode::Advisory;
     let right = "the address where its cores are changed, \
-        in mode active where cores.least and cores.greatest differ";
+        in mode active where cores.least and cores.greatest (or those of replicas) differ";
     rule(reachable, key("resize"), "missing", right)?;
     Ok(Variant {
         name: named(key("name"), &raw.name)?,
         cluster: raw.cluster.clone(),
         accuracy: within(key("accuracy"), raw.accuracy, 0.0..=100.0, "percent")?,
-        initial: Cores::whole(initial),
+        initial: Allocation::new(count, Cores::whole(initial)),
         least,
         greatest,
+        replicas,
         profile,
         cancels: raw.cancels,
         readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
@@ -98,23 +114,123 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
 
 /// One instance that is always there and executes one batch after the other on all its cores: what
 /// Sponge's h(b, c) = b / l(b, c) says.
-fn for_sponge(at: &str, profile: &Profile, least: u32) -> Result<(), ConfigError> {
-    let one = Parallelism::Fixed(NonZeroU32::MIN);
-    let path = format!("{at}.latency.parallelism");
-    let right = "1, with policy sponge";
-    rule(profile.parallelism == one, path, "something else", right)?;
+fn for_sponge(
+    at: &str,
+    profile: &Profile,
+    least: u32,
+    replicas: Replicas,
+) -> Result<(), ConfigError> {
+    one_at_a_time(at, profile, "1, with policy sponge")?;
     let right = "1 or more, with policy sponge";
-    rule(least > 0, format!("{at}.cores.least"), least, right)
+    rule(least > 0, format!("{at}.cores.least"), least, right)?;
+    let right = "left out, with policy sponge: it knows one instance";
+    let given = format!("{} to {}", replicas.least, replicas.greatest);
+    rule(
+        replicas == Replicas::ONE,
+        format!("{at}.replicas"),
+        given,
+        right,
+    )
 }
 
-/// Replicas of one core each, any number of them, none included.
-fn for_replicas(at: &str, policy: &str, profile: &Profile, least: u32) -> Result<(), ConfigError> {
-    let each = profile.parallelism == Parallelism::PerCore;
-    let path = format!("{at}.latency.parallelism");
-    let right = format!("per-core, with policy {policy}: a replica is one core");
-    rule(each, path, "a number", &right)?;
-    let right = format!("0, with policy {policy}: not every variant runs");
-    rule(least == 0, format!("{at}.cores.least"), least, &right)
+/// Replicas, none included: the cores of a server that executes a batch on each, or those of the workload
+/// with cores that nobody changes.
+fn for_replicas(
+    at: &str,
+    policy: &str,
+    profile: &Profile,
+    (least, greatest): (u32, u32),
+    replicas: Replicas,
+) -> Result<(), ConfigError> {
+    let (path, fewest) = (format!("{at}.cores.least"), format!("{at}.replicas.least"));
+    let none = format!("0, with policy {policy}: not every variant runs");
+    if profile.parallelism == Parallelism::PerCore {
+        rule(least == 0, path, least, &none)?;
+        let right = format!(
+            "left out, with policy {policy} and parallelism per-core: its cores are its replicas"
+        );
+        let given = format!("{} to {}", replicas.least, replicas.greatest);
+        return rule(
+            replicas == Replicas::ONE,
+            format!("{at}.replicas"),
+            given,
+            &right,
+        );
+    }
+    let right =
+        format!("per-core, with policy {policy} (a replica is one core), or 1 (one of `replicas`)");
+    one_at_a_time(at, profile, &right)?;
+    let right = format!(
+        "{greatest}, as cores.greatest: policy {policy} changes how many replicas there are, not their cores"
+    );
+    rule(least == greatest, path, least, &right)?;
+    rule(replicas.least == 0, fewest, replicas.least, &none)
+}
+
+/// Replicas that execute one batch at a time, both of which are changed.
+fn for_themis(
+    at: &str,
+    profile: &Profile,
+    (least, greatest): (u32, u32),
+    replicas: Replicas,
+    policy: Policy,
+) -> Result<(), ConfigError> {
+    one_at_a_time(at, profile, "1, with policy themis")?;
+    let cores = 1..=themis::CORES_MAX;
+    within(
+        format!("{at}.cores.greatest"),
+        greatest,
+        cores.clone(),
+        "cores, with policy themis",
+    )?;
+    within(
+        format!("{at}.cores.least"),
+        least,
+        cores,
+        "cores, with policy themis",
+    )?;
+    let right = "1 or more, with policy themis: every stage serves";
+    let path = format!("{at}.replicas.least");
+    rule(replicas.least > 0, path, replicas.least, right)?;
+    let batches = 1..=themis::BATCH_MAX;
+    let batch = profile.batch;
+    within(
+        format!("{at}.batch"),
+        batch,
+        batches,
+        "requests, with policy themis",
+    )?;
+    let Policy::Themis(themis) = policy else {
+        return Ok(());
+    };
+    let path = format!("{at}.cores");
+    let right = format!(
+        "with themis.horizontal_cores ({}) in between",
+        themis.horizontal_cores
+    );
+    let between = (least..=greatest).contains(&themis.horizontal_cores);
+    rule(between, path, format!("{least} to {greatest}"), &right)
+}
+
+fn one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<(), ConfigError> {
+    let one = profile.parallelism == Parallelism::Fixed(NonZeroU32::MIN);
+    let given = match profile.parallelism {
+        Parallelism::PerCore => "per-core".to_owned(),
+        Parallelism::Fixed(batches) => batches.to_string(),
+    };
+    rule(one, format!("{at}.latency.parallelism"), given, right)
+}
+
+/// How many there may be, and how many there are at first.
+fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> {
+    let key = |key: &str| format!("{at}.{key}");
+    let greatest = raw.greatest.unwrap_or(raw.initial.max(1));
+    within(key("greatest"), greatest, 1..=REPLICAS_MAX, "replicas")?;
+    let unit = "replicas, at most replicas.greatest";
+    let least = within(key("least"), raw.least, 0..=greatest, unit)?;
+    let unit = "replicas, replicas.least to replicas.greatest";
+    let initial = within(key("initial"), raw.initial, least..=greatest, unit)?;
+    Ok((Replicas { least, greatest }, initial))
 }
 
 fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {

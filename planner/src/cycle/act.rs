@@ -6,7 +6,7 @@ use weir_api::{Cores, Revision, Share, VariantPlan};
 
 use super::exchange::halfway;
 use super::{Planner, Ports};
-use crate::actuate::{Actuate, Resize, Step, Transition};
+use crate::actuate::{Actuate, Allocation, Goal, Resize, Step, Transition};
 use crate::clock::Now;
 use crate::config::Stage;
 use crate::forecast::Forecast;
@@ -49,11 +49,11 @@ impl Pace<'_> {
 }
 
 impl Planner {
-    /// Makes `target` the cores in force, as far as it can be, and publishes on the way.
+    /// Makes `goals` what is in force, as far as it can be, and publishes on the way.
     pub(super) async fn act<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
-        target: &[Cores],
+        goals: &[Goal],
         forecast: Option<Forecast>,
         now: Now,
     ) -> Acted
@@ -68,10 +68,10 @@ impl Planner {
             now,
             first_out: None,
         };
-        let first = halfway(&self.service, &self.in_force, target);
-        for goal in first.iter().map(Vec::as_slice).chain([target]) {
+        let first = halfway(&self.service, &self.in_force, goals);
+        for goals in first.iter().map(Vec::as_slice).chain([goals]) {
             let mut transition =
-                Transition::new(&self.in_force, goal, Cores::whole(self.service.budget));
+                Transition::new(&self.in_force, goals, Cores::whole(self.service.budget));
             self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
                 .await;
             self.in_force = transition.in_force();
@@ -104,10 +104,10 @@ impl Planner {
                     self.resize(ports.actuate, transition, &changes, acted)
                         .await;
                 }
-                Step::Publish(cores) => {
+                Step::Publish(there) => {
                     let publishing = pace.elapsed();
                     let now = pace.now.after(publishing);
-                    let out = self.publish(ports.publish, &cores, forecast, now, acted);
+                    let out = self.publish(ports.publish, &there, forecast, now, acted);
                     if pace.first_out.is_none() {
                         pace.first_out = Some(pace.elapsed());
                         acted.actuate = publishing;
@@ -116,7 +116,7 @@ impl Planner {
                     if !out {
                         break;
                     }
-                    transition.published(cores);
+                    transition.published(there);
                 }
                 Step::Done => break,
             }
@@ -148,7 +148,7 @@ impl Planner {
                     acted.failed += 1;
                     let asked = format!(
                         "it keeps its cores instead of {}; tried again every cycle",
-                        change.cores
+                        change.cores()
                     );
                     self.troubles.failed(&who, &error, &asked);
                     transition.failed(*change, error.leaves_doubt());
@@ -160,12 +160,12 @@ impl Planner {
     fn publish<P: Publish>(
         &mut self,
         publish: &P,
-        cores: &[Cores],
+        there: &[Allocation],
         forecast: Option<Forecast>,
         now: Now,
         acted: &mut Acted,
     ) -> bool {
-        let offer = drafts(&self.service, cores, forecast);
+        let offer = drafts(&self.service, there, forecast);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
         let offer = offer.and_then(|drafts| {
             let parts = |draft: &Draft| draft.variants.clone();

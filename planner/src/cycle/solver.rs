@@ -4,8 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use weir_api::Cores;
-
+use crate::actuate::InForce;
 use crate::config::Service;
 use crate::decide::{Decision, broken, decide};
 use crate::forecast::Forecast;
@@ -16,7 +15,7 @@ pub trait Solver {
     fn decide(
         &self,
         service: &Arc<Service>,
-        actuated: Vec<Cores>,
+        in_force: Vec<InForce>,
         forecast: Option<Forecast>,
     ) -> impl Future<Output = Decision> + Send;
 }
@@ -29,12 +28,12 @@ impl Solver for Aside {
     async fn decide(
         &self,
         service: &Arc<Service>,
-        actuated: Vec<Cores>,
+        in_force: Vec<InForce>,
         forecast: Option<Forecast>,
     ) -> Decision {
-        let (service, cores) = (Arc::clone(service), actuated.clone());
-        let solving = tokio::task::spawn_blocking(move || decide(&service, &cores, forecast));
+        let (service, there) = (Arc::clone(service), in_force.clone());
+        let solving = tokio::task::spawn_blocking(move || decide(&service, &there, forecast));
         let decision = solving.await;
-        decision.unwrap_or_else(|error| broken(&actuated, &error))
+        decision.unwrap_or_else(|error| broken(&in_force, &error))
     }
 }

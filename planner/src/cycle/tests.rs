@@ -5,7 +5,7 @@ mod routed;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use weir_api::{PlanError, Revision};
+use weir_api::{Cores, PlanError, Revision};
 
 use super::*;
 use crate::actuate::Resize;
@@ -55,13 +55,13 @@ impl Observe for World {
 }
 
 impl Actuate for World {
-    async fn cores(&self) -> Vec<Option<Result<Cores, ActuateError>>> {
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
         let mute = *self.mute.lock().unwrap();
         let answer = |cores: &Cores| {
             if mute {
                 Err(ActuateError::NoAddress)
             } else {
-                Ok(*cores)
+                Ok(InForce::certain(Allocation::one(*cores)))
             }
         };
         self.real
@@ -72,18 +72,19 @@ impl Actuate for World {
             .collect()
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Cores, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
         let mut answers = Vec::new();
         for change in changes {
             let stubborn = self.stubborn.lock().unwrap().get(&change.variant).cloned();
             if stubborn.is_none() {
-                self.real.lock().unwrap()[change.variant] = change.cores;
+                self.real.lock().unwrap()[change.variant] = change.cores();
                 self.log
                     .lock()
                     .unwrap()
-                    .push(format!("{}={}", change.variant, change.cores));
+                    .push(format!("{}={}", change.variant, change.cores()));
             }
-            answers.push(stubborn.map_or(Ok(change.cores), Err));
+            let there = InForce::certain(Allocation::one(change.cores()));
+            answers.push(stubborn.map_or(Ok(there), Err));
         }
         answers
     }

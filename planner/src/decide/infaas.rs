@@ -1,13 +1,16 @@
 //! By INFaaS (ATC '21, §4.2.1): replicas of each variant to start and to stop, as cheap as the load and
-//! the least accuracy allow. A replica is one core that executes one batch at a time, and costs one.
+//! the least accuracy allow. A replica executes one batch at a time ([`replica`]) and costs its cores.
 //!
 //! What users of INFaaS say of each request, they say here of the service: the SLO (a variant that takes
 //! longer than `latency_budget` allows carries nothing) and the least accuracy. Before the forecast
 //! settles, replicas are started, never stopped.
 
+use std::collections::BTreeMap;
+
 use weir_api::Cores;
 
-use super::{DEMAND_MIN, Decision, Kind, keep, whole};
+use super::{DEMAND_MIN, Decision, Kind, keep, replica, stay};
+use crate::actuate::{Goal, InForce};
 use crate::clock::stopwatch;
 use crate::config::{InfaasRule, Service, Variant};
 use crate::forecast::Forecast;
@@ -18,26 +21,24 @@ use crate::solve::{Outcome, Patience, Refused};
 
 /// The one resource type.
 const CORES: &str = "cores";
-/// A replica's cost.
-const COST: f64 = 1.0;
 
 /// The cheapest replicas that carry the load, or what comes nearest.
 pub(super) fn decide(
     service: &Service,
     rule: InfaasRule,
-    actuated: &[Cores],
+    in_force: &[InForce],
     forecast: Forecast,
 ) -> Decision {
-    let running: Vec<u32> = whole(actuated).unwrap_or_else(|| {
-        let whole = |cores: &Cores| cores.millis() / 1000;
-        actuated.iter().map(whole).collect()
-    });
+    let each = service.variants.iter().zip(in_force);
+    let running: Vec<u32> = each
+        .map(|(variant, there)| replica::count(variant, there.ready).0)
+        .collect();
     let elapsed = stopwatch();
     let patience = Patience::new(service.solver_limit, &elapsed);
     let problem: Result<Problem, Refused> = input(service, rule, &running, forecast).try_into();
     let outcome = match problem {
         Ok(problem) => solve(&problem, &patience),
-        Err(refused) => return keep(actuated, Kind::Infeasible, refused.to_string()),
+        Err(refused) => return keep(in_force, Kind::Infeasible, refused.to_string()),
     };
     let (kind, plan, note) = match outcome {
         Outcome::Optimal(plan) => (Kind::Optimal, plan, String::new()),
@@ -54,14 +55,20 @@ pub(super) fn decide(
             best: Some(plan),
         } => (Kind::OutOfTime, plan, format!(" ({why})")),
         Outcome::Infeasible { why, .. } => {
-            return keep(actuated, Kind::Infeasible, format!("cores stay: {why}"));
+            return keep(in_force, Kind::Infeasible, format!("cores stay: {why}"));
         }
         Outcome::OutOfTime { why, best: None } => {
-            return keep(actuated, Kind::OutOfTime, format!("cores stay: {why}"));
+            return keep(in_force, Kind::OutOfTime, format!("cores stay: {why}"));
         }
     };
     let wanted = replicas(service, &plan);
-    let cores: Vec<Cores> = wanted.iter().copied().map(Cores::whole).collect();
+    let cores = |replicas: &[u32]| -> u32 {
+        let each = service.variants.iter().zip(replicas);
+        each.map(|(variant, n)| n * replica::cores_each(variant))
+            .sum()
+    };
+    let goal = |(variant, count): (&Variant, &u32)| replica::goal(variant, *count);
+    let goals: Vec<Goal> = service.variants.iter().zip(&wanted).map(goal).collect();
     let stops = wanted
         .iter()
         .zip(&running)
@@ -75,12 +82,12 @@ pub(super) fn decide(
     let why = format!(
         "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
         forecast.demand.0,
-        wanted.iter().sum::<u32>(),
+        cores(&wanted),
         service.budget,
         rule.accuracy_least,
     );
     Decision {
-        cores: if kept { actuated.to_vec() } else { cores },
+        goals: if kept { stay(in_force) } else { goals },
         kind,
         kept,
         why,
@@ -94,12 +101,12 @@ fn input(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecas
     let variant = |(variant, replicas): (&Variant, &u32)| infaas::Variant {
         name: variant.name.clone(),
         resource: CORES.to_owned(),
-        takes: None,
-        cost: COST,
+        takes: Some(BTreeMap::from([(CORES.to_owned(), cores_of(variant))])),
+        cost: cores_of(variant),
         // What carries nothing is too slow for the problem, whose replicas all sustain something.
         sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
         latency_ms: if sustains(service, rule, variant) > 0.0 {
-            variant.profile.service_ms(Cores::whole(1))
+            variant.profile.service_ms(one(variant))
         } else {
             LATENCY_MS_MAX
         },
@@ -129,7 +136,15 @@ fn sustains(service: &Service, rule: InfaasRule, variant: &Variant) -> f64 {
     if variant.accuracy < rule.accuracy_least {
         return 0.0;
     }
-    variant.capacity(Cores::whole(1), service.latency_max_ms)
+    variant.capacity(one(variant), service.latency_max_ms)
+}
+
+fn cores_of(variant: &Variant) -> f64 {
+    f64::from(replica::cores_each(variant))
+}
+
+fn one(variant: &Variant) -> Cores {
+    Cores::whole(replica::cores_each(variant))
 }
 
 fn carries(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecast) -> bool {
@@ -137,7 +152,11 @@ fn carries(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forec
     let carried: f64 = each
         .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
         .sum();
-    carried >= forecast.demand.0 + rule.slack_rps && running.iter().sum::<u32>() <= service.budget
+    let each = service.variants.iter().zip(running);
+    let cores: u32 = each
+        .map(|(variant, n)| n * replica::cores_each(variant))
+        .sum();
+    carried >= forecast.demand.0 + rule.slack_rps && cores <= service.budget
 }
 
 /// N + δ, in the variants' order and within their bounds.
@@ -147,7 +166,7 @@ fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
         let action = actions.find(|action| action.name == variant.name);
         action
             .map_or(0, |action| action.replicas)
-            .min(variant.greatest)
+            .min(replica::most(variant))
     };
     service.variants.iter().map(of).collect()
 }
@@ -158,6 +177,7 @@ mod tests {
 
     use super::super::decide;
     use super::*;
+    use crate::actuate::Allocation;
     use crate::config::Policy;
     use crate::config::tests::service;
     use crate::solve::law::Parallelism;
@@ -190,6 +210,10 @@ mod tests {
         service
     }
 
+    fn in_force(cores: [u32; 3]) -> [InForce; 3] {
+        cores.map(|cores| InForce::certain(Allocation::one(Cores::whole(cores))))
+    }
+
     fn check(
         service: &Service,
         running: [u32; 3],
@@ -201,12 +225,13 @@ mod tests {
         let forecast = Forecast {
             demand: Rps(rps),
             settled,
+            lasted: None,
             communication_ms: None,
         };
-        let decision = decide(service, &running.map(Cores::whole), Some(forecast));
-        let wanted = wanted.map(Cores::whole).to_vec();
+        let decision = decide(service, &in_force(running), Some(forecast));
+        let wanted = stay(&in_force(wanted));
         assert_eq!(
-            (&decision.cores, decision.kind),
+            (&decision.goals, decision.kind),
             (&wanted, kind),
             "{rps}: {}",
             decision.why
@@ -250,9 +275,10 @@ mod tests {
         let forecast = Forecast {
             demand: Rps(60.0),
             settled: true,
+            lasted: None,
             communication_ms: None,
         };
-        decide(service, &[3, 0, 0].map(Cores::whole), Some(forecast))
+        decide(service, &in_force([3, 0, 0]), Some(forecast))
     }
 
     #[test]

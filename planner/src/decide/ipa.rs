@@ -1,5 +1,5 @@
-//! By IPA (JSys '24, Eq. 10): one variant of each stage, its replicas and its batch. A replica is one core
-//! that executes one batch at a time (`parallelism: per-core`), so n replicas are n cores.
+//! By IPA (JSys '24, Eq. 10): one variant of each stage, its replicas and its batch. A replica executes one
+//! batch at a time; [`replica`] says what it is.
 //!
 //! - The sum of all stages' executing and waiting for batches keeps within the part of the SLO that is not
 //!   the network's and the queues' (`latency_budget`).
@@ -15,7 +15,8 @@
 
 use weir_api::{Cores, Rps};
 
-use super::{DEMAND_MIN, Decision, Kind, keep, promised, whole};
+use super::{DEMAND_MIN, Decision, Kind, keep, promised, ready, replica, stay};
+use crate::actuate::{Allocation, Goal, InForce};
 use crate::clock::stopwatch;
 use crate::config::{IpaRule, Service, Stage, Variant};
 use crate::forecast::Forecast;
@@ -39,7 +40,7 @@ struct Found {
 pub(super) fn decide(
     service: &Service,
     rule: IpaRule,
-    actuated: &[Cores],
+    in_force: &[InForce],
     forecast: Forecast,
 ) -> Decision {
     let elapsed = stopwatch();
@@ -47,11 +48,12 @@ pub(super) fn decide(
     let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
     let found = match within_budget(service, rule, demand, &patience) {
         Ok(found) => found,
-        Err((kind, why)) => return keep(actuated, kind, format!("cores stay: {why}")),
+        Err((kind, why)) => return keep(in_force, kind, format!("cores stay: {why}")),
     };
-    let cores = cores(service, &found.plan);
+    let goals = goals(service, &found.plan);
     let worth = worth(rule, &found.plan);
-    let running = running(service, rule, actuated, demand).filter(|_| actuated != cores);
+    let running = running(service, rule, &ready(in_force), demand);
+    let running = running.filter(|_| stay(in_force) != goals);
     let near = |running: &f64| worth - running <= rule.tolerance;
     let usual = matches!(found.kind, Kind::Optimal | Kind::Good);
     let kept = running.filter(|running| usual && (!forecast.settled || near(running)));
@@ -72,10 +74,10 @@ pub(super) fn decide(
         found.note,
     );
     Decision {
-        cores: if kept.is_some() {
-            actuated.to_vec()
+        goals: if kept.is_some() {
+            stay(in_force)
         } else {
-            cores
+            goals
         },
         kind: found.kind,
         kept: kept.is_some(),
@@ -85,31 +87,41 @@ pub(super) fn decide(
     }
 }
 
-/// The batches for the cores that are there: of each variant the smallest that carries the demand. Where
+/// The batches for what is there: of each variant the smallest that carries the demand. Where
 /// none does, and while variants of a stage share it, the one that carries the most within the variant's part
 /// of the time that the stages leave; 1 where nothing is known of the demand.
-pub(super) fn batches(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<u32> {
+pub(super) fn batches(
+    service: &Service,
+    there: &[Allocation],
+    forecast: Option<Forecast>,
+) -> Vec<u32> {
     let Some(forecast) = forecast else {
         return vec![1; service.variants.len()];
     };
     let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
-    let each = service.variants.iter().zip(cores);
+    let each = service.variants.iter().zip(there);
     let carriers: Vec<Option<u32>> = each
-        .map(|(variant, cores)| carrier(variant, cores.millis() / 1000, demand_rps))
+        .map(|(variant, there)| carrier(variant, *there, demand_rps))
         .collect();
-    let takes_ms = |variant: &Variant, batch: u32| {
-        promised(variant).service_ms(batch, 1.0) + f64::from(batch - 1) * 1e3 / demand_rps
+    let one_ms = |index: usize, variant: &Variant, batch: u32| {
+        let there = there.get(index).copied().unwrap_or_default();
+        promised(variant).service_ms(batch, cores_each(variant, there))
     };
+    let takes_ms = |index: usize, variant: &Variant, batch: u32| {
+        one_ms(index, variant, batch) + f64::from(batch - 1) * 1e3 / demand_rps
+    };
+    let serves = |index: usize| there.get(index).is_some_and(|n| *n != Allocation::NONE);
     // What each stage takes at least, and whether all that serve at it carry.
     let needs: Vec<(f64, bool)> = service
         .stages
         .iter()
         .map(|stage| {
             let all = stage.variants.clone();
-            let serving = all.filter(|index| cores.get(*index).is_some_and(|n| *n > Cores::ZERO));
+            let serving = all.filter(|index| serves(*index));
             let each = serving.filter_map(|index| {
                 let (variant, carrier) = (service.variants.get(index)?, *carriers.get(index)?);
-                Some((takes_ms(variant, carrier.unwrap_or(1)), carrier.is_some()))
+                let ms = takes_ms(index, variant, carrier.unwrap_or(1));
+                Some((ms, carrier.is_some()))
             });
             each.fold((0.0, true), |all, one| {
                 (f64::max(all.0, one.0), all.1 && one.1)
@@ -126,27 +138,39 @@ pub(super) fn batches(service: &Service, cores: &[Cores], forecast: Option<Forec
             else {
                 continue;
             };
-            let in_time = |batch: &u32| takes_ms(variant, *batch) <= need_ms + part_ms;
-            let rate = |batch: u32| f64::from(batch) / promised(variant).service_ms(batch, 1.0);
+            let in_time = |batch: &u32| takes_ms(index, variant, *batch) <= need_ms + part_ms;
+            let rate = |batch: u32| f64::from(batch) / one_ms(index, variant, batch);
             let most = (1..=variant.profile.batch)
                 .rev()
                 .filter(in_time)
                 .max_by(|a, b| rate(*a).total_cmp(&rate(*b)))
                 // Without a core it is no news what it would be.
-                .filter(|_| cores.get(index).is_some_and(|n| *n > Cores::ZERO));
+                .filter(|_| serves(index));
             batches.push(carrier.or(most).unwrap_or(1));
         }
     }
     batches
 }
 
-/// The smallest batch in which so many replicas carry the demand.
-fn carrier(variant: &Variant, replicas: u32, demand_rps: f64) -> Option<u32> {
+/// The smallest batch in which what is there carries the demand.
+fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32> {
     let law = promised(variant);
+    let cores = cores_each(variant, there);
+    let each = there.each().as_f64();
+    let at_once = there.replicas() * variant.profile.parallelism.at_once(each);
     let carries = |batch: &u32| {
-        f64::from(replicas) * f64::from(*batch) * 1e3 / law.service_ms(*batch, 1.0) >= demand_rps
+        f64::from(at_once) * f64::from(*batch) * 1e3 / law.service_ms(*batch, cores) >= demand_rps
     };
     (1..=variant.profile.batch).find(carries)
+}
+
+/// Cores that one batch has; what is not there has as many as it would begin with.
+fn cores_each(variant: &Variant, there: Allocation) -> f64 {
+    let each = match there {
+        Allocation::NONE => f64::from(variant.least.max(1)),
+        there => there.each().as_f64(),
+    };
+    variant.profile.parallelism.cores_each(each)
 }
 
 /// IPA's plan where it keeps the budget, or what comes nearest.
@@ -264,10 +288,10 @@ fn input(service: &Service, rule: IpaRule, demand: Rps, price: f64) -> Input {
     let variant = |variant: &Variant| VariantInput {
         name: variant.name.clone(),
         accuracy_percent: variant.accuracy,
-        replica_cores: 1.0,
+        replica_cores: f64::from(replica::cores_each(variant)),
         latency: Latency::Sponge(promised(variant)),
         batches: Batches::UpTo(variant.profile.batch),
-        replicas_max: variant.greatest,
+        replicas_max: replica::most(variant),
     };
     let stage = |stage: &Stage| StageInput {
         name: stage.name.clone(),
@@ -301,43 +325,56 @@ fn worth(rule: IpaRule, plan: &Plan) -> f64 {
     rule.alpha * plan.accuracy_percent - rule.beta * plan.cores - rule.delta * f64::from(batches)
 }
 
-/// The plan's cores, in the order of all variants.
-fn cores(service: &Service, plan: &Plan) -> Vec<Cores> {
+/// The plan's replicas, in the order of all variants.
+fn goals(service: &Service, plan: &Plan) -> Vec<Goal> {
     let replicas = |variant: &Variant| {
         let chosen = plan
             .stages
             .iter()
             .find(|stage| stage.variant == variant.name);
-        chosen.map_or(Cores::ZERO, |stage| Cores::whole(stage.replicas))
+        replica::goal(variant, chosen.map_or(0, |stage| stage.replicas))
     };
     service.variants.iter().map(replicas).collect()
 }
 
 /// What runs is worth, where it is one variant of each stage that carries the demand in time within the
 /// budget.
-fn running(service: &Service, rule: IpaRule, actuated: &[Cores], demand: Rps) -> Option<f64> {
-    let cores = whole(actuated)?;
-    let (mut accuracy, mut latency_ms, mut batches) = (1.0, 0.0, 0);
+fn running(service: &Service, rule: IpaRule, there: &[Allocation], demand: Rps) -> Option<f64> {
+    let each = service.variants.iter().zip(there);
+    if !each.clone().all(|(v, there)| replica::count(v, *there).1) {
+        return None;
+    }
+    let batches = carrying(service, there, demand)?;
+    let serving = each.filter(|(_, there)| **there != Allocation::NONE);
+    let accuracy: f64 = serving.map(|(v, _)| v.accuracy / 100.0).product();
+    let cores: Cores = there.iter().map(|there| there.cores()).sum();
+    Some(
+        100.0 * rule.alpha * accuracy
+            - rule.beta * cores.as_f64()
+            - rule.delta * f64::from(batches),
+    )
+}
+
+/// All batches together with which what is there carries the demand in time within the budget, where
+/// one variant of each stage serves.
+pub(super) fn carrying(service: &Service, there: &[Allocation], demand: Rps) -> Option<u32> {
+    let (mut latency_ms, mut batches) = (0.0, 0);
     for stage in &service.stages {
         let each = of(service, stage)
             .iter()
-            .zip(cores.get(stage.variants.clone())?);
-        let mut serving = each.filter(|(_, cores)| **cores > 0);
-        let ((variant, replicas), None) = (serving.next()?, serving.next()) else {
+            .zip(there.get(stage.variants.clone())?);
+        let mut serving = each.filter(|(_, there)| **there != Allocation::NONE);
+        let ((variant, there), None) = (serving.next()?, serving.next()) else {
             return None;
         };
-        let law = promised(variant);
-        let batch = carrier(variant, *replicas, demand.0)?;
-        latency_ms += law.service_ms(batch, 1.0) + f64::from(batch - 1) * 1e3 / demand.0;
-        accuracy *= variant.accuracy / 100.0;
+        let batch = carrier(variant, *there, demand.0)?;
+        latency_ms += promised(variant).service_ms(batch, cores_each(variant, *there));
+        latency_ms += f64::from(batch - 1) * 1e3 / demand.0;
         batches += batch;
     }
-    let cores: u32 = cores.iter().sum();
-    let holds = cores <= service.budget && latency_ms <= service.latency_max_ms;
-    let worth = 100.0 * rule.alpha * accuracy
-        - rule.beta * f64::from(cores)
-        - rule.delta * f64::from(batches);
-    holds.then_some(worth)
+    let cores: Cores = there.iter().map(|there| there.cores()).sum();
+    let holds = cores <= Cores::whole(service.budget) && latency_ms <= service.latency_max_ms;
+    holds.then_some(batches)
 }
 
 fn stages(plan: &Plan) -> String {

@@ -10,10 +10,13 @@
 mod infaas;
 mod infadapter;
 mod ipa;
+mod replica;
 pub mod sponge;
+mod themis;
 
-use weir_api::{Cores, Rps};
+use weir_api::Rps;
 
+use crate::actuate::{Allocation, Goal, InForce};
 use crate::config::{Policy, Service, Variant};
 use crate::forecast::Forecast;
 use crate::solve::law::Law;
@@ -22,11 +25,11 @@ pub use infadapter::problem;
 /// The least demand solved for once a request was seen: a service that idles is still one.
 pub const DEMAND_MIN: Rps = Rps(0.01);
 
-/// The cores to have.
+/// What to have.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// In the variants' order.
-    pub cores: Vec<Cores>,
+    pub goals: Vec<Goal>,
     /// How the solve went.
     pub kind: Kind,
     /// Whether the cores in force were preferred to an optimum within the tolerance.
@@ -34,7 +37,7 @@ pub struct Decision {
     /// Why, in a sentence.
     pub why: String,
     /// What the cores to have are worth: by InfAdapter α·AA − (β·RC + γ·LC), by Sponge −(c + δ·b), by IPA
-    /// α·PAS − β·Σ n·R − δ·Σ b, by INFaaS −Σ C·(δ + λ·T_load·max(δ, 0)).
+    /// α·PAS − β·Σ n·R − δ·Σ b, by INFaaS −Σ C·(δ + λ·T_load·max(δ, 0)), by Themis −Σ n·c.
     pub objective: Option<f64>,
     /// What the optimum is worth, or the best found.
     pub optimum: Option<f64>,
@@ -78,36 +81,37 @@ impl Kind {
     }
 }
 
-/// Decides for `forecast` with `actuated` cores in force, as the service's policy says.
-pub fn decide(service: &Service, actuated: &[Cores], forecast: Option<Forecast>) -> Decision {
+/// Decides for `forecast` with that `in_force`, as the service's policy says.
+pub fn decide(service: &Service, in_force: &[InForce], forecast: Option<Forecast>) -> Decision {
     let Some(forecast) = forecast else {
         let why = "no demand is known yet: no request was seen, or none since its first count";
-        return keep(actuated, Kind::NoDemand, why.to_owned());
+        return keep(in_force, Kind::NoDemand, why.to_owned());
     };
     match service.policy {
-        Policy::Infadapter => infadapter::decide(service, actuated, forecast),
-        Policy::Sponge(rule) => sponge::decide(service, rule, actuated, forecast),
-        Policy::Ipa(rule) => ipa::decide(service, rule, actuated, forecast),
-        Policy::Infaas(rule) => infaas::decide(service, rule, actuated, forecast),
+        Policy::Infadapter => infadapter::decide(service, in_force, forecast),
+        Policy::Sponge(rule) => sponge::decide(service, rule, in_force, forecast),
+        Policy::Ipa(rule) => ipa::decide(service, rule, in_force, forecast),
+        Policy::Infaas(rule) => infaas::decide(service, rule, in_force, forecast),
+        Policy::Themis(rule) => themis::decide(service, rule, in_force, forecast),
     }
 }
 
-/// The batch in which each variant is to execute on `cores`: it follows from the cores that are there,
-/// because a plan must hold for them, whatever was decided.
-pub fn batches(service: &Service, cores: &[Cores], forecast: Option<Forecast>) -> Vec<u32> {
-    let each = service.variants.iter().zip(cores);
+/// The batch in which each variant is to execute: it follows from what is there, because a plan must hold
+/// for that, whatever was decided.
+pub fn batches(service: &Service, there: &[Allocation], forecast: Option<Forecast>) -> Vec<u32> {
+    let each = service.variants.iter().zip(there);
     match service.policy {
         Policy::Infadapter | Policy::Infaas(_) => each.map(|(v, _)| v.profile.batch).collect(),
         Policy::Sponge(rule) => each
-            .map(|(variant, cores)| sponge::batch(service, rule, variant, *cores, forecast))
+            .map(|(variant, one)| sponge::batch(service, rule, variant, one.each(), forecast))
             .collect(),
-        Policy::Ipa(_) => ipa::batches(service, cores, forecast),
+        Policy::Ipa(_) | Policy::Themis(_) => ipa::batches(service, there, forecast),
     }
 }
 
-fn keep(actuated: &[Cores], kind: Kind, why: String) -> Decision {
+fn keep(in_force: &[InForce], kind: Kind, why: String) -> Decision {
     Decision {
-        cores: actuated.to_vec(),
+        goals: stay(in_force),
         kind,
         kept: true,
         why,
@@ -117,9 +121,9 @@ fn keep(actuated: &[Cores], kind: Kind, why: String) -> Decision {
 }
 
 /// The solver did not even come back.
-pub(crate) fn broken(actuated: &[Cores], error: &dyn std::fmt::Display) -> Decision {
+pub(crate) fn broken(in_force: &[InForce], error: &dyn std::fmt::Display) -> Decision {
     let why = format!("cores stay: the solver broke: {error}");
-    keep(actuated, Kind::OutOfTime, why)
+    keep(in_force, Kind::OutOfTime, why)
 }
 
 /// The law of a variant's promise: a high percentile, where the profile's is the mean's.
@@ -133,16 +137,28 @@ fn promised(variant: &Variant) -> Law {
     }
 }
 
-/// The cores as whole numbers, if they are.
-fn whole(cores: &[Cores]) -> Option<Vec<u32>> {
+/// What is, goes on.
+fn stay(in_force: &[InForce]) -> Vec<Goal> {
+    in_force.iter().map(|one| one.goal()).collect()
+}
+
+/// What serves.
+fn ready(in_force: &[InForce]) -> Vec<Allocation> {
+    in_force.iter().map(|one| one.ready).collect()
+}
+
+/// All cores of each as whole numbers, if they are.
+fn whole(in_force: &[InForce]) -> Option<Vec<u32>> {
+    let cores = in_force.iter().map(|one| one.ready.cores().millis());
     cores
-        .iter()
-        .map(|cores| (cores.millis() % 1000 == 0).then_some(cores.millis() / 1000))
+        .map(|millis| (millis % 1000 == 0).then_some(millis / 1000))
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use weir_api::Cores;
+
     use super::*;
     use crate::config::tests::service;
 
@@ -150,20 +166,26 @@ mod tests {
         Some(Forecast {
             demand: Rps(demand_rps),
             settled: true,
+            lasted: None,
             communication_ms: None,
         })
     }
 
-    fn cores(cores: &[u32]) -> Vec<Cores> {
-        cores.iter().copied().map(Cores::whole).collect()
+    fn cores(cores: &[u32]) -> Vec<InForce> {
+        let one = |cores: &u32| InForce::certain(Allocation::one(Cores::whole(*cores)));
+        cores.iter().map(one).collect()
+    }
+
+    fn goals(wanted: &[u32]) -> Vec<Goal> {
+        cores(wanted).iter().map(|one| one.goal()).collect()
     }
 
     #[test]
     fn without_a_known_demand_the_cores_stay() {
         let decision = decide(&service(8), &cores(&[3, 2]), None);
         assert_eq!(
-            (decision.kind, decision.cores),
-            (Kind::NoDemand, cores(&[3, 2]))
+            (decision.kind, decision.goals),
+            (Kind::NoDemand, goals(&[3, 2]))
         );
         assert!(
             decision.why.contains("no demand is known yet"),
@@ -179,12 +201,13 @@ mod tests {
             let forecast = Forecast {
                 demand: Rps(demand_rps),
                 settled,
+                lasted: None,
                 communication_ms: None,
             };
             decide(&service, &cores(&[4, 2]), Some(forecast))
         };
         let early = decide(6.0, false);
-        assert_eq!((early.kept, early.cores), (true, cores(&[4, 2])));
+        assert_eq!((early.kept, early.goals), (true, goals(&[4, 2])));
         assert!(
             early
                 .why
@@ -192,18 +215,18 @@ mod tests {
             "{}",
             early.why
         );
-        assert_eq!(decide(6.0, true).cores, cores(&[1, 1]));
+        assert_eq!(decide(6.0, true).goals, goals(&[1, 1]));
         // What they do not carry is acted on at once.
-        assert_eq!(decide(100.0, false).cores, decide(100.0, true).cores);
+        assert_eq!(decide(100.0, false).goals, decide(100.0, true).goals);
     }
 
     /// Cores in force and demand → cores to have, how, kept.
     fn check(in_force: &[u32], demand_rps: f64, expected: &[u32], kind: Kind, kept: bool) {
         let decision = decide(&service(8), &cores(in_force), settled(demand_rps));
-        let got = (decision.cores, decision.kind, decision.kept);
+        let got = (decision.goals, decision.kind, decision.kept);
         assert_eq!(
             got,
-            (cores(expected), kind, kept),
+            (goals(expected), kind, kept),
             "{demand_rps}: {}",
             decision.why
         );
@@ -233,7 +256,7 @@ mod tests {
             service.objective.tolerance = tolerance;
             let decision = decide(&service, &cores(&[2, 1]), demand);
             assert_eq!(decision.kept, kept);
-            assert_eq!(decision.cores, cores(if kept { &[2, 1] } else { &[1, 1] }));
+            assert_eq!(decision.goals, goals(if kept { &[2, 1] } else { &[1, 1] }));
             assert_eq!(
                 decision.optimum, optimum.optimum,
                 "the exact optimum stays reported"
@@ -244,7 +267,8 @@ mod tests {
         service.objective.tolerance = 1000.0;
         assert!(!decide(&service, &cores(&[1, 0]), settled(60.0)).kept);
         // A fraction of a core, set by hand, is no allocation to keep.
-        let by_hand = [Cores::from_millis(1500), Cores::whole(1)];
+        let by_hand = [1500, 1000].map(Cores::from_millis);
+        let by_hand = by_hand.map(|cores| InForce::certain(Allocation::one(cores)));
         assert!(!decide(&service, &by_hand, demand).kept);
     }
 
@@ -254,8 +278,8 @@ mod tests {
         service.latency_max_ms = 1.0;
         let decision = decide(&service, &cores(&[3, 2]), settled(10.0));
         assert_eq!(
-            (decision.kind, decision.cores),
-            (Kind::Infeasible, cores(&[3, 2]))
+            (decision.kind, decision.goals),
+            (Kind::Infeasible, goals(&[3, 2]))
         );
         assert!(
             decision.why.contains("no variant can answer in time"),

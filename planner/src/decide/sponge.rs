@@ -13,6 +13,7 @@ use std::time::Duration;
 use weir_api::Cores;
 
 use super::{DEMAND_MIN, Decision, Kind, keep, promised, whole};
+use crate::actuate::{Goal, InForce};
 use crate::clock::stopwatch;
 use crate::config::{Service, SpongeRule, Variant};
 use crate::forecast::Forecast;
@@ -29,18 +30,18 @@ const LEFT_LEAST_MS: f64 = 1.0;
 pub(super) fn decide(
     service: &Service,
     rule: SpongeRule,
-    actuated: &[Cores],
+    in_force: &[InForce],
     forecast: Forecast,
 ) -> Decision {
     let Some(variant) = service.variants.first() else {
-        return keep(actuated, Kind::Infeasible, "there is no variant".to_owned());
+        return keep(in_force, Kind::Infeasible, "there is no variant".to_owned());
     };
     let all: Vec<u32> = (variant.least..=variant.greatest).collect();
     let elapsed = stopwatch();
     let patience = Patience::new(service.solver_limit, &elapsed);
     let outcome = match problem(service, rule, variant, all, forecast) {
         Ok(problem) => solve(&problem, &patience),
-        Err(why) => return keep(actuated, Kind::Infeasible, why),
+        Err(why) => return keep(in_force, Kind::Infeasible, why),
     };
     let (kind, best, note) = match outcome {
         Outcome::Optimal(best) => (Kind::Optimal, best, String::new()),
@@ -52,16 +53,16 @@ pub(super) fn decide(
         Outcome::Infeasible {
             why,
             best_effort: None,
-        } => return keep(actuated, Kind::Infeasible, why),
+        } => return keep(in_force, Kind::Infeasible, why),
         Outcome::OutOfTime {
             why,
             best: Some(best),
         } => (Kind::OutOfTime, best, format!(" ({why})")),
         Outcome::OutOfTime { why, best: None } => {
-            return keep(actuated, Kind::OutOfTime, format!("cores stay: {why}"));
+            return keep(in_force, Kind::OutOfTime, format!("cores stay: {why}"));
         }
     };
-    let current = whole(actuated).and_then(|cores| cores.first().copied());
+    let current = whole(in_force).and_then(|cores| cores.first().copied());
     let kept = current.filter(|current| !forecast.settled && *current > best.cores);
     let way = forecast.communication_ms.map_or_else(
         || "the way from clients unknown".to_owned(),
@@ -77,7 +78,7 @@ pub(super) fn decide(
         forecast.demand.0, best.cores, best.batch, best.latency_ms, best.throughput_rps,
     );
     Decision {
-        cores: vec![Cores::whole(kept.unwrap_or(best.cores))],
+        goals: vec![Goal::one(Cores::whole(kept.unwrap_or(best.cores)))],
         kind,
         kept: kept.is_some(),
         why,
@@ -149,6 +150,7 @@ mod tests {
 
     use super::super::decide;
     use super::*;
+    use crate::actuate::Allocation;
     use crate::config::Policy;
     use crate::config::tests::service;
     use crate::solve::law::Law;
@@ -180,10 +182,15 @@ mod tests {
         service
     }
 
+    fn three() -> [InForce; 1] {
+        [InForce::certain(Allocation::one(Cores::whole(3)))]
+    }
+
     fn forecast(rps: f64, communication_ms: Option<f64>) -> Forecast {
         Forecast {
             demand: Rps(rps),
             settled: true,
+            lasted: None,
             communication_ms,
         }
     }
@@ -205,10 +212,10 @@ mod tests {
             (60.0, Some(slo_ms - 15.0), 8, 1),
         ] {
             let forecast = forecast(rps, way);
-            let decision = decide(&service, &[Cores::whole(3)], Some(forecast));
+            let decision = decide(&service, &three(), Some(forecast));
             assert_eq!(
-                decision.cores,
-                [Cores::whole(cores)],
+                decision.goals,
+                [Goal::one(Cores::whole(cores))],
                 "{rps} {way:?}: {}",
                 decision.why
             );
@@ -231,10 +238,10 @@ mod tests {
             (500.0, None, 8, "a rate of 500.0 requests/s exceeds"),
             (10.0, Some(5000.0), 1, "no batch that carries the rate"),
         ] {
-            let decision = decide(&service, &[Cores::whole(3)], Some(forecast(rps, way)));
+            let decision = decide(&service, &three(), Some(forecast(rps, way)));
             assert_eq!(
-                (decision.kind, &decision.cores),
-                (Kind::Infeasible, &vec![Cores::whole(cores)]),
+                (decision.kind, &decision.goals),
+                (Kind::Infeasible, &vec![Goal::one(Cores::whole(cores))]),
                 "{}",
                 decision.why
             );
@@ -249,10 +256,10 @@ mod tests {
             settled: false,
             ..forecast(10.0, None)
         };
-        let decision = decide(&service, &[Cores::whole(3)], Some(early));
+        let decision = decide(&service, &three(), Some(early));
         assert_eq!(
-            (decision.kept, decision.cores),
-            (true, vec![Cores::whole(3)])
+            (decision.kept, decision.goals),
+            (true, vec![Goal::one(Cores::whole(3))])
         );
         assert!(
             decision
@@ -265,7 +272,7 @@ mod tests {
             settled: false,
             ..forecast(100.0, None)
         };
-        assert!(!decide(&service, &[Cores::whole(3)], Some(more)).kept);
+        assert!(!decide(&service, &three(), Some(more)).kept);
     }
 
     #[test]

@@ -41,6 +41,9 @@ pub struct Forecast {
     pub demand: Rps,
     /// Whether the window it is taken from has filled.
     pub settled: bool,
+    /// λ as it would be by the least that the window has seen: what of the demand has lasted. `None` until
+    /// the window has filled.
+    pub lasted: Option<Rps>,
     /// A high percentile of the way from clients to proxies; `None` where too few said when they sent.
     pub communication_ms: Option<f64>,
 }
@@ -109,14 +112,24 @@ impl Demand {
         let (average, first, last) = (self.average?, self.first?, self.last?);
         let demand = Rps(self.rule.headroom * average.max(self.recent_greatest()));
         let settled = last.saturating_sub(first) >= self.rule.window;
+        let least = self.recent().map(|end| self.moving_mean(end));
+        let least = least.fold(f64::INFINITY, f64::min);
         Some(Forecast {
             demand,
             settled,
+            lasted: (settled && least.is_finite()).then(|| Rps(self.rule.headroom * least)),
             communication_ms: None,
         })
     }
 
     fn recent_greatest(&self) -> f64 {
+        self.recent()
+            .map(|end| self.moving_mean(end).max(self.certain_rate(end)))
+            .fold(0.0, f64::max)
+    }
+
+    /// The intervals of the window.
+    fn recent(&self) -> std::ops::Range<usize> {
         let since = self
             .last
             .unwrap_or_default()
@@ -126,9 +139,7 @@ impl Demand {
             .iter()
             .rposition(|interval| interval.end <= since)
             .map_or(0, |old| old + 1);
-        (recent..self.intervals.len())
-            .map(|end| self.moving_mean(end).max(self.certain_rate(end)))
-            .fold(0.0, f64::max)
+        recent..self.intervals.len()
     }
 
     /// The mean rate over `moving` up to the end of that interval, or over what there is.
@@ -216,6 +227,27 @@ mod tests {
                 demand.forecast().unwrap().settled,
                 second >= 110,
                 "{second}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_lasted_is_the_windows_least() {
+        let mut demand = demand(1.1);
+        let rate = |second| if second < 130 { 40.0 } else { 80.0 };
+        for second in 100..150 {
+            demand.observe(Duration::from_secs(second), Rps(rate(second)));
+            let lasted = demand.forecast().unwrap().lasted;
+            let expected = match second {
+                ..110 => None,
+                // The last interval of 40 is the mean's until 132, and in the window until 139.
+                110..139 => Some(Rps(1.1 * 40.0)),
+                _ => lasted.filter(|lasted| lasted.0 > 1.1 * 40.0),
+            };
+            assert_eq!(lasted, expected, "{second}");
+            assert!(
+                second < 142 || lasted == Some(Rps(1.1 * 80.0)),
+                "{second}: {lasted:?}"
             );
         }
     }

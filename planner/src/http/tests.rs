@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use weir_api::{Plan, Revision};
 
 use super::*;
+use crate::actuate::Allocation;
 use crate::config::tests::service;
 use crate::publish::AFTER_MAX;
 
@@ -60,8 +61,8 @@ impl Doors {
     }
 
     fn publish(&self, cores: u32) -> Revision {
-        let cores = [weir_api::Cores::whole(cores), weir_api::Cores::whole(1)];
-        let draft = crate::plan::draft(&self.app.service, &cores, None).unwrap();
+        let there = [cores, 1].map(|n| Allocation::one(weir_api::Cores::whole(n)));
+        let draft = crate::plan::draft(&self.app.service, &there, None).unwrap();
         self.app
             .publishers
             .entry()

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weir_api::VariantPlan;
 use weir_api::plan::HOUR_MS;
-use weir_api::{Cores, VariantPlan};
 use weir_filter::config::{Config, Role};
 
 use super::{ManifestError, refused};
@@ -79,8 +79,8 @@ pub(super) fn seconds(time: Duration) -> String {
 
 /// The variants as the planner would publish them for the cores at the start.
 pub(super) fn plan(service: &Service) -> Result<Vec<VariantPlan>, ManifestError> {
-    let cores: Vec<Cores> = service.variants.iter().map(|v| v.initial).collect();
-    let draft = plan::draft(service, &cores, None);
+    let initial: Vec<_> = service.variants.iter().map(|v| v.initial).collect();
+    let draft = plan::draft(service, &initial, None);
     let right = "1 or more in all: the static plan is made of what variants start with";
     let draft = draft.ok_or_else(|| refused("variants[].cores.initial", 0, right))?;
     Ok(draft.variants)

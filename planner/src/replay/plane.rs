@@ -20,6 +20,7 @@ pub(super) use worker::Worker;
 
 use super::scenario::{Plane, Scenario};
 use super::world::PlayError;
+use crate::actuate::Allocation;
 use crate::plan::draft;
 use crate::sharing::{Role, TooFew, divide};
 
@@ -109,7 +110,8 @@ fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, 
     let ours = || json!(scenario.service.name);
     keys.entry("service").or_insert_with(ours);
     if keys.get("plan").is_none_or(Value::is_null) {
-        let draft = draft(&scenario.service, cores, None).ok_or(PlayError::NoCores)?;
+        let there = Allocation::ones(cores);
+        let draft = draft(&scenario.service, &there, None).ok_or(PlayError::NoCores)?;
         let plan = json!({
             "format": FORMAT, "service": scenario.service.name, "revision": 1,
             "max_age_ms": HOUR_MS, "rest_ms": draft.rest_ms, "variants": draft.variants,

@@ -40,6 +40,20 @@ fn infaas() -> String {
     )
 }
 
+/// Replicas that execute one batch at a time: 1 of 1 core at first, up to 4 of up to 4 cores.
+fn replicated(name: &str, least: u32) -> String {
+    variant(name, "").replace("per-core", "1").replace(
+        "least: 0}",
+        &format!("least: 1, greatest: 4}}, replicas: {{initial: 1, least: {least}, greatest: 4}}"),
+    )
+}
+
+fn themis() -> String {
+    let stage = |name: &str| format!("- {{name: {name}, variants: [{}]}}\n", replicated(name, 1));
+    let (detect, classify) = (stage("detect"), stage("classify"));
+    format!("{}policy: themis\nstages:\n{detect}{classify}", head())
+}
+
 #[test]
 fn each_policy_has_its_defaults() {
     let read = |text: &str| Service::from_yaml(text).unwrap();
@@ -62,6 +76,11 @@ fn each_policy_has_its_defaults() {
         loading_weight_per_s: 0.01,
     };
     assert_eq!(read(&infaas()).policy, Policy::Infaas(rule));
+    let rule = ThemisRule {
+        horizontal_cores: 1,
+        tolerance: 1.0,
+    };
+    assert_eq!(read(&themis()).policy, Policy::Themis(rule));
 }
 
 #[test]
@@ -70,6 +89,7 @@ fn the_example_shows_the_keys_of_each_policy_as_they_are_taken() {
         ("sponge", sponge()),
         ("ipa", pipeline()),
         ("infaas", infaas()),
+        ("themis", themis()),
     ] {
         let shown = EXAMPLE.lines().find_map(|line| {
             let line = line.trim_start_matches(['#', ' ']);
@@ -113,8 +133,8 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
         (
             small(),
             "mode: active",
-            "mode: active\npolicy: themis",
-            &["policy", "themis", "infaas"],
+            "mode: active\npolicy: cost",
+            &["policy", "cost", "themis"],
         ),
         (
             small(),
@@ -249,6 +269,121 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
                 error.contains(part),
                 "{new}: '{error}' does not say '{part}'"
             );
+        }
+    }
+}
+
+#[test]
+fn replicas_have_cores_each() {
+    let service = Service::from_yaml(&themis()).unwrap();
+    let variant = &service.variants[0];
+    assert_eq!((variant.least, variant.greatest), (1, 4));
+    let replicas = Replicas {
+        least: 1,
+        greatest: 4,
+    };
+    assert_eq!(variant.replicas, replicas);
+    assert_eq!(variant.initial.to_string(), "1");
+    let two = themis().replacen("replicas: {initial: 1", "replicas: {initial: 2", 1);
+    let two = Service::from_yaml(&two).unwrap();
+    assert_eq!(two.variants[0].initial.to_string(), "2 × 1");
+    assert_eq!(
+        Service::from_yaml(&pipeline()).unwrap().variants[0].replicas,
+        Replicas::ONE
+    );
+    // Of a policy that changes their number, cores stay as they are.
+    let fixed = replicated("a", 0).replace(
+        "initial: 1, least: 1, greatest: 4}, replicas: {initial: 1",
+        "initial: 2, least: 2, greatest: 2}, replicas: {initial: 1",
+    );
+    for policy in ["ipa", "infaas"] {
+        let text = format!("{}policy: {policy}\nvariants: [{fixed}]\n", head());
+        let service = Service::from_yaml(&text).unwrap();
+        assert_eq!(service.variants[0].initial.to_string(), "2");
+    }
+}
+
+#[test]
+fn wrong_replicas_are_refused_by_key() {
+    let one = |policy: &str, variant: String| {
+        format!("{}policy: {policy}\nvariants: [{variant}]\n", head())
+    };
+    let cases: Vec<(String, &[&str])> = vec![
+        (
+            themis().replacen(
+                "least: 1, greatest: 4}, batch",
+                "least: 0, greatest: 4}, batch",
+                1,
+            ),
+            &[
+                "stages[0].variants[0].replicas.least: 0",
+                "every stage serves",
+            ],
+        ),
+        (
+            themis().replacen("replicas: {initial: 1", "replicas: {initial: 5", 1),
+            &[
+                "stages[0].variants[0].replicas.initial: 5",
+                "replicas.least to replicas.greatest",
+            ],
+        ),
+        (
+            themis().replacen("greatest: 4}, batch", "greatest: 1001}, batch", 1),
+            &["stages[0].variants[0].replicas.greatest: 1001", "1 to 1000"],
+        ),
+        (
+            themis().replacen("parallelism: 1", "parallelism: 2", 1),
+            &[
+                "stages[0].variants[0].latency.parallelism: 2",
+                "1, with policy themis",
+            ],
+        ),
+        (
+            format!("{}themis: {{horizontal_cores: 5}}\n", themis()),
+            &[
+                "stages[0].variants[0].cores: 1 to 4",
+                "themis.horizontal_cores (5)",
+            ],
+        ),
+        (
+            format!("{}themis: {{tolerance: -1}}\n", themis()),
+            &["themis.tolerance: -1"],
+        ),
+        (
+            one("sponge", replicated("a", 1)),
+            &[
+                "variants[0].replicas: 1 to 4",
+                "left out, with policy sponge",
+            ],
+        ),
+        (
+            one("ipa", replicated("a", 0)),
+            &["variants[0].cores.least: 1", "4, as cores.greatest"],
+        ),
+        (
+            one(
+                "ipa",
+                replicated("a", 1)
+                    .replace(
+                        "least: 1, greatest: 4}, replicas",
+                        "least: 4, greatest: 4}, replicas",
+                    )
+                    .replace("cores: {initial: 1", "cores: {initial: 4"),
+            ),
+            &["variants[0].replicas.least: 1", "0, with policy ipa"],
+        ),
+        (
+            one(
+                "infaas",
+                variant("a", "").replace("batch: 8", "batch: 8, replicas: {initial: 2}"),
+            ),
+            &["variants[0].replicas: 1 to 2", "its cores are its replicas"],
+        ),
+    ];
+    for (text, says) in cases {
+        let error = Service::from_yaml(&text).expect_err(&text).to_string();
+        for part in says {
+            assert!(error.contains(part), "'{error}' does not say '{part}'");
         }
     }
 }

@@ -1,7 +1,5 @@
 //! IPA's decisions on a pipeline of two stages, and what runs meanwhile.
 
-use weir_api::Rps;
-
 use super::super::{batches, decide};
 use super::*;
 use crate::config::tests::service;
@@ -58,12 +56,22 @@ fn forecast(rps: f64, settled: bool) -> Forecast {
     Forecast {
         demand: Rps(rps),
         settled,
+        lasted: None,
         communication_ms: None,
     }
 }
 
-fn cores(cores: [u32; 4]) -> Vec<Cores> {
-    cores.into_iter().map(Cores::whole).collect()
+fn there(cores: [u32; 4]) -> Vec<Allocation> {
+    let one = |cores| Allocation::one(Cores::whole(cores));
+    cores.into_iter().map(one).collect()
+}
+
+fn cores(cores: [u32; 4]) -> Vec<InForce> {
+    there(cores).into_iter().map(InForce::certain).collect()
+}
+
+fn goals_of(cores: [u32; 4]) -> Vec<Goal> {
+    there(cores).into_iter().map(Goal::of).collect()
 }
 
 fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
@@ -120,7 +128,11 @@ fn it_is_the_best_within_the_budget() {
             let says = format!("{budget} {rps}: {}", decision.why);
             let Some((worth, wanted)) = brute(&service, rps) else {
                 assert_eq!(decision.kind, Kind::Infeasible, "{says}");
-                let sum: Cores = decision.cores.iter().copied().sum();
+                let sum: Cores = decision
+                    .goals
+                    .iter()
+                    .map(|goal| goal.cores(Allocation::NONE))
+                    .sum();
                 assert!(sum <= Cores::whole(budget), "{says}");
                 continue;
             };
@@ -159,7 +171,7 @@ fn more_than_there_is_gets_what_carries_the_most() {
         decision.why
     );
     // n carries 47 a core in eights, r 32: two cores each carry 64 at most.
-    assert_eq!(decision.cores, cores([2, 0, 2, 0]), "{}", decision.why);
+    assert_eq!(decision.goals, goals_of([2, 0, 2, 0]), "{}", decision.why);
     let mut hasty = pipeline(4);
     hasty.latency_max_ms = 10.0;
     let decision = decided(&hasty, [1, 0, 1, 0], 1.0);
@@ -171,19 +183,24 @@ fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
     let mut service = pipeline(20);
     let best = decided(&service, [0; 4], 10.0);
     assert!(!best.kept);
-    let mut running = best.cores.clone();
-    let serving = running.iter().position(|n| *n > Cores::ZERO).unwrap();
-    running[serving] = running[serving] + Cores::whole(1);
+    let mut running = best.goals.clone();
+    let serving = running.iter().position(|goal| goal.replicas > 0).unwrap();
+    running[serving] = Goal::one(running[serving].each + Cores::whole(1));
+    let in_force = |goal: &Goal| InForce::certain(goal.ready(Allocation::one(goal.each)));
+    let (wanted, running) = (
+        running.clone(),
+        running.iter().map(in_force).collect::<Vec<_>>(),
+    );
     let again = decide(&service, &running, Some(forecast(10.0, true)));
     assert!(again.kept, "{}", again.why);
-    assert_eq!(again.cores, running);
+    assert_eq!(again.goals, wanted);
     service.policy = Policy::Ipa(IpaRule {
         tolerance: 0.9,
         ..RULE
     });
     assert_eq!(
-        decide(&service, &running, Some(forecast(10.0, true))).cores,
-        best.cores
+        decide(&service, &running, Some(forecast(10.0, true))).goals,
+        best.goals
     );
     let early = decide(&service, &running, Some(forecast(10.0, false)));
     assert!(
@@ -204,7 +221,7 @@ fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
 #[test]
 fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
     let service = pipeline(20);
-    let all = |running, rps| batches(&service, &cores(running), Some(forecast(rps, true)));
+    let all = |running, rps| batches(&service, &there(running), Some(forecast(rps, true)));
     // One core of n carries 1000·b/(20·b + 10): 33, 40, 43 …; of r 25, 28.6, 30 …
     assert_eq!(all([1, 0, 1, 0], 20.0), [1, 1, 1, 1]);
     assert_eq!(all([1, 0, 1, 0], 27.0), [1, 1, 2, 1]);
@@ -218,8 +235,8 @@ fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
     assert_eq!((halves[0], halves[2]), (1, 3));
     let s_ms = 90.0 * f64::from(halves[3]) + 10.0 + f64::from(halves[3] - 1) * 1e3 / 30.0;
     assert!(s_ms <= 470.1 && s_ms > 300.0, "{halves:?}: {s_ms}");
-    assert_eq!(batches(&service, &cores([1, 0, 1, 0]), None), [1, 1, 1, 1]);
-    let drafts = drafts(&service, &cores([1, 0, 1, 0]), Some(forecast(27.0, true))).unwrap();
+    assert_eq!(batches(&service, &there([1, 0, 1, 0]), None), [1, 1, 1, 1]);
+    let drafts = drafts(&service, &there([1, 0, 1, 0]), Some(forecast(27.0, true))).unwrap();
     let [detect, classify] = drafts.as_slice() else {
         panic!("{drafts:?}")
     };
@@ -239,14 +256,14 @@ fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
 }
 
 fn drafts_of(service: &Service, running: [u32; 4]) -> Option<Vec<crate::plan::Draft>> {
-    drafts(service, &cores(running), Some(forecast(27.0, true)))
+    drafts(service, &there(running), Some(forecast(27.0, true)))
 }
 
 #[test]
 fn other_policies_have_batches_of_their_own() {
     let mut service = pipeline(20);
     service.policy = Policy::Infadapter;
-    let all = |service: &Service| batches(service, &cores([1; 4]), Some(forecast(1.0, true)));
+    let all = |service: &Service| batches(service, &there([1; 4]), Some(forecast(1.0, true)));
     assert_eq!(all(&service), [8; 4]);
     service.policy = Policy::Sponge(SpongeRule {
         delta: 0.001,

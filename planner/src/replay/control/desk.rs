@@ -1,7 +1,7 @@
 //! The ports of a planner's turn on simulated proxies, backends and filters. What takes time is a
 //! future that is ready at its time in the world; nothing is slept and no clock is read.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_api::{Cores, Plan, PlanError, Revision};
 
 use super::kubelet::Kubelet;
-use crate::actuate::{Actuate, ActuateError, Resize};
+use crate::actuate::{Actuate, ActuateError, Allocation, InForce, Resize};
 use crate::clock::Now;
 use crate::config::Service;
 use crate::cycle::Solver;
@@ -24,20 +24,27 @@ use crate::replay::world::nanos;
 /// Most decisions remembered; above that they are made anew.
 const MEMO_MAX: usize = 100_000;
 
-/// All that a decision follows from, for one service: the cores in force, in thousandths, and the
-/// forecast, to the bit.
-type Problem = (Vec<u32>, Option<(u64, bool, Option<u64>)>);
+/// All that a decision follows from, for one service: what is in force and the forecast, to the bit.
+type Problem = (Vec<InForce>, Option<Asked>);
 
-fn asked(forecast: Forecast) -> (u64, bool, Option<u64>) {
+type Asked = (u64, bool, Option<u64>, Option<u64>);
+
+fn asked(forecast: Forecast) -> Asked {
     let way = forecast.communication_ms.map(f64::to_bits);
-    (forecast.demand.0.to_bits(), forecast.settled, way)
+    let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
+    (forecast.demand.0.to_bits(), forecast.settled, way, lasted)
+}
+
+/// A replayed variant is one replica.
+fn one(cores: Cores) -> InForce {
+    InForce::certain(Allocation::one(cores))
 }
 
 /// The ports.
 pub(in crate::replay) struct Desk {
     board: Mutex<Board>,
     publisher: Publisher,
-    memo: Mutex<BTreeMap<Problem, Decision>>,
+    memo: Mutex<HashMap<Problem, Decision>>,
     resize_timeout: Duration,
 }
 
@@ -69,7 +76,7 @@ impl Desk {
                 wake_at: None,
             }),
             publisher: Publisher::new(service),
-            memo: Mutex::new(BTreeMap::new()),
+            memo: Mutex::new(HashMap::new()),
             resize_timeout: service.resize_timeout,
         }
     }
@@ -114,22 +121,26 @@ impl Observe for Desk {
 }
 
 impl Actuate for Desk {
-    async fn cores(&self) -> Vec<Option<Result<Cores, ActuateError>>> {
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
         let board = self.board();
         board
             .kubelet
             .confirmed()
             .iter()
-            .map(|cores| Some(Ok(*cores)))
+            .map(|cores| Some(Ok(one(*cores))))
             .collect()
     }
 
-    async fn resize(&self, changes: &[Resize]) -> Vec<Result<Cores, ActuateError>> {
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
         let mut answers = Vec::with_capacity(changes.len());
         let (begin, ready): (Duration, Vec<Option<u64>>) = {
             let mut board = self.board();
             let now = board.now;
-            let ask = |change: &Resize| board.kubelet.ask(nanos(now), change.variant, change.cores);
+            let ask = |change: &Resize| {
+                board
+                    .kubelet
+                    .ask(nanos(now), change.variant, change.cores())
+            };
             (now, changes.iter().map(ask).collect())
         };
         let limit = begin + self.resize_timeout;
@@ -142,7 +153,7 @@ impl Actuate for Desk {
             let confirmed = |board: &Board| (board.now >= ready).then_some(true);
             let in_time = self.when(ready.min(limit), confirmed, ready <= limit).await;
             answers.push(if in_time {
-                Ok(change.cores)
+                Ok(one(change.cores()))
             } else {
                 Err(ActuateError::Timeout(self.resize_timeout))
             });
@@ -180,16 +191,15 @@ impl Solver for Desk {
     async fn decide(
         &self,
         service: &Arc<Service>,
-        actuated: Vec<Cores>,
+        in_force: Vec<InForce>,
         forecast: Option<Forecast>,
     ) -> Decision {
-        let millis = actuated.iter().map(|cores| cores.millis()).collect();
-        let problem = (millis, forecast.map(asked));
+        let problem = (in_force, forecast.map(asked));
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();
         }
-        let decision = decide(service, &actuated, forecast);
+        let decision = decide(service, &problem.0, forecast);
         if memo.len() < MEMO_MAX {
             memo.insert(problem, decision.clone());
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_api::{Cores, Plan};
 
 use super::kubelet::Kubelet;
+use crate::actuate::Allocation;
 use crate::clock::Now;
 use crate::config::Service;
 use crate::publish::Publisher;
@@ -126,7 +127,8 @@ impl Scaler {
 
     /// The plan for the cores that are confirmed, if filters should hear of it.
     pub(in crate::replay) fn plan(&mut self, at: Duration) -> Option<Plan> {
-        let draft = crate::plan::draft(&self.service, self.kubelet.confirmed(), None)?;
+        let there = Allocation::ones(self.kubelet.confirmed());
+        let draft = crate::plan::draft(&self.service, &there, None)?;
         let ms = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
         let now = Now {
             at,

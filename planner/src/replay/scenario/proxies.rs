@@ -1,7 +1,7 @@
 //! The proxies, and the filter's configuration in them: checked by the filter itself.
 
+use crate::actuate::Allocation;
 use serde_json::{Value, json};
-use weir_api::Cores;
 use weir_filter::board::ENTRIES_MAX;
 use weir_filter::config::{Config, ConfigError};
 
@@ -50,8 +50,8 @@ fn plugin(service: &Service, written: Value) -> Result<Value, Wrong> {
         let right = format!("{}, as service.service says, or left out", service.name);
         return Err(Wrong::value(format!("{AT}.service"), name, right));
     }
-    let cores: Vec<Cores> = service.variants.iter().map(|v| v.initial).collect();
-    let Some(plan) = draft(service, &cores, None) else {
+    let initial: Vec<Allocation> = service.variants.iter().map(|v| v.initial).collect();
+    let Some(plan) = draft(service, &initial, None) else {
         let right = "1 or more for one variant at least";
         return Err(Wrong::value("service.variants", "no cores.initial", right));
     };

@@ -12,7 +12,7 @@ use weir_model::server::Parallelism;
 use super::Server;
 use super::raw::RawServer;
 use super::refused::{Wrong, millis, seconds, within};
-use crate::config::{Service, Variant};
+use crate::config::{Replicas, Service, Variant};
 
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;
@@ -59,6 +59,14 @@ impl Server {
 fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
     let at = |key: &str| format!("servers.{}.{key}", variant.name);
     let delay = |key: &str, ms: f64| millis(at(key), ms, DELAY_MAX_S * 1e3);
+    if variant.replicas != Replicas::ONE {
+        let right = "left out: a replayed variant is one replica";
+        return Err(Wrong::value(
+            "service.variants[].replicas",
+            &variant.name,
+            right,
+        ));
+    }
     let profile = &variant.profile;
     let law = raw.law.unwrap_or(profile.latency.law);
     law.check(&at("law"))
@@ -96,7 +104,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
             raw.round_trip_ms.unwrap_or(0.0),
             ROUND_TRIP_MAX.as_secs_f64() * 1e3,
         )?,
-        cores: variant.initial.as_f64(),
+        cores: variant.initial.cores().as_f64(),
     })
 }
 

@@ -95,7 +95,7 @@ fn example() -> Scenario {
     scenario.variants = variants
         .map(|variant| {
             let ms = variant.profile.latency.law.service_ms(1, 1.0);
-            server(&variant.name, ms, variant.initial.as_f64())
+            server(&variant.name, ms, variant.initial.cores().as_f64())
         })
         .collect();
     scenario

@@ -49,6 +49,7 @@ enum Panel {
     Left,
     Cores,
     Quotas,
+    Replicas,
     Batch,
 }
 
@@ -56,6 +57,13 @@ enum Panel {
 fn panels(policy: Policy) -> &'static [Panel] {
     match policy {
         Policy::Infadapter => &[Panel::Load, Panel::OnTime, Panel::Cores, Panel::Quotas],
+        Policy::Themis => &[
+            Panel::Load,
+            Panel::OnTime,
+            Panel::Cores,
+            Panel::Replicas,
+            Panel::Batch,
+        ],
         Policy::Sponge | Policy::Ipa => &[
             Panel::Load,
             Panel::OnTime,
@@ -94,6 +102,16 @@ pub(crate) fn draw(
                 };
                 let cores = |variant: &CycleVariant| variant.cores_actuated;
                 draw_stack(area, scenario, &frame, &results.cycles, cores)?;
+            }
+            Panel::Replicas => {
+                let frame = Frame {
+                    title: "replicas of each variant behind weir that serve",
+                    x_max: seconds,
+                    y_max: f64::from(scenario.budget.cores),
+                    percent: false,
+                };
+                let replicas = |variant: &CycleVariant| f64::from(variant.replicas_ready);
+                draw_stack(area, scenario, &frame, &results.cycles, replicas)?;
             }
             Panel::Quotas => {
                 let frame = Frame {
@@ -135,7 +153,7 @@ fn draw_load(
         .map(|(_, rate)| *rate)
         .fold(capacity, f64::max);
     let started = match scenario.policy {
-        Policy::Infadapter | Policy::Ipa => "starting split's",
+        Policy::Infadapter | Policy::Ipa | Policy::Themis => "starting split's",
         Policy::Sponge => "starting cores'",
     };
     let title = "load, requests/s";
@@ -293,6 +311,7 @@ mod tests {
             let part = |(name, share, batch): &(&str, f64, u32)| {
                 let variant = CycleVariant {
                     cores_actuated: 1.0,
+                    replicas_ready: 1,
                     share: *share,
                     batch: *batch,
                 };

@@ -19,6 +19,9 @@ const IPA_LOW_RPS: f64 = 20.0;
 /// At its crest, over what the starting split's narrower stage comes to: that is 118 requests/s. All cores carry
 /// 149 with the cheapest variants in batches of two.
 const IPA_CREST_OVER_CAPACITY: f64 = 1.4;
+/// Themis' demo, from the same beginning. At its crest, over the starting split's capacity: within what all
+/// cores carry in replicas of one core, and beyond what they carry in a few large ones.
+const THEMIS_CREST_OVER_CAPACITY: f64 = 0.7;
 /// Sponge's demo, throughout: while the network is quick, two cores carry it.
 const SPONGE_RPS: f64 = 25.0;
 /// The greatest of the paper's three payloads: a fade takes half of the promise and more.
@@ -60,6 +63,14 @@ impl Load {
                 shape: Shape::Swell {
                     low_rps: IPA_LOW_RPS,
                     crest_over_capacity: IPA_CREST_OVER_CAPACITY,
+                    capacity_rps,
+                },
+                payload_bytes: PAYLOAD_BYTES,
+            },
+            Policy::Themis => Load {
+                shape: Shape::Swell {
+                    low_rps: IPA_LOW_RPS,
+                    crest_over_capacity: THEMIS_CREST_OVER_CAPACITY,
                     capacity_rps,
                 },
                 payload_bytes: PAYLOAD_BYTES,

@@ -43,6 +43,8 @@ pub(crate) enum Policy {
     Sponge,
     /// One variant, replicas and batch of each stage of a pipeline, under a load that swells.
     Ipa,
+    /// Cores, replicas and batch of each stage of a pipeline, under a load that swells.
+    Themis,
 }
 
 impl Policy {
@@ -60,6 +62,7 @@ impl Policy {
             Policy::Infadapter => file!("demo/service.yaml"),
             Policy::Sponge => file!("demo/sponge.yaml"),
             Policy::Ipa => file!("demo/ipa.yaml"),
+            Policy::Themis => file!("demo/themis.yaml"),
         }
     }
 }

@@ -116,7 +116,8 @@ fn ipas_laws_are_the_papers() {
 
 #[test]
 fn servers_batch_where_their_variant_does() {
-    let greatest: [(Policy, &[u32]); 3] = [
+    let greatest: [(Policy, &[u32]); 4] = [
+        (Policy::Themis, &[4, 4]),
         (Policy::Infadapter, &[1, 1, 1]),
         (Policy::Sponge, &[16]),
         (Policy::Ipa, &[4, 2, 1, 4, 4, 2]),
@@ -149,7 +150,10 @@ fn the_planner_gets_every_key_and_every_address() {
             assert_eq!(variant.name, ours.name);
             assert_eq!(variant.resize.as_ref().unwrap().as_str(), resize);
             let server = ours.emulator(1);
-            assert_eq!(variant.profile.parallelism, server.parallelism);
+            let replicas = variant.initial.replicas();
+            let each = variant.initial.each().as_f64();
+            let at_once = replicas * variant.profile.parallelism.at_once(each);
+            assert_eq!(server.parallelism.at_once(server.cores), at_once);
             assert_eq!(variant.profile.latency.law, server.law);
             assert_eq!(variant.profile.batch, server.batch_max.get());
         }

@@ -22,6 +22,8 @@ pub(crate) struct Variant {
     pub(crate) cluster: String,
     pub(crate) accuracy: f64,
     cores: Cores,
+    #[serde(default)]
+    replicas: Replicas,
     capacity: Option<Capacity>,
     latency: Latency,
     #[serde(default = "one")]
@@ -31,6 +33,18 @@ pub(crate) struct Variant {
 #[derive(Debug, Clone, Deserialize)]
 struct Cores {
     initial: u32,
+}
+
+/// All behind one address: the emulator deals its cores out to so many executions.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Replicas {
+    initial: NonZeroU32,
+}
+
+impl Default for Replicas {
+    fn default() -> Self {
+        Replicas { initial: one() }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -63,7 +77,16 @@ impl Variant {
 
     /// Its cores at the start, and throughout for the sets that nobody resizes.
     pub(crate) fn initial_cores(&self) -> f64 {
-        f64::from(self.cores.initial)
+        f64::from(self.cores.initial * self.replicas.initial.get())
+    }
+
+    fn parallelism(&self) -> Parallelism {
+        match (self.latency.parallelism, self.replicas.initial) {
+            (Parallelism::Fixed(each), replicas) => {
+                Parallelism::Fixed(each.saturating_mul(replicas))
+            }
+            (Parallelism::PerCore, _) => Parallelism::PerCore,
+        }
     }
 
     /// The most requests it executes together.
@@ -73,7 +96,7 @@ impl Variant {
 
     /// Batches that its starting cores execute at once.
     pub(crate) fn at_once(&self) -> u32 {
-        self.latency.parallelism.at_once(self.initial_cores())
+        self.parallelism().at_once(self.initial_cores())
     }
 
     /// The high percentile of the time that one request takes on the starting cores.
@@ -82,7 +105,7 @@ impl Variant {
     }
 
     fn predicted_ms(&self, batch: u32) -> f64 {
-        let cores = self.latency.parallelism.cores_each(self.initial_cores());
+        let cores = self.parallelism().cores_each(self.initial_cores());
         self.law().service_ms(batch, cores) * self.latency.tail
     }
 
@@ -112,7 +135,7 @@ impl Variant {
         ServerConfig {
             aliases: vec![MODEL.to_owned()],
             cores: self.initial_cores(),
-            parallelism: self.latency.parallelism,
+            parallelism: self.parallelism(),
             batch_max: self.batch,
             batch_delay: if batches { BATCH_DELAY } else { Duration::ZERO },
             noise: Some(noise),

@@ -1,0 +1,232 @@
+//! A resize on its node: infeasible, deferred, or begun and, a while later, done or failed.
+//!
+//! The order of the reasons is a kubelet's: what the node never has first, then what it has not now.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::controllers::Due;
+use super::journal::{Actuation, What};
+use super::kubelet::{Resizing, Seen, room_on, undefer};
+use super::object::{Key, at, list, number, text};
+use super::pods::{Amount, Resources, requests};
+use super::status_of;
+use super::world::World;
+
+/// From the change of a spec until a CPU resize has taken effect, as seen on a real kubelet.
+pub const ACTUATED_AFTER: Duration = Duration::from_millis(100);
+
+/// A resize that takes longer shows `PodResizeInProgress`; quicker ones are over before a status is
+/// written.
+const SHOWN_AFTER: Duration = Duration::from_millis(200);
+
+/// What becomes of a resize.
+enum Verdict {
+    /// There is nothing to resize.
+    Settled,
+    Infeasible(String),
+    Deferred(String),
+    /// It begins, and so long after is done, or fails.
+    Begun {
+        after: Duration,
+        fails: bool,
+    },
+}
+
+/// Whether any container has other resources than its spec says.
+fn differs(pod: &Value) -> bool {
+    list(pod, "/spec/containers").iter().any(|container| {
+        let name = text(container, "/name");
+        let statuses = list(pod, "/status/containerStatuses").iter();
+        let mut own = statuses.filter(|status| text(status, "/name") == name);
+        own.next()
+            .is_some_and(|status| at(status, "/resources") != &status_of::actual(container))
+    })
+}
+
+fn verdict(world: &World, key: &Key, pod: &Value) -> Verdict {
+    if !differs(pod) {
+        return Verdict::Settled;
+    }
+    let node = text(pod, "/spec/nodeName");
+    let found = world.store.get("nodes", &Key::new("", node));
+    let allocatable = found.map(|node| Amount::of(at(&node, "/status/allocatable")));
+    let wanted = requests(pod);
+    let kubelet = &world.controllers.kubelet;
+    let resizing = kubelet.resizing(key);
+    if let Resizing::Infeasible(why) = resizing {
+        return Verdict::Infeasible(why.clone());
+    }
+    if let Some((name, wanted, all)) = allocatable.and_then(|all| wanted.beyond(all)) {
+        return Verdict::Infeasible(format!(
+            "Node didn't have enough capacity: {name}, requested: {wanted}, capacity: {all}"
+        ));
+    }
+    let others = kubelet.ledger.others(node, key);
+    if *resizing == Resizing::Deferred {
+        return Verdict::Deferred("Deferred by the kubelet".to_owned());
+    }
+    if let Some((name, sum, all)) = allocatable.and_then(|all| wanted.plus(others).beyond(all)) {
+        let own = match name {
+            "cpu" => wanted.cpu_m,
+            _ => wanted.memory,
+        };
+        let used = sum - own;
+        return Verdict::Deferred(format!(
+            "Node didn't have enough resource: {name}, requested: {own}, used: {used}, capacity: {all}"
+        ));
+    }
+    match resizing {
+        Resizing::Actuated { after } => Verdict::Begun {
+            after: *after,
+            fails: false,
+        },
+        Resizing::Failed { after } => Verdict::Begun {
+            after: *after,
+            fails: true,
+        },
+        // What is refused never comes here; a change that came before it was, goes as usual.
+        _ => Verdict::Begun {
+            after: ACTUATED_AFTER,
+            fails: false,
+        },
+    }
+}
+
+/// Sees to the latest spec of a running pod.
+pub(super) fn resize(world: &mut World, key: &Key) {
+    let Some(pod) = world.store.get("pods", key) else {
+        return;
+    };
+    let generation = number(&pod, "/metadata/generation").unwrap_or(0);
+    let verdict = verdict(world, key, &pod);
+    let kubelet = &mut world.controllers.kubelet;
+    undefer(kubelet, key);
+    let under_way = matches!(verdict, Verdict::Begun { .. });
+    let seen = kubelet.seen.entry(key.clone()).or_default();
+    *seen = Seen {
+        generation,
+        under_way,
+        ..*seen
+    };
+    let now = world.clock.now();
+    match verdict {
+        Verdict::Settled => world.amend("pods", key, status_of::settled),
+        Verdict::Infeasible(why) => {
+            world.amend("pods", key, |pod| {
+                status_of::pending(pod, "Infeasible", &why, &now)
+            });
+            status_of::event(world, &pod, "Warning", "ResizeInfeasible", &why);
+        }
+        Verdict::Deferred(why) => {
+            let node = text(&pod, "/spec/nodeName").to_owned();
+            let waiting = world.controllers.kubelet.deferred.entry(node).or_default();
+            waiting.push(key.clone());
+            world.amend("pods", key, |pod| {
+                status_of::pending(pod, "Deferred", &why, &now)
+            });
+            status_of::event(world, &pod, "Warning", "ResizeDeferred", &why);
+        }
+        Verdict::Begun { after, fails } => begin(world, key, &pod, (after, fails)),
+    }
+}
+
+fn begin(world: &mut World, key: &Key, pod: &Value, (after, fails): (Duration, bool)) {
+    let now = world.clock.now();
+    let shows = fails || after >= SHOWN_AFTER;
+    world.amend("pods", key, |pod| status_of::allotted(pod, shows, &now));
+    let allotted = world.store.get("pods", key);
+    let kubelet = &mut world.controllers.kubelet;
+    kubelet.targets.insert(key.clone(), status_of::targets(pod));
+    if let Some(node) = kubelet.ledger.count(key, allotted.as_deref()) {
+        world.controllers.room = true;
+        room_on(world, &node);
+    }
+    status_of::event(world, pod, "Normal", "ResizeStarted", "Pod resize started");
+    let uid = text(pod, "/metadata/uid").to_owned();
+    let generation = number(pod, "/metadata/generation").unwrap_or(0);
+    let due = match fails {
+        true => Due::Fail(key.clone(), uid, generation),
+        false => Due::Resize(key.clone(), uid, generation),
+    };
+    world.controllers.plan(world.clock.elapsed() + after, due);
+}
+
+/// The containers have what they were allotted.
+pub(super) fn done(world: &mut World, key: &Key, uid: &str, generation: i64) {
+    let Some(pod) = world.store.get("pods", key) else {
+        return;
+    };
+    let now = world.clock.now();
+    let target = world
+        .controllers
+        .kubelet
+        .targets
+        .remove(key)
+        .unwrap_or_default();
+    let mut restarted = false;
+    world.amend("pods", key, |pod| {
+        restarted = status_of::actuated(pod, &target, generation, &now)
+    });
+    let after = world.store.get("pods", key);
+    let actuation = Actuation {
+        pod: key.clone(),
+        uid: uid.to_owned(),
+        node: text(&pod, "/spec/nodeName").to_owned(),
+        generation,
+        before: Resources::of_status(&pod),
+        after: after
+            .as_deref()
+            .map(Resources::of_status)
+            .unwrap_or_default(),
+        restarted,
+    };
+    world
+        .journal
+        .write(world.clock.elapsed(), What::Actuated(actuation));
+    status_of::event(
+        world,
+        &pod,
+        "Normal",
+        "ResizeCompleted",
+        "Pod resize completed",
+    );
+    if restarted {
+        let at = world.clock.elapsed() + world.options.ready_after;
+        world
+            .controllers
+            .plan(at, Due::Ready(key.clone(), uid.to_owned()));
+    }
+    finish(world, key);
+}
+
+pub(super) fn fail(world: &mut World, key: &Key, generation: i64) {
+    let now = world.clock.now();
+    let why = "the containers could not be resized";
+    world.amend("pods", key, |pod| {
+        status_of::failed(pod, generation, why, &now)
+    });
+    if let Some(pod) = world.store.get("pods", key) {
+        status_of::event(world, &pod, "Warning", "ResizeError", why);
+    }
+    finish(world, key);
+}
+
+/// A resize is over; a change of the spec that came meanwhile is seen to now.
+fn finish(world: &mut World, key: &Key) {
+    let generation = world
+        .store
+        .get("pods", key)
+        .and_then(|pod| number(&pod, "/metadata/generation"));
+    let seen = world
+        .controllers
+        .kubelet
+        .seen
+        .entry(key.clone())
+        .or_default();
+    seen.under_way = false;
+    if generation.is_some_and(|generation| generation > seen.generation) {
+        resize(world, key);
+    }
+}

@@ -1,0 +1,229 @@
+//! What works by itself: kubelet, scheduler, workload controllers, disruption controller, collector.
+//!
+//! One function, [`run`]: it shows every change in the store to those it concerns, lets them act, and does
+//! what is due. Deterministic given the same requests at the same times: no task of its own, no order but
+//! the store's and the clock's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::eviction;
+use super::kubelet::{self, Kubelet};
+use super::object::{Key, at, controller, holds, list, text};
+use super::scheduler;
+use super::store::{Event, Happened};
+use super::workloads;
+use super::world::{FOREGROUND, World};
+
+/// What is to be done at a time. The uid or generation says of which object: another may have its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Due {
+    /// A pod's containers are running.
+    Start(Key, String),
+    /// A pod is ready.
+    Ready(Key, String),
+    /// A pod has ended.
+    End(Key, String),
+    /// The resize to a generation takes effect.
+    Resize(Key, String, i64),
+    /// The resize to a generation turns out to have failed.
+    Fail(Key, String, i64),
+    /// Resizes deferred on a node are tried again.
+    Retry(String),
+}
+
+/// The controllers' own state.
+#[derive(Debug)]
+pub(super) struct Controllers {
+    pub(super) kubelet: Kubelet,
+    due: BTreeMap<(Duration, u64), Due>,
+    planned: u64,
+    /// Deployments and ReplicaSets to be looked at, by kind and key.
+    pub(super) dirty: BTreeSet<(&'static str, Key)>,
+    /// Namespaces whose budgets are to be looked at.
+    pub(super) budgets: BTreeSet<String>,
+    /// Pods without a node.
+    pub(super) unscheduled: BTreeSet<Key>,
+    /// Whether some of them may have found room.
+    pub(super) room: bool,
+}
+
+impl Controllers {
+    pub(super) fn new() -> Controllers {
+        Controllers {
+            kubelet: Kubelet::new(),
+            due: BTreeMap::new(),
+            planned: 0,
+            dirty: BTreeSet::new(),
+            budgets: BTreeSet::new(),
+            unscheduled: BTreeSet::new(),
+            room: false,
+        }
+    }
+
+    /// Plans something for a time since the start; of the same time, in this order.
+    pub(super) fn plan(&mut self, at: Duration, due: Due) {
+        self.planned += 1;
+        self.due.insert((at, self.planned), due);
+    }
+}
+
+/// Lets everything that works by itself work until nothing is left to do now; when to come again.
+pub(super) fn run(world: &mut World) -> Option<Duration> {
+    loop {
+        let events = world.store.unseen();
+        if !events.is_empty() {
+            for event in &events {
+                see(world, event);
+            }
+            continue;
+        }
+        // What is due at once goes before what looks at many pods: it then looks once.
+        let now = world.clock.elapsed();
+        let next = world.controllers.due.first_key_value().map(|(key, _)| *key);
+        if let Some(key) = next.filter(|(at, _)| *at <= now) {
+            if let Some(due) = world.controllers.due.remove(&key) {
+                kubelet::act(world, due);
+            }
+            continue;
+        }
+        if scheduler::run(world) || workloads::run(world) {
+            continue;
+        }
+        match world.controllers.budgets.pop_first() {
+            Some(namespace) => eviction::refresh(world, &namespace),
+            None => return next.map(|(at, _)| at),
+        }
+    }
+}
+
+/// Whether a change of a pod changes how many there are, or are ready.
+fn counts(event: &Event) -> bool {
+    let Some(before) = event
+        .before
+        .as_deref()
+        .filter(|_| event.happened == Happened::Modified)
+    else {
+        return true;
+    };
+    let state = |pod: &Value| {
+        let going = !text(pod, "/metadata/deletionTimestamp").is_empty();
+        (
+            holds(pod, "Ready"),
+            going,
+            text(pod, "/status/phase").to_owned(),
+        )
+    };
+    state(before) != state(&event.object)
+        || at(before, "/metadata/labels") != at(&event.object, "/metadata/labels")
+}
+
+fn see(world: &mut World, event: &Event) {
+    let object = &event.object;
+    let key = Key::of(object);
+    match &*event.shelf {
+        "pods" => {
+            // The scheduler keeps the ledger that the kubelet reads.
+            scheduler::see_pod(world, event);
+            kubelet::see_pod(world, event);
+            if !counts(event) {
+                return;
+            }
+            if let Some(("ReplicaSet", _)) = controller(object) {
+                let owner = owner_name(object);
+                let owner = Key::new(&key.namespace, owner);
+                world.controllers.dirty.insert((workloads::SETS, owner));
+            }
+            world.controllers.budgets.insert(key.namespace.clone());
+        }
+        "nodes" => {
+            kubelet::see_node(world, event);
+            world.controllers.room = true;
+        }
+        workloads::SETS => {
+            if let Some(("Deployment", _)) = controller(object) {
+                let owner = Key::new(&key.namespace, owner_name(object));
+                world
+                    .controllers
+                    .dirty
+                    .insert((workloads::DEPLOYMENTS, owner));
+            }
+            world.controllers.dirty.insert((workloads::SETS, key));
+        }
+        workloads::DEPLOYMENTS => drop(
+            world
+                .controllers
+                .dirty
+                .insert((workloads::DEPLOYMENTS, key)),
+        ),
+        eviction::BUDGETS => drop(world.controllers.budgets.insert(key.namespace)),
+        _ => {}
+    }
+    collect(world, event);
+}
+
+fn owner_name(object: &Value) -> &str {
+    let owners = list(object, "/metadata/ownerReferences");
+    let controls = |owner: &&Value| owner.get("controller") == Some(&Value::Bool(true));
+    owners
+        .iter()
+        .find(controls)
+        .map_or("", |owner| text(owner, "/name"))
+}
+
+/// The collector: what is owned goes with its owner; an owner that waits for what it owns goes after it.
+fn collect(world: &mut World, event: &Event) {
+    let object = &event.object;
+    let uid = text(object, "/metadata/uid");
+    let waits = |object: &Value| {
+        let finalizers = list(object, "/metadata/finalizers");
+        finalizers
+            .iter()
+            .any(|name| name.as_str() == Some(FOREGROUND))
+    };
+    let gone = event.happened == Happened::Deleted;
+    if gone || waits(object) {
+        let owned = world.store.owned_by(uid);
+        for (shelf, key) in &owned {
+            let going = world.store.get(shelf, key);
+            let going =
+                going.is_none_or(|object| !text(&object, "/metadata/deletionTimestamp").is_empty());
+            if let (false, Some(kind)) = (going, world.kinds.by_id(shelf)) {
+                let policy = if gone { "Background" } else { "Foreground" };
+                world.delete(&kind, key, None, policy);
+            }
+        }
+        if owned.is_empty() && !gone {
+            release(world, &event.shelf, &Key::of(object));
+        }
+    }
+    if gone {
+        for owner in list(object, "/metadata/ownerReferences") {
+            let kind = world.kinds.of_object(owner);
+            let Some(kind) = kind else {
+                continue;
+            };
+            let namespace = text(object, "/metadata/namespace");
+            let key = Key::new(
+                if kind.namespaced { namespace } else { "" },
+                text(owner, "/name"),
+            );
+            let found = world.store.get(&kind.shelf, &key);
+            if found.is_some_and(|owner| waits(&owner))
+                && world.store.owned_by(text(owner, "/uid")).is_empty()
+            {
+                release(world, &kind.shelf, &key);
+            }
+        }
+    }
+}
+
+fn release(world: &mut World, shelf: &str, key: &Key) {
+    world.amend(shelf, key, |object| {
+        if let Some(Value::Array(finalizers)) = object.pointer_mut("/metadata/finalizers") {
+            finalizers.retain(|name| name.as_str() != Some(FOREGROUND));
+        }
+    });
+}

@@ -1,0 +1,303 @@
+//! The emulator as a test holds it: start, clients, objects, kubelets, log, faults.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::broadcast;
+use tokio::task::AbortHandle;
+
+use super::clock::Clock;
+use super::faults::Faults;
+use super::journal::Journal;
+use super::kubelet::{self, Resizing};
+use super::object::{Key, set, text};
+use super::pods;
+use super::serve::{self, Server};
+use super::status_of;
+use super::store::Store;
+use super::world::World;
+use super::{Change, Options, PodNow};
+
+/// A running emulator; it stops when dropped, and with it every connection.
+#[derive(Debug)]
+pub struct ApiServer {
+    server: Arc<Server>,
+    addr: SocketAddr,
+    tasks: [AbortHandle; 2],
+}
+
+impl ApiServer {
+    /// Starts on a free port.
+    ///
+    /// # Errors
+    /// No port.
+    pub async fn start(options: Options) -> anyhow::Result<ApiServer> {
+        let faults = Faults::new(options.seed);
+        let world = World::new(options, Arc::new(Journal::default()), Clock::new());
+        let server = Arc::new(Server::new(world, faults));
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+        let addr = listener.local_addr()?;
+        let clockwork = tokio::spawn(serve::run_clockwork(Arc::clone(&server)));
+        let accepting = tokio::spawn(serve::accept(Arc::clone(&server), listener));
+        Ok(ApiServer {
+            server,
+            addr,
+            tasks: [clockwork.abort_handle(), accepting.abort_handle()],
+        })
+    }
+
+    /// `http://127.0.0.1:port`, without a slash at the end.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// The bearer token of a subject, such as `system:serviceaccount:demo:weir` or [`super::ADMIN`].
+    pub fn token(&self, subject: &str) -> String {
+        self.server.token(subject)
+    }
+
+    /// A kubeconfig for a subject, as YAML.
+    pub fn kubeconfig(&self, subject: &str) -> String {
+        let (url, token) = (self.url(), self.token(subject));
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: emulated\n\
+             clusters:\n- name: emulated\n  cluster:\n    server: {url}\n\
+             users:\n- name: subject\n  user:\n    token: {token}\n\
+             contexts:\n- name: emulated\n  context:\n    cluster: emulated\n    user: subject\n    namespace: default\n"
+        )
+    }
+
+    /// A client of a subject, with kube's own defaults: it tries again after 429, 503 and 504.
+    ///
+    /// # Errors
+    /// kube does not take the configuration.
+    pub async fn client(&self, subject: &str) -> anyhow::Result<kube::Client> {
+        Ok(kube::Client::try_from(self.config(subject).await?)?)
+    }
+
+    /// A client that asks once and tells what it was answered.
+    ///
+    /// # Errors
+    /// As [`ApiServer::client`].
+    pub async fn client_without_retries(&self, subject: &str) -> anyhow::Result<kube::Client> {
+        let mut config = self.config(subject).await?;
+        config.default_retry = false;
+        Ok(kube::Client::try_from(config)?)
+    }
+
+    async fn config(&self, subject: &str) -> anyhow::Result<kube::Config> {
+        let read = Kubeconfig::from_yaml(&self.kubeconfig(subject))?;
+        Ok(kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
+    }
+
+    /// The objects, past HTTP, RBAC, faults and the log.
+    pub fn store(&self) -> Objects<'_> {
+        Objects(&self.server)
+    }
+
+    /// The kubelets.
+    pub fn kubelet(&self) -> Kubelets<'_> {
+        Kubelets(&self.server)
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Journal {
+        &self.server.journal
+    }
+
+    /// The faults.
+    pub fn faults(&self) -> &Faults {
+        &self.server.faults
+    }
+
+    /// Every change of a pod from now on. Who lags by more than [`super::CHANGES_MAX`] is told so.
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.server.world().changes.subscribe()
+    }
+
+    /// Rules in CEL that were met and could not be evaluated, each with the reason. A test that relies on
+    /// rules asserts that there are none.
+    pub fn unevaluated_rules(&self) -> Vec<(String, String)> {
+        self.server
+            .world()
+            .rules
+            .unevaluated
+            .iter()
+            .cloned()
+            .collect()
+    }
+
+    /// Since the start, on the emulator's clock, as the log counts.
+    pub fn elapsed(&self) -> Duration {
+        self.server.world().clock.elapsed()
+    }
+}
+
+impl Drop for ApiServer {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}
+
+/// The objects of an emulator, for tests to set the scene.
+#[derive(Debug, Clone, Copy)]
+pub struct Objects<'a>(&'a Arc<Server>);
+
+impl Objects<'_> {
+    /// Makes a namespace, unless it is there.
+    pub fn namespace(&self, name: &str) {
+        self.0.change(|world| world.make_namespace(name));
+    }
+
+    /// Makes a node with so many cores and MiB of memory.
+    ///
+    /// # Errors
+    /// There is one of that name.
+    pub fn node(&self, name: &str, cores: u32, memory_mib: u32) -> anyhow::Result<()> {
+        let room =
+            json!({"cpu": cores.to_string(), "memory": format!("{memory_mib}Mi"), "pods": "110"});
+        let labels = json!({"kubernetes.io/hostname": name});
+        self.create(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            "status": {"capacity": room, "allocatable": room,
+                "conditions": [{"type": "Ready", "status": "True"}]}}))
+        .map(drop)
+    }
+
+    /// Stores an object as it is, with its status; its namespace is made where it is missing. Types are
+    /// checked and defaults filled in.
+    ///
+    /// # Errors
+    /// An unknown kind, a body of wrong types, or it is there already.
+    pub fn create(&self, object: &impl Serialize) -> anyhow::Result<Value> {
+        let mut object = serde_json::to_value(object)?;
+        self.0.change(|world| {
+            let kind = world.kinds.of_object(&object);
+            let kind =
+                kind.ok_or_else(|| anyhow::anyhow!("no such kind: {}", text(&object, "/kind")))?;
+            let version = text(&object, "/apiVersion")
+                .rsplit('/')
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            if kind.namespaced && text(&object, "/metadata/namespace").is_empty() {
+                set(&mut object, "/metadata/namespace", json!("default"));
+            }
+            if !kind.namespaced {
+                super::object::remove(&mut object, "/metadata/namespace");
+            }
+            let object = super::admit::conform(&kind, &version, object, false);
+            let mut object = object.map_err(|refusal| anyhow::anyhow!(refusal.message))?;
+            let key = Key::of(&object);
+            anyhow::ensure!(
+                world.store.get(&kind.shelf, &key).is_none(),
+                "{} {key} is there",
+                kind.id
+            );
+            if kind.namespaced {
+                world.make_namespace(&key.namespace);
+            }
+            if kind.id == "pods" && object.pointer("/status/phase").is_none() {
+                pods::default_new(&mut object);
+            }
+            Ok(Value::clone(&world.make(&kind, object)))
+        })
+    }
+
+    /// An object by the `plural.group` of its kind.
+    pub fn get(&self, kind: &str, key: &Key) -> Option<Value> {
+        let found = self.0.world().store.get(kind, key);
+        found.map(|object| Value::clone(&object))
+    }
+
+    /// All objects of a kind in a namespace (all, where that is empty), read as `T`.
+    ///
+    /// # Errors
+    /// They are no `T`.
+    pub fn list<T: DeserializeOwned>(&self, kind: &str, namespace: &str) -> anyhow::Result<Vec<T>> {
+        let world = self.0.world();
+        let all = world.store.list(kind, namespace, None);
+        all.map(|(_, object)| Ok(serde_json::from_value(Value::clone(object))?))
+            .collect()
+    }
+
+    /// Changes an object in place; its generation counts where its spec changes.
+    pub fn amend(&self, kind: &str, key: &Key, change: impl FnOnce(&mut Value)) {
+        self.0.change(|world| world.amend(kind, key, change));
+    }
+
+    /// Takes an object away at once, whatever holds it back.
+    pub fn remove(&self, kind: &str, key: &Key) {
+        self.0.change(|world| {
+            if let Some(kind) = world.kinds.by_id(kind) {
+                world.bury(&kind, key);
+            }
+        });
+    }
+
+    /// Forgets all history: watches that have not seen the latest are told 410.
+    pub fn forget_history(&self) {
+        self.0.change(|world| Store::forget(&mut world.store));
+    }
+
+    /// The version of the latest change.
+    pub fn version(&self) -> u64 {
+        self.0.world().store.version()
+    }
+}
+
+/// The kubelets of an emulator.
+#[derive(Debug, Clone, Copy)]
+pub struct Kubelets<'a>(&'a Arc<Server>);
+
+impl Kubelets<'_> {
+    /// How resizes go from now on; what waits is tried again.
+    pub fn resizes(&self, resizing: Resizing) {
+        self.0.change(|world| {
+            world.controllers.kubelet.usual = resizing;
+            kubelet::reconsider(world, None);
+        });
+    }
+
+    /// How one pod's resizes go from now on, or `None`: as usual; what waits is tried again.
+    pub fn resizes_of(&self, pod: &Key, resizing: Option<Resizing>) {
+        self.0.change(|world| {
+            let by_pod = &mut world.controllers.kubelet.by_pod;
+            match resizing {
+                Some(resizing) => drop(by_pod.insert(pod.clone(), resizing)),
+                None => drop(by_pod.remove(pod)),
+            }
+            kubelet::reconsider(world, Some(pod));
+        });
+    }
+
+    /// From now on pods become ready so long after their start.
+    pub fn ready_after(&self, wait: Duration) {
+        self.0.change(|world| world.options.ready_after = wait);
+    }
+
+    /// A pod becomes ready, or unready, now.
+    pub fn set_ready(&self, pod: &Key, ready: bool) {
+        self.0.change(|world| {
+            let now = world.clock.now();
+            world.amend("pods", pod, |pod| status_of::ready(pod, ready, &now));
+        });
+    }
+
+    /// All pods as they are, in order of namespace and name.
+    pub fn pods(&self) -> Vec<PodNow> {
+        let world = self.0.world();
+        world
+            .store
+            .list("pods", "", None)
+            .map(|(_, pod)| PodNow::of(pod))
+            .collect()
+    }
+}

@@ -1,0 +1,84 @@
+//! What each node has and has given away, kept up to date pod by pod.
+//!
+//! Two sums: what the scheduler counts (the greater of requested and allotted) and what the kubelet has
+//! allotted. Pods that have ended count nothing.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::object::{Key, text};
+use super::pods::{Amount, allocated, requests};
+
+#[derive(Debug, Clone, Default)]
+struct Counted {
+    node: String,
+    wanted: Amount,
+    allotted: Amount,
+}
+
+/// One node's sums.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) wanted: Amount,
+    pub(super) allotted: Amount,
+    pub(super) pods: usize,
+}
+
+/// The ledger.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pods: BTreeMap<Key, Counted>,
+    nodes: BTreeMap<String, Sums>,
+}
+
+impl Ledger {
+    /// Counts a pod anew, or no longer; the node on which there is more room than before, if any.
+    pub(super) fn count(&mut self, key: &Key, pod: Option<&Value>) -> Option<String> {
+        let old = self.pods.remove(key).unwrap_or_default();
+        self.add(&old, |sum, own| sum.minus(own), -1);
+        let lives = |pod: &&Value| {
+            let ended = ["Succeeded", "Failed"].contains(&text(pod, "/status/phase"));
+            !text(pod, "/spec/nodeName").is_empty() && !ended
+        };
+        let new = match pod.filter(lives) {
+            Some(pod) => Counted {
+                node: text(pod, "/spec/nodeName").to_owned(),
+                wanted: requests(pod).most(allocated(pod)),
+                allotted: allocated(pod),
+            },
+            None => Counted::default(),
+        };
+        self.add(&new, |sum, own| sum.plus(own), 1);
+        let less = |new: Amount, old: Amount| new.cpu_m < old.cpu_m || new.memory < old.memory;
+        let room = less(new.wanted, old.wanted) || less(new.allotted, old.allotted);
+        let node = old.node.clone();
+        if !new.node.is_empty() {
+            self.pods.insert(key.clone(), new);
+        }
+        (room && !node.is_empty()).then_some(node)
+    }
+
+    fn add(&mut self, pod: &Counted, change: impl Fn(Amount, Amount) -> Amount, count: isize) {
+        if pod.node.is_empty() {
+            return;
+        }
+        let sums = self.nodes.entry(pod.node.clone()).or_default();
+        sums.wanted = change(sums.wanted, pod.wanted);
+        sums.allotted = change(sums.allotted, pod.allotted);
+        sums.pods = sums.pods.saturating_add_signed(count);
+    }
+
+    pub(super) fn sums(&self, node: &str) -> Sums {
+        self.nodes.get(node).copied().unwrap_or_default()
+    }
+
+    /// What others than this pod have been allotted on its node.
+    pub(super) fn others(&self, node: &str, pod: &Key) -> Amount {
+        let own = self
+            .pods
+            .get(pod)
+            .map_or(Amount::default(), |counted| counted.allotted);
+        self.sums(node).allotted.minus(own)
+    }
+}

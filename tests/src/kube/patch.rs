@@ -1,0 +1,171 @@
+//! PATCH: which of the four kinds a body is, and the object it makes of the old one.
+//!
+//! JSON patch and merge patch are the `json-patch` crate's, strategic merge is `strategic`'s, server-side
+//! apply is `apply`'s. It decides nothing about whether the result is allowed.
+
+use serde_json::Value;
+
+use super::object::text;
+use super::pods;
+use super::request::Asked;
+use super::status::{Cause, Refusal};
+use super::strategic;
+
+/// Most operations of a JSON patch, as in Kubernetes.
+const OPERATIONS_MAX: usize = 10_000;
+
+/// The kinds of patch, by content type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patch {
+    Json,
+    Merge,
+    Strategic,
+    Apply,
+}
+
+impl Patch {
+    /// What the content type says.
+    ///
+    /// # Errors
+    /// 415: none of them, or strategic merge of a custom resource.
+    pub(super) fn of(asked: &Asked) -> Result<Patch, Refusal> {
+        let content = asked
+            .content_type
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim();
+        let custom = asked.kind.is_custom();
+        match content {
+            "application/json-patch+json" => Ok(Patch::Json),
+            "application/merge-patch+json" => Ok(Patch::Merge),
+            "application/strategic-merge-patch+json" if !custom => Ok(Patch::Strategic),
+            "application/apply-patch+yaml" | "application/apply-patch+json" => Ok(Patch::Apply),
+            other => {
+                let message = format!(
+                    "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml (not {other:?})"
+                );
+                Err(Refusal::new(415, "UnsupportedMediaType", message))
+            }
+        }
+    }
+}
+
+/// Reads a body as JSON, or as YAML where it is none.
+///
+/// # Errors
+/// It is neither.
+pub(super) fn body(asked: &Asked) -> Result<Value, Refusal> {
+    let json = serde_json::from_slice(&asked.body);
+    json.or_else(|error| {
+        let text = std::str::from_utf8(&asked.body).unwrap_or_default();
+        match asked.content_type.contains("yaml") {
+            true => serde_saphyr::from_str(text).map_err(|error| error.to_string()),
+            false => Err(error.to_string()),
+        }
+    })
+    .map_err(|error| Refusal::bad(format!("the object provided is unrecognized: {error}")))
+}
+
+/// The object that a patch (not an apply) makes of `old`.
+///
+/// # Errors
+/// It is malformed, a `test` fails, or a quantity is none.
+pub(super) fn patched(asked: &Asked, patch: Patch, old: &Value) -> Result<Value, Refusal> {
+    let body = body(asked)?;
+    let mut new = old.clone();
+    match patch {
+        Patch::Json => {
+            let operations: json_patch::Patch = serde_json::from_value(body.clone())
+                .map_err(|error| Refusal::bad(format!("error decoding patch: {error}")))?;
+            if operations.0.len() > OPERATIONS_MAX {
+                let message =
+                    format!("The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}");
+                return Err(Refusal::new(413, "RequestEntityTooLarge", message));
+            }
+            json_patch::patch(&mut new, &operations).map_err(|error| {
+                let message = format!(
+                    "the server rejected our request due to an error in our request: {error}"
+                );
+                Refusal::new(422, "Invalid", message)
+            })?;
+        }
+        Patch::Merge => json_patch::merge(&mut new, &body),
+        Patch::Strategic => strategic::merge(&mut new, &body),
+        Patch::Apply => return Err(Refusal::bad("an apply is no patch of this kind")),
+    }
+    if asked.kind.id == "pods"
+        && let Some(pattern) = pods::bad_quantity(&new)
+    {
+        // A strategic merge is refused as a whole, in the words Go prints a map in.
+        return Err(match patch {
+            Patch::Strategic => {
+                let shown = Value::from(as_go(&body));
+                let cause = Cause::invalid("patch", &shown, pattern);
+                let mut refusal = Refusal::invalid("", "", "", vec![cause]);
+                refusal.message = refusal.message.replacen(
+                    "\"\"",
+                    " \"\"",
+                    usize::from(!refusal.message.starts_with(' ')),
+                );
+                refusal
+            }
+            _ => Refusal::bad(pattern),
+        });
+    }
+    Ok(new)
+}
+
+/// A value as Go's `%v` prints it.
+fn as_go(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<_> = items.iter().map(as_go).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(map) => {
+            let mut fields: Vec<_> = map.iter().collect();
+            fields.sort_by_key(|(field, _)| *field);
+            let fields: Vec<_> = fields
+                .into_iter()
+                .map(|(field, value)| format!("{field}:{}", as_go(value)))
+                .collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// An applied configuration, which must say what it is.
+///
+/// # Errors
+/// It is malformed, or names another object.
+pub(super) fn applied(asked: &Asked) -> Result<Value, Refusal> {
+    let body = body(asked)?;
+    let name = text(&body, "/metadata/name");
+    if text(&body, "/apiVersion").is_empty() || text(&body, "/kind").is_empty() {
+        return Err(Refusal::bad(
+            "Object 'Kind' is missing in the applied configuration",
+        ));
+    }
+    if !name.is_empty() && name != asked.key.name {
+        let message = format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            asked.key.name
+        );
+        return Err(Refusal::bad(message));
+    }
+    if asked.param("fieldManager").is_empty() {
+        let message = "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+        return Err(Refusal::new(422, "Invalid", message));
+    }
+    if body
+        .pointer("/metadata/managedFields")
+        .is_some_and(|managed| !managed.is_null())
+    {
+        return Err(Refusal::bad("metadata.managedFields must be nil"));
+    }
+    Ok(body)
+}

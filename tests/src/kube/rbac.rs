@@ -1,0 +1,113 @@
+//! Who may do what: Roles and ClusterRoles with their bindings, as they are in the store.
+//!
+//! `system:masters` may do everything; discovery is open to all who are known. Aggregated roles are not
+//! aggregated.
+
+use serde_json::Value;
+
+use super::object::{Key, list, text};
+use super::request::{Asked, Subject};
+use super::status::Refusal;
+use super::world::World;
+
+const ROLES: &str = "roles.rbac.authorization.k8s.io";
+const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+const CLUSTER_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
+
+/// Lets a request pass.
+///
+/// # Errors
+/// 403: no rule allows it.
+pub(super) fn authorise(world: &World, asked: &Asked) -> Result<(), Refusal> {
+    if asked
+        .subject
+        .groups
+        .iter()
+        .any(|group| group == "system:masters")
+    {
+        return Ok(());
+    }
+    let cluster = world.store.list(CLUSTER_BINDINGS, "", None);
+    let mut bindings: Vec<&Value> = cluster.map(|(_, binding)| &**binding).collect();
+    let namespace = &asked.key.namespace;
+    if !namespace.is_empty() {
+        let own = world.store.list(BINDINGS, namespace, None);
+        bindings.extend(own.map(|(_, binding)| &**binding));
+    }
+    let allowed = bindings
+        .into_iter()
+        .filter(|binding| binds(binding, &asked.subject))
+        .any(|binding| role_allows(world, binding, asked));
+    if allowed { Ok(()) } else { Err(refused(asked)) }
+}
+
+fn binds(binding: &Value, subject: &Subject) -> bool {
+    list(binding, "/subjects").iter().any(|bound| {
+        let name = text(bound, "/name");
+        match text(bound, "/kind") {
+            "User" => name == subject.user,
+            "Group" => subject.groups.iter().any(|group| group == name),
+            "ServiceAccount" => {
+                let own = text(binding, "/metadata/namespace");
+                let namespace = match text(bound, "/namespace") {
+                    "" => own,
+                    namespace => namespace,
+                };
+                subject.user == format!("system:serviceaccount:{namespace}:{name}")
+            }
+            _ => false,
+        }
+    })
+}
+
+fn role_allows(world: &World, binding: &Value, asked: &Asked) -> bool {
+    let name = text(binding, "/roleRef/name");
+    let (shelf, namespace) = match text(binding, "/roleRef/kind") {
+        "Role" => (ROLES, text(binding, "/metadata/namespace")),
+        _ => (CLUSTER_ROLES, ""),
+    };
+    let role = world.store.get(shelf, &Key::new(namespace, name));
+    role.is_some_and(|role| {
+        list(&role, "/rules")
+            .iter()
+            .any(|rule| rule_allows(rule, asked))
+    })
+}
+
+fn rule_allows(rule: &Value, asked: &Asked) -> bool {
+    let has = |path: &str, wanted: &str| {
+        let all = list(rule, path).iter().filter_map(Value::as_str);
+        all.into_iter().any(|one| one == "*" || one == wanted)
+    };
+    let resource = asked.resource();
+    let any_of_sub = format!("*/{}", asked.subresource);
+    let resources = has("/resources", &resource)
+        || (!asked.subresource.is_empty() && has("/resources", &any_of_sub));
+    let names = list(rule, "/resourceNames");
+    let named = names.is_empty()
+        || names
+            .iter()
+            .any(|name| name.as_str() == Some(&asked.key.name));
+    has("/verbs", asked.verb.name()) && has("/apiGroups", &asked.kind.group) && resources && named
+}
+
+fn refused(asked: &Asked) -> Refusal {
+    let kind = &asked.kind;
+    let place = match asked.key.namespace.as_str() {
+        "" => "at the cluster scope".to_owned(),
+        namespace => format!("in the namespace \"{namespace}\""),
+    };
+    let of = match asked.key.name.as_str() {
+        "" => kind.id.clone(),
+        name => format!("{} \"{name}\"", kind.id),
+    };
+    let message = format!(
+        "{of} is forbidden: User \"{}\" cannot {} resource \"{}\" in API group \"{}\" {place}",
+        asked.subject.user,
+        asked.verb.name(),
+        asked.resource(),
+        kind.group,
+    );
+    Refusal::new(403, "Forbidden", message).of(&kind.group, &kind.plural, &asked.key.name)
+}

@@ -1,0 +1,173 @@
+//! The reading verbs: get and list. Lists are in order of namespace and name, page by page if asked.
+//!
+//! Simplified: a page is of the objects as they are when it is read; its version is the first page's, so
+//! that a watch from it misses nothing.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::kinds::Kind;
+use super::object::Key;
+use super::request::Asked;
+use super::scale;
+use super::select::{Fields, Labels};
+use super::status::Refusal;
+use super::views;
+use super::world::World;
+
+/// What is selected, of which kind, in which form.
+#[derive(Debug, Clone)]
+pub(super) struct Selection {
+    pub(super) kind: Arc<Kind>,
+    version: String,
+    namespace: String,
+    labels: Labels,
+    fields: Fields,
+    metadata_only: bool,
+}
+
+impl Selection {
+    /// Reads the selectors of a request.
+    ///
+    /// # Errors
+    /// They are none, or of fields the kind does not offer.
+    pub(super) fn of(asked: &Asked) -> Result<Selection, Refusal> {
+        let mut fields = Fields::parse(asked.param("fieldSelector"), &asked.kind.plural)?;
+        if !asked.key.name.is_empty() {
+            let named = format!("metadata.name={}", asked.key.name);
+            fields = Fields::parse(&named, &asked.kind.plural)?;
+        }
+        Ok(Selection {
+            kind: Arc::clone(&asked.kind),
+            version: asked.version.clone(),
+            namespace: asked.key.namespace.clone(),
+            labels: Labels::parse(asked.param("labelSelector"))?,
+            fields,
+            metadata_only: asked.accept.contains("as=PartialObjectMetadata"),
+        })
+    }
+
+    pub(super) fn selects(&self, object: &Value) -> bool {
+        let namespace = super::object::text(object, "/metadata/namespace");
+        (self.namespace.is_empty() || namespace == self.namespace)
+            && self.labels.select(object)
+            && self.fields.select(object)
+    }
+
+    /// An object as it is to be shown.
+    pub(super) fn shown(&self, object: &Value) -> Value {
+        if self.metadata_only {
+            return views::metadata(object);
+        }
+        views::shown(&self.kind, &self.version, object)
+    }
+
+    /// An object as it is to be shown, as text; not copied where it is shown as it is stored.
+    pub(super) fn written(&self, object: &Value) -> String {
+        let as_stored = !self.metadata_only
+            && self.kind.shelf == self.kind.id
+            && super::object::text(object, "/apiVersion") == self.kind.api_version(&self.version);
+        match as_stored {
+            true => object.to_string(),
+            false => self.shown(object).to_string(),
+        }
+    }
+
+    /// All that is selected now.
+    pub(super) fn all<'a>(
+        &'a self,
+        world: &'a World,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        self.after(world, None)
+    }
+
+    fn after<'a>(
+        &'a self,
+        world: &'a World,
+        key: Option<&Key>,
+    ) -> impl Iterator<Item = (&'a Key, &'a Arc<Value>)> {
+        let all = world.store.list(&self.kind.shelf, &self.namespace, key);
+        all.filter(|(_, object)| self.labels.select(object) && self.fields.select(object))
+    }
+
+    /// apiVersion and kind of one object so shown.
+    fn types(&self) -> (String, String) {
+        match self.metadata_only {
+            true => (
+                "meta.k8s.io/v1".to_owned(),
+                "PartialObjectMetadata".to_owned(),
+            ),
+            false => (self.kind.api_version(&self.version), self.kind.kind.clone()),
+        }
+    }
+
+    /// An object that says nothing but a version.
+    pub(super) fn bookmark(&self, version: u64, annotations: Value) -> Value {
+        let (api_version, kind) = self.types();
+        let mut metadata =
+            json!({"resourceVersion": version.to_string(), "creationTimestamp": null});
+        if !annotations.is_null() {
+            super::object::set(&mut metadata, "/annotations", annotations);
+        }
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
+    }
+}
+
+/// One object.
+pub(super) fn get(world: &World, asked: &Asked) -> Result<Value, Refusal> {
+    let found = world.store.get(&asked.kind.shelf, &asked.key);
+    let object = found.ok_or_else(|| asked.not_found())?;
+    if asked.subresource == "scale" {
+        return scale::shown(&asked.kind, &object);
+    }
+    Ok(Selection::of(asked)?.shown(&object))
+}
+
+/// A list, or a page of one.
+pub(super) fn list(world: &World, asked: &Asked) -> Result<Value, Refusal> {
+    let selection = Selection::of(asked)?;
+    let limit: usize = asked.param("limit").parse().unwrap_or(0);
+    let limit = if limit == 0 { usize::MAX } else { limit };
+    let (version, after) = match asked.param("continue") {
+        "" => (world.store.version(), None),
+        token => {
+            let (version, key) =
+                read_token(token).ok_or_else(|| Refusal::bad("continue key is not valid"))?;
+            if let Err(oldest) = world.store.after(&selection.kind.shelf, version).map(drop) {
+                return Err(Refusal::expired(version, oldest));
+            }
+            (version, Some(key))
+        }
+    };
+    let mut found = selection.after(world, after.as_ref()).peekable();
+    let mut items = Vec::new();
+    let mut last = Key::default();
+    while items.len() < limit
+        && let Some((key, object)) = found.next()
+    {
+        last = key.clone();
+        items.push(selection.shown(object));
+    }
+    let more = found.peek().is_some();
+    let mut metadata = json!({"resourceVersion": version.to_string()});
+    if more {
+        super::object::set(&mut metadata, "/continue", json!(token(version, &last)));
+    }
+    let (api_version, kind) = selection.types();
+    Ok(
+        json!({"apiVersion": api_version, "kind": format!("{kind}List"), "metadata": metadata,
+        "items": items}),
+    )
+}
+
+/// Where the next page begins: the version of the list, namespace and name of the last item.
+fn token(version: u64, last: &Key) -> String {
+    format!("{version}:{}:{}", last.namespace, last.name)
+}
+
+fn read_token(token: &str) -> Option<(u64, Key)> {
+    let mut parts = token.splitn(3, ':');
+    let version = parts.next()?.parse().ok()?;
+    Some((version, Key::new(parts.next()?, parts.next()?)))
+}

@@ -1,0 +1,98 @@
+//! `/scale`: how many replicas an object has, whatever its kind, as `autoscaling/v1` shows it.
+
+use serde_json::{Value, json};
+
+use super::apply::{Writer, own_changes};
+use super::kinds::{Kind, Scale};
+use super::object::{at, number, set, text};
+use super::patch::{self, Patch};
+use super::request::{Asked, Verb};
+use super::select::Labels;
+use super::status::{Cause, Refusal};
+use super::world::{World, count_generation};
+use super::write::Answer;
+
+fn paths(kind: &Kind) -> Result<&Scale, Refusal> {
+    kind.scale.as_ref().ok_or_else(Refusal::no_path)
+}
+
+/// The `Scale` of an object.
+pub(super) fn shown(kind: &Kind, object: &Value) -> Result<Value, Refusal> {
+    let paths = paths(kind)?;
+    let selector = match at(object, &paths.selector) {
+        Value::String(text) => text.clone(),
+        other => Labels::of(other)
+            .map(|labels| labels.written())
+            .unwrap_or_default(),
+    };
+    Ok(json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale",
+        "metadata": {
+            "name": at(object, "/metadata/name"), "namespace": at(object, "/metadata/namespace"),
+            "uid": at(object, "/metadata/uid"),
+            "resourceVersion": at(object, "/metadata/resourceVersion"),
+            "creationTimestamp": at(object, "/metadata/creationTimestamp"),
+        },
+        "spec": {"replicas": number(object, &paths.replicas).unwrap_or(0)},
+        "status": {"replicas": number(object, &paths.status).unwrap_or(0), "selector": selector},
+    }))
+}
+
+/// PUT and PATCH.
+pub(super) fn write(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+    let kind = &asked.kind;
+    let name = &asked.key.name;
+    let old = world
+        .store
+        .get(&kind.shelf, &asked.key)
+        .ok_or_else(|| asked.not_found())?;
+    let before = shown(kind, &old)?;
+    let applied = asked.verb == Verb::Patch && Patch::of(asked)? == Patch::Apply;
+    let after = match asked.verb {
+        Verb::Update => patch::body(asked)?,
+        Verb::Patch if applied => {
+            let mut after = before.clone();
+            json_patch::merge(&mut after, &patch::body(asked)?);
+            after
+        }
+        Verb::Patch => patch::patched(asked, Patch::of(asked)?, &before)?,
+        _ => return Err(Refusal::method()),
+    };
+    let version = text(&after, "/metadata/resourceVersion");
+    if !version.is_empty() && version != text(&old, "/metadata/resourceVersion") {
+        return Err(Refusal::stale(kind, name));
+    }
+    let replicas = number(&after, "/spec/replicas").unwrap_or(0);
+    if replicas < 0 {
+        let why = "must be greater than or equal to 0";
+        let cause = Cause::invalid("spec.replicas", &json!(replicas), why);
+        return Err(Refusal::invalid("autoscaling", "Scale", name, vec![cause]));
+    }
+    let mut new = Value::clone(&old);
+    let paths = paths(kind)?;
+    if number(&old, &paths.replicas) != Some(replicas) {
+        set(&mut new, &paths.replicas, json!(replicas));
+        count_generation(&mut new);
+        let attempted = new.clone();
+        let writer = Writer {
+            manager: asked.manager(),
+            apply: false,
+            force: false,
+            subresource: "scale".to_owned(),
+            api_version: kind.api_version(&asked.version),
+            now: world.clock.now(),
+        };
+        own_changes(
+            &old,
+            &attempted,
+            kind.shape(&asked.version),
+            &writer,
+            &mut new,
+        );
+    }
+    if asked.is_dry() || new == *old {
+        return Ok((200, shown(kind, &new)?));
+    }
+    let stored = world.put(kind, new);
+    Ok((200, shown(kind, &stored)?))
+}

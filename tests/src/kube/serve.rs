@@ -1,0 +1,317 @@
+//! The HTTP side: connections, tokens, and each request's way through faults, RBAC, the verbs and the log.
+//!
+//! One lock around the world, never held across an await. A connection lives in a task of the accepting
+//! one, and ends with it.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::BoxError;
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::controllers;
+use super::faults::{Fault, Faults};
+use super::journal::{self, Journal, What};
+use super::patch;
+use super::request::{Asked, Subject, Verb, target};
+use super::status::Refusal;
+use super::world::World;
+use super::{discovery, rbac, read, watch, write};
+
+/// Pause after a failed accept: out of descriptors, most likely; others must close theirs first.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+
+/// What connections, clockwork and handle share.
+#[derive(Debug)]
+pub(super) struct Server {
+    world: Mutex<World>,
+    pub(super) faults: Faults,
+    pub(super) journal: Arc<Journal>,
+    /// Token → subject.
+    tokens: Mutex<BTreeMap<String, String>>,
+    /// Something changed: the controllers look again.
+    changed: Notify,
+}
+
+impl Server {
+    pub(super) fn new(world: World, faults: Faults) -> Server {
+        Server {
+            journal: Arc::clone(&world.journal),
+            world: Mutex::new(world),
+            faults,
+            tokens: Mutex::default(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The world, to be read; who changes it calls [`Server::change`].
+    pub(super) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the world, and lets the controllers see to it.
+    pub(super) fn change<R>(&self, change: impl FnOnce(&mut World) -> R) -> R {
+        let result = change(&mut self.world());
+        self.changed.notify_one();
+        result
+    }
+
+    /// The token of a subject; the same one each time.
+    pub(super) fn token(&self, subject: &str) -> String {
+        let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = tokens.iter().find(|(_, of)| *of == subject);
+        if let Some((token, _)) = known {
+            return token.clone();
+        }
+        let token = format!("token-{}-{}", tokens.len(), self.world().suffix(16));
+        tokens.insert(token.clone(), subject.to_owned());
+        token
+    }
+
+    fn subject(&self, request: &Request) -> Result<Subject, Refusal> {
+        let unknown = || Refusal::new(401, "Unauthorized", "Unauthorized");
+        let header = request
+            .headers()
+            .get("authorization")
+            .and_then(|value| value.to_str().ok());
+        let Some(token) = header.and_then(|value| value.strip_prefix("Bearer ")) else {
+            return Err(unknown());
+        };
+        let tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens
+            .get(token)
+            .map(|user| Subject::named(user))
+            .ok_or_else(unknown)
+    }
+}
+
+/// Runs the controllers for as long as the emulator lives.
+pub(super) async fn run_clockwork(server: Arc<Server>) {
+    loop {
+        let next = {
+            let mut world = server.world();
+            let next = controllers::run(&mut world);
+            next.map(|at| world.clock.instant(at))
+        };
+        match next {
+            Some(at) => {
+                let _ = tokio::time::timeout_at(at, server.changed.notified()).await;
+            }
+            None => server.changed.notified().await,
+        }
+    }
+}
+
+/// Accepts connections until aborted; they end with it.
+pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => drop(connections.spawn(connection(Arc::clone(&server), stream))),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// The connection is to be closed without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("a fault closed the connection")]
+struct HungUp;
+
+/// A connection's way in: axum's own service cannot fail, and a fault must.
+#[derive(Debug, Clone)]
+struct Door(Arc<Server>);
+
+impl<B> tower::Service<axum::http::Request<B>> for Door
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response;
+    type Error = HungUp;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, HungUp>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), HungUp>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: axum::http::Request<B>) -> Self::Future {
+        let server = Arc::clone(&self.0);
+        Box::pin(async move { answer(&server, request.map(Body::new)).await })
+    }
+}
+
+async fn connection(server: Arc<Server>, stream: TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let service = Door(server);
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let service = TowerToHyperService::new(service);
+    let _ = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn answer(server: &Arc<Server>, request: Request) -> Result<Response, HungUp> {
+    let subject = match server.subject(&request) {
+        Ok(subject) => subject,
+        Err(refusal) => return Ok(refused(&refusal)),
+    };
+    let (parts, body) = request.into_parts();
+    let Ok(body) = to_bytes(body, write::BODY_MAX).await else {
+        let message = format!("Request entity too large: limit is {}", write::BODY_MAX);
+        return Ok(refused(&Refusal::new(
+            413,
+            "RequestEntityTooLarge",
+            message,
+        )));
+    };
+    let path = parts.uri.path();
+    let Some(target) = target(path) else {
+        let world = server.world();
+        let found = discovery::answer(&world.kinds, &world.options, path);
+        return Ok(match found {
+            Some(body) => json_answer(200, &body),
+            None => refused(&Refusal::no_path()),
+        });
+    };
+    let asked = match Asked::read(&server.world().kinds, target, &parts, subject, body) {
+        Ok(asked) => asked,
+        Err(refusal) => return Ok(refused(&refusal)),
+    };
+    served(server, &asked).await
+}
+
+async fn served(server: &Arc<Server>, asked: &Asked) -> Result<Response, HungUp> {
+    let fault = server.faults.of(asked);
+    match fault {
+        Some(Fault::Late(wait)) => tokio::time::sleep(wait).await,
+        Some(Fault::Error(code)) => {
+            let message = "an emulated fault";
+            let refusal = Refusal::new(code, "InternalError", message);
+            return Ok(log_refused(server, asked, &refusal, false));
+        }
+        Some(Fault::TooMany(seconds)) => {
+            let message =
+                "the server has received too many requests and has asked us to try again later";
+            let refusal = Refusal::new(429, "TooManyRequests", message).again_after(seconds);
+            return Ok(log_refused(server, asked, &refusal, false));
+        }
+        Some(Fault::HangUp) => return Err(HungUp),
+        _ => {}
+    }
+    let lost = fault == Some(Fault::LoseAnswer);
+    let response = carried_out(server, asked, lost);
+    if let Some(Fault::Slow(wait)) = fault {
+        tokio::time::sleep(wait).await;
+    }
+    if lost { Err(HungUp) } else { Ok(response) }
+}
+
+/// Does what is asked and logs it, in one turn of the lock where it writes: the log's order is the order
+/// in which things took effect.
+fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
+    // The lock must be free again for the log.
+    let allowed = rbac::authorise(&server.world(), asked);
+    if let Err(refusal) = allowed {
+        return log_refused(server, asked, &refusal, lost);
+    }
+    if asked.verb == Verb::Watch {
+        let response = watch::begin(server, asked);
+        return match response {
+            Ok(response) => {
+                log(&server.world(), asked, 200, "", lost);
+                response
+            }
+            Err(refusal) => log_refused(server, asked, &refusal, lost),
+        };
+    }
+    let act = |world: &mut World| {
+        let answer = match asked.verb {
+            Verb::Get => read::get(world, asked).map(|body| (200, body)),
+            Verb::List => read::list(world, asked).map(|body| (200, body)),
+            _ => write::write(world, asked),
+        };
+        match &answer {
+            Ok((status, _)) => log(world, asked, *status, "", lost),
+            Err(refusal) => log(world, asked, refusal.code, refusal.reason, lost),
+        }
+        answer
+    };
+    let answer = match asked.verb.writes() {
+        true => server.change(act),
+        false => act(&mut server.world()),
+    };
+    match answer {
+        Ok((status, body)) => json_answer(status, &body),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+fn log_refused(server: &Arc<Server>, asked: &Asked, refusal: &Refusal, lost: bool) -> Response {
+    log(&server.world(), asked, refusal.code, refusal.reason, lost);
+    refused(refusal)
+}
+
+fn log(world: &World, asked: &Asked, status: u16, reason: &str, lost: bool) {
+    let patches = asked.verb == Verb::Patch;
+    let body = match patches {
+        true => patch::body(asked).unwrap_or_default(),
+        false => Value::Null,
+    };
+    let content_type = if patches {
+        asked.content_type.clone()
+    } else {
+        String::new()
+    };
+    let request = journal::Request {
+        subject: asked.subject.user.clone(),
+        verb: asked.verb,
+        group: asked.kind.group.clone(),
+        resource: asked.resource(),
+        key: asked.key.clone(),
+        status,
+        reason: reason.to_owned(),
+        content_type,
+        body,
+        dry_run: asked.is_dry(),
+        lost,
+    };
+    world
+        .journal
+        .write(world.clock.elapsed(), What::Request(request));
+}
+
+fn json_answer(status: u16, body: &Value) -> Response {
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert("content-type", json);
+    response
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    let mut response = json_answer(refusal.code, &refusal.body());
+    if let Some(seconds) = refusal.retry_after_s() {
+        response
+            .headers_mut()
+            .insert("retry-after", HeaderValue::from(seconds));
+    }
+    response
+}
