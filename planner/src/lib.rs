@@ -11,6 +11,7 @@
 
 pub mod config;
 pub mod profile;
+pub mod resource;
 
 pub mod observe;
 
