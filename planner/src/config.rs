@@ -1,4 +1,4 @@
-//! The service file: read once, checked wholly, then true. Nothing else in the planner doubts a
+//! A service, from its file or the custom resource: read once, checked wholly, then true. Nothing else in the planner doubts a
 //! value of [`Service`]; nothing here reads the key or opens a connection.
 //!
 //! `service.example.yaml` beside this crate documents every key. Unknown, missing or wrong keys are
@@ -11,6 +11,7 @@ mod rule;
 mod stages;
 mod variant;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -22,10 +23,11 @@ use crate::key::KeySource;
 use crate::profile::Profile;
 
 pub(crate) use raw::from_yaml;
+pub use raw::{ServiceSpec, SloService, WorkloadKind};
 
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
-/// Most proxies scraped.
+/// Most proxies scraped: a service file has no more, and of more pods the first by name are.
 pub const STATS_MAX: usize = 256;
 /// Most whole cores of one replica.
 pub const CORES_MAX: u32 = 1024;
@@ -60,15 +62,22 @@ const _: () = assert!(RESIZE_TIMEOUT.as_millis() < CYCLE.as_millis());
 const _: () = assert!(SOLVER_LIMIT.as_millis() < CYCLE.as_millis());
 const _: () = assert!(PLAN_MAX_AGE.as_millis() > 2 * CYCLE.as_millis());
 
-/// A checked service: made by [`Service::from_yaml`] only.
+/// A service file: the service, and how the planner is reached.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Service {
-    /// Its name, which the proxies' filters carry too.
-    pub name: String,
+pub struct ServiceFile {
+    /// The service.
+    pub service: Service,
     /// Where to answer.
     pub listen: SocketAddr,
     /// Where the proxies' key is.
     pub key: KeySource,
+}
+
+/// A checked service: made by [`ServiceFile::from_yaml`] and [`Service::from_resource`] only.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Service {
+    /// Its name, which the proxies' filters carry too.
+    pub name: String,
     /// The latency promised, client to client.
     pub slo: Duration,
     /// The longest a variant may take for one answer: of the SLO less the rest of the pipeline, the
@@ -93,8 +102,10 @@ pub struct Service {
     pub demand: DemandRule,
     /// Longest solve.
     pub solver_limit: Duration,
-    /// The proxies' statistics.
+    /// The proxies' statistics; none where they are found by their pods.
     pub stats: Vec<reqwest::Url>,
+    /// Pods whose proxies are asked.
+    pub proxy_pods: Option<ProxyPods>,
     /// Longest scrape.
     pub scrape_timeout: Duration,
     /// Longest resize.
@@ -115,7 +126,9 @@ pub struct Stage {
 }
 
 /// Whether the planner acts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// Observes, solves, publishes shares for the cores that are there and exports the cores it
@@ -234,6 +247,32 @@ pub struct Variant {
     pub readiness: Duration,
     /// Where its cores are read and changed; `None` where they cannot be.
     pub resize: Option<reqwest::Url>,
+    /// Whose pods run it and are resized in place; `None` where Kubernetes has no part in it.
+    pub workload: Option<Workload>,
+}
+
+/// What keeps a variant's pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// A Deployment or a StatefulSet.
+    pub kind: WorkloadKind,
+    /// Its name.
+    pub name: String,
+    /// The model server's container; `None` where pods have but one.
+    pub container: Option<String>,
+}
+
+/// Pods whose Envoys carry the filter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProxyPods {
+    /// All of these.
+    pub labels: BTreeMap<String, String>,
+    /// `None`: the resource's own.
+    pub namespace: Option<String>,
+    /// Where their statistics are.
+    pub port: u16,
+    /// Path and query.
+    pub path: String,
 }
 
 /// How many replicas a variant may have.
@@ -269,16 +308,34 @@ pub enum ConfigError {
     },
 }
 
-impl Service {
+impl ServiceFile {
     /// Reads and checks a service file.
     ///
     /// # Errors
     /// The first thing that is wrong, with the key's path, the value and what is allowed.
-    pub fn from_yaml(text: &str) -> Result<Service, ConfigError> {
+    pub fn from_yaml(text: &str) -> Result<ServiceFile, ConfigError> {
         if text.len() > FILE_BYTES_MAX {
             return Err(ConfigError::TooLarge(text.len()));
         }
-        raw::RawService::from_yaml(text)?.try_into()
+        ServiceSpec::from_yaml(text)?.try_into()
+    }
+}
+
+impl Service {
+    /// The service of a file.
+    ///
+    /// # Errors
+    /// As [`ServiceFile::from_yaml`] has them.
+    pub fn from_yaml(text: &str) -> Result<Service, ConfigError> {
+        Ok(ServiceFile::from_yaml(text)?.service)
+    }
+
+    /// The service of a resource of that name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the key's path, the value and what is allowed.
+    pub fn from_resource(name: &str, spec: ServiceSpec) -> Result<Service, ConfigError> {
+        check::of_resource(name, spec)
     }
 }
 

@@ -12,6 +12,7 @@
 
 pub mod config;
 pub mod profile;
+pub mod resource;
 
 pub mod observe;
 

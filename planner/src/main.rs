@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
-use weir_planner::config::Service;
+use weir_planner::config::ServiceFile;
 use weir_planner::serve::serve;
 
 /// Plans which model variants serve, with how many cores and what share of the traffic.
@@ -78,14 +78,14 @@ async fn run(arguments: Serve) -> anyhow::Result<()> {
     let path = &arguments.config;
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("service file {}", path.display()))?;
-    let service =
-        Service::from_yaml(&text).with_context(|| format!("service file {}", path.display()))?;
-    let key = service
+    let file = ServiceFile::from_yaml(&text)
+        .with_context(|| format!("service file {}", path.display()))?;
+    let key = file
         .key
         .read()
         .with_context(|| format!("service file {}", path.display()))?;
     let stop = stop_on_signal()?;
-    let address = arguments.listen.unwrap_or(service.listen);
+    let address = arguments.listen.unwrap_or(file.listen);
     let listener = TcpListener::bind(address).await;
     let listener = listener.with_context(|| {
         format!("listen: {address} cannot be had; name a free one with --listen")
@@ -97,10 +97,10 @@ async fn run(arguments: Serve) -> anyhow::Result<()> {
     }
     tracing::info!(
         "planning for {} on http://{address}, mode {:?}",
-        service.name,
-        service.mode
+        file.service.name,
+        file.service.mode
     );
-    serve(service, key, listener, stop).await?;
+    serve(file.service, key, listener, stop).await?;
     tracing::info!("ended");
     Ok(())
 }

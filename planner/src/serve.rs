@@ -14,7 +14,7 @@ use crate::http::solve::SOLVES_MAX;
 use crate::http::{App, CONNECTIONS_MAX, HOLD, POLLS_MAX, answer, router};
 use crate::key::Key;
 use crate::metrics::Metrics;
-use crate::observe::{Observe, Scraper};
+use crate::observe::{Observe, Scraper, Targets};
 use crate::publish::Publishers;
 use crate::sharing::SETTLE;
 use crate::status::Status;
@@ -71,7 +71,7 @@ pub async fn serve(
         http.clone(),
         clock,
         &stages,
-        &service.stats,
+        Targets::Fixed(service.stats.clone()),
         service.scrape_timeout,
     );
     let backend = |variant: &Variant| Backend {

@@ -15,8 +15,8 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-/// In the folders of manifests, but not made by the command; `crd.yaml` is made of the resource's type.
-const OTHERS: [&str; 2] = ["k8s/service.example.yaml", "k8s/base/crd.yaml"];
+/// In the folders of manifests, but not made by the command.
+const OTHERS: [&str; 1] = ["k8s/service.example.yaml"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -6,73 +6,99 @@ use std::time::Duration;
 use weir_api::plan::HOUR_MS;
 
 use super::policy::{WEIGHT_MAX, policy};
-use super::raw::{RawDemand, RawObjective, RawService};
+use super::raw::{RawDemand, RawObjective, RawPods, RawProxies, ServiceSpec};
 use super::rule::{millis, named, refused, rule, seconds, url, within};
 use super::stages::stages;
 use super::variant::Frame;
 use super::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, Objective, STATS_MAX, Service,
-    WINDOW_MAX,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, Objective, ProxyPods, STATS_MAX,
+    Service, ServiceFile, WINDOW_MAX,
 };
 use crate::key::KeySource;
 
-impl TryFrom<RawService> for Service {
+impl TryFrom<ServiceSpec> for ServiceFile {
     type Error = ConfigError;
 
-    fn try_from(raw: RawService) -> Result<Service, ConfigError> {
-        let slo_ms = within("slo_ms", raw.slo_ms, 1..=HOUR_MS, "ms")?;
-        let part = within(
-            "latency_budget",
-            raw.latency_budget,
-            0.01..=1.0,
-            "of slo_ms",
-        )?;
-        let unit = "ms, less than slo_ms";
-        let rest_ms = within("rest_ms", raw.rest_ms, 0.0..=(slo_ms - 1) as f64, unit)?;
-        let cycles = whole_ms(CYCLE_MIN)..=whole_ms(CYCLE_MAX);
-        let cycle = millis("cycle_ms", raw.cycle_ms, cycles, "")?;
-        let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
-        let more = ", more than two cycles";
-        let plan_max_age = millis("plan_max_age_ms", raw.plan_max_age_ms, ages, more)?;
-        let shorter =
-            |path, value| millis(path, value, 1..=raw.cycle_ms - 1, ", less than cycle_ms");
-        let budget = within(
-            "budget.cores",
-            raw.budget.cores,
-            1..=BUDGET_MAX,
-            "whole cores",
-        )?;
-        let policy = policy(raw.policy, raw.sponge, raw.ipa, raw.infaas, raw.themis)?;
-        let frame = Frame {
-            budget,
-            mode: raw.mode,
-            rule: policy,
-            policy: raw.policy,
-        };
-        let name = named("service", &raw.service)?;
-        let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
-        Ok(Service {
-            name,
-            listen: listen(&raw.listen)?,
-            key: key(raw.key_env, raw.key_file)?,
-            slo: Duration::from_millis(slo_ms),
-            latency_max_ms: part * (slo_ms as f64 - rest_ms),
-            rest_ms,
-            cycle,
-            plan_max_age,
-            mode: raw.mode,
-            policy,
-            objective: objective(&raw.objective)?,
-            budget,
-            demand: demand(&raw.demand)?,
-            solver_limit: shorter("solver.time_limit_ms", raw.solver.time_limit_ms)?,
-            stats: stats(&raw.proxies.stats)?,
-            scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
-            resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
-            stages,
-            variants,
+    fn try_from(mut raw: ServiceSpec) -> Result<ServiceFile, ConfigError> {
+        let missing = |key| refused(key, "missing", "given in a service file");
+        let name = raw.service.take().ok_or_else(|| missing("service"))?;
+        let listen_at = raw.listen.take().ok_or_else(|| missing("listen"))?;
+        let (env, file) = (raw.key_env.take(), raw.key_file.take());
+        let right = "left out: pods are found for a resource of Kubernetes, not for a file";
+        rule(raw.proxies.pods.is_none(), "proxies.pods", "given", right)?;
+        Ok(ServiceFile {
+            service: service(named("service", &name)?, raw)?,
+            listen: listen(&listen_at)?,
+            key: key(env, file)?,
         })
     }
+}
+
+/// The service of a resource of that name.
+pub(super) fn of_resource(name: &str, raw: ServiceSpec) -> Result<Service, ConfigError> {
+    for (key, value) in [
+        ("service", &raw.service),
+        ("listen", &raw.listen),
+        ("key_env", &raw.key_env),
+        ("key_file", &raw.key_file),
+    ] {
+        let right = "left out: it is for files, a resource has a name and its planner flags";
+        let value = value.as_deref();
+        rule(value.is_none(), key, value.unwrap_or_default(), right)?;
+    }
+    service(named("metadata.name", name)?, raw)
+}
+
+fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
+    let slo_ms = within("slo_ms", raw.slo_ms, 1..=HOUR_MS, "ms")?;
+    let part = within(
+        "latency_budget",
+        raw.latency_budget,
+        0.01..=1.0,
+        "of slo_ms",
+    )?;
+    let unit = "ms, less than slo_ms";
+    let rest_ms = within("rest_ms", raw.rest_ms, 0.0..=(slo_ms - 1) as f64, unit)?;
+    let cycles = whole_ms(CYCLE_MIN)..=whole_ms(CYCLE_MAX);
+    let cycle = millis("cycle_ms", raw.cycle_ms, cycles, "")?;
+    let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
+    let more = ", more than two cycles";
+    let plan_max_age = millis("plan_max_age_ms", raw.plan_max_age_ms, ages, more)?;
+    let shorter = |path, value| millis(path, value, 1..=raw.cycle_ms - 1, ", less than cycle_ms");
+    let budget = within(
+        "budget.cores",
+        raw.budget.cores,
+        1..=BUDGET_MAX,
+        "whole cores",
+    )?;
+    let policy = policy(raw.policy, raw.sponge, raw.ipa, raw.infaas, raw.themis)?;
+    let frame = Frame {
+        budget,
+        mode: raw.mode,
+        rule: policy,
+        policy: raw.policy,
+    };
+    let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
+    Ok(Service {
+        name,
+        slo: Duration::from_millis(slo_ms),
+        latency_max_ms: part * (slo_ms as f64 - rest_ms),
+        rest_ms,
+        cycle,
+        plan_max_age,
+        mode: raw.mode,
+        policy,
+        objective: objective(&raw.objective)?,
+        budget,
+        demand: demand(&raw.demand)?,
+        solver_limit: shorter("solver.time_limit_ms", raw.solver.time_limit_ms)?,
+        stats: stats(&raw.proxies)?,
+        proxy_pods: raw.proxies.pods.map(proxy_pods).transpose()?,
+        scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
+        resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
+        stages,
+        variants,
+    })
 }
 
 fn objective(raw: &RawObjective) -> Result<Objective, ConfigError> {
@@ -122,8 +148,12 @@ fn listen(text: &str) -> Result<SocketAddr, ConfigError> {
     text.parse().map_err(|_| refused("listen", text, right))
 }
 
-fn stats(texts: &[String]) -> Result<Vec<reqwest::Url>, ConfigError> {
-    within("proxies.stats", texts.len(), 1..=STATS_MAX, "addresses")?;
+fn stats(raw: &RawProxies) -> Result<Vec<reqwest::Url>, ConfigError> {
+    let texts = &raw.stats;
+    let least = usize::from(raw.pods.is_none());
+    let most = if raw.pods.is_none() { STATS_MAX } else { 0 };
+    let unit = "addresses: these, or pods";
+    within("proxies.stats", texts.len(), least..=most, unit)?;
     let mut urls = Vec::with_capacity(texts.len());
     for (index, text) in texts.iter().enumerate() {
         let path = format!("proxies.stats[{index}]");
@@ -138,6 +168,25 @@ fn stats(texts: &[String]) -> Result<Vec<reqwest::Url>, ConfigError> {
         urls.push(url);
     }
     Ok(urls)
+}
+
+fn proxy_pods(raw: RawPods) -> Result<ProxyPods, ConfigError> {
+    let right = "one or more: all pods there are would be asked";
+    rule(!raw.labels.is_empty(), "proxies.pods.labels", "none", right)?;
+    rule(raw.port > 0, "proxies.pods.port", raw.port, "1 to 65535")?;
+    let right = "a path, such as /stats/prometheus";
+    rule(
+        raw.path.starts_with('/'),
+        "proxies.pods.path",
+        &raw.path,
+        right,
+    )?;
+    Ok(ProxyPods {
+        labels: raw.labels,
+        namespace: raw.namespace,
+        port: raw.port,
+        path: raw.path,
+    })
 }
 
 fn whole_ms(duration: Duration) -> u64 {

@@ -1,6 +1,7 @@
 //! The rules about whose problem is solved: `policy`, and the keys of each.
 
-use serde::Deserialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::rule::{rule, within};
 use super::{ConfigError, InfaasRule, IpaRule, Policy, SpongeRule, ThemisRule};
@@ -11,46 +12,67 @@ pub(super) const WEIGHT_MAX: f64 = 1000.0;
 /// A second of loading costs a whole replica at most.
 const LOADING_WEIGHT_MAX: f64 = 1.0;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+/// Whose problem is solved each cycle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum RawPolicy {
+pub enum RawPolicy {
+    /// Which variants, with how many cores and what share of the traffic.
     #[default]
     Infadapter,
+    /// Cores and batch of one variant, by demand and the requests' way from their clients.
     Sponge,
+    /// A pipeline: one variant of each stage, its replicas and batch.
     Ipa,
+    /// Replicas of each variant, as few as the demand and a least accuracy allow.
     Infaas,
+    /// A pipeline of one variant a stage: a burst takes cores, what has lasted takes replicas.
     Themis,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// What policy sponge weighs.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawSponge {
-    pub(super) delta: f64,
-    pub(super) percentile: f64,
+pub struct RawSponge {
+    /// What a request more in a batch costs, in cores.
+    pub delta: f64,
+    /// Which of the latest requests' ways is planned for.
+    pub percentile: f64,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// What policy ipa weighs: alpha × accuracy in percent − beta × cores − delta × batches.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawIpa {
-    pub(super) alpha: f64,
-    pub(super) beta: f64,
-    pub(super) delta: f64,
-    pub(super) tolerance: f64,
+pub struct RawIpa {
+    /// Of a percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// Of a core.
+    pub beta: f64,
+    /// What a request more in a batch costs, in cores.
+    pub delta: f64,
+    /// What runs is kept within this of the best.
+    pub tolerance: f64,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// What policy infaas is to keep to.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawInfaas {
-    pub(super) accuracy_least: f64,
-    pub(super) slack_rps: f64,
-    pub(super) loading_weight_per_s: f64,
+pub struct RawInfaas {
+    /// Percent.
+    pub accuracy_least: f64,
+    /// Requests/s on top of the demand.
+    pub slack_rps: f64,
+    /// A second of a replica's loading costs so much of a core.
+    pub loading_weight_per_s: f64,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// What policy themis goes by.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawThemis {
-    pub(super) horizontal_cores: u32,
-    pub(super) tolerance: f64,
+pub struct RawThemis {
+    /// Of a replica that starts because the load has lasted.
+    pub horizontal_cores: u32,
+    /// What runs is kept within this of the best.
+    pub tolerance: f64,
 }
 
 impl Default for RawSponge {

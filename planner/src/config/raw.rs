@@ -1,168 +1,417 @@
-//! The service file as written: the shape and the defaults, no rule about values.
+//! A service as written, in its file or as the spec of the custom resource `SloService`: the shape and the
+//! defaults, no rule about values. Its doc comments are the resource's documentation.
 
-use serde::Deserialize;
+#![allow(
+    unreachable_pub,
+    reason = "the derives' own types are public wherever they are"
+)]
+
+use std::collections::BTreeMap;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
 use super::{CYCLE, ConfigError, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT};
+use crate::resource::SloServiceStatus;
 
-#[derive(Debug, Deserialize)]
+/// A service of one or more stages that keeps a latency promise: what there is to run, with what, and what
+/// a good plan is.
+#[derive(Debug, Clone, CustomResource, KubeSchema, Serialize, Deserialize)]
+#[kube(
+    group = "weir.dev",
+    version = "v1alpha1",
+    kind = "SloService",
+    doc = "A service that keeps a latency promise: its variants, what they may have, and what a good plan is.",
+    namespaced,
+    shortname = "slo",
+    status = "SloServiceStatus",
+    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+    printcolumn(name = "Policy", type_ = "string", json_path = ".spec.policy"),
+    printcolumn(
+        name = "Demand",
+        type_ = "number",
+        description = "requests/s planned for",
+        json_path = ".status.demandRps"
+    ),
+    printcolumn(
+        name = "Cores",
+        type_ = "number",
+        description = "in force, of all variants",
+        json_path = ".status.cores"
+    ),
+    printcolumn(
+        name = "Planned",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Planned')].status"
+    ),
+    printcolumn(
+        name = "Actuated",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type=='Actuated')].status"
+    ),
+    printcolumn(
+        name = "Why",
+        type_ = "string",
+        priority = 1,
+        json_path = ".status.why"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawService {
-    pub(super) service: String,
-    pub(super) listen: String,
-    pub(super) key_env: Option<String>,
-    pub(super) key_file: Option<String>,
-    pub(super) slo_ms: u64,
+#[x_kube(
+    validation = Rule::new("has(self.variants) != has(self.stages)").message("exactly one of the two: variants (of a service) or stages (of a pipeline)"),
+    validation = Rule::new("!has(self.stages) || self.policy in ['ipa', 'themis']").message("stages are for policy ipa and themis: the others know one stage"),
+    validation = Rule::new("!has(self.sponge) || self.policy == 'sponge'").message("sponge is for policy sponge"),
+    validation = Rule::new("!has(self.ipa) || self.policy == 'ipa'").message("ipa is for policy ipa"),
+    validation = Rule::new("!has(self.infaas) || self.policy == 'infaas'").message("infaas is for policy infaas"),
+    validation = Rule::new("!has(self.themis) || self.policy == 'themis'").message("themis is for policy themis")
+)]
+pub struct ServiceSpec {
+    /// The name that the filters carry. A resource's is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub service: Option<String>,
+    /// Where to answer. Of the file alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub listen: Option<String>,
+    /// Environment variable with the proxies' shared key. Of the file alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub key_env: Option<String>,
+    /// File with the proxies' shared key. Of the file alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub key_file: Option<String>,
+    /// The promise in ms: from the client's sending to its receiving.
+    #[schemars(range(min = 1, max = 3_600_000))]
+    pub slo_ms: u64,
+    /// The part of it that one execution may take; the rest is the network's and the queue's.
     #[serde(default = "latency_budget")]
-    pub(super) latency_budget: f64,
+    #[schemars(range(min = 0.01, max = 1.0))]
+    pub latency_budget: f64,
+    /// What the stages after this service still need, in ms; less than slo_ms.
     #[serde(default)]
-    pub(super) rest_ms: f64,
+    #[schemars(range(min = 0.0))]
+    pub rest_ms: f64,
+    /// Observe, forecast, solve, actuate and publish this often, in ms.
     #[serde(default = "cycle_ms")]
-    pub(super) cycle_ms: u64,
+    #[schemars(range(min = 100, max = 60_000))]
+    pub cycle_ms: u64,
+    /// Proxies go by a plan this long without a newer one, in ms; more than two cycles.
     #[serde(default = "plan_max_age_ms")]
-    pub(super) plan_max_age_ms: u64,
+    #[schemars(range(max = 3_600_000))]
+    pub plan_max_age_ms: u64,
+    /// advisory: change no cores, only say which it would give. active: change them.
     #[serde(default = "mode")]
-    pub(super) mode: Mode,
+    pub mode: Mode,
+    /// Whose problem is solved each cycle.
     #[serde(default)]
-    pub(super) policy: RawPolicy,
-    pub(super) sponge: Option<RawSponge>,
-    pub(super) ipa: Option<RawIpa>,
-    pub(super) infaas: Option<RawInfaas>,
-    pub(super) themis: Option<RawThemis>,
+    pub policy: RawPolicy,
+    /// Of policy sponge.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sponge: Option<RawSponge>,
+    /// Of policy ipa.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipa: Option<RawIpa>,
+    /// Of policy infaas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub infaas: Option<RawInfaas>,
+    /// Of policy themis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub themis: Option<RawThemis>,
+    /// What a good plan is, by policy infadapter.
     #[serde(default)]
-    pub(super) objective: RawObjective,
-    pub(super) budget: RawBudget,
+    pub objective: RawObjective,
+    /// What all variants may have together, at any moment.
+    pub budget: RawBudget,
+    /// How the demand is made of arrivals.
     #[serde(default)]
-    pub(super) demand: RawDemand,
+    pub demand: RawDemand,
+    /// How long a solve may take.
     #[serde(default)]
-    pub(super) solver: RawSolver,
-    pub(super) proxies: RawProxies,
+    pub solver: RawSolver,
+    /// The proxies that carry the filter.
+    pub proxies: RawProxies,
+    /// How long a change may take before the cycle goes on.
     #[serde(default)]
-    pub(super) resize: RawResize,
-    pub(super) variants: Option<Vec<RawVariant>>,
-    pub(super) stages: Option<Vec<RawStage>>,
+    pub resize: RawResize,
+    /// What there is to choose from; of a pipeline, `stages` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 64))]
+    pub variants: Option<Vec<RawVariant>>,
+    /// A pipeline's, in the order of a request's way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 16))]
+    pub stages: Option<Vec<RawStage>>,
 }
 
-#[derive(Debug, Deserialize)]
+/// One stage of a pipeline.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawStage {
-    pub(super) name: String,
-    pub(super) variants: Vec<RawVariant>,
+pub struct RawStage {
+    /// The service that this stage's filters carry.
+    pub name: String,
+    /// What there is to choose from.
+    #[schemars(length(min = 1, max = 64))]
+    pub variants: Vec<RawVariant>,
 }
 
-#[derive(Debug, Deserialize)]
+/// alpha × mean accuracy − beta × part of the budget in use − gamma × longest loading, each term 0 to 1.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawObjective {
-    pub(super) alpha: f64,
-    pub(super) beta: f64,
-    pub(super) gamma: f64,
-    pub(super) tolerance: f64,
+pub struct RawObjective {
+    /// Of the mean accuracy.
+    pub alpha: f64,
+    /// Of the part of the budget in use.
+    pub beta: f64,
+    /// Of the longest loading.
+    pub gamma: f64,
+    /// Cores that carry the demand stay while they are within this of the optimum.
+    pub tolerance: f64,
 }
 
-#[derive(Debug, Deserialize)]
+/// What all variants may have together.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawBudget {
-    pub(super) cores: u32,
+pub struct RawBudget {
+    /// Whole cores, never exceeded.
+    #[schemars(range(min = 1, max = 65_536))]
+    pub cores: u32,
 }
 
-#[derive(Debug, Deserialize)]
+/// headroom × the greater of the arrivals' exponential average and, over the last window, their greatest mean.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawDemand {
-    pub(super) smoothing_s: f64,
-    pub(super) window_s: f64,
-    pub(super) moving_s: f64,
-    pub(super) headroom: f64,
+pub struct RawDemand {
+    /// Time constant of the average.
+    pub smoothing_s: f64,
+    /// How far back the greatest mean is looked for.
+    pub window_s: f64,
+    /// The span of these means.
+    pub moving_s: f64,
+    /// 1 or more.
+    pub headroom: f64,
 }
 
-#[derive(Debug, Deserialize)]
+/// The solver's limit.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawSolver {
-    pub(super) time_limit_ms: u64,
+pub struct RawSolver {
+    /// Less than cycle_ms.
+    pub time_limit_ms: u64,
 }
 
-#[derive(Debug, Deserialize)]
+/// Where the proxies' statistics are: at addresses, or at pods.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawProxies {
-    pub(super) stats: Vec<String>,
+pub struct RawProxies {
+    /// Of every Envoy that carries the filter: its Prometheus output.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub stats: Vec<String>,
+    /// Pods whose Envoys carry it. Of a resource alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<RawPods>,
+    /// Longest scrape, less than cycle_ms.
     #[serde(default = "scrape_timeout_ms")]
-    pub(super) timeout_ms: u64,
+    pub timeout_ms: u64,
 }
 
-#[derive(Debug, Deserialize)]
+/// Pods of the resource's namespace, or another.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawPods {
+    /// Those that have all these labels.
+    pub labels: BTreeMap<String, String>,
+    /// Where they are; the resource's own if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Where Envoy's statistics are; Istio's port if left out.
+    #[serde(default = "stats_port")]
+    pub port: u16,
+    /// And under which path.
+    #[serde(default = "stats_path")]
+    pub path: String,
+}
+
+/// How long a change may take.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct RawResize {
-    pub(super) timeout_ms: u64,
+pub struct RawResize {
+    /// Less than cycle_ms.
+    pub timeout_ms: u64,
 }
 
-#[derive(Debug, Deserialize)]
+/// A variant of the model, and what runs it.
+#[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawVariant {
-    pub(super) name: String,
-    pub(super) cluster: String,
-    pub(super) accuracy: f64,
-    pub(super) cores: RawCores,
+#[x_kube(
+    validation = Rule::new("!has(self.resize) || !has(self.workload)").message("at most one of the two: resize (an address) or workload (of this cluster)")
+)]
+pub struct RawVariant {
+    /// Public name: a-z, 0-9, single dashes; no other has it.
+    #[schemars(length(min = 1, max = 63))]
+    pub name: String,
+    /// The Envoy cluster that serves it, as the proxies name it.
+    #[schemars(length(min = 1, max = 256))]
+    pub cluster: String,
+    /// Percent.
+    #[schemars(range(min = 0.0, max = 100.0))]
+    pub accuracy: f64,
+    /// Whole cores of each replica.
+    pub cores: RawCores,
+    /// How many instances, each with `cores`.
     #[serde(default)]
-    pub(super) replicas: RawReplicas,
-    pub(super) capacity: Option<RawCapacity>,
-    pub(super) latency: RawLatency,
+    pub replicas: RawReplicas,
+    /// What it sustains within the SLO, where that was measured; needed with policy infadapter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<RawCapacity>,
+    /// ms for a batch b on c cores: gamma·b/c + epsilon/c + delta·b + eta.
+    pub latency: RawLatency,
+    /// From loading to the first answer.
     #[serde(default)]
-    pub(super) readiness_s: f64,
+    #[schemars(range(min = 0.0, max = 3600.0))]
+    pub readiness_s: f64,
+    /// Requests that the server executes together; the greatest where the policy chooses.
     #[serde(default = "batch")]
-    pub(super) batch: u32,
+    #[schemars(range(min = 1, max = 1024))]
+    pub batch: u32,
+    /// Whether the server stops executing what its client or a timeout has abandoned.
     #[serde(default)]
-    pub(super) cancels: bool,
-    pub(super) resize: Option<String>,
+    pub cancels: bool,
+    /// Where its cores are read and changed over HTTP: GET and PUT {"cores": 4}.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<String>,
+    /// The Deployment or StatefulSet whose pods run it and are resized in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<RawWorkload>,
 }
 
-#[derive(Debug, Deserialize)]
+/// A workload of the service's namespace.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawCores {
-    pub(super) initial: u32,
+pub struct RawWorkload {
+    /// Deployment (default) or StatefulSet.
+    #[serde(default)]
+    pub kind: WorkloadKind,
+    /// Its name.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The container that is the model server; may be left out where pods have but one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+}
+
+/// What keeps the pods.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WorkloadKind {
+    /// apps/v1 Deployment.
+    #[default]
+    Deployment,
+    /// apps/v1 StatefulSet.
+    StatefulSet,
+}
+
+/// Whole cores of a replica.
+#[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[x_kube(
+    validation = Rule::new("self.initial >= self.least").message("initial must be at least least"),
+    validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
+)]
+pub struct RawCores {
+    /// What it has until its backend says otherwise.
+    #[schemars(range(max = 1024))]
+    pub initial: u32,
+    /// Kept without any share; 0 unloads it.
     #[serde(default = "least")]
-    pub(super) least: u32,
-    pub(super) greatest: Option<u32>,
+    #[schemars(range(max = 1024))]
+    pub least: u32,
+    /// Most of them; the budget if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub greatest: Option<u32>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// How many replicas.
+#[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawReplicas {
-    pub(super) initial: u32,
+#[x_kube(
+    validation = Rule::new("self.initial >= self.least").message("initial must be at least least"),
+    validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
+)]
+pub struct RawReplicas {
+    /// What there are until the backend says otherwise.
+    #[schemars(range(max = 1000))]
+    pub initial: u32,
+    /// Kept without any share; 0 unloads the variant.
     #[serde(default = "least")]
-    pub(super) least: u32,
-    pub(super) greatest: Option<u32>,
+    #[schemars(range(max = 1000))]
+    pub least: u32,
+    /// Most of them; initial if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub greatest: Option<u32>,
 }
 
-#[derive(Debug, Deserialize)]
+/// Sustained requests/s = slope × cores + intercept.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawCapacity {
-    pub(super) slope_rps: f64,
-    pub(super) intercept_rps: f64,
+pub struct RawCapacity {
+    /// Requests/s for each core.
+    pub slope_rps: f64,
+    /// Requests/s at no cores; mostly negative.
+    pub intercept_rps: f64,
+    /// The part of it that is planned with.
     #[serde(default = "utilisation")]
-    pub(super) utilisation: f64,
+    #[schemars(range(min = 0.01, max = 1.0))]
+    pub utilisation: f64,
 }
 
-#[derive(Debug, Deserialize)]
+/// ms for a batch b on c cores: gamma·b/c + epsilon/c + delta·b + eta (Sponge, Eq. 2).
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RawLatency {
-    pub(super) gamma_ms: f64,
-    pub(super) epsilon_ms: f64,
-    pub(super) delta_ms: f64,
-    pub(super) eta_ms: f64,
-    pub(super) parallelism: RawParallelism,
+pub struct RawLatency {
+    /// γ: per request, shrinks with cores.
+    #[schemars(range(min = 0.0))]
+    pub gamma_ms: f64,
+    /// ε: per batch, shrinks with cores.
+    #[schemars(range(min = 0.0))]
+    pub epsilon_ms: f64,
+    /// δ: per request, cores do not help.
+    #[schemars(range(min = 0.0))]
+    pub delta_ms: f64,
+    /// η: per batch, cores do not help.
+    #[schemars(range(min = 0.0))]
+    pub eta_ms: f64,
+    /// Batches at once: per-core, or a number that divide the cores.
+    pub parallelism: RawParallelism,
+    /// The high percentile over that law.
     #[serde(default = "tail")]
-    pub(super) tail: f64,
+    #[schemars(range(min = 1.0, max = 100.0))]
+    pub tail: f64,
 }
 
+/// Batches executed at once.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum RawParallelism {
+pub enum RawParallelism {
+    /// One on each core.
     PerCore,
+    /// So many, which divide the cores.
     Fixed(u32),
 }
 
-impl RawService {
+impl ServiceSpec {
     /// Reads the shape.
-    pub(super) fn from_yaml(text: &str) -> Result<RawService, ConfigError> {
+    pub(super) fn from_yaml(text: &str) -> Result<ServiceSpec, ConfigError> {
         from_yaml(text, "service file")
     }
 }
@@ -274,6 +523,26 @@ impl Default for RawResize {
     }
 }
 
+impl Serialize for RawParallelism {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            RawParallelism::PerCore => to.serialize_str("per-core"),
+            RawParallelism::Fixed(batches) => to.serialize_u32(*batches),
+        }
+    }
+}
+
+/// Kubernetes' only union of the two.
+impl JsonSchema for RawParallelism {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Parallelism".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "x-kubernetes-int-or-string": true })
+    }
+}
+
 impl<'de> Deserialize<'de> for RawParallelism {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Either;
@@ -308,6 +577,16 @@ fn cycle_ms() -> u64 {
 
 fn plan_max_age_ms() -> u64 {
     millis(PLAN_MAX_AGE)
+}
+
+/// Where Istio's proxies show their statistics.
+const fn stats_port() -> u16 {
+    15_090
+}
+
+/// Ours alone.
+fn stats_path() -> String {
+    "/stats/prometheus?filter=weir_".to_owned()
 }
 
 fn scrape_timeout_ms() -> u64 {

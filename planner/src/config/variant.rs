@@ -6,9 +6,9 @@ use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
 use super::policy::RawPolicy;
-use super::raw::{RawCapacity, RawLatency, RawParallelism, RawReplicas, RawVariant};
+use super::raw::{RawCapacity, RawLatency, RawParallelism, RawReplicas, RawVariant, RawWorkload};
 use super::rule::{named, rule, seconds, url, within};
-use super::{CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Variant};
+use super::{CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Variant, Workload};
 use crate::actuate::Allocation;
 use crate::profile::{Fit, Latency, Profile};
 use crate::solve::law::{Law, Parallelism};
@@ -93,8 +93,15 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         .map(|text| url(key("resize"), text))
         .transpose()?;
     let fixed = least == greatest && replicas.least == replicas.greatest;
-    let reachable = resize.is_some() || fixed || frame.mode == Mode::Advisory;
-    let right = "the address where its cores are changed, \
+    let right = "at most one of the two: resize (an address) or workload (of Kubernetes)";
+    let both = resize.is_some() && raw.workload.is_some();
+    rule(!both, key("resize, workload"), "both given", right)?;
+    let workload = match &raw.workload {
+        Some(raw) => Some(workload(&key("workload"), raw)?),
+        None => None,
+    };
+    let reachable = resize.is_some() || workload.is_some() || fixed || frame.mode == Mode::Advisory;
+    let right = "the address where its cores are changed (or workload, on Kubernetes), \
         in mode active where cores.least and cores.greatest (or those of replicas) differ";
     rule(reachable, key("resize"), "missing", right)?;
     Ok(Variant {
@@ -109,6 +116,30 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         cancels: raw.cancels,
         readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
         resize,
+        workload,
+    })
+}
+
+fn workload(at: &str, raw: &RawWorkload) -> Result<Workload, ConfigError> {
+    // A DNS subdomain, as Kubernetes has its names.
+    let fits = |name: &str, most: usize| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        (1..=most).contains(&name.len())
+            && name.chars().all(plain)
+            && !name.starts_with(['-', '.'])
+            && !name.ends_with(['-', '.'])
+    };
+    let right = "a name of Kubernetes: a-z, 0-9, - and ., at most 253";
+    rule(fits(&raw.name, 253), format!("{at}.name"), &raw.name, right)?;
+    if let Some(container) = &raw.container {
+        let right = "a container's name: a-z, 0-9 and -, at most 63";
+        let fits = fits(container, 63) && !container.contains('.');
+        rule(fits, format!("{at}.container"), container, right)?;
+    }
+    Ok(Workload {
+        kind: raw.kind,
+        name: raw.name.clone(),
+        container: raw.container.clone(),
     })
 }
 

@@ -7,9 +7,11 @@ mod access;
 mod overlays;
 mod workload;
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::backend::{backends, namespace};
+use super::typed::typed;
 use super::{Document, File, ManifestError, Options};
 use crate::config::Service;
 
@@ -21,9 +23,9 @@ struct Frame<'a> {
     service: &'a str,
 }
 
-/// The base's files, in the order of its list. `crd.yaml`, the resource SloService, comes first once it is made: its
-/// place is named in the list's comment.
-const BASE: [&str; 8] = [
+/// The base's files, in the order of its list.
+const BASE: [&str; 9] = [
+    "crd",
     "namespace",
     "serviceaccount",
     "rbac",
@@ -34,8 +36,8 @@ const BASE: [&str; 8] = [
     "poddisruptionbudget",
 ];
 
-const LIST: &str = "The planner, without anything that a proxy needs: see ../overlays.\n\
-    Place of crd.yaml (SloService, weir.dev/v1alpha1): the first of the resources.";
+const LIST: &str = "The planner, without anything that a proxy needs: see ../overlays.";
+const CRD_WHY: &str = "The custom resource SloService: its spec is the service file's type, less what belongs to the planner's process.";
 
 pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
     let backends = backends(service)?;
@@ -47,6 +49,10 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
     let mut files = Vec::new();
     for name in BASE {
         let documents = match name {
+            "crd" => vec![Document::new(
+                CRD_WHY,
+                typed::<CustomResourceDefinition>(crate::resource::definition())?,
+            )],
             "namespace" => workload::namespace(&frame)?,
             "serviceaccount" => access::account(&frame)?,
             "rbac" => access::rbac(&frame)?,

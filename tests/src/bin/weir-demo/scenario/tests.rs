@@ -19,7 +19,9 @@ fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
     let stats: Vec<String> = (0..scenario.stages.len()).map(stats).collect();
     let listen = "127.0.0.1:7".parse().unwrap();
     let file = scenario.service_file(listen, &stats, &resize).unwrap();
-    (Service::from_yaml(&file).unwrap(), stats, resize)
+    let file = config::ServiceFile::from_yaml(&file).unwrap();
+    assert_eq!(file.listen.port(), 7);
+    (file.service, stats, resize)
 }
 
 #[test]
@@ -140,7 +142,6 @@ fn the_planner_gets_every_key_and_every_address() {
         let scenario = shipped(*policy);
         assert_eq!(scenario.policy, *policy);
         let (service, stats, resize) = planned(&scenario);
-        assert_eq!(service.listen.port(), 7);
         let read: Vec<&str> = service.stats.iter().map(|url| url.as_str()).collect();
         assert_eq!(read, stats);
         assert_eq!(service.mode, config::Mode::Active);
