@@ -2,21 +2,18 @@
 //! and weight moves away before capacity shrinks; what counts is what a backend has confirmed.
 
 mod allocation;
+mod error;
 mod local;
 mod steps;
 
 use std::future::Future;
-use std::time::Duration;
 
 use weir_api::Cores;
 
 pub use allocation::{Allocation, Goal, InForce};
+pub use error::{ActuateError, Obstacle, Reason};
 pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
 pub use steps::{Step, Transition};
-
-use crate::kube::actuate::Unmet;
-use crate::kube::pod::NotResizable;
-use crate::kube::refused::Refused;
 
 /// A change of one variant's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,83 +30,6 @@ impl Resize {
     /// All cores it is to have.
     pub fn cores(&self) -> Cores {
         self.goal.cores(self.ready)
-    }
-}
-
-/// Why cores could not be read or changed.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "each message is its documentation")]
-pub enum ActuateError {
-    #[error("no answer within {0:?}")]
-    Timeout(Duration),
-    #[error("not reachable: {0}")]
-    Unreachable(String),
-    #[error("status {0}, not 200: {1}")]
-    Status(u16, String),
-    #[error("the answer does not say the cores in force, {{\"cores\": 4}}: {0}")]
-    Answer(String),
-    #[error("it has no address where its cores are changed")]
-    NoAddress,
-    #[error("mode advisory changes nothing")]
-    Advisory,
-    #[error("its pods are not known yet: {0}")]
-    Unseen(String),
-    #[error("there is no {0}")]
-    NoWorkload(String),
-    #[error("pod {pod}: {why}")]
-    NotResizable { pod: String, why: NotResizable },
-    #[error("pod {pod}: {why}")]
-    Unmet {
-        pod: String,
-        why: Unmet,
-        partly: bool,
-    },
-    #[error("{workload} is not scaled: {why}")]
-    Unscaled {
-        workload: String,
-        why: Refused,
-        partly: bool,
-    },
-    #[error(
-        "{replicas} more replicas, each with the {template} cores that its template asks for, would be too many cores now"
-    )]
-    Unaffordable {
-        replicas: u32,
-        template: Cores,
-        partly: bool,
-    },
-    #[error(
-        "{workload} gets no more replicas: its template gives its container {container} no CPU request, so nobody knows what they would cost"
-    )]
-    Unpriced {
-        workload: String,
-        container: String,
-        partly: bool,
-    },
-    #[error("{0}; some of it had been asked for by then")]
-    Midway(Box<ActuateError>),
-}
-
-impl ActuateError {
-    /// Whether the change may be in force all the same.
-    pub fn leaves_doubt(&self) -> bool {
-        match self {
-            ActuateError::Timeout(_)
-            | ActuateError::Unreachable(_)
-            | ActuateError::Answer(_)
-            | ActuateError::Midway(_) => true,
-            ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
-            ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),
-            ActuateError::Unaffordable { partly, .. } | ActuateError::Unpriced { partly, .. } => {
-                *partly
-            }
-            ActuateError::Status(..)
-            | ActuateError::NoAddress
-            | ActuateError::Advisory
-            | ActuateError::Unseen(_)
-            | ActuateError::NoWorkload(_)
-            | ActuateError::NotResizable { .. } => false,
-        }
     }
 }
 
