@@ -40,8 +40,8 @@ use weir_planner::operate::lease::LOOK_EVERY;
 use weir_tests::kube::{Fault, Rule};
 use weir_tests::wait;
 
-/// Schedules where nobody says how many: some 80 s on two cores.
-const SEEDS: u64 = 60;
+/// Schedules where nobody says how many: some 70 s on two cores.
+const SEEDS: u64 = 240;
 
 /// Runs with a clock that goes on as the file's head says.
 fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use weir_planner::kube::actuate::DOUBT_MAX;
 use weir_tests::kube::{Entry, Fault, Resizing};
 use weir_tests::wait;
 
@@ -16,8 +17,10 @@ use super::troupe::Troupe;
 const BUDGET: f64 = 8.0;
 /// Another plans so long after the leader was struck, or after requests about the Lease fail no more.
 const TAKE_OVER: Duration = Duration::from_secs(15);
-/// Longest wait for a first leader, for a resize to strike in, and until all is as it should be without faults.
+/// Longest wait for a first leader, and for a resize to strike in.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Longest until all is as it should be without faults: what was asked without an answer is in doubt for so long.
+const SETTLE: Duration = Duration::from_secs(DOUBT_MAX.as_secs() + 30);
 /// How often everything is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long all must be as it should be at the end.
@@ -159,11 +162,14 @@ impl Stage<'_> {
         let spec = &mut resource["spec"];
         spec["cycle_ms"] = ms(self.schedule.cycle);
         spec["resize"]["timeout_ms"] = ms(self.schedule.resize_timeout);
+        spec["demand"] =
+            json!({"smoothing_s": 1.0, "window_s": 2.0, "moving_s": 1.5, "headroom": 1.1});
         spec["budget"]["cores"] = json!(BUDGET as u64);
         if self.schedule.replicated {
             let small = &mut spec["variants"][0];
             small["cores"] = json!({"initial": 1, "least": 1, "greatest": 2});
             small["replicas"] = json!({"initial": 1, "least": 1, "greatest": 3});
+            spec["variants"][1]["cores"]["greatest"] = json!(2);
         }
         resource
     }
@@ -350,8 +356,8 @@ impl Stage<'_> {
                         return Ok(well - begin);
                     }
                 }
-                Err(why) if now > begin + LIMIT => {
-                    return Err(format!("{LIMIT:?} after the last fault: {why}"));
+                Err(why) if now > begin + SETTLE => {
+                    return Err(format!("{SETTLE:?} after the last fault: {why}"));
                 }
                 Err(_) => since = None,
             }

@@ -147,10 +147,17 @@ impl Schedule {
         for _ in 0..12 {
             loads.push((dice.ms(800, 3_500), dice.0.random_range(2.0..70.0)));
         }
+        let replicated = dice.chance(0.5);
+        // Far from where noise in the demand would want another number of cores.
+        let high = if replicated { 60.0 } else { 45.0 };
+        loads.push((
+            dice.ms(1_000, 2_000),
+            [20.0, high][dice.0.random_range(0..2)],
+        ));
         Schedule {
             seed,
             planners: dice.0.random_range(2..=3),
-            replicated: dice.chance(0.5),
+            replicated,
             cycle: Duration::from_millis(cycle),
             resize_timeout: dice.ms(150, cycle - 50),
             actuated_after: dice.ms(20, 1_500),

@@ -11,11 +11,10 @@ use anyhow::{Result, ensure};
 use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
-use weir_tests::wait;
 
 use cluster::{Cluster, Model};
 
-/// From a step of demand to cores in force, at most, half of the time.
+/// From a step of demand until the plan that has seen it is in force, at most.
 const STEP_MAX_S: f64 = 1.5;
 /// What the planner itself may use, MB.
 const MEMORY_MAX_MB: f64 = 150.0;
@@ -25,8 +24,10 @@ const PATCHES_MAX: f64 = 10.0;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The span over which patches are counted: a burst of a whole service is allowed in one second.
 const SPAN: Duration = Duration::from_secs(10);
-/// How often cores are looked at.
+/// How often cores are looked at that are timed, and everything else: who looks at 500 pods all the time keeps the
+/// emulator from its work.
 const LOOK: Duration = Duration::from_millis(2);
+const GLANCE: Duration = Duration::from_millis(500);
 /// A planner's cycle, as the services have it.
 const CYCLE_S: f64 = 1.0;
 const STEP: &str = "step";
@@ -92,7 +93,7 @@ pub(crate) async fn measured(args: KubeArgs) -> Result<ExitCode> {
     }
     let mut code = ExitCode::SUCCESS;
     for (what, found, most) in [
-        ("step to all cores, p50, s", steps.all_p50, STEP_MAX_S),
+        ("step to more cores, s", steps.first_max, STEP_MAX_S),
         ("memory, MB", crowd.memory_most_mb, MEMORY_MAX_MB),
         ("patches/s", crowd.patches_s, PATCHES_MAX),
     ] {
@@ -124,14 +125,17 @@ async fn steps(count: u32) -> Result<Steps> {
     let (mut first, mut all) = (Vec::new(), Vec::new());
     for step in 0..count {
         let low = || cluster.cores(STEP) < WANTED && cluster.is_in_force(STEP);
-        wait(&cluster, "few cores", low).await?;
+        wait(&cluster, "few cores", GLANCE, low).await?;
         // At another moment of the cycle each time.
         let phase = Duration::from_millis(u64::from(step) * 1000 / u64::from(count));
         sleep(Duration::from_secs(5) + phase).await;
         let before = cluster.cores(STEP);
         let begin = Instant::now();
         cluster.proxies.load(STEP, HIGH);
-        wait(&cluster, "a first core", || cluster.cores(STEP) > before).await?;
+        wait(&cluster, "a first core", LOOK, || {
+            cluster.cores(STEP) > before
+        })
+        .await?;
         first.push(begin.elapsed().as_secs_f64());
         // What the demand wants in the end is what stands when nothing has changed for a while.
         let (mut cores, mut since) = (cluster.cores(STEP), begin.elapsed());
@@ -182,21 +186,25 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     }
     let pods = (args.services * args.replicas) as usize;
     let there = || cluster.server.kubelet().pods().len() == pods;
-    wait(&cluster, "the pods", there).await?;
+    wait(&cluster, "the pods", GLANCE, there).await?;
     cluster.plan()?;
     let settled = || (0..args.services).all(|service| cluster.is_in_force(&name(service)));
-    wait(&cluster, "all in force", settled).await?;
+    wait(&cluster, "all in force", GLANCE, settled).await?;
     sleep(SPAN).await;
     let span = Duration::from_secs(args.seconds.into());
     let cycles = span.as_secs_f64() / CYCLE_S;
     let per_cycle = |kinds: BTreeMap<String, usize>| -> BTreeMap<String, f64> {
         let each = kinds.into_iter();
-        each.map(|(kind, count)| (kind, count as f64 / cycles)).collect()
+        each.map(|(kind, count)| (kind, count as f64 / cycles))
+            .collect()
     };
     let before = cluster.server.log().latest();
     sleep(span).await;
     let (still, unasked) = cluster.asked(before);
-    ensure!(unasked.is_empty(), "pods are patched though nothing changes");
+    ensure!(
+        unasked.is_empty(),
+        "pods are patched though nothing changes"
+    );
     let before = cluster.server.log().latest();
     let tenth = args.services.div_ceil(10);
     let mut high = vec![false; args.services as usize];
@@ -217,7 +225,10 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     let in_any = |span: Duration| {
         let within = |from: &Duration| {
             let until = *from + span;
-            acted.iter().filter(|at| **at >= *from && **at < until).count()
+            acted
+                .iter()
+                .filter(|at| **at >= *from && **at < until)
+                .count()
         };
         acted.iter().map(within).max().unwrap_or_default()
     };
@@ -235,9 +246,17 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     })
 }
 
-async fn wait(cluster: &Cluster, what: &str, is: impl FnMut() -> bool) -> Result<()> {
-    let waited = wait::until(what, PATIENCE, is).await;
-    waited.map_err(|error| error.context(cluster.log()))
+async fn wait(cluster: &Cluster, what: &str, look: Duration, is: impl Fn() -> bool) -> Result<()> {
+    let begin = Instant::now();
+    while !is() {
+        ensure!(
+            begin.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} in vain for {what}; the planner says:\n{}",
+            cluster.log()
+        );
+        sleep(look).await;
+    }
+    Ok(())
 }
 
 fn told_steps(steps: &Steps) -> String {
@@ -251,7 +270,9 @@ fn told_steps(steps: &Steps) -> String {
 fn told_crowd(crowd: &Crowd) -> String {
     let sum = |kinds: &BTreeMap<String, f64>| kinds.values().sum::<f64>();
     let each = |kinds: &BTreeMap<String, f64>| {
-        let each = kinds.iter().map(|(kind, count)| format!("{kind} {count:.1}"));
+        let each = kinds
+            .iter()
+            .map(|(kind, count)| format!("{kind} {count:.1}"));
         each.collect::<Vec<_>>().join(", ")
     };
     format!(

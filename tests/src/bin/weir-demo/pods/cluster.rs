@@ -197,7 +197,9 @@ impl Cluster {
         let key = Key::new(MODELS, service);
         let found = self.server.store().get("sloservices.weir.dev", &key);
         let found = found.unwrap_or_default();
-        let conditions = found.pointer("/status/conditions").and_then(Value::as_array);
+        let conditions = found
+            .pointer("/status/conditions")
+            .and_then(Value::as_array);
         conditions.into_iter().flatten().any(|condition| {
             let is = |key: &str, value: &str| condition.get(key).is_some_and(|own| own == value);
             is("type", "Actuated") && is("status", "True")
@@ -233,7 +235,9 @@ impl Cluster {
 
     /// What the planner said, where it is to explain a failure.
     pub(super) fn log(&self) -> String {
-        self.planner.as_ref().map_or(String::new(), |(_, folder)| log_of(folder))
+        self.planner
+            .as_ref()
+            .map_or(String::new(), |(_, folder)| log_of(folder))
     }
 }
 
