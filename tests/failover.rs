@@ -26,6 +26,8 @@ mod judge;
 mod play;
 #[path = "failover/schedule.rs"]
 mod schedule;
+#[path = "failover/tally.rs"]
+mod tally;
 #[path = "failover/troupe.rs"]
 mod troupe;
 
@@ -33,8 +35,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use play::{Played, play};
+use play::play;
 use schedule::Schedule;
+use tally::{Played, told};
 use tokio::time::{Instant, sleep, timeout};
 use weir_planner::operate::lease::LOOK_EVERY;
 use weir_tests::kube::{Fault, Rule};
@@ -129,7 +132,7 @@ fn whatever_fails_one_plans_within_the_budget_and_nothing_is_resized_twice() {
         .into_iter()
         .filter_map(|(_, played)| played)
         .collect();
-    eprintln!("{}", play::told(&well));
+    eprintln!("{}", told(&well));
     assert!(
         failed.is_empty(),
         "{} of {count} schedules went wrong, above: seeds {failed:?}",

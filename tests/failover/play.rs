@@ -11,10 +11,11 @@ use weir_tests::wait;
 use super::bed::Cluster;
 use super::judge::{self, Meter};
 use super::schedule::{Blow, Moment, Schedule};
+use super::tally::Played;
 use super::troupe::Troupe;
 
 /// All cores there may be.
-const BUDGET: f64 = 8.0;
+pub(crate) const BUDGET: f64 = 8.0;
 /// Another plans so long after the leader was struck, or after requests about the Lease fail no more.
 const TAKE_OVER: Duration = Duration::from_secs(15);
 /// Longest wait for a first leader, and for a resize to strike in.
@@ -27,19 +28,6 @@ const LOOK: Duration = Duration::from_millis(20);
 const STILL: Duration = Duration::from_secs(3);
 /// Lines of the log that a failure shows.
 const LINES: usize = 250;
-
-/// What came of a schedule.
-pub(crate) struct Played {
-    virtual_time: Duration,
-    took_over: Option<Duration>,
-    in_resize: bool,
-    killed: bool,
-    faults: u64,
-    resizes: usize,
-    scalings: usize,
-    most: f64,
-    settled_after: Duration,
-}
 
 struct Stage<'a> {
     schedule: &'a Schedule,
@@ -401,35 +389,4 @@ impl Stage<'_> {
         }
         Ok(())
     }
-}
-
-/// What came of them all, in words.
-pub(crate) fn told(all: &[Played]) -> String {
-    let sum = |of: fn(&Played) -> u64| all.iter().map(of).sum::<u64>();
-    let mut took: Vec<Duration> = all.iter().filter_map(|played| played.took_over).collect();
-    took.sort();
-    let mut settled: Vec<Duration> = all.iter().map(|played| played.settled_after).collect();
-    settled.sort();
-    let at = |sorted: &[Duration], part: usize| {
-        let last = sorted.len().saturating_sub(1);
-        sorted.get(last * part / 100).copied().unwrap_or_default()
-    };
-    let most = all.iter().map(|played| played.most).fold(0.0, f64::max);
-    format!(
-        "{} schedules, {} s of their time: {} faults, {} resizes and {} scalings taken, {} kills, {} struck in a resize; \
-         taken over after {:.1?} (median) and at most {:.1?} of {} where no fault befell the Lease; at most {most} of \
-         {BUDGET} cores; all in order {:.1?} (median) and at most {:.1?} after the last fault",
-        all.len(),
-        sum(|played| played.virtual_time.as_secs()),
-        sum(|played| played.faults),
-        sum(|played| played.resizes as u64),
-        sum(|played| played.scalings as u64),
-        sum(|played| u64::from(played.killed)),
-        sum(|played| u64::from(played.in_resize)),
-        at(&took, 50),
-        at(&took, 100),
-        took.len(),
-        at(&settled, 50),
-        at(&settled, 100),
-    )
 }
