@@ -44,7 +44,7 @@ use weir_tests::kube::{Fault, Rule};
 use weir_tests::wait;
 
 /// Schedules where nobody says how many: some 70 s on two cores.
-const SEEDS: u64 = 240;
+const SEEDS: u64 = 320;
 
 /// Runs with a clock that goes on as the file's head says.
 fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
