@@ -34,6 +34,10 @@ pub enum ActuateError {
         "{workload} has several containers in its template ({there}): name the model server's in workload.container"
     )]
     Unnamed { workload: String, there: String },
+    #[error(
+        "{workload} is left alone, as something else changes it: {who}; end that, or plan in mode advisory"
+    )]
+    AnotherWriter { workload: String, who: String },
     #[error("pod {pod}: {why}")]
     NotResizable { pod: String, why: NotResizable },
     #[error("pod {pod}: {why}")]
@@ -64,6 +68,8 @@ pub enum ActuateError {
         container: String,
         partly: bool,
     },
+    #[error("pod {pod} has its cores, and its server could not be told: {why}")]
+    Untuned { pod: String, why: String },
     #[error("{0}; some of it had been asked for by then")]
     Midway(Box<ActuateError>),
 }
@@ -76,12 +82,13 @@ impl ActuateError {
                 Reason::Unknown
             }
             ActuateError::Unseen(_) | ActuateError::NotLeading => Reason::Unknown,
-            ActuateError::Status(..) => Reason::Refused,
+            ActuateError::Status(..) | ActuateError::Untuned { .. } => Reason::Refused,
             ActuateError::NoAddress
             | ActuateError::Advisory
             | ActuateError::Unnamed { .. }
             | ActuateError::NotResizable { .. }
             | ActuateError::Unpriced { .. } => Reason::NotResizable,
+            ActuateError::AnotherWriter { .. } => Reason::AnotherWriter,
             ActuateError::NoWorkload(_) => Reason::NoWorkload,
             ActuateError::Unaffordable { .. } => Reason::Waiting,
             ActuateError::Unmet { why, .. } => match why {
@@ -103,6 +110,7 @@ impl ActuateError {
             ActuateError::Timeout(_)
             | ActuateError::Unreachable(_)
             | ActuateError::Answer(_)
+            | ActuateError::Untuned { .. }
             | ActuateError::Midway(_) => true,
             ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
             ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),
@@ -115,6 +123,7 @@ impl ActuateError {
             | ActuateError::NotLeading
             | ActuateError::Unseen(_)
             | ActuateError::NoWorkload(_)
+            | ActuateError::AnotherWriter { .. }
             | ActuateError::Unnamed { .. }
             | ActuateError::NotResizable { .. } => false,
         }

@@ -17,6 +17,10 @@ pub mod deal;
 
 pub mod workload;
 
+pub mod namespace;
+
+mod retune;
+
 pub mod actuate;
 
 pub mod proxies;
