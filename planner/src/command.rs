@@ -5,6 +5,7 @@
 //! is played, beside its place, and moved there.
 
 mod manifests;
+mod operate;
 mod progress;
 mod solve;
 
@@ -17,6 +18,7 @@ use weir_planner::replay::scenario::{self, Contender, Overrides, Scenario, Serve
 use weir_planner::replay::world;
 
 pub(crate) use self::manifests::Manifests;
+pub(crate) use self::operate::Operate;
 use self::progress::Progress;
 pub(crate) use self::solve::Solve;
 

@@ -26,7 +26,7 @@ pub use act::{STEPS_MAX, TAKE_OVER_MAX};
 pub use solver::{Aside, Solver};
 use weir_api::{Rps, Share, VariantPlan};
 
-use crate::actuate::{Actuate, ActuateError, Allocation, Goal, InForce};
+use crate::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Obstacle};
 use crate::clock::Now;
 use crate::config::{Mode, Policy, Service, Stage};
 use crate::decide::{Decision, Kind, sponge};
@@ -52,6 +52,8 @@ pub struct Planner {
     /// In the variants' order, like all such lists.
     in_force: Vec<InForce>,
     last: Option<(Kind, Vec<Goal>)>,
+    /// By variant: why it does not have what was asked in this turn.
+    unmet: Vec<Option<Obstacle>>,
     troubles: Troubles,
 }
 
@@ -81,9 +83,14 @@ impl Planner {
             in_force: service
                 .variants
                 .iter()
-                .map(|variant| InForce::certain(variant.initial))
+                .map(|variant| match variant.workload {
+                    // Its pods say what there is; until then there is nothing to count on.
+                    Some(_) => InForce::default(),
+                    None => InForce::certain(variant.initial),
+                })
                 .collect(),
             last: None,
+            unmet: vec![None; service.variants.len()],
             troubles: Troubles::default(),
             service,
         }
@@ -191,18 +198,20 @@ impl Planner {
     }
 
     fn see_cores(&mut self, answers: Vec<Option<Result<InForce, ActuateError>>>) {
-        let lists = answers
-            .into_iter()
-            .zip(&self.service.variants)
-            .zip(&mut self.in_force);
-        for ((answer, variant), in_force) in lists {
+        let known = self.in_force.iter_mut().zip(&mut self.unmet);
+        let lists = answers.into_iter().zip(&self.service.variants).zip(known);
+        for ((answer, variant), (in_force, unmet)) in lists {
+            *unmet = None;
             let who = format!("cores of {}", variant.name);
             match answer {
                 Some(Ok(there)) => {
                     self.troubles.went_well(&who);
                     *in_force = there;
                 }
-                Some(Err(error)) => self.troubles.failed(&who, &error, "those known last hold"),
+                Some(Err(error)) => {
+                    self.troubles.failed(&who, &error, "those known last hold");
+                    *unmet = Some(Obstacle::of(&error));
+                }
                 None => {}
             }
         }
@@ -307,6 +316,7 @@ impl Planner {
                 batch: part.map_or(0, |part| part.batch),
                 capacity_rps: Rps(capacity),
                 got: got.and_then(|got| got.get(index)).copied(),
+                unmet: self.unmet.get(index).cloned().flatten(),
             };
             (variant.name.clone(), report)
         });

@@ -2,7 +2,7 @@
 //! demand, [`solve`]s for the variants, cores and shares that serve it best, [`actuate`]s the cores
 //! that differ and [`publish`]es the plan, of which every proxy picks up its part ([`sharing`]);
 //! [`cycle`] is one such turn and says what each failure falls back to, [`serve`] repeats it and
-//! answers over [`http`].
+//! answers over [`http`] for what is [`served`].
 //!
 //! [`config`], [`profile`], [`forecast`], [`solve`], [`decide`], [`plan`], [`sharing`] and [`manifests`] take values
 //! and return values; only [`observe`], [`actuate`], [`publish`], [`http`] and [`clock`] touch the
@@ -37,9 +37,13 @@ pub mod trouble;
 
 pub mod metrics;
 
+pub mod served;
+
 pub mod http;
 
 pub mod serve;
+
+pub mod operate;
 
 pub mod clock;
 

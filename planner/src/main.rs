@@ -29,6 +29,8 @@ struct Arguments {
 enum Command {
     /// Plan for a service until interrupted.
     Serve(Serve),
+    /// Plan for the SloServices of a Kubernetes cluster until interrupted.
+    Operate(command::Operate),
     /// Play a scenario in virtual time.
     Replay(command::Replay),
     /// Solve a problem of one of the papers.
@@ -54,7 +56,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let command = Arguments::parse().command;
     // A replayed planner's every plan would drown what the replay itself has to say.
     let level = match command {
-        Command::Serve(_) => "info",
+        Command::Serve(_) | Command::Operate(_) => "info",
         Command::Replay(_) | Command::Solve(_) | Command::Manifests(_) => "warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
@@ -66,11 +68,17 @@ fn main() -> anyhow::Result<ExitCode> {
         .init();
     match command {
         Command::Serve(arguments) => run(arguments)?,
+        Command::Operate(arguments) => operate(arguments)?,
         Command::Replay(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),
         Command::Manifests(arguments) => arguments.run()?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[tokio::main]
+async fn operate(arguments: command::Operate) -> anyhow::Result<()> {
+    arguments.run(stop_on_signal()?).await
 }
 
 #[tokio::main]

@@ -1,14 +1,16 @@
-//! The planner's own metrics, in one registry of its own: no globals. Labels are of closed lists or
-//! come from the service file; only those of a proxy come from polls that had the key, for as long as
-//! it shares.
+//! The planner's own metrics: a registry for each service, with its name as a label, and one for the doors; no
+//! globals. Labels are of closed lists or come from the service; only those of a proxy come from polls that
+//! had the key, for as long as it shares.
 
 mod proxies;
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
+use prometheus::proto::MetricFamily;
 use prometheus::{
-    Encoder, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge, Opts, Registry, TextEncoder,
+    Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
 use crate::sharing::{Counts, ProxyView};
@@ -51,9 +53,17 @@ impl PollAnswer {
     }
 }
 
-/// The registry and what is in it.
+/// What the doors count, of all services.
 #[derive(Debug)]
 pub struct Metrics {
+    registry: Registry,
+    polls: IntCounterVec,
+    polls_waiting: IntGauge,
+}
+
+/// What is counted of one service.
+#[derive(Debug)]
+pub struct ServiceMetrics {
     registry: Registry,
     cycles: IntCounterVec,
     cycle_ms: Histogram,
@@ -66,8 +76,7 @@ pub struct Metrics {
     plans_published: IntCounter,
     plans_unfit: IntCounter,
     plan_revision: IntGauge,
-    polls: IntCounterVec,
-    polls_waiting: IntGauge,
+    polls_refused: IntCounter,
     proxies: ProxyMetrics,
     cores_asked: GaugeVec,
     cores_actuated: GaugeVec,
@@ -104,8 +113,6 @@ pub struct Shown<'a> {
     pub proxies: &'a BTreeMap<String, ProxyView>,
     /// What happened to them.
     pub counts: Counts,
-    /// Polls held.
-    pub waiting: usize,
     /// The revision that is out.
     pub revision: u64,
 }
@@ -116,9 +123,62 @@ impl Metrics {
     /// # Errors
     /// A name that the registry does not take: a mistake in this file.
     pub fn new() -> prometheus::Result<Metrics> {
-        let make = Make(Registry::new_custom(Some("weir_planner".to_owned()), None)?);
+        let make = Make::new(None)?;
+        let labels = ["service", "answer"];
         Ok(Metrics {
-            cycles: make.counters("cycles_total", "Turns, by outcome of the solve.", "outcome")?,
+            polls: make.counters("polls_total", "Polls of proxies, by answer.", &labels)?,
+            polls_waiting: make
+                .int_gauge("polls_waiting", "Polls that wait for a newer plan now.")?,
+            registry: make.0,
+        })
+    }
+
+    /// Counts the answer to a poll for a service; `None` for one that is not planned for here.
+    pub fn polled(&self, service: Option<&str>, answer: PollAnswer) {
+        let labels = [service.unwrap_or_default(), answer.label()];
+        self.polls.with_label_values(&labels).inc();
+    }
+
+    /// Prometheus' text form of all there is, where so many polls are held.
+    ///
+    /// # Errors
+    /// The encoder's.
+    pub fn text(
+        &self,
+        waiting: usize,
+        services: impl Iterator<Item = Vec<MetricFamily>>,
+    ) -> prometheus::Result<Vec<u8>> {
+        self.polls_waiting.set(whole(waiting as u64));
+        let mut all: BTreeMap<String, MetricFamily> = BTreeMap::new();
+        for mut family in services.flatten().chain(self.registry.gather()) {
+            let same = all.entry(family.name().to_owned());
+            match same {
+                Entry::Vacant(new) => drop(new.insert(family)),
+                Entry::Occupied(mut same) => {
+                    let metrics = family.take_metric();
+                    same.get_mut().mut_metric().extend(metrics);
+                }
+            }
+        }
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&all.into_values().collect::<Vec<_>>(), &mut text)?;
+        Ok(text)
+    }
+}
+
+impl ServiceMetrics {
+    /// All at zero.
+    ///
+    /// # Errors
+    /// A name that the registry does not take: a mistake in this file.
+    pub fn new(service: &str) -> prometheus::Result<ServiceMetrics> {
+        let make = Make::new(Some(service))?;
+        Ok(ServiceMetrics {
+            cycles: make.counters(
+                "cycles_total",
+                "Turns, by outcome of the solve.",
+                &["outcome"],
+            )?,
             cycle_ms: make.histogram("cycle_ms", "From observing to the first plan offered.")?,
             stage_ms: make.histograms("stage_ms", "The same, by stage.", "stage")?,
             measured_rps: make.gauge(
@@ -142,9 +202,10 @@ impl Metrics {
                 "Plans that did not pass their check and were not published.",
             )?,
             plan_revision: make.int_gauge("plan_revision", "The revision that is out.")?,
-            polls: make.counters("polls_total", "Polls of proxies, by answer.", "answer")?,
-            polls_waiting: make
-                .int_gauge("polls_waiting", "Polls that wait for a newer plan now.")?,
+            polls_refused: make.counter(
+                "polls_refused_total",
+                "Polls of proxies for which there is no slot.",
+            )?,
             proxies: ProxyMetrics::new(&make)?,
             cores_asked: make
                 .gauges("cores_asked", "Cores the decision wants a variant to have.")?,
@@ -208,9 +269,9 @@ impl Metrics {
         }
     }
 
-    /// Counts the answer to a poll.
-    pub fn polled(&self, answer: PollAnswer) {
-        self.polls.with_label_values(&[answer.label()]).inc();
+    /// Counts a poll of a proxy for which there is no slot.
+    pub fn refused(&self) {
+        self.polls_refused.inc();
     }
 
     /// The counts since the start.
@@ -222,25 +283,16 @@ impl Metrics {
             scrapes_lost: self.scrapes_lost.get(),
             resizes_confirmed: self.resizes_confirmed.get(),
             resizes_failed: self.resizes_failed.get(),
-            polls_refused: self
-                .polls
-                .with_label_values(&[PollAnswer::Refused.label()])
-                .get(),
+            polls_refused: self.polls_refused.get(),
         }
     }
 
-    /// Prometheus' text form, with what is only known when asked.
-    ///
-    /// # Errors
-    /// The encoder's.
-    pub fn text(&self, shown: &Shown<'_>) -> prometheus::Result<Vec<u8>> {
-        self.polls_waiting.set(whole(shown.waiting as u64));
+    /// All of it, with what is only known when asked.
+    pub fn gather(&self, shown: &Shown<'_>) -> Vec<MetricFamily> {
         self.plan_revision.set(whole(shown.revision));
         // Proxies that are gone must not be in it, nor one that another scrape has just taken out.
         let _shown = self.proxies.show(shown);
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
-        Ok(text)
+        self.registry.gather()
     }
 }
 
@@ -251,12 +303,22 @@ fn whole(value: u64) -> i64 {
 struct Make(Registry);
 
 impl Make {
+    fn new(service: Option<&str>) -> prometheus::Result<Make> {
+        let labels = service.map(|name| HashMap::from([("service".to_owned(), name.to_owned())]));
+        Registry::new_custom(Some("weir_planner".to_owned()), labels).map(Make)
+    }
+
     fn counter(&self, name: &str, help: &str) -> prometheus::Result<IntCounter> {
         self.registered(IntCounter::new(name, help)?)
     }
 
-    fn counters(&self, name: &str, help: &str, label: &str) -> prometheus::Result<IntCounterVec> {
-        self.registered(IntCounterVec::new(Opts::new(name, help), &[label])?)
+    fn counters(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> prometheus::Result<IntCounterVec> {
+        self.registered(IntCounterVec::new(Opts::new(name, help), labels)?)
     }
 
     fn gauge(&self, name: &str, help: &str) -> prometheus::Result<Gauge> {

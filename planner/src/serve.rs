@@ -3,21 +3,17 @@
 use std::sync::Arc;
 
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::actuate::{Actuate, Backend, Local};
 use crate::clock::Clock;
 use crate::config::{Mode, Replicas, Service, Variant};
 use crate::cycle::{Aside, Planner, Ports};
-use crate::http::solve::SOLVES_MAX;
-use crate::http::{App, CONNECTIONS_MAX, HOLD, POLLS_MAX, answer, router};
+use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
-use crate::metrics::Metrics;
 use crate::observe::{Observe, Scraper};
-use crate::publish::Publishers;
-use crate::sharing::SETTLE;
-use crate::status::Status;
+use crate::served::{Served, Services};
 
 /// Why the planner cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -43,25 +39,11 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) -> Result<(), ServeError> {
     let clock = Clock::start();
-    let app = Arc::new(App {
-        publishers: Publishers::listening(&service, SETTLE),
-        status: Arc::new(Status::default()),
-        metrics: Arc::new(Metrics::new()?),
-        service: Arc::new(service),
-        key,
-        clock,
-        hold: HOLD,
-        polls: Semaphore::new(POLLS_MAX),
-        polls_max: POLLS_MAX,
-        solves: Arc::new(Semaphore::new(SOLVES_MAX)),
-        stop: stop.clone(),
-    });
-    let service = &app.service;
-    // Proxies and backends are asked directly, whatever proxy the environment names.
-    let http = reqwest::Client::builder()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .build()?;
+    let served = Arc::new(Served::new(service, clock)?);
+    let services = Arc::new(Services::one(Arc::clone(&served)));
+    let http = client()?;
+    let app = App::new(services, key, clock, http.clone(), stop.clone())?;
+    let service = &served.service;
     let stages: Vec<&str> = service
         .stages
         .iter()
@@ -81,13 +63,16 @@ pub async fn serve(
     let backends = service.variants.iter().map(backend).collect();
     let local = Local::new(http, backends, service.resize_timeout);
     let mut cycle = match service.mode {
-        Mode::Active => tokio::spawn(cycle(Arc::clone(&app), scraper, local)),
-        Mode::Advisory => tokio::spawn(cycle(Arc::clone(&app), scraper, local.advisory())),
+        Mode::Active => tokio::spawn(cycle(Arc::clone(&served), clock, scraper, local)),
+        Mode::Advisory => {
+            let advisory = local.advisory();
+            tokio::spawn(cycle(Arc::clone(&served), clock, scraper, advisory))
+        }
     };
-    let answering = answer(listener, router(Arc::clone(&app)), CONNECTIONS_MAX, stop);
+    let answering = answer(listener, router(Arc::new(app)), CONNECTIONS_MAX, stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
-        () = app.publishers.keep_time(clock) => Ok(()),
+        () = served.publishers.keep_time(clock) => Ok(()),
         // It turns for ever; without it the plans would silently grow old.
         broken = &mut cycle => Err(ServeError::Cycle(broken.err())),
     };
@@ -95,22 +80,39 @@ pub async fn serve(
     ended
 }
 
-/// Turns until the planner is to end.
-async fn cycle<O: Observe, A: Actuate>(app: Arc<App>, observe: O, actuate: A) {
-    let mut planner = Planner::new(Arc::clone(&app.service));
-    let mut ticks = interval(app.service.cycle);
+/// Asks proxies and backends directly, whatever proxy the environment names.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn client() -> reqwest::Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_MAX)
+        .build()
+}
+
+/// Turns for ever.
+pub(crate) async fn cycle<O: Observe, A: Actuate>(
+    served: Arc<Served>,
+    clock: Clock,
+    observe: O,
+    actuate: A,
+) {
+    let mut planner = Planner::new(Arc::clone(&served.service));
+    let mut ticks = interval(served.service.cycle);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let ports = Ports {
         observe: &observe,
         actuate: &actuate,
-        publish: &app.publishers,
+        publish: &*served.publishers,
         solver: &Aside,
-        stopwatch: &|| app.clock.now().at,
+        stopwatch: &|| clock.now().at,
     };
     loop {
         ticks.tick().await;
-        let report = planner.turn(&ports, app.clock.now()).await;
-        app.metrics.record(&report);
-        app.status.push(report);
+        let report = planner.turn(&ports, clock.now()).await;
+        served.metrics.record(&report);
+        served.status.push(report);
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use weir_api::{Cores, Revision, Rps, Share};
 
+use crate::actuate::Obstacle;
 use crate::decide::Kind;
 use crate::observe::Got;
 
@@ -95,6 +96,8 @@ pub struct VariantReport {
     pub capacity_rps: Rps,
     /// What it got of the latest requests, beside its quota; `null` until enough of them are known.
     pub got: Option<Got>,
+    /// Why it does not have what was asked, or is not known to; `null` where nothing stands in the way.
+    pub unmet: Option<Obstacle>,
 }
 
 /// The latest turns.

@@ -51,6 +51,17 @@ pub enum ActuateError {
 }
 
 impl ActuateError {
+    /// In one word.
+    pub fn reason(&self) -> Reason {
+        match self {
+            ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_) => {
+                Reason::Unknown
+            }
+            ActuateError::Status(..) => Reason::Refused,
+            ActuateError::NoAddress | ActuateError::Advisory => Reason::NotResizable,
+        }
+    }
+
     /// Whether the change may be in force all the same.
     pub fn leaves_doubt(&self) -> bool {
         matches!(
@@ -70,4 +81,66 @@ pub trait Actuate {
         &self,
         changes: &[Resize],
     ) -> impl Future<Output = Vec<Result<InForce, ActuateError>>> + Send;
+}
+
+/// Why a variant does not have what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Obstacle {
+    /// In one word.
+    pub reason: Reason,
+    /// In a sentence.
+    pub why: String,
+}
+
+/// A closed list, for conditions and metrics; what most wants a person comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub enum Reason {
+    /// Something else changes what is planned for here.
+    AnotherWriter,
+    /// The rights are missing.
+    Forbidden,
+    /// There is no such workload.
+    NoWorkload,
+    /// Its pods cannot be resized as they are.
+    NotResizable,
+    /// Its nodes can never hold it.
+    Infeasible,
+    /// No node has room for a replica.
+    Unschedulable,
+    /// Its node has no room now.
+    Deferred,
+    /// It was asked for and refused.
+    Refused,
+    /// It has not had its turn, or its time.
+    Waiting,
+    /// Nothing is known for certain.
+    Unknown,
+}
+
+impl Obstacle {
+    /// What that error comes to.
+    pub fn of(error: &ActuateError) -> Obstacle {
+        Obstacle {
+            reason: error.reason(),
+            why: error.to_string(),
+        }
+    }
+}
+
+impl Reason {
+    /// The name in conditions and metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Reason::AnotherWriter => "AnotherWriter",
+            Reason::Forbidden => "Forbidden",
+            Reason::NoWorkload => "NoWorkload",
+            Reason::NotResizable => "NotResizable",
+            Reason::Infeasible => "Infeasible",
+            Reason::Unschedulable => "Unschedulable",
+            Reason::Deferred => "Deferred",
+            Reason::Refused => "Refused",
+            Reason::Waiting => "Waiting",
+            Reason::Unknown => "Unknown",
+        }
+    }
 }

@@ -5,17 +5,26 @@
     unreachable_pub,
     reason = "the derives' own types are public wherever they are"
 )]
+#![allow(
+    clippy::duplicated_attributes,
+    reason = "each printer column has its own"
+)]
+
+mod variant;
+mod yaml;
 
 use std::collections::BTreeMap;
 
 use kube::{CustomResource, KubeSchema};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{DeserializeOwned, Deserializer, Error, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
 use super::{CYCLE, ConfigError, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT};
 use crate::resource::SloServiceStatus;
+
+pub use variant::*;
+pub(crate) use yaml::from_yaml;
 
 /// A service of one or more stages that keeps a latency promise: what there is to run, with what, and what
 /// a good plan is.
@@ -250,227 +259,11 @@ pub struct RawResize {
     pub timeout_ms: u64,
 }
 
-/// A variant of the model, and what runs it.
-#[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[x_kube(
-    validation = Rule::new("!has(self.resize) || !has(self.workload)").message("at most one of the two: resize (an address) or workload (of this cluster)")
-)]
-pub struct RawVariant {
-    /// Public name: a-z, 0-9, single dashes; no other has it.
-    #[schemars(length(min = 1, max = 63))]
-    pub name: String,
-    /// The Envoy cluster that serves it, as the proxies name it.
-    #[schemars(length(min = 1, max = 256))]
-    pub cluster: String,
-    /// Percent.
-    #[schemars(range(min = 0.0, max = 100.0))]
-    pub accuracy: f64,
-    /// Whole cores of each replica.
-    pub cores: RawCores,
-    /// How many instances, each with `cores`.
-    #[serde(default)]
-    pub replicas: RawReplicas,
-    /// What it sustains within the SLO, where that was measured; needed with policy infadapter.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub capacity: Option<RawCapacity>,
-    /// ms for a batch b on c cores: gamma·b/c + epsilon/c + delta·b + eta.
-    pub latency: RawLatency,
-    /// From loading to the first answer.
-    #[serde(default)]
-    #[schemars(range(min = 0.0, max = 3600.0))]
-    pub readiness_s: f64,
-    /// Requests that the server executes together; the greatest where the policy chooses.
-    #[serde(default = "batch")]
-    #[schemars(range(min = 1, max = 1024))]
-    pub batch: u32,
-    /// Whether the server stops executing what its client or a timeout has abandoned.
-    #[serde(default)]
-    pub cancels: bool,
-    /// Where its cores are read and changed over HTTP: GET and PUT {"cores": 4}.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resize: Option<String>,
-    /// The Deployment or StatefulSet whose pods run it and are resized in place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workload: Option<RawWorkload>,
-}
-
-/// A workload of the service's namespace.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawWorkload {
-    /// Deployment (default) or StatefulSet.
-    #[serde(default)]
-    pub kind: WorkloadKind,
-    /// Its name.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// The container that is the model server; may be left out where pods have but one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub container: Option<String>,
-}
-
-/// What keeps the pods.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum WorkloadKind {
-    /// apps/v1 Deployment.
-    #[default]
-    Deployment,
-    /// apps/v1 StatefulSet.
-    StatefulSet,
-}
-
-/// Whole cores of a replica.
-#[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[x_kube(
-    validation = Rule::new("self.initial >= self.least").message("initial must be at least least"),
-    validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
-)]
-pub struct RawCores {
-    /// What it has until its backend says otherwise.
-    #[schemars(range(max = 1024))]
-    pub initial: u32,
-    /// Kept without any share; 0 unloads it.
-    #[serde(default = "least")]
-    #[schemars(range(max = 1024))]
-    pub least: u32,
-    /// Most of them; the budget if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1024))]
-    pub greatest: Option<u32>,
-}
-
-/// How many replicas.
-#[derive(Debug, Clone, Copy, KubeSchema, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[x_kube(
-    validation = Rule::new("self.initial >= self.least").message("initial must be at least least"),
-    validation = Rule::new("!has(self.greatest) || self.initial <= self.greatest").message("initial must be at most greatest")
-)]
-pub struct RawReplicas {
-    /// What there are until the backend says otherwise.
-    #[schemars(range(max = 1000))]
-    pub initial: u32,
-    /// Kept without any share; 0 unloads the variant.
-    #[serde(default = "least")]
-    #[schemars(range(max = 1000))]
-    pub least: u32,
-    /// Most of them; initial if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000))]
-    pub greatest: Option<u32>,
-}
-
-/// Sustained requests/s = slope × cores + intercept.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawCapacity {
-    /// Requests/s for each core.
-    pub slope_rps: f64,
-    /// Requests/s at no cores; mostly negative.
-    pub intercept_rps: f64,
-    /// The part of it that is planned with.
-    #[serde(default = "utilisation")]
-    #[schemars(range(min = 0.01, max = 1.0))]
-    pub utilisation: f64,
-}
-
-/// ms for a batch b on c cores: gamma·b/c + epsilon/c + delta·b + eta (Sponge, Eq. 2).
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct RawLatency {
-    /// γ: per request, shrinks with cores.
-    #[schemars(range(min = 0.0))]
-    pub gamma_ms: f64,
-    /// ε: per batch, shrinks with cores.
-    #[schemars(range(min = 0.0))]
-    pub epsilon_ms: f64,
-    /// δ: per request, cores do not help.
-    #[schemars(range(min = 0.0))]
-    pub delta_ms: f64,
-    /// η: per batch, cores do not help.
-    #[schemars(range(min = 0.0))]
-    pub eta_ms: f64,
-    /// Batches at once: per-core, or a number that divide the cores.
-    pub parallelism: RawParallelism,
-    /// The high percentile over that law.
-    #[serde(default = "tail")]
-    #[schemars(range(min = 1.0, max = 100.0))]
-    pub tail: f64,
-}
-
-/// Batches executed at once.
-#[derive(Debug, Clone, Copy)]
-pub enum RawParallelism {
-    /// One on each core.
-    PerCore,
-    /// So many, which divide the cores.
-    Fixed(u32),
-}
-
 impl ServiceSpec {
     /// Reads the shape.
     pub(super) fn from_yaml(text: &str) -> Result<ServiceSpec, ConfigError> {
         from_yaml(text, "service file")
     }
-}
-
-/// Reads any shape; `whole` is what the file is called where a refusal is about all of it.
-pub(crate) fn from_yaml<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, ConfigError> {
-    let mut options = serde_saphyr::options::Options::default();
-    options.with_snippet = false;
-    let mut at = None;
-    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
-        serde_path_to_error::deserialize(yaml).map_err(|error| {
-            at = Some(error.path().to_string());
-            error.into_inner()
-        })
-    });
-    read.map_err(|error| {
-        let path = at
-            .filter(|path| path != ".")
-            .unwrap_or_else(|| whole.to_owned());
-        refusal(text, path, &error)
-    })
-}
-
-/// The reader's complaint in our words: it names neither the value nor, in plain words, its type.
-fn refusal(text: &str, path: String, error: &serde_saphyr::Error) -> ConfigError {
-    let serde_saphyr::Error::InvalidScalar { ty, .. } = error else {
-        return ConfigError::Form {
-            path,
-            message: error.to_string(),
-        };
-    };
-    let right = match *ty {
-        "u32" | "u64" | "usize" => "a whole number, 0 or more",
-        "f32" | "f64" | "floating point" => "a number",
-        other => other,
-    };
-    let value = error
-        .location()
-        .and_then(|place| written_at(text, place.line(), place.column()));
-    ConfigError::Value {
-        path,
-        value: value.unwrap_or_default(),
-        right: right.to_owned(),
-    }
-}
-
-/// The scalar that begins there; line and column count from 1.
-fn written_at(text: &str, line: u64, column: u64) -> Option<String> {
-    let line = text
-        .lines()
-        .nth(usize::try_from(line.checked_sub(1)?).ok()?)?;
-    let rest = line
-        .chars()
-        .skip(usize::try_from(column.checked_sub(1)?).ok()?);
-    let scalar: String = rest
-        .take_while(|c| !matches!(c, ',' | '}' | ']' | '#'))
-        .take(80)
-        .collect();
-    Some(scalar.trim_end().to_owned())
 }
 
 impl Default for RawObjective {
@@ -481,16 +274,6 @@ impl Default for RawObjective {
             beta: 0.05,
             gamma: 0.001,
             tolerance: 0.005,
-        }
-    }
-}
-
-impl Default for RawReplicas {
-    fn default() -> Self {
-        RawReplicas {
-            initial: 1,
-            least: 1,
-            greatest: None,
         }
     }
 }
@@ -520,50 +303,6 @@ impl Default for RawResize {
         RawResize {
             timeout_ms: millis(RESIZE_TIMEOUT),
         }
-    }
-}
-
-impl Serialize for RawParallelism {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        match self {
-            RawParallelism::PerCore => to.serialize_str("per-core"),
-            RawParallelism::Fixed(batches) => to.serialize_u32(*batches),
-        }
-    }
-}
-
-/// Kubernetes' only union of the two.
-impl JsonSchema for RawParallelism {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Parallelism".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "x-kubernetes-int-or-string": true })
-    }
-}
-
-impl<'de> Deserialize<'de> for RawParallelism {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Either;
-        impl Visitor<'_> for Either {
-            type Value = RawParallelism;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("per-core or the number of batches executed at once")
-            }
-            fn visit_u64<E: Error>(self, batches: u64) -> Result<Self::Value, E> {
-                let batches = u32::try_from(batches).unwrap_or(u32::MAX);
-                Ok(RawParallelism::Fixed(batches))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
-                match (text, text.parse()) {
-                    ("per-core", _) => Ok(RawParallelism::PerCore),
-                    (_, Ok(batches)) => Ok(RawParallelism::Fixed(batches)),
-                    _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
-                }
-            }
-        }
-        from.deserialize_any(Either)
     }
 }
 
@@ -600,22 +339,4 @@ const fn latency_budget() -> f64 {
 
 const fn mode() -> Mode {
     Mode::Advisory
-}
-
-const fn batch() -> u32 {
-    1
-}
-
-const fn least() -> u32 {
-    1
-}
-
-/// InfAdapter's published code plans with 0.8 of the fit.
-const fn utilisation() -> f64 {
-    0.8
-}
-
-/// The law as given.
-const fn tail() -> f64 {
-    1.0
 }

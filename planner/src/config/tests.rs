@@ -7,7 +7,7 @@ mod policies;
 
 const EXAMPLE: &str = include_str!("../../service.example.yaml");
 
-fn small() -> String {
+pub(crate) fn small() -> String {
     "service: demo\n\
      listen: 127.0.0.1:0\n\
      key_env: WEIR_KEY\n\

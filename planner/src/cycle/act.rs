@@ -6,7 +6,7 @@ use weir_api::{Cores, Revision, Share, VariantPlan};
 
 use super::exchange::halfway;
 use super::{Planner, Ports};
-use crate::actuate::{Actuate, Allocation, Goal, Resize, Step, Transition};
+use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Resize, Step, Transition};
 use crate::clock::Now;
 use crate::config::Stage;
 use crate::forecast::Forecast;
@@ -151,6 +151,9 @@ impl Planner {
                         change.cores()
                     );
                     self.troubles.failed(&who, &error, &asked);
+                    if let Some(unmet) = self.unmet.get_mut(change.variant) {
+                        *unmet = Some(Obstacle::of(&error));
+                    }
                     transition.failed(*change, error.leaves_doubt());
                 }
             }

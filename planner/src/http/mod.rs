@@ -8,6 +8,7 @@
 //! - `GET /healthz` the process answers · `GET /readyz` a plan is out · `GET /metrics`
 
 mod asked;
+mod forward;
 pub mod openapi;
 mod plans;
 mod server;
@@ -16,7 +17,6 @@ pub mod solve;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,17 +26,14 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use tokio::sync::{Semaphore, watch};
-use weir_api::Revision;
 
+pub use forward::CONNECT_MAX;
 pub use server::{CONNECTIONS_MAX, GRACE, HEAD_BYTES_MAX, HEAD_MAX, answer};
 
 use crate::clock::Clock;
-use crate::config::Service;
 use crate::key::Key;
-use crate::metrics::{Metrics, Shown};
-use crate::publish::{Publisher, Publishers};
-use crate::sharing::Counts;
-use crate::status::Status;
+use crate::metrics::Metrics;
+use crate::served::{Served, Services};
 
 /// How long a poll is held: under the 25 s that the proxies' call waits. While proxies share slots it
 /// is [`crate::sharing::HOLD_SHARED`].
@@ -49,16 +46,16 @@ pub const BODY_MAX: usize = 1024;
 /// What the routes share.
 #[derive(Debug)]
 pub struct App {
-    /// The one service.
-    pub service: Arc<Service>,
+    /// The services.
+    pub services: Arc<Services>,
     /// What polls must carry.
     pub key: Key,
-    /// The plans.
-    pub publishers: Publishers,
-    /// The turns.
-    pub status: Arc<Status>,
-    /// The counts.
-    pub metrics: Arc<Metrics>,
+    /// What the doors count.
+    pub metrics: Metrics,
+    /// Who plans.
+    pub leader: watch::Receiver<Leader>,
+    /// Asks the planner that plans.
+    pub http: reqwest::Client,
     /// The time.
     pub clock: Clock,
     /// How long a poll is held, [`HOLD`] but in tests.
@@ -71,6 +68,17 @@ pub struct App {
     pub solves: Arc<Semaphore>,
     /// True once the planner is to end.
     pub stop: watch::Receiver<bool>,
+}
+
+/// Who plans, of several planners for the same services.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leader {
+    /// This one.
+    Us,
+    /// One that is reached there: it deals the slots, so proxies' polls are for it.
+    At(String),
+    /// None that is known: what was planned last holds, and is dealt here.
+    Nobody,
 }
 
 /// A refusal.
@@ -108,17 +116,40 @@ pub fn router(app: Arc<App>) -> Router {
 }
 
 impl App {
-    /// The service with that name, of which there is one.
-    fn service(&self, name: &str) -> Result<&Service, Refusal> {
-        if name == self.service.name {
-            return Ok(&self.service);
-        }
-        Err(unknown(name))
+    /// The doors to these services, for a planner that plans by itself.
+    ///
+    /// # Errors
+    /// A name that the registry of metrics does not take: a mistake of ours.
+    pub fn new(
+        services: Arc<Services>,
+        key: Key,
+        clock: Clock,
+        http: reqwest::Client,
+        stop: watch::Receiver<bool>,
+    ) -> prometheus::Result<App> {
+        Ok(App {
+            services,
+            key,
+            metrics: Metrics::new()?,
+            leader: watch::channel(Leader::Us).1,
+            http,
+            clock,
+            hold: HOLD,
+            polls: Semaphore::new(POLLS_MAX),
+            polls_max: POLLS_MAX,
+            solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
+            stop,
+        })
     }
 
-    /// The plans of the stage with that name.
-    fn stage(&self, name: &str) -> Result<&Publisher, Refusal> {
-        self.publishers.of(name).ok_or_else(|| unknown(name))
+    /// The service with that name.
+    fn service(&self, name: &str) -> Result<Arc<Served>, Refusal> {
+        self.services.get(name).ok_or_else(|| unknown(name))
+    }
+
+    /// The service with a stage of that name.
+    fn stage(&self, name: &str) -> Result<Arc<Served>, Refusal> {
+        self.services.of_stage(name).ok_or_else(|| unknown(name))
     }
 
     fn waiting(&self) -> usize {
@@ -147,11 +178,14 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
+/// A planner without services waits for some, and is ready to say that it has none.
 async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
     // A turn publishes for all stages or for none.
-    match app.publishers.entry().newest() {
-        Some(_) => Ok("ready\n"),
-        None => Err(Refusal(
+    let services = app.services.all();
+    let published = |served: &Arc<Served>| served.publishers.entry().newest().is_some();
+    match services.is_empty() || services.iter().any(published) {
+        true => Ok("ready\n"),
+        false => Err(Refusal(
             StatusCode::SERVICE_UNAVAILABLE,
             "no plan is published yet".to_owned(),
         )),
@@ -159,28 +193,9 @@ async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
-    let (mut proxies, mut counts, mut revision) = (BTreeMap::new(), Counts::default(), Revision(0));
-    for stage in app.publishers.all() {
-        let sharing = stage.sharing();
-        // A proxy may carry the filters of several stages.
-        let named = |name: String| match app.service.stages.len() {
-            1 => name,
-            _ => format!("{}/{name}", stage.stage()),
-        };
-        let view = sharing.view(app.clock.now()).into_iter();
-        proxies.extend(view.map(|(name, proxy)| (named(name), proxy)));
-        counts += sharing.counts();
-        let newest = stage
-            .newest()
-            .map_or(Revision(0), |newest| newest.plan.revision);
-        revision = revision.max(newest);
-    }
-    let text = app.metrics.text(&Shown {
-        proxies: &proxies,
-        counts,
-        waiting: app.waiting(),
-        revision: revision.0,
-    });
+    let services = app.services.all();
+    let each = services.iter().map(|served| served.gather(app.clock));
+    let text = app.metrics.text(app.waiting(), each);
     let text =
         text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response())

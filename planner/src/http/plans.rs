@@ -4,20 +4,24 @@
 //! the planner is ending · 400 not a poll · 401 wrong or no key · 404 another service · 409 there are
 //! fewer slots than proxies, and none for this one, or no such variant as it fronts · 503 with retry-after where too many wait or share.
 //!
+//! Where another planner plans, it deals the slots too, and the poll is passed on to it ([`forward`]).
+//!
 //! A poll that does not say who it is (`proxy`) gets the whole plan and shares in nothing.
 
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
+use tokio::sync::SemaphorePermit;
 use weir_api::Revision;
 
 use super::asked::Asked;
-use super::{App, Refusal, carries_key};
+use super::{App, Refusal, carries_key, forward, unknown};
 use crate::metrics::PollAnswer;
 use crate::publish::{Published, Publisher, Told};
+use crate::served::Served;
 use crate::sharing::Poll;
 
 /// When a proxy that found too many waiting shall ask again.
@@ -25,11 +29,20 @@ const RETRY_AFTER_S: &str = "1";
 
 pub(super) async fn poll(
     State(app): State<Arc<App>>,
-    Path(service): Path<String>,
+    Path(stage): Path<String>,
     asked: Result<Query<Asked>, QueryRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    let (answer, response) = match answer(&app, &service, asked, &headers).await {
+    let mut served = None;
+    let answered = match admit(&app, &stage, asked, &headers, &mut served) {
+        Ok(admitted) => match forward::to_leader(&app, &uri, &headers).await {
+            Some(forwarded) => return forwarded,
+            None => answer(&app, &stage, admitted).await,
+        },
+        Err(refusal) => Err(refusal),
+    };
+    let (answer, response) = match answered {
         Ok(Some(plan)) => {
             let json = [(header::CONTENT_TYPE, "application/json")];
             (PollAnswer::Plan, (json, plan).into_response())
@@ -52,48 +65,89 @@ pub(super) async fn poll(
             (answer, response)
         }
     };
-    app.metrics.polled(answer);
+    let service = served.as_ref().map(|served| served.service.name.as_str());
+    app.metrics.polled(service, answer);
+    if let (Some(served), PollAnswer::Refused) = (&served, answer) {
+        served.metrics.refused();
+    }
     response
 }
 
+/// A poll that may wait.
+struct Admitted<'a> {
+    served: Arc<Served>,
+    after: Revision,
+    poll: Option<Poll>,
+    _permit: SemaphorePermit<'a>,
+}
+
 /// The key first: who does not have it learns nothing.
-async fn answer(
-    app: &App,
-    service: &str,
+fn admit<'a>(
+    app: &'a App,
+    stage: &str,
     asked: Result<Query<Asked>, QueryRejection>,
     headers: &HeaderMap,
-) -> Result<Option<Vec<u8>>, Refusal> {
+    found: &mut Option<Arc<Served>>,
+) -> Result<Admitted<'a>, Refusal> {
     if !carries_key(app, headers) {
         let right = "authorization: Bearer <key> is missing or wrong";
         return Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()));
     }
-    let stage = app.stage(service)?;
+    let served = app.stage(stage)?;
+    *found = Some(Arc::clone(&served));
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
     let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
     let (after, poll) = asked.checked().map_err(bad)?;
     let full = |message: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, message);
-    let _permit = app.polls.try_acquire().map_err(|_| {
+    let permit = app.polls.try_acquire().map_err(|_| {
         full(format!(
             "{} polls wait already, no more are held",
             app.polls_max
         ))
     })?;
-    match poll {
-        Some(poll) => part(app, stage, &poll).await,
-        None => Ok(whole(app, stage, after).await),
+    Ok(Admitted {
+        served,
+        after,
+        poll,
+        _permit: permit,
+    })
+}
+
+async fn answer(
+    app: &App,
+    stage: &str,
+    admitted: Admitted<'_>,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    let Some(publisher) = admitted.served.publishers.of(stage) else {
+        return Err(unknown(stage));
+    };
+    let ended = async {
+        let mut stop = app.stop.clone();
+        tokio::select! {
+            _ = stop.wait_for(|stop| *stop) => {}
+            () = admitted.served.over() => {}
+        }
+    };
+    match &admitted.poll {
+        Some(poll) => part(app, publisher, poll, ended).await,
+        None => Ok(whole(app, publisher, admitted.after, ended).await),
     }
 }
 
 /// The proxy's own part.
-async fn part(app: &App, stage: &Publisher, poll: &Poll) -> Result<Option<Vec<u8>>, Refusal> {
+async fn part(
+    app: &App,
+    stage: &Publisher,
+    poll: &Poll,
+    ended: impl Future<Output = ()>,
+) -> Result<Option<Vec<u8>>, Refusal> {
     let visit = stage.visit(poll, app.clock);
     let mut visit =
         visit.map_err(|full| Refusal(StatusCode::SERVICE_UNAVAILABLE, full.to_string()))?;
-    let mut stop = app.stop.clone();
     let told = tokio::select! {
         biased;
         told = visit.wait(app.hold) => told,
-        _ = stop.wait_for(|stop| *stop) => Told::Nothing,
+        () = ended => Told::Nothing,
     };
     visit.answered();
     match told {
@@ -114,17 +168,21 @@ async fn part(app: &App, stage: &Publisher, poll: &Poll) -> Result<Option<Vec<u8
     }
 }
 
-async fn whole(app: &App, stage: &Publisher, after: Revision) -> Option<Vec<u8>> {
+async fn whole(
+    app: &App,
+    stage: &Publisher,
+    after: Revision,
+    ended: impl Future<Output = ()>,
+) -> Option<Vec<u8>> {
     stage.outrun(after, app.clock.now());
     let mut plans = stage.subscribe();
-    let mut stop = app.stop.clone();
     let is_newer = |plan: &Option<Arc<Published>>| {
         plan.as_ref().is_some_and(|plan| plan.plan.revision > after)
     };
     tokio::select! {
         biased;
         plan = plans.wait_for(is_newer) => plan.ok().and_then(|plan| plan.as_ref().map(|plan| plan.json.to_vec())),
-        _ = stop.wait_for(|stop| *stop) => None,
+        () = ended => None,
         () = tokio::time::sleep(app.hold) => None,
     }
 }

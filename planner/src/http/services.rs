@@ -16,6 +16,7 @@ use super::{App, Refusal};
 use crate::config::Mode;
 use crate::metrics::Counters;
 use crate::publish::Publisher;
+use crate::served::Served;
 use crate::sharing::ProxyView;
 use crate::status::{CYCLES_MAX, CycleReport};
 
@@ -54,12 +55,13 @@ pub(super) async fn status(
     Path(service): Path<String>,
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Response, Refusal> {
-    let service = app.service(&service)?;
+    let served = app.service(&service)?;
+    let service = &served.service;
     let Query(asked) =
         asked.map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.body_text()))?;
     let most = asked.cycles.unwrap_or(CYCLES_MAX);
-    let cycles = app.status.latest(most.max(1));
-    let entry = app.publishers.entry();
+    let cycles = served.status.latest(most.max(1));
+    let entry = served.publishers.entry();
     let newest = entry.newest();
     let plan = newest.as_ref().map(|newest| &newest.plan);
     // Each lock is let go before the next is taken.
@@ -71,9 +73,9 @@ pub(super) async fn status(
         budget_cores: service.budget,
         revision: plan.map(|plan| plan.revision),
         plan,
-        counters: app.metrics.counters(),
+        counters: served.metrics.counters(),
         proxies,
-        stages: stages(&app),
+        stages: stages(&app, &served),
         latest: cycles.last().map(AsRef::as_ref),
         cycles: cycles
             .iter()
@@ -84,15 +86,15 @@ pub(super) async fn status(
     Ok(Json(view).into_response())
 }
 
-fn stages(app: &App) -> BTreeMap<&str, StageView> {
+fn stages<'a>(app: &App, served: &'a Served) -> BTreeMap<&'a str, StageView> {
     let view = |stage: &Publisher| StageView {
         plan: stage.newest().map(|newest| newest.plan.clone()),
         proxies: stage.sharing().view(app.clock.now()),
     };
-    let of_pipeline = app
+    let of_pipeline = served
         .publishers
         .all()
-        .filter(|_| app.service.stages.len() > 1);
+        .filter(|_| served.service.stages.len() > 1);
     of_pipeline
         .map(|stage| (stage.stage(), view(stage)))
         .collect()

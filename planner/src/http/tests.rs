@@ -14,7 +14,8 @@ use weir_api::{Plan, Revision};
 use super::*;
 use crate::actuate::Allocation;
 use crate::config::tests::service;
-use crate::publish::AFTER_MAX;
+use crate::publish::{AFTER_MAX, Publishers};
+use crate::status::Status;
 
 const KEY: &str = "secret-key";
 /// As good as for ever, for polls that must not end by themselves.
@@ -22,6 +23,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 struct Doors {
     app: Arc<App>,
+    served: Arc<Served>,
     address: SocketAddr,
     stop: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
@@ -31,28 +33,28 @@ struct Doors {
 impl Doors {
     async fn open(hold: Duration, polls_max: usize, connections_max: usize) -> Doors {
         let (stop, stopped) = watch::channel(false);
+        let clock = Clock::start();
+        let publishers = Arc::new(Publishers::new(&service(8)));
+        let served = Arc::new(Served::with(service(8), publishers).unwrap());
+        let services = Arc::new(Services::one(Arc::clone(&served)));
+        let key = Key::new(KEY).unwrap();
+        let http = crate::serve::client().unwrap();
         let app = Arc::new(App {
-            service: Arc::new(service(8)),
-            key: Key::new(KEY).unwrap(),
-            publishers: Publishers::new(&service(8)),
-            status: Arc::new(Status::default()),
-            metrics: Arc::new(Metrics::new().unwrap()),
-            clock: Clock::start(),
             hold,
             polls: Semaphore::new(polls_max),
             polls_max,
-            solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
-            stop: stopped.clone(),
+            ..App::new(services, key, clock, http, stopped.clone()).unwrap()
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = router(Arc::clone(&app));
         let serving = tokio::spawn(answer(listener, router, connections_max, stopped));
-        let timed = Arc::clone(&app);
-        tokio::spawn(async move { timed.publishers.keep_time(timed.clock).await });
+        let timed = Arc::clone(&served.publishers);
+        tokio::spawn(async move { timed.keep_time(clock).await });
         let client = Client::builder().no_proxy().timeout(LONG).build().unwrap();
         Doors {
             app,
+            served,
             address,
             stop,
             serving,
@@ -62,8 +64,8 @@ impl Doors {
 
     fn publish(&self, cores: u32) -> Revision {
         let there = [cores, 1].map(|n| Allocation::one(weir_api::Cores::whole(n)));
-        let draft = crate::plan::draft(&self.app.service, &there, None).unwrap();
-        self.app
+        let draft = crate::plan::draft(&self.served.service, &there, None).unwrap();
+        self.served
             .publishers
             .entry()
             .publish(draft, self.app.clock.now())
@@ -297,8 +299,8 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
     }
     let world = crate::cycle::tests::reports(5).await;
     for report in &world {
-        doors.app.metrics.record(report);
-        doors.app.status.push(report.clone());
+        doors.served.metrics.record(report);
+        doors.served.status.push(report.clone());
     }
     let status: Value = doors
         .get("/v1/services/demo?cycles=2")
@@ -348,15 +350,15 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
     );
     let text = doors.get("/metrics").await.text().await.unwrap();
     for line in [
-        "weir_planner_cycle_ms_count 5",
-        "weir_planner_polls_total{answer=\"none\"} 1",
-        "weir_planner_proxies 1",
-        "weir_planner_proxies_owning 1",
-        "weir_planner_proxy_slots{proxy=\"envoy-1\",role=\"gate\"}",
-        "weir_planner_proxy_plan_revision{proxy=\"envoy-1\",role=\"gate\"}",
-        "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",variant=\"\",workers=\"2\"} 1",
-        "weir_planner_slots{variant=\"a\"}",
-        "weir_planner_stage_ms_bucket{stage=\"solve\"",
+        "weir_planner_cycle_ms_count{service=\"demo\"} 5",
+        "weir_planner_polls_total{answer=\"none\",service=\"demo\"} 1",
+        "weir_planner_proxies{service=\"demo\"} 1",
+        "weir_planner_proxies_owning{service=\"demo\"} 1",
+        "weir_planner_proxy_slots{proxy=\"envoy-1\",role=\"gate\",service=\"demo\"}",
+        "weir_planner_proxy_plan_revision{proxy=\"envoy-1\",role=\"gate\",service=\"demo\"}",
+        "weir_planner_proxy_info{incarnation=\"3\",proxy=\"envoy-1\",role=\"gate\",variant=\"\",workers=\"2\",service=\"demo\"} 1",
+        "weir_planner_slots{variant=\"a\",service=\"demo\"}",
+        "weir_planner_stage_ms_bucket{stage=\"solve\",service=\"demo\"",
     ] {
         assert!(text.contains(line), "no '{line}' in\n{text}");
     }

@@ -12,7 +12,7 @@ impl Doors {
     fn publish_slots(&self, slots: [u32; 2]) -> Revision {
         let variants = whole(&slots.map(|slots| (0.5, slots))).variants;
         let rest_ms = 0.0;
-        let publisher = self.app.publishers.entry();
+        let publisher = self.served.publishers.entry();
         publisher
             .publish(Draft { variants, rest_ms }, self.app.clock.now())
             .unwrap()
@@ -96,10 +96,10 @@ async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
     assert_eq!(*a.borrow(), 3);
     let text = doors.get("/metrics").await.text().await.unwrap();
     for line in [
-        "weir_planner_proxies 2",
-        "weir_planner_proxies_gone_total 1",
-        "weir_planner_proxy_slots{proxy=\"a\",role=\"both\"} 3",
-        "weir_planner_proxy_slots{proxy=\"b\",role=\"both\"} 3",
+        "weir_planner_proxies{service=\"demo\"} 2",
+        "weir_planner_proxies_gone_total{service=\"demo\"} 1",
+        "weir_planner_proxy_slots{proxy=\"a\",role=\"both\",service=\"demo\"} 3",
+        "weir_planner_proxy_slots{proxy=\"b\",role=\"both\",service=\"demo\"} 3",
     ] {
         assert!(text.contains(line), "no '{line}' in\n{text}");
     }
@@ -151,10 +151,13 @@ async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
     );
     let text = doors.get("/metrics").await.text().await.unwrap();
     assert!(
-        text.contains("weir_planner_polls_total{answer=\"refused\"} 1"),
+        text.contains("weir_planner_polls_total{answer=\"refused\",service=\"demo\"} 1"),
         "{text}"
     );
-    assert!(text.contains("weir_planner_proxies_refused 1"), "{text}");
+    assert!(
+        text.contains("weir_planner_proxies_refused{service=\"demo\"} 1"),
+        "{text}"
+    );
     // Behind a gate all are routers, with the slots as they are.
     let gate = plan(doors.poll_of("gate", 0, "gate").await.unwrap()).await;
     assert_eq!(gate.variants[0].slots, 1);
@@ -214,8 +217,8 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
     );
     let text = doors.get("/metrics").await.text().await.unwrap();
     for line in [
-        "weir_planner_proxy_slots{proxy=\"two\",role=\"gate\"} 4",
-        "weir_planner_proxy_info{incarnation=\"1\",proxy=\"two\",role=\"gate\",variant=\"v1\",workers=\"2\"} 1",
+        "weir_planner_proxy_slots{proxy=\"two\",role=\"gate\",service=\"demo\"} 4",
+        "weir_planner_proxy_info{incarnation=\"1\",proxy=\"two\",role=\"gate\",variant=\"v1\",workers=\"2\",service=\"demo\"} 1",
     ] {
         assert!(text.contains(line), "no '{line}' in\n{text}");
     }
@@ -236,7 +239,7 @@ async fn more_proxies_than_may_share_are_told_to_come_back() {
             after: Revision(0),
         };
         doors
-            .app
+            .served
             .publishers
             .entry()
             .visit(&poll, doors.app.clock)

@@ -30,8 +30,8 @@ const ACTS_WHY: &str = "What it changes: resources of pods in place, and numbers
     The overlay advisory leaves this out.";
 const LEADS_WHY: &str = "Which replica plans.";
 const NODES_WHY: &str = "Optional: how much room nodes have. Without it a resize that does not fit is learnt of from the kubelet.";
-const NETWORK_WHY: &str = "Polls and REST from where proxies are; the key is asked for as well. Out: names, the API server (any \
-    address: it has many), the proxies' statistics, and istiod where there is a sidecar.";
+const NETWORK_WHY: &str = "Polls and REST from where proxies are, and from the planner that does not lead; the key is asked for as well. Out: names, the API server (any \
+    address: it has many), the proxies' statistics, istiod where there is a sidecar, and the planner that leads.";
 
 pub(super) fn account(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let body = frame.object("v1", "ServiceAccount", PLANNER, json!({}));
@@ -148,11 +148,12 @@ pub(super) fn network(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
     let names = json!([tcp(53), { "port": 53, "protocol": "UDP" }]);
     let servers = json!([tcp(443), tcp(6443)]);
     let stats = STATS_PORTS.map(tcp);
+    let planners = json!({ "podSelector": { "matchLabels": selector() } });
     let rest = json!({ "spec": {
         "podSelector": { "matchLabels": selector() },
         "policyTypes": ["Ingress", "Egress"],
         "ingress": [{
-            "from": [of(INGRESS_NAMESPACE), of(frame.models), of("envoy-gateway-system")],
+            "from": [of(INGRESS_NAMESPACE), of(frame.models), of("envoy-gateway-system"), planners],
             "ports": [tcp(PLANNER_PORT)],
         }],
         "egress": [
@@ -160,6 +161,7 @@ pub(super) fn network(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
             { "ports": servers },
             { "to": [{ "namespaceSelector": {} }], "ports": stats },
             { "to": [of(INGRESS_NAMESPACE)], "ports": [tcp(15012)] },
+            { "to": [planners], "ports": [tcp(PLANNER_PORT)] },
         ],
     } });
     let body = frame.object("networking.k8s.io/v1", "NetworkPolicy", PLANNER, rest);

@@ -83,9 +83,12 @@ fn container(frame: &Frame) -> Value {
         "image": frame.options.image,
         "args": [
             "operate", "--listen", format!("0.0.0.0:{PLANNER_PORT}"),
-            "--key-file", format!("{KEY_FOLDER}/key"),
+            "--key-file", format!("{KEY_FOLDER}/key"), "--namespace", frame.models,
         ],
-        "env": [field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")],
+        "env": [
+            field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace"),
+            field("POD_IP", "status.podIP"),
+        ],
         "ports": [{ "name": "http", "containerPort": PLANNER_PORT, "protocol": "TCP" }],
         "startupProbe": probe("/healthz", 1, 30),
         "livenessProbe": probe("/healthz", 10, 3),

@@ -1,0 +1,140 @@
+//! A service's variants as they are changed: pods by their workload, others over HTTP, and those that nothing
+//! changes; and its proxies as they are looked at.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::claims::Name;
+use crate::actuate::{Actuate, ActuateError, Backend, InForce, Local, Resize};
+use crate::config::{Mode, Replicas, Service, Variant};
+use crate::kube::actuate::KubeBackends;
+use crate::kube::proxies::ProxyWatch;
+use crate::kube::workload::Workload;
+use crate::observe::{Observe, Scrape, Scraper, Targets};
+
+/// The variants.
+pub(super) struct Backends {
+    mode: Mode,
+    local: Local,
+    pods: KubeBackends,
+    /// By variant: its place among those of pods.
+    places: Vec<Option<usize>>,
+}
+
+/// The proxies.
+pub(super) struct Proxies {
+    scraper: Scraper,
+    _watch: Option<ProxyWatch>,
+}
+
+impl Shared {
+    pub(super) fn backends(&self, name: &Name, service: &Service) -> Backends {
+        let backend = |variant: &Variant| Backend {
+            address: variant.resize.clone(),
+            replicated: variant.replicas != Replicas::ONE,
+        };
+        let backends = service.variants.iter().map(backend).collect();
+        let mut workloads = Vec::new();
+        let mut place = |variant: &Variant| {
+            let workload = variant.workload.as_ref()?;
+            workloads.push(Workload {
+                kind: workload.kind,
+                name: workload.name.clone(),
+                container: workload.container.clone(),
+            });
+            Some(workloads.len() - 1)
+        };
+        let places = service.variants.iter().map(&mut place).collect();
+        let candidate = Arc::clone(&self.candidate);
+        Backends {
+            mode: service.mode,
+            local: Local::new(self.http.clone(), backends, service.resize_timeout),
+            pods: KubeBackends::new(
+                &self.client,
+                &name.namespace,
+                workloads,
+                Arc::clone(&self.pace),
+                Arc::new(move || candidate.leads()),
+                service.resize_timeout,
+            ),
+            places,
+        }
+    }
+
+    pub(super) fn proxies(&self, name: &Name, service: &Service) -> Proxies {
+        let watch = service.proxy_pods.as_ref().map(|pods| {
+            let namespace = pods.namespace.as_ref().unwrap_or(&name.namespace);
+            ProxyWatch::new(&self.client, namespace, pods)
+        });
+        let targets = match &watch {
+            Some(watch) => Targets::Moving(watch.targets()),
+            None => Targets::Fixed(service.stats.clone()),
+        };
+        let stages = service.stages.iter().map(|stage| stage.name.as_str());
+        let stages: Vec<&str> = stages.collect();
+        let timeout = service.scrape_timeout;
+        Proxies {
+            scraper: Scraper::new(self.http.clone(), self.clock, &stages, targets, timeout),
+            _watch: watch,
+        }
+    }
+}
+
+impl Observe for Proxies {
+    async fn scrape(&self) -> Vec<Scrape> {
+        self.scraper.scrape().await
+    }
+}
+
+impl Backends {
+    /// Whether all pods have been listed once.
+    pub(super) async fn are_known(&self) -> bool {
+        let unseen = |answer: &Option<Result<InForce, ActuateError>>| {
+            matches!(answer, Some(Err(ActuateError::Unseen(_))))
+        };
+        !self.pods.in_force().await.iter().any(unseen)
+    }
+
+    fn place(&self, variant: usize) -> Option<usize> {
+        self.places.get(variant).copied().flatten()
+    }
+}
+
+impl Actuate for Backends {
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+        let (mut local, mut pods) = tokio::join!(self.local.in_force(), self.pods.in_force());
+        for (answer, place) in local.iter_mut().zip(&self.places) {
+            let of_pods = place.and_then(|place| pods.get_mut(place));
+            if let Some(of_pods) = of_pods {
+                *answer = of_pods.take();
+            }
+        }
+        local
+    }
+
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+        if self.mode == Mode::Advisory {
+            return changes
+                .iter()
+                .map(|_| Err(ActuateError::Advisory))
+                .collect();
+        }
+        let (mut of_pods, mut others) = (Vec::new(), Vec::new());
+        for change in changes {
+            match self.place(change.variant) {
+                Some(variant) => of_pods.push(Resize { variant, ..*change }),
+                None => others.push(*change),
+            }
+        }
+        let (pods, local) = tokio::join!(self.pods.resize(&of_pods), self.local.resize(&others));
+        let (mut pods, mut local) = (pods.into_iter(), local.into_iter());
+        let next = |change: &Resize| {
+            let answer = match self.place(change.variant) {
+                Some(_) => pods.next(),
+                None => local.next(),
+            };
+            answer.unwrap_or(Err(ActuateError::NoAddress))
+        };
+        changes.iter().map(next).collect()
+    }
+}

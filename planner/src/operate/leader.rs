@@ -1,0 +1,224 @@
+//! The Lease over the API: looked at, claimed, renewed and given back. What to do is [`lease`](super::lease)'s
+//! to say; here it is done, and who plans is told to all who ask.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, ObjectMeta, PostParams};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::lease::{ASK_MAX, DURATION, Election, LOOK_EVERY, Record};
+use crate::clock::Clock;
+use crate::http::Leader;
+
+/// The Lease's name.
+pub const LEASE: &str = "weir-planner";
+/// Where its holder answers.
+const ADDRESS: &str = "weir.dev/address";
+
+/// One planner of those that elect one.
+#[derive(Debug)]
+pub struct Candidate {
+    api: Api<Lease>,
+    me: String,
+    address: String,
+    clock: Clock,
+    election: Mutex<Election>,
+    told: watch::Sender<Leader>,
+}
+
+impl Candidate {
+    /// The planner `me`, which answers at `address`, with a Lease in that namespace.
+    pub fn new(
+        client: &kube::Client,
+        namespace: &str,
+        me: &str,
+        address: &str,
+        clock: Clock,
+    ) -> Arc<Candidate> {
+        Arc::new(Candidate {
+            api: Api::namespaced(client.clone(), namespace),
+            me: me.to_owned(),
+            address: address.to_owned(),
+            clock,
+            election: Mutex::new(Election::new(me)),
+            told: watch::Sender::new(Leader::Nobody),
+        })
+    }
+
+    /// Who plans, and word of each change.
+    pub fn leader(&self) -> watch::Receiver<Leader> {
+        self.told.subscribe()
+    }
+
+    /// Whether this planner may act now.
+    pub fn leads(&self) -> bool {
+        self.election().leads(self.clock.now().at)
+    }
+
+    /// Looks, claims and renews for ever.
+    pub async fn run(&self) {
+        let mut failing = false;
+        loop {
+            match self.look().await {
+                Ok(()) => failing = false,
+                Err(error) => {
+                    if !failing {
+                        tracing::warn!("lease {LEASE}: {error}; tried again every {LOOK_EVERY:?}");
+                    }
+                    failing = true;
+                }
+            }
+            self.tell();
+            self.pause().await;
+        }
+    }
+
+    /// Gives the Lease back, if it is this planner's, so that another need not wait.
+    pub async fn give_back(&self) {
+        let held = {
+            let mut election = self.election();
+            let leads = election.leads(self.clock.now().at);
+            election.resign();
+            let version = election.version().filter(|_| leads).map(str::to_owned);
+            version.map(|version| (version, election.transitions()))
+        };
+        self.tell();
+        let Some((version, transitions)) = held else {
+            return;
+        };
+        let given = self.write(Some(version), None, transitions).await;
+        if let Err(error) = given {
+            tracing::warn!("lease {LEASE}: not given back: {error}");
+        }
+    }
+
+    fn election(&self) -> std::sync::MutexGuard<'_, Election> {
+        self.election.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Until the next look is due; who may act no longer says so at that moment.
+    async fn pause(&self) {
+        let now = self.clock.now().at;
+        let until = self.election().until();
+        let left = until.map(|until| until.saturating_sub(now));
+        match left.filter(|left| *left < LOOK_EVERY) {
+            Some(left) => {
+                sleep(left).await;
+                self.tell();
+            }
+            None => sleep(LOOK_EVERY).await,
+        }
+    }
+
+    async fn look(&self) -> Result<(), Trouble> {
+        let read = in_time(self.api.get_opt(LEASE)).await?;
+        let now = self.clock.now().at;
+        {
+            let mut election = self.election();
+            election.saw(read.map(|lease| record(&lease)), now);
+            if !election.claims(now) {
+                return Ok(());
+            }
+        }
+        let (version, transitions) = {
+            let election = self.election();
+            (
+                election.version().map(str::to_owned),
+                election.transitions(),
+            )
+        };
+        let written = self.write(version, Some(&self.me), transitions).await?;
+        let later = self.clock.now().at;
+        self.election().claimed(record(&written), now, later);
+        Ok(())
+    }
+
+    /// In the place of that version, if there is one.
+    async fn write(
+        &self,
+        version: Option<String>,
+        holder: Option<&str>,
+        transitions: i32,
+    ) -> Result<Lease, Trouble> {
+        let params = PostParams::default();
+        let address = holder.map(|_| BTreeMap::from([(ADDRESS.to_owned(), self.address.clone())]));
+        let lease = Lease {
+            metadata: ObjectMeta {
+                name: Some(LEASE.to_owned()),
+                resource_version: version.clone(),
+                annotations: address,
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: holder.map(str::to_owned),
+                lease_duration_seconds: i32::try_from(DURATION.as_secs()).ok(),
+                lease_transitions: Some(transitions),
+                renew_time: Some(MicroTime(Timestamp::now())),
+                ..LeaseSpec::default()
+            }),
+        };
+        match version {
+            Some(_) => in_time(self.api.replace(LEASE, &params, &lease)).await,
+            None => in_time(self.api.create(&params, &lease)).await,
+        }
+    }
+
+    fn tell(&self) {
+        let now = self.clock.now().at;
+        let leader = {
+            let election = self.election();
+            match (election.leads(now), election.other(now)) {
+                (true, _) => Leader::Us,
+                (false, Some(address)) => Leader::At(address.to_owned()),
+                (false, None) => Leader::Nobody,
+            }
+        };
+        self.told.send_if_modified(|told| {
+            let new = *told != leader;
+            if new {
+                match &leader {
+                    Leader::Us => tracing::info!("this planner leads"),
+                    Leader::At(address) => tracing::info!("the planner at {address} leads"),
+                    Leader::Nobody => tracing::info!("no planner is known to lead"),
+                }
+                *told = leader;
+            }
+            new
+        });
+    }
+}
+
+/// Why the Lease was not read or written.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("no answer within {ASK_MAX:?}")]
+    Late,
+    #[error("{0}")]
+    Refused(#[from] kube::Error),
+}
+
+async fn in_time<T>(asked: impl Future<Output = kube::Result<T>>) -> Result<T, Trouble> {
+    Ok(timeout(ASK_MAX, asked).await.map_err(|_| Trouble::Late)??)
+}
+
+fn record(lease: &Lease) -> Record {
+    let spec = lease.spec.as_ref();
+    let annotations = lease.metadata.annotations.as_ref();
+    let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    Record {
+        version: lease.metadata.resource_version.clone().unwrap_or_default(),
+        holder: spec
+            .and_then(|spec| spec.holder_identity.clone())
+            .filter(|holder| !holder.is_empty()),
+        address: annotations.and_then(|all| all.get(ADDRESS).cloned()),
+        duration: seconds.map_or(DURATION, Duration::from_secs).max(DURATION),
+        transitions: spec.and_then(|spec| spec.lease_transitions).unwrap_or(0),
+    }
+}

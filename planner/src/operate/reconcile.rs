@@ -1,0 +1,153 @@
+//! A resource as it is → a service that is kept, or the reason why not. Every planner keeps every service; only
+//! the one that leads writes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::Api;
+use kube::runtime::controller::Action;
+use kube::runtime::finalizer::{self, finalizer};
+use kube::{Resource, ResourceExt};
+
+use super::claims::{Claim, Name, refused};
+use super::keeper::Keeper;
+use super::writer::Writer;
+use super::{Shared, conditions};
+use crate::config::Service;
+use crate::resource::SloService;
+
+/// Holds a resource until no turn for it is under way any more.
+pub const FINALIZER: &str = "weir.dev/planner";
+/// When everything is looked at again, whatever the watches say.
+pub const RESYNC: Duration = Duration::from_secs(300);
+/// When a resource is looked at again that is refused: what it claims may have become free.
+pub const REFUSED_AGAIN: Duration = Duration::from_secs(10);
+/// When one is looked at again whose reconciliation failed, at first and at most.
+const FAILED_AGAIN: Duration = Duration::from_secs(2);
+
+/// Why a reconciliation failed; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failed {
+    #[error("{0}")]
+    Metrics(#[from] prometheus::Error),
+    #[error("{0}")]
+    Finalizer(#[from] Box<finalizer::Error<Failed>>),
+}
+
+/// What is wrong with a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wrong {
+    reason: &'static str,
+    why: String,
+}
+
+pub(super) async fn reconcile(
+    resource: Arc<SloService>,
+    shared: Arc<Shared>,
+) -> Result<Action, Failed> {
+    let name = name(&resource);
+    if !shared.candidate.leads() {
+        // Without a finalizer of its own: whoever leads sees to that.
+        if resource.meta().deletion_timestamp.is_some() {
+            shared.let_go(&name).await;
+            return Ok(Action::await_change());
+        }
+        return keep(&resource, &shared, &name).await;
+    }
+    let api: Api<SloService> = Api::namespaced(shared.client.clone(), &name.namespace);
+    let (context, of) = (Arc::clone(&shared), name.clone());
+    let done = finalizer(&api, FINALIZER, resource, |event| async move {
+        match event {
+            finalizer::Event::Apply(resource) => keep(&resource, &context, &of).await,
+            finalizer::Event::Cleanup(_) => {
+                context.let_go(&of).await;
+                Ok(Action::await_change())
+            }
+        }
+    });
+    done.await
+        .map_err(|error| Failed::Finalizer(Box::new(error)))
+}
+
+pub(super) fn failed(resource: Arc<SloService>, error: &Failed, _: Arc<Shared>) -> Action {
+    tracing::warn!("{}: {error}; tried again", name(&resource));
+    Action::requeue(FAILED_AGAIN)
+}
+
+async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Result<Action, Failed> {
+    let service = match accepted(resource, shared, name) {
+        Ok(service) => service,
+        Err(wrong) => {
+            tracing::warn!("{name}: {}: {}", wrong.reason, wrong.why);
+            if shared.candidate.leads() {
+                refuse(resource, shared, name, &wrong).await;
+            }
+            return Ok(Action::requeue(REFUSED_AGAIN));
+        }
+    };
+    let generation = resource.metadata.generation.unwrap_or(0);
+    let mut keepers = shared.keepers.lock().await;
+    let kept = keepers.get(name);
+    if kept.is_some_and(|kept| kept.generation == generation && kept.service == service) {
+        return Ok(Action::requeue(RESYNC));
+    }
+    if let Some(before) = keepers.remove(name) {
+        before.end().await;
+    }
+    keepers.insert(
+        name.clone(),
+        Keeper::start(shared, name, resource, service)?,
+    );
+    Ok(Action::requeue(RESYNC))
+}
+
+fn accepted(resource: &SloService, shared: &Shared, own: &Name) -> Result<Service, Wrong> {
+    let service = service(resource).map_err(|why| Wrong {
+        reason: "Invalid",
+        why,
+    })?;
+    let claims = shared.resources().into_iter().filter_map(|other| {
+        let service = service_of(&other).ok()?;
+        let made = other
+            .creation_timestamp()
+            .map_or(0, |time| time.0.as_second());
+        Some(Claim::of(made, name(&other), &service))
+    });
+    match refused(claims.collect()).remove(own) {
+        None => Ok(service),
+        Some(taken) => Err(Wrong {
+            reason: "Taken",
+            why: taken.to_string(),
+        }),
+    }
+}
+
+use service as service_of;
+
+/// The service that a resource describes.
+fn service(resource: &SloService) -> Result<Service, String> {
+    Service::from_resource(&resource.name_any(), resource.spec.clone())
+        .map_err(|error| error.to_string())
+}
+
+async fn refuse(resource: &SloService, shared: &Shared, name: &Name, wrong: &Wrong) {
+    let before = resource.status.clone().unwrap_or_default();
+    let generation = resource.metadata.generation.unwrap_or(0);
+    let now = i64::try_from(shared.clock.now().unix_ms).unwrap_or(0);
+    let now = Timestamp::from_millisecond(now).unwrap_or_default();
+    let status = conditions::refused(wrong.reason, &wrong.why, generation, &before, now);
+    if status == before {
+        return;
+    }
+    let recorder = shared.recorder.clone();
+    let writer = Writer::new(&shared.client, name, resource.object_ref(&()), recorder);
+    writer.write(&before, &status).await;
+}
+
+pub(super) fn name(resource: &SloService) -> Name {
+    Name {
+        namespace: resource.namespace().unwrap_or_default(),
+        name: resource.name_any(),
+    }
+}

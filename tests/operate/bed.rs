@@ -1,0 +1,294 @@
+//! What the stories share: a cluster as `k8s/base` makes it, a model's deployments, a proxy that counts, planners.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use weir_planner::key::Key;
+use weir_planner::operate::{Options, operate};
+use weir_tests::kube::{self, ApiServer, Key as Object};
+use weir_tests::wait;
+
+/// Longest wait for anything.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// Where the model servers are, by `k8s/base/rbac.yaml`.
+pub(crate) const MODELS: &str = "models";
+/// Where the planner is.
+pub(crate) const WEIR: &str = "weir-system";
+pub(crate) const KEY: &str = "secret-key";
+const SUBJECT: &str = "system:serviceaccount:weir-system:weir-planner";
+
+/// An API server with the planner's definition and rights, a node of 16 cores and a proxy.
+pub(crate) struct Cluster {
+    pub(crate) server: ApiServer,
+    pub(crate) proxy: Proxy,
+}
+
+/// A proxy that counts requests as they would arrive.
+#[derive(Clone)]
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
+    counted: Arc<Mutex<Counted>>,
+}
+
+struct Counted {
+    rate_rps: f64,
+    since: Instant,
+    total: f64,
+}
+
+/// A planner of the cluster.
+pub(crate) struct Planner {
+    pub(crate) url: String,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Cluster {
+        Cluster::of(|_| {}, |_| true).await
+    }
+
+    /// With the manifests of the base that are kept.
+    pub(crate) async fn of(
+        change: impl FnOnce(&mut kube::Options),
+        keeps: impl Fn(&Value) -> bool,
+    ) -> Cluster {
+        let mut options = kube::Options {
+            exits_after: Some(Duration::from_millis(10)),
+            ..kube::Options::default()
+        };
+        change(&mut options);
+        let server = ApiServer::start(options).await.unwrap();
+        for namespace in [MODELS, WEIR] {
+            server.store().namespace(namespace);
+        }
+        server.store().node("node-a", 16, 65_536).unwrap();
+        for file in ["crd", "rbac"] {
+            let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+            let path = format!("{root}/k8s/base/{file}.yaml");
+            let text = std::fs::read_to_string(path).unwrap();
+            let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+            for document in documents {
+                if !document.is_null() && keeps(&document) {
+                    server.store().create(&document).unwrap();
+                }
+            }
+        }
+        Cluster {
+            server,
+            proxy: Proxy::start().await,
+        }
+    }
+
+    /// A deployment of so many pods with so many cores each.
+    pub(crate) fn deploy(&self, name: &str, replicas: u32, cores: u32) {
+        let amounts = json!({"cpu": cores.to_string(), "memory": "256Mi"});
+        let container = json!({"name": "server", "image": "example/none:0",
+            "resources": {"requests": amounts, "limits": amounts}});
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": MODELS},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}},
+                    "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}},
+        });
+        self.server.store().create(&deployment).unwrap();
+    }
+
+    /// A resource `demo`: variant `small` with deployment `small`, `large` with `large`, on 8 cores.
+    pub(crate) fn demo(&self) -> Value {
+        let variant = |name: &str, accuracy: f64, slope: f64, gamma: f64, least: u32| {
+            json!({
+                "name": name, "cluster": name, "accuracy": accuracy,
+                "cores": {"initial": 1, "least": least},
+                "capacity": {"slope_rps": slope, "intercept_rps": -2.0},
+                "latency": {"gamma_ms": gamma, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0, "parallelism": "per-core"},
+                "workload": {"name": name},
+            })
+        };
+        json!({
+            "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
+            "metadata": {"name": "demo", "namespace": MODELS},
+            "spec": {
+                "slo_ms": 1000, "mode": "active", "cycle_ms": 300, "budget": {"cores": 8},
+                "demand": {"smoothing_s": 0.3, "window_s": 1.0, "moving_s": 0.6, "headroom": 1.1},
+                "resize": {"timeout_ms": 250}, "solver": {"time_limit_ms": 100},
+                "proxies": {"stats": [self.proxy.url()], "timeout_ms": 200},
+                "variants": [variant("small", 70.0, 20.0, 40.0, 1), variant("large", 80.0, 10.0, 80.0, 1)],
+            },
+        })
+    }
+
+    pub(crate) async fn planner(&self, name: &str) -> Planner {
+        let client = self.server.client(SUBJECT).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (stop, stopped) = watch::channel(false);
+        let options = Options {
+            name: name.to_owned(),
+            namespace: WEIR.to_owned(),
+            namespaces: vec![MODELS.to_owned()],
+            address: url.clone(),
+        };
+        let key = Key::new(KEY).unwrap();
+        let task = tokio::spawn(async move {
+            operate(client, options, key, listener, stopped)
+                .await
+                .unwrap();
+        });
+        Planner { url, stop, task }
+    }
+
+    /// The resource as it is stored.
+    pub(crate) fn resource(&self, name: &str) -> Value {
+        let key = Object::new(MODELS, name);
+        let found = self.server.store().get("sloservices.weir.dev", &key);
+        found.unwrap_or_default()
+    }
+
+    /// `status reason: message` of a condition.
+    pub(crate) fn condition(&self, name: &str, about: &str) -> String {
+        let resource = self.resource(name);
+        let all = resource["status"]["conditions"].as_array().cloned();
+        let all = all.unwrap_or_default().into_iter();
+        let found = all.filter(|condition| condition["type"] == about);
+        let text = |condition: &Value, key: &str| condition[key].as_str().unwrap_or("").to_owned();
+        found
+            .map(|c| {
+                format!(
+                    "{} {}: {}",
+                    text(&c, "status"),
+                    text(&c, "reason"),
+                    text(&c, "message")
+                )
+            })
+            .collect()
+    }
+
+    pub(crate) async fn until_condition(&self, name: &str, about: &str, begins: &str) -> String {
+        let there = || self.condition(name, about).starts_with(begins);
+        let waited = wait::until(begins, LIMIT, there).await;
+        assert!(
+            waited.is_ok(),
+            "{about} never {begins}: {}",
+            self.resource(name)["status"]
+        );
+        self.condition(name, about)
+    }
+
+    /// Cores that the kubelets have given the pods of each of these deployments, together.
+    pub(crate) fn cores(&self, names: &[&str]) -> Vec<f64> {
+        let pods = self.server.kubelet().pods();
+        let of = |name: &&str| {
+            let begins = format!("{name}-");
+            let own = pods.iter().filter(|pod| pod.key.name.starts_with(&begins));
+            own.map(|pod| pod.cores()).sum()
+        };
+        names.iter().map(of).collect()
+    }
+
+    pub(crate) async fn until_cores(&self, names: &[&str], is: impl Fn(&[f64]) -> bool) {
+        let there = || is(&self.cores(names));
+        let waited = wait::until("the cores", LIMIT, there).await;
+        assert!(
+            waited.is_ok(),
+            "{:?}, {}",
+            self.cores(names),
+            self.resource("demo")["status"]
+        );
+    }
+
+    /// Reasons of the events about a resource, in order.
+    pub(crate) fn events(&self, name: &str) -> Vec<String> {
+        let all: Vec<Value> = self
+            .server
+            .store()
+            .list("events.events.k8s.io", MODELS)
+            .unwrap();
+        let about = all
+            .into_iter()
+            .filter(|event| event["regarding"]["name"] == name);
+        about
+            .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+impl Proxy {
+    async fn start() -> Proxy {
+        let counted = Counted {
+            rate_rps: 0.0,
+            since: Instant::now(),
+            total: 0.0,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let proxy = Proxy {
+            address: listener.local_addr().unwrap(),
+            counted: Arc::new(Mutex::new(counted)),
+        };
+        let router = Router::new()
+            .route("/stats/prometheus", get(stats))
+            .with_state(proxy.clone());
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        proxy
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/stats/prometheus", self.address)
+    }
+
+    fn total(&self) -> f64 {
+        let mut counted = self.counted.lock().unwrap();
+        let elapsed = counted.since.elapsed().as_secs_f64();
+        counted.total += counted.rate_rps * elapsed;
+        counted.since = Instant::now();
+        counted.total
+    }
+
+    /// So many requests a second, from now on.
+    pub(crate) fn load(&self, rate_rps: f64) {
+        self.total();
+        self.counted.lock().unwrap().rate_rps = rate_rps;
+    }
+}
+
+async fn stats(State(proxy): State<Proxy>) -> String {
+    let total = proxy.total().round();
+    format!(
+        "# TYPE weir_arrivals__service__demo counter\nweir_arrivals__service__demo{{}} {total}\n"
+    )
+}
+
+impl Planner {
+    /// The plan as a proxy without a name gets it, or the status of the answer.
+    pub(crate) async fn plan(&self) -> Result<Value, u16> {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let asked = client.get(format!("{}/v1/plans/demo", self.url));
+        let answer = asked.bearer_auth(KEY).send().await.map_err(|_| 0u16)?;
+        match answer.status().as_u16() {
+            200 => Ok(answer.json().await.unwrap()),
+            other => Err(other),
+        }
+    }
+
+    /// Ends it as SIGTERM does.
+    pub(crate) async fn end(self) {
+        self.stop.send_replace(true);
+        self.task.await.unwrap();
+    }
+
+    /// Ends it as SIGKILL does.
+    pub(crate) async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}
