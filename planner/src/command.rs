@@ -4,6 +4,7 @@
 //! Interrupted at any time it leaves no half-written report: the folder is written when everything
 //! is played, beside its place, and moved there.
 
+mod manifests;
 mod progress;
 mod solve;
 
@@ -15,6 +16,7 @@ use weir_planner::replay::request::{Play, Request};
 use weir_planner::replay::scenario::{self, Contender, Overrides, Scenario, Server};
 use weir_planner::replay::world;
 
+pub(crate) use self::manifests::Manifests;
 use self::progress::Progress;
 pub(crate) use self::solve::Solve;
 

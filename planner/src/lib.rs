@@ -4,7 +4,7 @@
 //! [`cycle`] is one such turn and says what each failure falls back to, [`serve`] repeats it and
 //! answers over [`http`].
 //!
-//! [`config`], [`profile`], [`forecast`], [`solve`], [`decide`], [`plan`] and [`sharing`] take values
+//! [`config`], [`profile`], [`forecast`], [`solve`], [`decide`], [`plan`], [`sharing`] and [`manifests`] take values
 //! and return values; only [`observe`], [`actuate`], [`publish`], [`http`] and [`clock`] touch the
 //! world, and the cycle reaches the first three through ports, so that a replay can take their place.
 //! [`kube`] is a second half of the port to the cores: pods, resized in place.
@@ -46,5 +46,7 @@ pub mod serve;
 pub mod clock;
 
 pub mod key;
+
+pub mod manifests;
 
 pub mod replay;

@@ -33,6 +33,8 @@ enum Command {
     Replay(command::Replay),
     /// Solve a problem of one of the papers.
     Solve(command::Solve),
+    /// Write what attaches a service to Envoy, Istio, Envoy Gateway or Kubernetes.
+    Manifests(command::Manifests),
 }
 
 #[derive(Debug, clap::Args)]
@@ -53,7 +55,7 @@ fn main() -> anyhow::Result<ExitCode> {
     // A replayed planner's every plan would drown what the replay itself has to say.
     let level = match command {
         Command::Serve(_) => "info",
-        Command::Replay(_) | Command::Solve(_) => "warn",
+        Command::Replay(_) | Command::Solve(_) | Command::Manifests(_) => "warn",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     tracing_subscriber::fmt()
@@ -66,6 +68,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => run(arguments)?,
         Command::Replay(arguments) => arguments.run()?,
         Command::Solve(arguments) => return arguments.run(),
+        Command::Manifests(arguments) => arguments.run()?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -59,6 +59,12 @@ pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
     )
 }
 
+/// The planner without debug assertions: what is shipped.
+pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
+    let build = ["build", "--workspace", "--release", "--bin", "weir-planner"];
+    run(sh, &build).context("the planner does not compile")
+}
+
 /// That the solvers compile where there is neither HiGHS nor a clock.
 pub(crate) fn solvers_for_browsers(sh: &Shell) -> Result<()> {
     let check = ["check", "--package", "weir-solve", "--lib"];

@@ -62,6 +62,16 @@ impl Layout {
         self.target.join("filter").join(MODULE)
     }
 
+    /// The images, a folder each.
+    pub(crate) fn images(&self) -> PathBuf {
+        self.target.join("image")
+    }
+
+    /// The planner as it is packed into its image.
+    pub(crate) fn released_planner(&self) -> PathBuf {
+        self.target.join("release/weir-planner")
+    }
+
     /// The filter module, as cargo leaves it.
     pub(crate) fn filter_untrimmed(&self) -> PathBuf {
         self.target.join(WASM_TARGET).join("wasm").join(MODULE)

@@ -1,5 +1,5 @@
-//! What a person types: `cargo xtask setup | filter | demo | up | validate | workers | test | check-board | soak |
-//! bench | envoy`.
+//! What a person types: `cargo xtask setup | filter | image | demo | up | validate | workers | test | check-board |
+//! soak | bench | envoy`.
 //!
 //! Decides what has to be there before a command can run, and hands the command its environment.
 //! Never part of what runs: the command replaces this process, so that signals and the exit code
@@ -10,6 +10,7 @@ mod clients;
 mod clock;
 mod compile;
 mod debian;
+mod image;
 mod layout;
 mod native;
 mod pinned;
@@ -47,6 +48,8 @@ enum Task {
     },
     /// Build the filter module, and print where it is.
     Filter,
+    /// Write the filter's and the planner's images into target/image, as OCI layouts, and print their digests.
+    Image(image::Arguments),
     /// Run the demo: plain, careful and weir under the same load (`demo --help` for its options).
     Demo(Passed),
     /// Start the demo's system without load, until interrupted.
@@ -109,6 +112,7 @@ fn run(task: Task) -> Result<()> {
             println!("{}", layout.filter().display());
             Ok(())
         }
+        Task::Image(arguments) => image::make(&layout, &arguments),
         Task::Demo(_) => demo("demo", &layout),
         Task::Up(_) => demo("up", &layout),
         Task::Validate(_) => demo("validate", &layout),

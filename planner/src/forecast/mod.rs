@@ -117,7 +117,7 @@ impl Demand {
         Some(Forecast {
             demand,
             settled,
-            lasted: (settled && least.is_finite()).then(|| Rps(self.rule.headroom * least)),
+            lasted: (settled && least.is_finite()).then_some(Rps(self.rule.headroom * least)),
             communication_ms: None,
         })
     }

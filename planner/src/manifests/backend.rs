@@ -1,0 +1,81 @@
+//! Where a variant's servers are, by its cluster's name as istiod makes it: `outbound|PORT|SUBSET|HOST`.
+//!
+//! The plan tells proxies which cluster to send to, so the service file has to name clusters that istiod makes.
+//! Nothing is guessed: another name is refused.
+
+use super::{ManifestError, refused};
+use crate::config::{Service, Variant};
+
+/// One variant and its servers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Backend<'a> {
+    pub(super) variant: &'a Variant,
+    pub(super) port: u16,
+    pub(super) subset: Option<&'a str>,
+    pub(super) host: &'a str,
+    /// The Kubernetes Service's name.
+    pub(super) name: &'a str,
+    pub(super) namespace: &'a str,
+}
+
+/// All variants' backends, which are in one namespace.
+pub(super) fn backends(service: &Service) -> Result<Vec<Backend<'_>>, ManifestError> {
+    let each = service.variants.iter().enumerate();
+    let backends = each.map(|(index, variant)| {
+        let right = "outbound|PORT|SUBSET|SERVICE.NAMESPACE.svc.DOMAIN, as istiod names clusters \
+            (SUBSET may be empty), such as outbound|8000||small.models.svc.cluster.local";
+        let path = format!("variants[{index}].cluster");
+        parse(variant).ok_or_else(|| refused(path, &variant.cluster, right))
+    });
+    let backends: Vec<Backend> = backends.collect::<Result<_, _>>()?;
+    let Some(first) = backends.first() else {
+        return Err(refused("variants", 0, "1 or more"));
+    };
+    for (index, other) in backends.iter().enumerate() {
+        if other.namespace != first.namespace {
+            let right = format!(
+                "in the namespace of the first ({}), where the routes and gates are put",
+                first.namespace
+            );
+            let path = format!("variants[{index}].cluster");
+            return Err(refused(path, &other.variant.cluster, right));
+        }
+    }
+    Ok(backends)
+}
+
+/// The namespace of the model servers.
+pub(super) fn namespace<'a>(backends: &[Backend<'a>]) -> &'a str {
+    backends.first().map_or("default", |first| first.namespace)
+}
+
+fn parse(variant: &Variant) -> Option<Backend<'_>> {
+    let mut parts = variant.cluster.split('|');
+    let ("outbound", port, subset, host, None) = (
+        parts.next()?,
+        parts.next()?,
+        parts.next()?,
+        parts.next()?,
+        parts.next(),
+    ) else {
+        return None;
+    };
+    let mut labels = host.split('.');
+    let (name, namespace, "svc") = (labels.next()?, labels.next()?, labels.next()?) else {
+        return None;
+    };
+    let is_label = |text: &str| weir_api::plan::is_name(text);
+    let fits = is_label(name) && is_label(namespace) && labels.all(is_label);
+    let subset = (!subset.is_empty()).then_some(subset);
+    if !fits || !subset.is_none_or(is_label) {
+        return None;
+    }
+    Some(Backend {
+        variant,
+        port: port.parse().ok().filter(|port| *port > 0)?,
+        subset,
+        host,
+        name,
+        namespace,
+    })
+}

@@ -1,0 +1,253 @@
+//! Envoy Gateway: the filter by EnvoyExtensionPolicy, and an HTTPRoute that obeys it by `x-slo-variant`.
+//!
+//! No EnvoyPatchPolicy: there is a field, or a line of the bootstrap, for everything. The route to each variant is
+//! chosen by its public name, so the clusters' names do not matter here; the client's own header is taken out first.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_filter::config::Role;
+
+use super::backend::{Backend, backends, namespace};
+use super::options::{PLANNER, PLANNER_PORT};
+use super::plugin::{
+    BUFFER_BYTES, EDGES, NETWORK, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, fallback, plugin,
+    seconds,
+};
+use super::{Document, File, ManifestError, Options, refused};
+use crate::config::Service;
+
+const FOLDER: &str = "k8s/envoy-gateway";
+const GATEWAY_API: &str = "gateway.networking.k8s.io";
+const ENVOY_API: &str = "gateway.envoyproxy.io";
+/// Rules of an HTTPRoute; one is the fallback.
+const RULES_MAX: usize = 16;
+
+const PROXY: &str = "What Envoy Gateway has no field for, in the bootstrap: the planner as a cluster of its own name (one made of \
+    a route would open it to clients), fine edges for the time requests were under way, and histograms that are \
+    merged as often as the planner looks. The gateway's pods take no longer to drain than requests may be held.";
+const CLASS: &str = "Where clients come in. Put your hosts and TLS here.";
+const ROUTE: &str = "The filter names the variant in x-slo-variant and lets Envoy choose the route anew. The rule without \
+    headers is for what nothing has chosen: bypassed requests, and all of them where the filter failed open. It leads \
+    to what can bear all traffic, the quickest variant. There are no retries: each would be an execution that no \
+    slot counts.";
+const EXTENSION: &str = "failOpen: Envoy Gateway has no FAIL_RELOAD. When a VM traps, its worker's requests are lost either way; \
+    with true later ones go past the filter by the last rule, with false all get 5xx, in both cases until that Envoy \
+    is restarted. The planner's rule is that Weir gone never stops traffic: true. Alert on wasm.*.vm_failed.\n\
+    planner.key: whoever may read EnvoyExtensionPolicies here may read it; k8s/overlays/envoy-gateway copies it from the Secret weir-key, the one place to change.";
+const CLIENT: &str = "The gateway holds requests: small buffers, and a longest silence above deadline.greatest_ms. A client's own \
+    x-slo-variant and x-slo-cluster go before the first choice of a route.";
+const BACKEND: &str = "Limits that are never met because slots limit first, and connections that end before servers close them.";
+const LIST: &str = "Part of k8s/overlays/envoy-gateway, which copies the key.";
+
+pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
+    let backends = backends(service)?;
+    if backends.len() >= RULES_MAX {
+        let right = format!(
+            "at most {}: an HTTPRoute has {RULES_MAX} rules",
+            RULES_MAX - 1
+        );
+        return Err(refused("variants", backends.len(), right));
+    }
+    if let Some((index, backend)) = backends
+        .iter()
+        .enumerate()
+        .find(|(_, it)| it.subset.is_some())
+    {
+        let right = "without a subset: the Gateway API leads to Services";
+        let path = format!("variants[{index}].cluster");
+        return Err(refused(path, &backend.variant.cluster, right));
+    }
+    let frame = Frame {
+        service,
+        models: namespace(&backends),
+    };
+    let planner = PlannerAt {
+        cluster: PLANNER.to_owned(),
+        authority: options.planner_host(),
+    };
+    let config = plugin(service, Role::Both, None, Some(&planner))?;
+    let names = ["gateway", "httproute", "policies"];
+    let documents = [
+        vec![
+            Document::new(CLASS, class()),
+            Document::new("", frame.gateway()),
+            Document::new(PROXY, frame.proxy(options)),
+        ],
+        vec![Document::new(ROUTE, frame.route(&backends)?)],
+        vec![
+            Document::new(EXTENSION, frame.extension(options, &config)),
+            Document::new(CLIENT, frame.client()),
+            Document::new(BACKEND, frame.backend()),
+        ],
+    ];
+    let each = names.iter().zip(documents);
+    let mut files: Vec<File> = each
+        .map(|(name, documents)| File::new(format!("{FOLDER}/{name}.yaml"), documents))
+        .collect();
+    let resources = names.map(|name| format!("{name}.yaml"));
+    let list = json!({ "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources });
+    files.push(File::new(
+        format!("{FOLDER}/kustomization.yaml"),
+        vec![Document::new(LIST, list)],
+    ));
+    Ok(files)
+}
+
+struct Frame<'a> {
+    service: &'a Service,
+    models: &'a str,
+}
+
+fn class() -> Value {
+    json!({
+        "apiVersion": format!("{GATEWAY_API}/v1"), "kind": "GatewayClass",
+        "metadata": { "name": "weir", "labels": { "app.kubernetes.io/part-of": "weir" } },
+        "spec": { "controllerName": format!("{ENVOY_API}/gatewayclass-controller") },
+    })
+}
+
+impl Frame<'_> {
+    fn name(&self) -> String {
+        format!("weir-{}", self.service.name)
+    }
+
+    fn object(&self, api: &str, kind: &str, spec: Value) -> Value {
+        json!({
+            "apiVersion": api, "kind": kind,
+            "metadata": {
+                "name": self.name(), "namespace": self.models,
+                "labels": { "app.kubernetes.io/part-of": "weir", "weir.dev/service": self.service.name },
+            },
+            "spec": spec,
+        })
+    }
+
+    fn ours(&self, kind: &str, spec: Value) -> Value {
+        self.object(&format!("{ENVOY_API}/v1alpha1"), kind, spec)
+    }
+
+    fn target(&self, kind: &str) -> Value {
+        json!([{ "group": GATEWAY_API, "kind": kind, "name": self.name() }])
+    }
+
+    fn gateway(&self) -> Value {
+        let parameters = json!({ "group": ENVOY_API, "kind": "EnvoyProxy", "name": self.name() });
+        let spec = json!({
+            "gatewayClassName": "weir",
+            "infrastructure": { "parametersRef": parameters },
+            "listeners": [{ "name": "http", "port": 80, "protocol": "HTTP" }],
+        });
+        self.object(&format!("{GATEWAY_API}/v1"), "Gateway", spec)
+    }
+
+    fn proxy(&self, options: &Options) -> Value {
+        let address = json!({ "address": options.planner_host(), "port_value": PLANNER_PORT });
+        let cluster = json!({
+            "name": PLANNER, "type": "STRICT_DNS", "connect_timeout": "1s",
+            "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+            "load_assignment": { "cluster_name": PLANNER, "endpoints": [{ "lb_endpoints": [
+                { "endpoint": { "address": { "socket_address": address } } },
+            ] }] },
+        });
+        let edges = json!({ "histogram_bucket_settings": [{ "match": { "prefix": NETWORK }, "buckets": EDGES }] });
+        let add = |path: &str, value: Value| json!({ "op": "add", "path": path, "value": value });
+        let patches = json!([
+            add("/static_resources/clusters/-", cluster),
+            add("/stats_config", edges),
+            add("/stats_flush_interval", json!("1s")),
+        ]);
+        let drain = whole(Times::of(self.service).hold);
+        let spec = json!({
+            "bootstrap": { "type": "JSONPatch", "jsonPatches": patches },
+            "shutdown": { "drainTimeout": drain },
+        });
+        self.ours("EnvoyProxy", spec)
+    }
+
+    fn route(&self, backends: &[Backend]) -> Result<Value, ManifestError> {
+        let times = Times::of(self.service);
+        let rule = |backend: &Backend, headers: Value, timeout: Duration| {
+            let mut matched = json!({ "path": { "type": "PathPrefix", "value": "/" } });
+            if let Some(matched) = matched.as_object_mut().filter(|_| headers != json!([])) {
+                matched.insert("headers".to_owned(), headers);
+            }
+            json!({
+                "matches": [matched],
+                "filters": [{
+                    "type": "RequestHeaderModifier", "requestHeaderModifier": { "remove": ["x-slo-cluster"] },
+                }],
+                "backendRefs": [{ "name": backend.name, "port": backend.port }],
+                "timeouts": { "request": whole(timeout) },
+            })
+        };
+        let chosen = |backend: &Backend| {
+            let header = json!([{ "type": "Exact", "name": "x-slo-variant", "value": backend.variant.name }]);
+            rule(backend, header, times.answer)
+        };
+        let mut rules: Vec<Value> = backends.iter().map(chosen).collect();
+        let quickest = fallback(self.service)?;
+        let last = backends.iter().find(|backend| backend.variant == quickest);
+        let last = last.ok_or_else(|| refused("variants", 0, "1 or more"))?;
+        rules.push(rule(last, json!([]), times.greatest()));
+        let spec = json!({ "parentRefs": [{ "name": self.name() }], "rules": rules });
+        Ok(self.object(&format!("{GATEWAY_API}/v1"), "HTTPRoute", spec))
+    }
+
+    fn extension(&self, options: &Options, config: &Value) -> Value {
+        let mut code = json!({
+            "type": "Image", "image": { "url": options.filter_image }, "pullPolicy": "IfNotPresent",
+        });
+        if let (Some(digest), Some(code)) = (options.filter_digest(), code.as_object_mut()) {
+            code.insert("sha256".to_owned(), json!(digest));
+        }
+        let wasm = json!({ "name": ROOT_ID, "rootID": ROOT_ID, "code": code, "config": config, "failOpen": true });
+        let spec = json!({ "targetRefs": self.target("HTTPRoute"), "wasm": [wasm] });
+        self.ours("EnvoyExtensionPolicy", spec)
+    }
+
+    fn client(&self) -> Value {
+        let times = Times::of(self.service);
+        let spec = json!({
+            "targetRefs": self.target("Gateway"),
+            "headers": {
+                "earlyRequestHeaders": { "remove": ["x-slo-cluster", "x-slo-variant"] },
+                "requestID": "PreserveOrGenerate",
+            },
+            "timeout": { "http": {
+                "requestReceivedTimeout": whole(times.request), "streamIdleTimeout": whole(times.answer),
+            } },
+            "connection": { "bufferLimit": BUFFER_BYTES.to_string() },
+            "http2": {
+                "initialStreamWindowSize": BUFFER_BYTES.to_string(),
+                "initialConnectionWindowSize": (16 * BUFFER_BYTES).to_string(),
+                "maxConcurrentStreams": 1024,
+            },
+        });
+        self.ours("ClientTrafficPolicy", spec)
+    }
+
+    fn backend(&self) -> Value {
+        let spec = json!({
+            "targetRefs": self.target("HTTPRoute"),
+            "loadBalancer": { "type": "LeastRequest" },
+            "circuitBreaker": {
+                "maxConnections": REQUESTS_MAX, "maxPendingRequests": REQUESTS_MAX,
+                "maxParallelRequests": REQUESTS_MAX, "maxParallelRetries": 0,
+            },
+            "timeout": {
+                "tcp": { "connectTimeout": seconds(Duration::from_secs(1)) },
+                "http": { "connectionIdleTimeout": seconds(Duration::from_secs(4)) },
+            },
+        });
+        self.ours("BackendTrafficPolicy", spec)
+    }
+}
+
+/// A time as the Gateway API reads it: without fractions.
+fn whole(time: Duration) -> String {
+    if time.subsec_millis() == 0 {
+        return format!("{}s", time.as_secs());
+    }
+    format!("{}ms", time.as_millis())
+}

@@ -1,0 +1,138 @@
+//! EnvoyFilters: what Istio has no field for. Limits for a proxy that holds requests, and the route's
+//! `cluster_header`.
+//!
+//! An API server takes any value here, and istiod drops what it cannot read: `tests/manifests.rs` puts each value
+//! where istiod would and asks Envoy.
+
+use serde_json::{Value, json};
+
+use super::super::plugin::{BUFFER_BYTES, Times, seconds};
+use super::routes::{CHOSEN, EVENTS, FALLBACK, WEBSOCKET};
+use super::{Document, Frame, INGRESS_NAMESPACE, SERVICE_LABEL, ingress};
+
+const API: &str = "networking.istio.io/v1alpha3";
+pub(super) const MANAGER: &str = "envoy.filters.network.http_connection_manager";
+const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
+const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
+/// Requests in flight or held on one HTTP/2 connection.
+const STREAMS_MAX: u32 = 1024;
+
+const AT_GATEWAY: &str = "All listeners of this gateway hold requests: small buffers, and as many connections on every \
+    worker. A client's own x-slo-cluster and x-slo-variant go before anything sees them: they would choose the route. \
+    HTTP_ROUTE patches are merges: cluster_header is one of a oneof with the destination, and replaces it. The \
+    fallback keeps its own; its idle timeout ends holds (of a VM that has trapped), so it is above \
+    deadline.greatest_ms.";
+const AT_SIDECARS: &str = "The same limits for what comes in to the model servers; the route leads to the server as it did. Its \
+    idle timeout ends holds, and the server's silence: above deadline.greatest_ms.";
+
+pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
+    let times = Times::of(frame.service);
+    let remove = ["x-slo-cluster", "x-slo-variant"].map(|header| json!({ "remove": header }));
+    let mut manager = manager(&times);
+    if let Some(manager) = manager.as_object_mut() {
+        manager.insert("preserve_external_request_id".to_owned(), json!(true));
+        manager.insert("merge_slashes".to_owned(), json!(true));
+        manager.insert(
+            "early_header_mutation_extensions".to_owned(),
+            json!([{
+                "name": EARLY, "typed_config": { "@type": EARLY_TYPE, "mutations": remove },
+            }]),
+        );
+    }
+    let answer = seconds(times.answer);
+    let by_header = |idle: &str| json!({ "cluster_header": "x-slo-cluster", "idle_timeout": idle });
+    let context = "GATEWAY";
+    let patches = json!([
+        listener(
+            context,
+            json!({}),
+            json!({ "connection_balance_config": { "exact_balance": {} } })
+        ),
+        network_filter(context, manager),
+        http_route(context, EVENTS, None, by_header(&answer)),
+        http_route(context, CHOSEN, None, by_header(&answer)),
+        http_route(context, WEBSOCKET, None, json!({ "idle_timeout": "3600s" })),
+        http_route(
+            context,
+            FALLBACK,
+            None,
+            json!({ "idle_timeout": seconds(times.hold) })
+        ),
+    ]);
+    let spec = json!({ "workloadSelector": { "labels": ingress() }, "configPatches": patches });
+    let body = frame.object(API, "EnvoyFilter", INGRESS_NAMESPACE, &frame.name(), spec);
+    vec![Document::new(AT_GATEWAY, body)]
+}
+
+pub(super) fn at_sidecars(frame: &Frame) -> Vec<Document> {
+    let times = Times::of(frame.service);
+    let context = "SIDECAR_INBOUND";
+    let inbound = json!({ "listener": { "name": "virtualInbound" } });
+    let mut patches = vec![
+        listener(context, inbound, json!({})),
+        network_filter(context, manager(&times)),
+    ];
+    let mut ports: Vec<u16> = frame.backends.iter().map(|backend| backend.port).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    for port in ports {
+        let route =
+            json!({ "timeout": seconds(times.answer), "idle_timeout": seconds(times.hold) });
+        patches.push(http_route(context, "default", Some(port), route));
+    }
+    let labels = json!({ SERVICE_LABEL: frame.service.name });
+    let spec = json!({ "workloadSelector": { "labels": labels }, "configPatches": patches });
+    let body = frame.object(API, "EnvoyFilter", frame.models(), &frame.name(), spec);
+    vec![Document::new(AT_SIDECARS, body)]
+}
+
+fn manager(times: &Times) -> Value {
+    json!({
+        "@type": MANAGER_TYPE,
+        "stream_idle_timeout": seconds(times.answer),
+        "request_timeout": seconds(times.request),
+        "http2_protocol_options": {
+            "initial_stream_window_size": BUFFER_BYTES,
+            "initial_connection_window_size": 16 * BUFFER_BYTES,
+            "max_concurrent_streams": STREAMS_MAX,
+        },
+    })
+}
+
+fn merge(apply_to: &str, context: &str, mut matched: Value, value: Value) -> Value {
+    if let Some(matched) = matched.as_object_mut() {
+        matched.insert("context".to_owned(), json!(context));
+    }
+    json!({ "applyTo": apply_to, "match": matched, "patch": { "operation": "MERGE", "value": value } })
+}
+
+fn listener(context: &str, matched: Value, mut value: Value) -> Value {
+    if let Some(value) = value.as_object_mut() {
+        value.insert(
+            "per_connection_buffer_limit_bytes".to_owned(),
+            json!(BUFFER_BYTES),
+        );
+    }
+    merge("LISTENER", context, matched, value)
+}
+
+fn network_filter(context: &str, config: Value) -> Value {
+    let matched = json!({ "listener": { "filterChain": { "filter": { "name": MANAGER } } } });
+    let value = json!({ "name": MANAGER, "typed_config": config });
+    merge("NETWORK_FILTER", context, matched, value)
+}
+
+fn http_route(context: &str, name: &str, port: Option<u16>, route: Value) -> Value {
+    let mut routes = json!({ "vhost": { "route": { "name": name } } });
+    if let (Some(port), Some(routes)) = (port, routes.as_object_mut()) {
+        routes.insert("portNumber".to_owned(), json!(port));
+    }
+    let value = json!({ "route": route });
+    merge(
+        "HTTP_ROUTE",
+        context,
+        json!({ "routeConfiguration": routes }),
+        value,
+    )
+}

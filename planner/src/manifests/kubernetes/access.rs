@@ -1,0 +1,170 @@
+//! What the planner may do, and who may talk to whom.
+//!
+//! Two ClusterRoles, bound only in the model servers' namespace: one reads, one acts. Without the second the planner
+//! can advise and nothing else; that is what the overlay `advisory` takes away.
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde_json::{Value, json};
+
+use super::super::istio::INGRESS_NAMESPACE;
+use super::super::options::{PLANNER, PLANNER_PORT};
+use super::super::typed::typed;
+use super::{Document, Frame, ManifestError, selector};
+
+/// The role that changes something.
+pub(super) const ACTS: &str = "weir-planner-acts";
+/// The one that reads.
+const READS: &str = "weir-planner";
+const LEADS: &str = "weir-planner-leads";
+const NODES: &str = "weir-planner-nodes";
+const RBAC: &str = "rbac.authorization.k8s.io";
+/// Where proxies show statistics: Istio's, Envoy Gateway's.
+const STATS_PORTS: [u16; 2] = [15090, 19001];
+
+const READS_WHY: &str = "What it reads, and what it writes about itself: events, and the status of its own resources. Bound in the \
+    namespace of the model servers; bind it (and weir-planner-acts) in each further one. The autoscalers are read so \
+    that it never works against one, the budgets so that it never takes more pods away than they allow.";
+const ACTS_WHY: &str = "What it changes: resources of pods in place, and numbers of replicas; never a pod template, never a deletion. \
+    The overlay advisory leaves this out.";
+const LEADS_WHY: &str = "Which replica plans.";
+const NODES_WHY: &str = "Optional: how much room nodes have. Without it a resize that does not fit is learnt of from the kubelet.";
+const NETWORK_WHY: &str = "Polls and REST from where proxies are; the key is asked for as well. Out: names, the API server (any \
+    address: it has many), the proxies' statistics, and istiod where there is a sidecar.";
+
+pub(super) fn account(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let body = frame.object("v1", "ServiceAccount", PLANNER, json!({}));
+    Ok(vec![Document::new("", typed::<ServiceAccount>(body)?)])
+}
+
+pub(super) fn rbac(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let api = format!("{RBAC}/v1");
+    let rules = |rules: Value| json!({ "rules": rules });
+    let cluster_role = |name, list| frame.object_in("", &api, "ClusterRole", name, rules(list));
+    let bound = |kind: &str, name: &str| {
+        json!({
+            "roleRef": { "apiGroup": RBAC, "kind": kind, "name": name },
+            "subjects": [{ "kind": "ServiceAccount", "name": PLANNER, "namespace": frame.options.namespace }],
+        })
+    };
+    let in_models = |name: &str| {
+        let rest = bound("ClusterRole", name);
+        let body = frame.object_in(frame.models, &api, "RoleBinding", name, rest);
+        typed::<RoleBinding>(body)
+    };
+    let own = |kind, rest| frame.object(&api, kind, LEADS, rest);
+    let nodes = frame.object_in(
+        "",
+        &api,
+        "ClusterRoleBinding",
+        NODES,
+        bound("ClusterRole", NODES),
+    );
+    Ok(vec![
+        Document::new(
+            READS_WHY,
+            typed::<ClusterRole>(cluster_role(READS, reads()))?,
+        ),
+        Document::new("", in_models(READS)?),
+        Document::new(ACTS_WHY, typed::<ClusterRole>(cluster_role(ACTS, acts()))?),
+        Document::new("", in_models(ACTS)?),
+        Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leads())))?),
+        Document::new(
+            "",
+            typed::<RoleBinding>(own("RoleBinding", bound("Role", LEADS)))?,
+        ),
+        Document::new(
+            NODES_WHY,
+            typed::<ClusterRole>(cluster_role(NODES, read(&[("", &["nodes"])])))?,
+        ),
+        Document::new("", typed::<ClusterRoleBinding>(nodes)?),
+    ])
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({ "apiGroups": [group], "resources": resources, "verbs": verbs })
+}
+
+fn read(all: &[(&str, &[&str])]) -> Value {
+    let each = all.iter();
+    each.map(|(group, resources)| rule(group, resources, &["get", "list", "watch"]))
+        .collect()
+}
+
+fn reads() -> Value {
+    json!([
+        rule("", &["pods"], &["get", "list", "watch"]),
+        rule(
+            "apps",
+            &["deployments", "statefulsets"],
+            &["get", "list", "watch"]
+        ),
+        rule(
+            "apps",
+            &["deployments/scale", "statefulsets/scale"],
+            &["get"]
+        ),
+        rule("policy", &["poddisruptionbudgets"], &["list", "watch"]),
+        rule(
+            "autoscaling",
+            &["horizontalpodautoscalers"],
+            &["list", "watch"]
+        ),
+        rule(
+            "autoscaling.k8s.io",
+            &["verticalpodautoscalers"],
+            &["list", "watch"]
+        ),
+        rule("weir.dev", &["sloservices"], &["get", "list", "watch"]),
+        rule("weir.dev", &["sloservices/status"], &["patch"]),
+        rule("weir.dev", &["sloservices"], &["patch"]),
+        rule("events.k8s.io", &["events"], &["create", "patch"]),
+    ])
+}
+
+fn acts() -> Value {
+    json!([
+        rule("", &["pods/resize"], &["patch"]),
+        rule(
+            "apps",
+            &["deployments/scale", "statefulsets/scale"],
+            &["patch"]
+        ),
+    ])
+}
+
+fn leads() -> Value {
+    json!([rule(
+        "coordination.k8s.io",
+        &["leases"],
+        &["get", "create", "update", "patch"]
+    )])
+}
+
+pub(super) fn network(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let tcp = |port: u16| json!({ "port": port, "protocol": "TCP" });
+    let of = |name: &str| json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": name } } });
+    let names = json!([tcp(53), { "port": 53, "protocol": "UDP" }]);
+    let servers = json!([tcp(443), tcp(6443)]);
+    let stats = STATS_PORTS.map(tcp);
+    let rest = json!({ "spec": {
+        "podSelector": { "matchLabels": selector() },
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{
+            "from": [of(INGRESS_NAMESPACE), of(frame.models), of("envoy-gateway-system")],
+            "ports": [tcp(PLANNER_PORT)],
+        }],
+        "egress": [
+            { "to": [of("kube-system")], "ports": names },
+            { "ports": servers },
+            { "to": [{ "namespaceSelector": {} }], "ports": stats },
+            { "to": [of(INGRESS_NAMESPACE)], "ports": [tcp(15012)] },
+        ],
+    } });
+    let body = frame.object("networking.k8s.io/v1", "NetworkPolicy", PLANNER, rest);
+    Ok(vec![Document::new(
+        NETWORK_WHY,
+        typed::<NetworkPolicy>(body)?,
+    )])
+}

@@ -1,0 +1,132 @@
+//! What puts base, Istio's files and a choice together; and what Prometheus Operator reads.
+//!
+//! An overlay adds nothing that is not in one of them: it chooses, and copies the key.
+
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use serde_json::{Value, json};
+
+use super::super::options::{PLANNER, PLANNER_PORT};
+use super::super::typed::typed;
+use super::access::ACTS;
+use super::workload::KEY_SECRET;
+use super::{Document, File, Frame, ManifestError, kustomization, selector};
+
+const GATEWAY: &str = "Istio, Weir at the ingress gateway alone: it holds requests and gives slots. Any number of gateway \
+    pods; the planner shares the slots out, as long as there are no fewer slots than pods.";
+const SIDECAR: &str = "Istio, a router at the ingress gateway and a gate in each model server's sidecar, which holds and gives \
+    slots. For several gateways, or fewer slots than gateway pods.";
+const ADVISORY: &str = "As the overlay gateway, but the planner may change nothing: what it would do is in its status, API and log. \
+    Start with this.";
+const ENVOY_GATEWAY: &str =
+    "Envoy Gateway, Weir at its gateway alone. `manifests --gateway` makes what it refers to.";
+const MONITORING: &str = "For Prometheus Operator: add `components: [../../monitoring]` to an overlay. Not in the base, because \
+    its kinds are not in every cluster.";
+const MONITORS: &str = "The planner's own metrics; the filters' are in the proxies' (15090), which Istio's own monitors read.";
+const PROMETHEUS: &str = "Prometheus may ask; change the namespace to yours.";
+
+/// Where a WasmPlugin has the key, as kustomize writes it.
+const ISTIO_KEY: &str = "spec.pluginConfig.planner.key";
+/// Where an EnvoyExtensionPolicy has it.
+const ENVOY_GATEWAY_KEY: &str = "spec.wasm.0.config.planner.key";
+
+pub(super) fn overlays(frame: &Frame) -> Result<Vec<File>, ManifestError> {
+    let router = json!([{ "op": "replace", "path": "/spec/pluginConfig/role", "value": "router" }]);
+    let gateway = json!({
+        "resources": ["../../base", "../../../istio/gateway"],
+        "patches": [in_the_mesh(frame)?],
+        "replacements": [key(frame, "WasmPlugin", ISTIO_KEY)],
+    });
+    let sidecar = json!({
+        "resources": ["../../base", "../../../istio/gateway", "../../../istio/sidecar"],
+        "patches": [in_the_mesh(frame)?, {
+            "target": { "kind": "WasmPlugin", "name": format!("weir-{}", frame.service) },
+            "patch": text(&router)?,
+        }],
+        "replacements": [key(frame, "WasmPlugin", ISTIO_KEY)],
+    });
+    let envoy_gateway = json!({
+        "resources": ["../../base", "../../envoy-gateway"],
+        "replacements": [key(frame, "EnvoyExtensionPolicy", ENVOY_GATEWAY_KEY)],
+    });
+    let without = |kind: &str, namespace: Option<&str>| {
+        let mut metadata = json!({ "name": ACTS });
+        if let (Some(namespace), Some(metadata)) = (namespace, metadata.as_object_mut()) {
+            metadata.insert("namespace".to_owned(), json!(namespace));
+        }
+        let api = "rbac.authorization.k8s.io/v1";
+        let deleted =
+            json!({ "$patch": "delete", "apiVersion": api, "kind": kind, "metadata": metadata });
+        Ok::<_, ManifestError>(json!({ "patch": text(&deleted)? }))
+    };
+    let advisory = json!({
+        "resources": ["../gateway"],
+        "patches": [without("ClusterRole", None)?, without("RoleBinding", Some(frame.models))?],
+    });
+    let overlay = |name: &str, why: &str, rest: Value| {
+        kustomization(&format!("k8s/overlays/{name}"), why, "Kustomization", rest)
+    };
+    Ok(vec![
+        overlay("gateway", GATEWAY, gateway),
+        overlay("sidecar", SIDECAR, sidecar),
+        overlay("advisory", ADVISORY, advisory),
+        overlay("envoy-gateway", ENVOY_GATEWAY, envoy_gateway),
+    ])
+}
+
+/// The planner gets a sidecar, so that polls come by mutual TLS.
+fn in_the_mesh(frame: &Frame) -> Result<Value, ManifestError> {
+    let metadata = json!({
+        "labels": { "sidecar.istio.io/inject": "true" },
+        "annotations": { "proxy.istio.io/config": "{\"holdApplicationUntilProxyStarts\": true}" },
+    });
+    let patch = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": { "name": PLANNER, "namespace": frame.options.namespace },
+        "spec": { "template": { "metadata": metadata } },
+    });
+    Ok(json!({ "patch": text(&patch)? }))
+}
+
+/// The Secret's key, to where the filter reads it.
+fn key(frame: &Frame, kind: &str, path: &str) -> Value {
+    json!({
+        "source": {
+            "kind": "Secret", "name": KEY_SECRET, "namespace": frame.options.namespace,
+            "fieldPath": "stringData.key",
+        },
+        "targets": [{ "select": { "kind": kind }, "fieldPaths": [path] }],
+    })
+}
+
+/// A patch stands in a string, as kustomize wants it.
+fn text(patch: &Value) -> Result<String, ManifestError> {
+    serde_saphyr::to_string(patch).map_err(|error| ManifestError::Form {
+        what: "a patch".to_owned(),
+        error: error.to_string(),
+    })
+}
+
+pub(super) fn monitoring(frame: &Frame) -> Result<Vec<File>, ManifestError> {
+    let monitor = json!({ "spec": {
+        "selector": { "matchLabels": selector() },
+        "podMetricsEndpoints": [{ "port": "http", "path": "/metrics", "interval": "15s" }],
+    } });
+    let monitor = frame.object("monitoring.coreos.com/v1", "PodMonitor", PLANNER, monitor);
+    let of = json!({ "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": "monitoring" } } });
+    let policy = json!({ "spec": {
+        "podSelector": { "matchLabels": selector() },
+        "policyTypes": ["Ingress"],
+        "ingress": [{ "from": [of], "ports": [{ "port": PLANNER_PORT, "protocol": "TCP" }] }],
+    } });
+    let api = "networking.k8s.io/v1";
+    let policy = frame.object(api, "NetworkPolicy", "weir-planner-metrics", policy);
+    let documents = vec![
+        Document::new(MONITORS, monitor),
+        Document::new(PROMETHEUS, typed::<NetworkPolicy>(policy)?),
+    ];
+    let list = json!({ "resources": ["podmonitor.yaml"] });
+    Ok(vec![
+        File::new("k8s/monitoring/podmonitor.yaml", documents),
+        kustomization("k8s/monitoring", MONITORING, "Component", list),
+    ])
+}

@@ -1,0 +1,117 @@
+//! What runs: the planner's namespace, key, Deployment, Service and budget of disruptions.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Secret, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use serde_json::{Value, json};
+
+use super::super::options::{PLANNER, PLANNER_PORT};
+use super::super::plugin::KEY;
+use super::super::typed::typed;
+use super::{Document, Frame, ManifestError, labels, selector};
+
+/// The Secret with the proxies' shared key.
+pub(super) const KEY_SECRET: &str = "weir-key";
+/// Two: one plans, the other takes over when it has gone.
+const REPLICAS: u32 = 2;
+/// The user that images without users of their own run as.
+const USER: u32 = 65_532;
+/// Where the key is mounted.
+const KEY_FOLDER: &str = "/etc/weir";
+
+const KEY_WHY: &str = "The key by which proxies and planner know each other, 8 to 256 printable characters: change it here, and \
+    nowhere else. The overlays copy it to where filters read it. Better still, have your secrets' operator make this \
+    Secret, and the copy with it: the planner reads it from the mounted file.";
+const DEPLOYMENT: &str = "Nothing of it is in a request's path: while it is gone, proxies go by the last plan. No limit of \
+    CPU: a solve that is throttled misses its cycle. Root's file system is read-only and nothing is written.";
+
+pub(super) fn namespace(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let mut body = frame.object_in("", "v1", "Namespace", &frame.options.namespace, json!({}));
+    let labels = body
+        .pointer_mut("/metadata/labels")
+        .and_then(Value::as_object_mut);
+    if let Some(labels) = labels {
+        let level = "pod-security.kubernetes.io/warn".to_owned();
+        labels.insert(level, json!("restricted"));
+    }
+    Ok(vec![Document::new("", typed::<Namespace>(body)?)])
+}
+
+pub(super) fn key(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let rest = json!({ "type": "Opaque", "stringData": { "key": KEY } });
+    let body = frame.object("v1", "Secret", KEY_SECRET, rest);
+    Ok(vec![Document::new(KEY_WHY, typed::<Secret>(body)?)])
+}
+
+pub(super) fn deployment(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let spread = json!([{
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": { "matchLabels": selector() },
+    }]);
+    let pod = json!({
+        "serviceAccountName": PLANNER,
+        "terminationGracePeriodSeconds": 30,
+        "topologySpreadConstraints": spread,
+        "securityContext": {
+            "runAsNonRoot": true, "runAsUser": USER, "runAsGroup": USER, "fsGroup": USER,
+            "seccompProfile": { "type": "RuntimeDefault" },
+        },
+        "containers": [container(frame)],
+        "volumes": [{ "name": "key", "secret": {
+            "secretName": KEY_SECRET, "defaultMode": 0o440, "items": [{ "key": "key", "path": "key" }],
+        } }],
+    });
+    let rest = json!({ "spec": {
+        "replicas": REPLICAS,
+        "selector": { "matchLabels": selector() },
+        "template": { "metadata": { "labels": labels() }, "spec": pod },
+    } });
+    let body = frame.object("apps/v1", "Deployment", PLANNER, rest);
+    Ok(vec![Document::new(DEPLOYMENT, typed::<Deployment>(body)?)])
+}
+
+fn container(frame: &Frame) -> Value {
+    let probe = |path: &str, period: u32, failures: u32| {
+        json!({
+            "httpGet": { "path": path, "port": "http" },
+            "periodSeconds": period, "timeoutSeconds": 2, "failureThreshold": failures,
+        })
+    };
+    let field = |name: &str, path: &str| json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } });
+    json!({
+        "name": "planner",
+        "image": frame.options.image,
+        "args": [
+            "operate", "--listen", format!("0.0.0.0:{PLANNER_PORT}"),
+            "--key-file", format!("{KEY_FOLDER}/key"),
+        ],
+        "env": [field("POD_NAME", "metadata.name"), field("POD_NAMESPACE", "metadata.namespace")],
+        "ports": [{ "name": "http", "containerPort": PLANNER_PORT, "protocol": "TCP" }],
+        "startupProbe": probe("/healthz", 1, 30),
+        "livenessProbe": probe("/healthz", 10, 3),
+        "readinessProbe": probe("/readyz", 2, 2),
+        "resources": {
+            "requests": { "cpu": "250m", "memory": "128Mi" }, "limits": { "memory": "512Mi" },
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+            "capabilities": { "drop": ["ALL"] },
+        },
+        "volumeMounts": [{ "name": "key", "mountPath": KEY_FOLDER, "readOnly": true }],
+    })
+}
+
+pub(super) fn service(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let port = json!({
+        "name": "http", "port": PLANNER_PORT, "targetPort": "http", "protocol": "TCP", "appProtocol": "http",
+    });
+    let rest = json!({ "spec": { "selector": selector(), "ports": [port] } });
+    let body = frame.object("v1", "Service", PLANNER, rest);
+    Ok(vec![Document::new("", typed::<Service>(body)?)])
+}
+
+pub(super) fn budget(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
+    let rest = json!({ "spec": { "minAvailable": 1, "selector": { "matchLabels": selector() } } });
+    let body = frame.object("policy/v1", "PodDisruptionBudget", PLANNER, rest);
+    Ok(vec![Document::new("", typed::<PodDisruptionBudget>(body)?)])
+}

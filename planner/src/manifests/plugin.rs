@@ -1,0 +1,159 @@
+//! What every target says of a service: the filter's configuration, the times that belong together, the
+//! histogram's edges. The filter's own parser has the last word on the configuration.
+//!
+//! Static plans are made as the planner makes its own, of the cores that variants start with.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_api::VariantPlan;
+use weir_api::plan::HOUR_MS;
+use weir_filter::config::{Config, Role};
+
+use super::{ManifestError, refused};
+use crate::config::{Service, Variant};
+use crate::plan;
+
+/// The key in rendered manifests, to be replaced.
+pub const KEY: &str = "change-me";
+/// The filter's root id, as Istio's `pluginName` has it.
+pub(super) const ROOT_ID: &str = "weir";
+/// Requests that may be in flight or held to one variant: never met, because slots limit first.
+pub(super) const REQUESTS_MAX: u32 = 65_536;
+/// What one connection may buffer, and a stream's window: a held request waits in its client behind this.
+pub(super) const BUFFER_BYTES: u32 = 65_536;
+/// The metric by whose percentile policy `sponge` plans, as Envoy keeps it.
+pub(super) const NETWORK: &str = "wasmcustom.weir_network_ms";
+/// Its edges, in ms. They end in 9 because Envoy keeps two digits of a value (docs/envoy.md).
+pub(super) const EDGES: &[u32] = &[
+    1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 99, 119, 149, 199, 249, 299, 349, 399, 449, 499, 549,
+    599, 649, 699, 749, 799, 849, 899, 949, 999, 1199, 1499, 1999, 2499, 2999, 3999, 4999, 6999,
+    9999,
+];
+
+/// Where the filter asks for plans.
+#[derive(Debug, Clone)]
+pub(super) struct PlannerAt {
+    pub(super) cluster: String,
+    pub(super) authority: String,
+}
+
+/// Times that depend on each other: see the comments in `envoy/weir.yaml`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Times {
+    /// `deadline.default_ms`.
+    pub(super) default_ms: u64,
+    /// `deadline.greatest_ms`: ten times the promise leaves clients room to ask for more.
+    pub(super) greatest_ms: u64,
+    /// Ends a hold, which the filter has ended before.
+    pub(super) hold: Duration,
+    /// The upper bound of an answer.
+    pub(super) answer: Duration,
+    /// To receive a request, whose body may wait in its client while it is held.
+    pub(super) request: Duration,
+}
+
+impl Times {
+    pub(super) fn of(service: &Service) -> Times {
+        let default_ms = service.slo.as_millis() as u64;
+        let greatest_ms = (10 * default_ms).min(HOUR_MS);
+        let greatest = Duration::from_millis(greatest_ms);
+        Times {
+            default_ms,
+            greatest_ms,
+            hold: greatest + Duration::from_secs(1),
+            answer: greatest + greatest / 2,
+            request: 3 * greatest,
+        }
+    }
+
+    pub(super) fn greatest(&self) -> Duration {
+        Duration::from_millis(self.greatest_ms)
+    }
+}
+
+/// A time as Envoy and Istio read it.
+pub(super) fn seconds(time: Duration) -> String {
+    format!("{}s", time.as_secs_f64())
+}
+
+/// The variants as the planner would publish them for the cores at the start.
+pub(super) fn plan(service: &Service) -> Result<Vec<VariantPlan>, ManifestError> {
+    let initial: Vec<_> = service.variants.iter().map(|v| v.initial).collect();
+    let draft = plan::draft(service, &initial, None);
+    let right = "1 or more in all: the static plan is made of what variants start with";
+    let draft = draft.ok_or_else(|| refused("variants[].cores.initial", 0, right))?;
+    Ok(draft.variants)
+}
+
+/// Who can bear all traffic: the quickest of those that have a slot.
+pub(super) fn fallback(service: &Service) -> Result<&Variant, ManifestError> {
+    let plan = plan(service)?;
+    let able = service.variants.iter().zip(&plan);
+    let able = able.filter(|(_, part)| part.slots > 0);
+    let quickest = able.min_by(|(_, a), (_, b)| a.service_ms.total_cmp(&b.service_ms));
+    let right = "1 or more with a slot at the start";
+    quickest
+        .map(|(variant, _)| variant)
+        .ok_or_else(|| refused("variants", 0, right))
+}
+
+/// The filter's configuration in that role; a gate's is of one variant.
+pub(super) fn plugin(
+    service: &Service,
+    role: Role,
+    gated: Option<&Variant>,
+    planner: Option<&PlannerAt>,
+) -> Result<Value, ManifestError> {
+    let times = Times::of(service);
+    let mut parts = plan(service)?;
+    if let Some(gated) = gated {
+        parts.retain(|part| part.name == gated.name);
+        for part in &mut parts {
+            part.share.0 = 1.0;
+        }
+    }
+    let variants: Vec<Value> = parts.iter().map(variant).collect();
+    let mut config = json!({
+        "service": service.name,
+        "role": role.label(),
+        "deadline": { "default_ms": times.default_ms, "greatest_ms": times.greatest_ms },
+        "plan": { "variants": variants },
+    });
+    let mut set = |pointer: &str, key: &str, value: Value| {
+        if let Some(object) = config.pointer_mut(pointer).and_then(Value::as_object_mut) {
+            object.insert(key.to_owned(), value);
+        }
+    };
+    if let Some(gated) = gated {
+        set("", "variant", json!(gated.name));
+    }
+    if role == Role::Gate {
+        set("/deadline", "trust_deadline", json!(true));
+    }
+    if service.rest_ms > 0.0 {
+        set("/plan", "rest_ms", json!(service.rest_ms));
+    }
+    if let Some(PlannerAt { cluster, authority }) = planner {
+        let planner = json!({ "cluster": cluster, "authority": authority, "key": KEY });
+        set("", "planner", planner);
+    }
+    Config::parse(config.to_string().as_bytes())?;
+    Ok(config)
+}
+
+fn variant(part: &VariantPlan) -> Value {
+    let mut variant = json!({
+        "name": part.name, "cluster": part.cluster, "share": part.share.0, "slots": part.slots,
+        "service_ms": (part.service_ms * 10.0).round() / 10.0, "accuracy": part.accuracy,
+    });
+    if let Some(variant) = variant.as_object_mut() {
+        if part.batch > 1 {
+            variant.insert("batch".to_owned(), json!(part.batch));
+        }
+        if part.cancels {
+            variant.insert("cancels".to_owned(), json!(true));
+        }
+    }
+    variant
+}

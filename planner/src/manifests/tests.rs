@@ -1,0 +1,235 @@
+//! What is refused, and what every target has in common.
+
+use super::*;
+use crate::config::Service;
+
+fn example() -> String {
+    include_str!("../../../k8s/service.example.yaml").to_owned()
+}
+
+fn service(text: &str) -> Service {
+    Service::from_yaml(text).unwrap()
+}
+
+const ALL: [Target; 4] = [
+    Target::Envoy,
+    Target::Istio,
+    Target::Gateway,
+    Target::Kubernetes,
+];
+
+/// A change of the example or an option, and what the refusal says.
+fn refuses(text: &str, options: &Options, target: Target, says: &[&str]) {
+    let error = render(&service(text), options, target)
+        .unwrap_err()
+        .to_string();
+    for part in says {
+        assert!(error.contains(part), "'{error}' does not say '{part}'");
+    }
+}
+
+#[test]
+fn what_cannot_be_attached_is_refused_by_field_with_what_would_be_right() {
+    let (defaults, text) = (Options::default(), example());
+    let cluster = "outbound|8000||resnet50.models.svc.cluster.local";
+    for (other, targets) in [
+        (
+            "resnet50",
+            &[Target::Istio, Target::Gateway, Target::Kubernetes][..],
+        ),
+        (
+            "outbound|0||resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
+        (
+            "outbound|80000||resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
+        (
+            "inbound|8000||resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
+        ("outbound|8000||resnet50.models", &[Target::Istio]),
+        (
+            "outbound|8000|Up|resnet50.models.svc.cluster.local",
+            &[Target::Istio],
+        ),
+        (
+            "outbound|8000||resnet50.models.svc.cluster.local|x",
+            &[Target::Istio],
+        ),
+    ] {
+        for target in targets {
+            let says = ["variants[1].cluster", other, "outbound|PORT|SUBSET|SERVICE"];
+            refuses(&text.replace(cluster, other), &defaults, *target, &says);
+        }
+    }
+    let elsewhere = text.replace(cluster, "outbound|8000||resnet50.other.svc.cluster.local");
+    let says = ["variants[1].cluster", "namespace of the first (models)"];
+    refuses(&elsewhere, &defaults, Target::Istio, &says);
+    let subset = text.replace(
+        cluster,
+        "outbound|8000|v50|resnet50.models.svc.cluster.local",
+    );
+    let says = ["variants[1].cluster", "without a subset"];
+    refuses(&subset, &defaults, Target::Gateway, &says);
+    let none = text.replace("initial: 6", "initial: 0, least: 0");
+    refuses(
+        &none,
+        &defaults,
+        Target::Istio,
+        &["cores.initial", "1 or more in all"],
+    );
+
+    for (change, says) in [
+        (
+            (|options| options.namespace = "Weir".to_owned()) as fn(&mut Options),
+            ["--namespace", "Weir", "a-z"],
+        ),
+        (
+            |options| options.image = "oci://a/b".to_owned(),
+            ["--image", "oci://a/b", "without a scheme"],
+        ),
+        (
+            |options| options.filter_image = "a/b@sha256:12".to_owned(),
+            ["--filter-image", "a/b@sha256:12", "64 hex"],
+        ),
+        (
+            |options| options.filter_image = "a b".to_owned(),
+            ["--filter-image", "a b", "image"],
+        ),
+    ] {
+        let mut options = Options::default();
+        change(&mut options);
+        for target in ALL {
+            refuses(&text, &options, target, &says);
+        }
+    }
+}
+
+#[test]
+fn a_pipelines_stages_are_files_of_their_own() {
+    let text = example().replace("initial: 6", "initial: 2, least: 0");
+    let (head, variants) = text.split_once("variants:\n").unwrap();
+    let variants: String = variants
+        .lines()
+        .map(|line| format!("    {line}\n"))
+        .collect();
+    let other = variants.replace("name: resnet", "name: other");
+    let text = format!(
+        "{head}policy: ipa\nstages:\n  - name: first\n    variants:\n{variants}  - name: second\n    \
+         variants:\n{other}"
+    );
+    let says = ["stages: 2", "one file for each stage"];
+    refuses(&text, &Options::default(), Target::Istio, &says);
+}
+
+#[test]
+fn each_file_has_its_place_and_reads_back_as_it_was() {
+    let service = service(&example());
+    for target in ALL {
+        let files = render(&service, &Options::default(), target).unwrap();
+        let mut paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        paths.sort_unstable();
+        let count = paths.len();
+        paths.dedup();
+        assert_eq!(paths.len(), count, "{target:?}: a path twice");
+        for file in &files {
+            let text = file.text("the command").unwrap();
+            assert!(text.starts_with("# Made by `the command`."), "{text}");
+            let read: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
+            let bodies: Vec<_> = file.documents.iter().map(|it| it.body.clone()).collect();
+            assert_eq!(read, bodies, "{}", file.path);
+            for line in text.lines().filter(|line| line.starts_with('#')) {
+                assert!(line.chars().count() <= 160, "{line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_edges_are_those_of_the_shipped_file() {
+    let shipped: serde_json::Value =
+        serde_saphyr::from_str(include_str!("../../../envoy/weir.yaml")).unwrap();
+    let settings = &shipped["stats_config"]["histogram_bucket_settings"][0];
+    assert_eq!(settings["match"]["prefix"], plugin::NETWORK);
+    assert_eq!(settings["buckets"], serde_json::json!(plugin::EDGES));
+}
+
+#[test]
+fn images_by_digest_are_checked_by_it() {
+    let digest = "0123456789abcdef".repeat(4);
+    let options = Options {
+        filter_image: format!("registry.example/f@sha256:{digest}"),
+        ..Options::default()
+    };
+    let service = service(&example());
+    for (target, pointer) in [
+        (Target::Istio, "/spec/sha256"),
+        (Target::Gateway, "/spec/wasm/0/code/sha256"),
+    ] {
+        let files = render(&service, &options, target).unwrap();
+        let mut bodies = files.iter().flat_map(|file| &file.documents);
+        let found = bodies.find_map(|document| document.body.pointer(pointer));
+        assert_eq!(found, Some(&serde_json::json!(digest)), "{target:?}");
+    }
+}
+
+/// Variants that are subsets of one Service: one DestinationRule has them all, and routes name them.
+#[test]
+fn subsets_are_one_hosts() {
+    let text = ["resnet18", "resnet50", "resnet152"]
+        .iter()
+        .fold(example(), |text, name| {
+            let service = format!("outbound|8000||{name}.models");
+            text.replace(&service, &format!("outbound|8000|{name}|resnet.models"))
+        });
+    let files = render(&service(&text), &Options::default(), Target::Istio).unwrap();
+    let documents = |path: &str| {
+        let file = files.iter().find(|file| file.path == path).unwrap();
+        file.documents.clone()
+    };
+    let rules = documents("istio/gateway/destinationrules.yaml");
+    assert_eq!(rules.len(), 1);
+    let rule = &rules[0].body["spec"];
+    assert_eq!(rule["host"], "resnet.models.svc.cluster.local");
+    let subsets = rule["subsets"].as_array().unwrap();
+    let labels = serde_json::json!({ "weir.dev/variant": "resnet18" });
+    assert_eq!((subsets.len(), &subsets[0]["labels"]), (3, &labels));
+    let routes = documents("istio/header-routing/virtualservice.yaml");
+    for (index, name) in ["resnet18", "resnet50", "resnet152"].iter().enumerate() {
+        let to = &routes[0].body["spec"]["http"][index]["route"][0]["destination"];
+        assert_eq!(to["subset"], *name);
+    }
+}
+
+/// Half seconds are written as each API reads them, and a hold ends after the longest deadline.
+#[test]
+fn times_follow_from_the_promise() {
+    let service = service(&example().replace("slo_ms: 1000", "slo_ms: 1500"));
+    for (target, path, pointer, time) in [
+        (
+            Target::Istio,
+            "istio/gateway/virtualservice.yaml",
+            "/spec/http/1/timeout",
+            "22.5s",
+        ),
+        (
+            Target::Gateway,
+            "k8s/envoy-gateway/httproute.yaml",
+            "/spec/rules/0/timeouts/request",
+            "22500ms",
+        ),
+        (
+            Target::Istio,
+            "istio/gateway/envoyfilter.yaml",
+            "/spec/configPatches/5/patch/value/route/idle_timeout",
+            "16s",
+        ),
+    ] {
+        let files = render(&service, &Options::default(), target).unwrap();
+        let file = files.iter().find(|file| file.path == path).unwrap();
+        let found = file.documents[0].body.pointer(pointer);
+        assert_eq!(found, Some(&serde_json::json!(time)), "{path}");
+    }
+}

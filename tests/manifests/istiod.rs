@@ -1,0 +1,324 @@
+//! An emulation of istiod, no more than these manifests need: what it makes of a Gateway, a VirtualService, a
+//! WasmPlugin and EnvoyFilters for one proxy, with its names for listeners, routes and clusters.
+//!
+//! Routes, clusters and plugins come as files or by discovery there and stand in the bootstrap here; mutual TLS and
+//! Istio's own filters are left out. EnvoyFilters are merged as protobuf merges: lists grow, a member of a oneof
+//! replaces the others.
+
+use std::net::SocketAddr;
+
+use serde_json::{Map, Value, json};
+
+use super::bed::within;
+
+pub(crate) const MANAGER: &str = "envoy.filters.network.http_connection_manager";
+pub(crate) const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+/// `cluster_specifier` of a route's action.
+const SPECIFIERS: [&str; 4] = [
+    "cluster",
+    "cluster_header",
+    "weighted_clusters",
+    "cluster_specifier_plugin",
+];
+
+/// What of a proxy decides which resources are for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Proxy {
+    /// `GATEWAY` or `SIDECAR_INBOUND`.
+    pub(crate) context: &'static str,
+    pub(crate) labels: Value,
+    /// The listener's name.
+    pub(crate) listener: &'static str,
+    pub(crate) config: Value,
+}
+
+/// A cluster's name of a VirtualService's destination.
+pub(crate) fn cluster_of(destination: &Value) -> String {
+    let subset = destination["subset"].as_str().unwrap_or_default();
+    let (port, host) = (
+        &destination["port"]["number"],
+        destination["host"].as_str().unwrap(),
+    );
+    format!("outbound|{port}|{subset}|{host}")
+}
+
+pub(crate) fn cluster(name: &str, host: Option<SocketAddr>) -> Value {
+    let hosts: Vec<Value> = host
+        .into_iter()
+        .map(|host| endpoint(&host.ip().to_string(), host.port()))
+        .collect();
+    json!({
+        "name": name, "type": "STATIC", "connect_timeout": "1s", "lb_policy": "LEAST_REQUEST",
+        "load_assignment": { "cluster_name": name, "endpoints": [{ "lb_endpoints": hosts }] },
+    })
+}
+
+fn endpoint(host: &str, port: u16) -> Value {
+    json!({ "endpoint": { "address": { "socket_address": { "address": host, "port_value": port } } } })
+}
+
+impl Proxy {
+    /// An ingress gateway for one VirtualService.
+    pub(crate) fn gateway(service: &Value, clusters: Vec<Value>) -> Proxy {
+        let routes: Vec<Value> = service["spec"]["http"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(route)
+            .collect();
+        let hosts = json!([{ "name": "*:80", "domains": ["*"], "routes": routes }]);
+        let node =
+            "router~10.0.0.1~istio-ingressgateway-0.istio-system~istio-system.svc.cluster.local";
+        let labels = json!({ "istio": "ingressgateway", "app": "istio-ingressgateway" });
+        Proxy::new(
+            ("GATEWAY", node, labels),
+            ("0.0.0.0_8080", "http.8080", hosts),
+            clusters,
+        )
+    }
+
+    /// The inbound half of a model server's sidecar.
+    pub(crate) fn sidecar(labels: &Value, port: u16, clusters: Vec<Value>) -> Proxy {
+        let name = format!("inbound|{port}||");
+        let route = json!({ "name": "default", "match": { "prefix": "/" }, "route": { "cluster": name, "timeout": "0s" } });
+        let hosts = json!([{ "name": format!("inbound|http|{port}"), "domains": ["*"], "routes": [route] }]);
+        let node = "sidecar~10.0.0.2~model-0.models~models.svc.cluster.local";
+        Proxy::new(
+            ("SIDECAR_INBOUND", node, labels.clone()),
+            ("virtualInbound", &name, hosts),
+            clusters,
+        )
+    }
+
+    fn new(
+        (context, node, labels): (&'static str, &'static str, Value),
+        (listener, routes, hosts): (&'static str, &str, Value),
+        clusters: Vec<Value>,
+    ) -> Proxy {
+        let config = json!({
+            "node": { "id": node, "cluster": "istio" },
+            "static_resources": {
+                "listeners": [{
+                    "name": listener,
+                    "address": { "socket_address": { "address": "127.0.0.1", "port_value": 0 } },
+                    "filter_chains": [{ "filters": [{ "name": MANAGER, "typed_config": {
+                        "@type": MANAGER_TYPE,
+                        "stat_prefix": listener,
+                        "stream_idle_timeout": "0s",
+                        "use_remote_address": context == "GATEWAY",
+                        "normalize_path": true,
+                        "upgrade_configs": [{ "upgrade_type": "websocket" }],
+                        "route_config": { "name": routes, "virtual_hosts": hosts, "validate_clusters": false },
+                        "http_filters": [{ "name": "envoy.filters.http.router", "typed_config": {
+                            "@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router",
+                        } }],
+                    } }] }],
+                }],
+                "clusters": clusters,
+            },
+        });
+        Proxy {
+            context,
+            labels,
+            listener,
+            config,
+        }
+    }
+
+    pub(crate) fn at(&mut self, pointer: &str) -> &mut Value {
+        self.config
+            .pointer_mut(pointer)
+            .unwrap_or_else(|| panic!("nothing at {pointer}"))
+    }
+
+    /// The filter of that resource, if it is for this proxy.
+    pub(crate) fn wasm_plugin(&mut self, plugin: &Value, module: &str) -> bool {
+        let spec = &plugin["spec"];
+        if !within(&spec["selector"]["matchLabels"], &self.labels) {
+            return false;
+        }
+        let inbound = self.context == "SIDECAR_INBOUND";
+        let mode = spec["match"][0]["mode"]
+            .as_str()
+            .unwrap_or("CLIENT_AND_SERVER");
+        if mode == if inbound { "CLIENT" } else { "SERVER" } {
+            return false;
+        }
+        // Istio's extension wins over what stands below `wasm` in a TrafficExtension.
+        let wasm = spec.get("wasm").unwrap_or(spec);
+        let policy = match wasm["failStrategy"].as_str() {
+            Some("FAIL_OPEN") => "FAIL_OPEN",
+            Some("FAIL_RELOAD") => "FAIL_RELOAD",
+            _ => "FAIL_CLOSED",
+        };
+        let name = format!(
+            "{}.{}",
+            plugin["metadata"]["namespace"].as_str().unwrap(),
+            plugin["metadata"]["name"].as_str().unwrap()
+        );
+        // No vm_id: Istio sets none.
+        let filter = wasm_filter(
+            &name,
+            &wasm["pluginName"],
+            &wasm["pluginConfig"],
+            policy,
+            module,
+        );
+        before_the_router(self.manager(), filter);
+        true
+    }
+
+    pub(crate) fn manager(&mut self) -> &mut Value {
+        self.at("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config")
+    }
+
+    /// Patches of that resource that are for this proxy; how many have changed something.
+    pub(crate) fn envoy_filter(&mut self, filter: &Value) -> usize {
+        if !within(&filter["spec"]["workloadSelector"]["labels"], &self.labels) {
+            return 0;
+        }
+        let patches = filter["spec"]["configPatches"].as_array().unwrap();
+        patches.iter().filter(|patch| self.patch(patch)).count()
+    }
+
+    fn patch(&mut self, patch: &Value) -> bool {
+        let (matched, value) = (&patch["match"], &patch["patch"]["value"]);
+        let inserts = patch["applyTo"] == "HTTP_FILTER";
+        let emulated = if inserts { "INSERT_BEFORE" } else { "MERGE" };
+        assert_eq!(patch["patch"]["operation"], emulated, "{patch}");
+        let name = matched["listener"]["name"].as_str();
+        if matched["context"] != self.context || name.is_some_and(|name| name != self.listener) {
+            return false;
+        }
+        match patch["applyTo"].as_str().unwrap() {
+            "LISTENER" => merge(self.at("/static_resources/listeners/0"), value),
+            "NETWORK_FILTER" => {
+                let filter = self.at("/static_resources/listeners/0/filter_chains/0/filters/0");
+                if filter["name"] != matched["listener"]["filterChain"]["filter"]["name"] {
+                    return false;
+                }
+                merge(filter, value);
+            }
+            "HTTP_FILTER" => return self.insert_filter(&matched["listener"], value),
+            "HTTP_ROUTE" => return self.patch_route(&matched["routeConfiguration"], value),
+            other => panic!("{other} is not emulated"),
+        }
+        true
+    }
+
+    /// Before the filter that the match names, where this proxy has it.
+    fn insert_filter(&mut self, matched: &Value, value: &Value) -> bool {
+        let before = &matched["filterChain"]["filter"];
+        assert_eq!(before["name"], MANAGER);
+        let manager = self.manager();
+        if !of_port(manager, &matched["portNumber"]) {
+            return false;
+        }
+        let filters = manager["http_filters"].as_array_mut().unwrap();
+        let at = filters
+            .iter()
+            .position(|it| it["name"] == before["subFilter"]["name"]);
+        if let Some(at) = at {
+            filters.insert(at, value.clone());
+        }
+        at.is_some()
+    }
+
+    fn patch_route(&mut self, matched: &Value, value: &Value) -> bool {
+        if !of_port(self.manager(), &matched["portNumber"]) {
+            return false;
+        }
+        let routes = &mut self.manager()["route_config"];
+        let mut changed = false;
+        for route in routes["virtual_hosts"][0]["routes"].as_array_mut().unwrap() {
+            if route["name"] == matched["vhost"]["route"]["name"] {
+                merge(route, value);
+                changed = true;
+            }
+        }
+        changed
+    }
+}
+
+/// Whether its routes are of that port, where one is asked for.
+fn of_port(manager: &Value, port: &Value) -> bool {
+    let name = manager["route_config"]["name"].as_str().unwrap();
+    port.is_null() || name.contains(&port.to_string())
+}
+
+/// A plugin's filter, as Istio and Envoy Gateway both configure it.
+pub(crate) fn wasm_filter(
+    name: &str,
+    root: &Value,
+    config: &Value,
+    policy: &str,
+    module: &str,
+) -> Value {
+    json!({ "name": name, "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm",
+        "config": {
+            "name": name,
+            "root_id": root,
+            "vm_config": { "runtime": "envoy.wasm.runtime.v8", "code": { "local": { "filename": module } } },
+            "failure_policy": policy,
+            "configuration": { "@type": "type.googleapis.com/google.protobuf.StringValue", "value": config.to_string() },
+        },
+    } })
+}
+
+pub(crate) fn before_the_router(manager: &mut Value, filter: Value) {
+    let filters = manager["http_filters"].as_array_mut().unwrap();
+    filters.insert(filters.len() - 1, filter);
+}
+
+/// A route of a VirtualService.
+fn route(http: &Value) -> Value {
+    let mut headers = Vec::new();
+    for (name, wanted) in http["match"][0]["headers"]
+        .as_object()
+        .into_iter()
+        .flatten()
+    {
+        headers.push(match (wanted.get("exact"), wanted.get("regex")) {
+            (Some(exact), _) => json!({ "name": name, "string_match": { "exact": exact } }),
+            (_, Some(regex)) => {
+                json!({ "name": name, "string_match": { "safe_regex": { "regex": regex } } })
+            }
+            _ => json!({ "name": name, "present_match": true }),
+        });
+    }
+    json!({
+        "name": http["name"],
+        "match": { "prefix": "/", "headers": headers },
+        "route": { "cluster": cluster_of(&http["route"][0]["destination"]), "timeout": http["timeout"] },
+        "request_headers_to_remove": http["headers"]["request"]["remove"],
+    })
+}
+
+/// As protobuf merges messages, the one oneof that is merged here included.
+pub(crate) fn merge(into: &mut Value, from: &Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            if SPECIFIERS
+                .iter()
+                .any(|specifier| from.contains_key(*specifier))
+            {
+                into.retain(|key, _| !SPECIFIERS.contains(&key.as_str()));
+            }
+            for (key, value) in from {
+                let place = into.entry(key.clone()).or_insert_with(|| empty_like(value));
+                merge(place, value);
+            }
+        }
+        (Value::Array(into), Value::Array(from)) => into.extend(from.iter().cloned()),
+        (into, from) => *into = from.clone(),
+    }
+}
+
+fn empty_like(value: &Value) -> Value {
+    match value {
+        Value::Object(_) => Value::Object(Map::new()),
+        Value::Array(_) => json!([]),
+        _ => Value::Null,
+    }
+}

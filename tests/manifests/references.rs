@@ -1,0 +1,334 @@
+//! Names, labels and paths that one document uses are another's.
+
+use serde_json::Value;
+use weir_planner::key::{KEY_MAX, KEY_MIN};
+
+use super::bed::{Found, all, below, document, of, one, root, within};
+
+const PLANNER: &str = "weir-planner";
+
+/// The labels of the planner's pods.
+fn pod_labels(all: &[Found]) -> Value {
+    let deployment = one(all, "Deployment", PLANNER);
+    deployment.body["spec"]["template"]["metadata"]["labels"].clone()
+}
+
+#[test]
+fn what_selects_the_planners_pods_finds_them() {
+    let all = all();
+    let labels = pod_labels(&all);
+    let mut selectors = Vec::new();
+    for (kind, pointer) in [
+        ("Deployment", "/spec/selector/matchLabels"),
+        ("Service", "/spec/selector"),
+        ("PodDisruptionBudget", "/spec/selector/matchLabels"),
+        ("PodMonitor", "/spec/selector/matchLabels"),
+    ] {
+        let found = one(&all, kind, PLANNER);
+        selectors.push((kind, found.body.pointer(pointer).unwrap().clone()));
+    }
+    for policy in of(&below("k8s"), "NetworkPolicy") {
+        selectors.push((
+            "NetworkPolicy",
+            policy.body["spec"]["podSelector"]["matchLabels"].clone(),
+        ));
+    }
+    for (kind, selector) in selectors {
+        assert!(!selector.as_object().unwrap().is_empty(), "{kind}");
+        assert!(
+            within(&selector, &labels),
+            "{kind}: {selector} is not in {labels}"
+        );
+    }
+}
+
+#[test]
+fn the_planners_ports_account_and_key_are_there() {
+    let all = all();
+    let deployment = one(&all, "Deployment", PLANNER);
+    let pod = &deployment.body["spec"]["template"]["spec"];
+    let container = &pod["containers"][0];
+    let named: Vec<&Value> = container["ports"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|port| &port["name"])
+        .collect();
+    let service = one(&all, "Service", PLANNER);
+    let port = &service.body["spec"]["ports"][0];
+    assert!(named.contains(&&port["targetPort"]));
+    let monitor = one(&all, "PodMonitor", PLANNER);
+    assert!(named.contains(&&monitor.body["spec"]["podMetricsEndpoints"][0]["port"]));
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert!(
+            named.contains(&&container[probe]["httpGet"]["port"]),
+            "{probe}"
+        );
+    }
+    let account = one(&all, "ServiceAccount", PLANNER);
+    assert_eq!(pod["serviceAccountName"], account.name());
+    for found in [deployment, service, account] {
+        assert_eq!(
+            found.namespace(),
+            one(&all, "Namespace", "weir-system").name()
+        );
+    }
+
+    let secret = one(&all, "Secret", "weir-key");
+    let volume = &pod["volumes"][0];
+    assert_eq!(volume["secret"]["secretName"], secret.name());
+    assert_eq!(volume["name"], container["volumeMounts"][0]["name"]);
+    let item = &volume["secret"]["items"][0];
+    let key = secret.body["stringData"][item["key"].as_str().unwrap()]
+        .as_str()
+        .unwrap();
+    assert!((KEY_MIN..=KEY_MAX).contains(&key.len()), "{key}");
+    let folder = container["volumeMounts"][0]["mountPath"].as_str().unwrap();
+    let file = format!("{folder}/{}", item["path"].as_str().unwrap());
+    let arguments = container["args"].as_array().unwrap();
+    let at = arguments
+        .iter()
+        .position(|argument| argument == "--key-file")
+        .unwrap();
+    assert_eq!(arguments[at + 1], file);
+    let listens = format!("0.0.0.0:{}", container["ports"][0]["containerPort"]);
+    assert!(arguments.contains(&Value::String(listens)));
+}
+
+/// In every folder with a kustomization: each resource exists, and each file is a resource.
+#[test]
+fn kustomizations_list_what_there_is() {
+    let mut seen = 0;
+    for found in all()
+        .iter()
+        .filter(|it| it.file.ends_with("/kustomization.yaml"))
+    {
+        seen += 1;
+        let (folder, _) = found.file.rsplit_once('/').unwrap();
+        let listed: Vec<&str> = found.body["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it.as_str().unwrap())
+            .collect();
+        for resource in &listed {
+            let path = root().join(folder).join(resource);
+            let there = if resource.ends_with(".yaml") {
+                path.is_file()
+            } else {
+                path.join("kustomization.yaml").is_file()
+            };
+            assert!(there, "{}: {resource}", found.file);
+        }
+        for other in below(folder) {
+            let name = other.file.strip_prefix(&format!("{folder}/")).unwrap();
+            let known = listed.contains(&name) || name.ends_with("kustomization.yaml");
+            assert!(known, "{} does not list {name}", found.file);
+        }
+    }
+    assert_eq!(seen, 9);
+}
+
+#[test]
+fn overlays_change_what_is_there() {
+    let all = all();
+    for overlay in ["gateway", "sidecar", "advisory", "envoy-gateway"] {
+        let list = document(&format!("k8s/overlays/{overlay}/kustomization.yaml"));
+        for patch in list["patches"].as_array().into_iter().flatten() {
+            let text: Value = serde_saphyr::from_str(patch["patch"].as_str().unwrap()).unwrap();
+            if let Some(target) = patch.get("target") {
+                let found = one(
+                    &all,
+                    target["kind"].as_str().unwrap(),
+                    target["name"].as_str().unwrap(),
+                );
+                for operation in text.as_array().unwrap() {
+                    assert_eq!(operation["op"], "replace");
+                    let path = operation["path"].as_str().unwrap();
+                    assert!(found.body.pointer(path).is_some(), "{overlay}: {path}");
+                }
+            } else {
+                let (kind, name) = (&text["kind"], &text["metadata"]["name"]);
+                let found = one(&all, kind.as_str().unwrap(), name.as_str().unwrap());
+                assert_eq!(
+                    text["metadata"]["namespace"].as_str().unwrap_or_default(),
+                    found.namespace()
+                );
+            }
+        }
+        for replacement in list["replacements"].as_array().into_iter().flatten() {
+            let source = &replacement["source"];
+            let secret = one(
+                &all,
+                source["kind"].as_str().unwrap(),
+                source["name"].as_str().unwrap(),
+            );
+            assert_eq!(secret.namespace(), source["namespace"]);
+            let path = pointer(source["fieldPath"].as_str().unwrap());
+            assert!(secret.body.pointer(&path).is_some(), "{path}");
+            for target in replacement["targets"].as_array().unwrap() {
+                let path = pointer(target["fieldPaths"][0].as_str().unwrap());
+                for found in of(&all, target["select"]["kind"].as_str().unwrap()) {
+                    assert!(
+                        found.body.pointer(&path).is_some(),
+                        "{}: {path}",
+                        found.file
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// `a.b.c` as kustomize writes it.
+fn pointer(path: &str) -> String {
+    format!("/{}", path.replace('.', "/"))
+}
+
+/// The planner's cluster in every configuration of the filter for Istio is istiod's own of the Service.
+#[test]
+fn filters_ask_the_planners_service() {
+    let all = all();
+    let service = one(&all, "Service", PLANNER);
+    let host = format!(
+        "{}.{}.svc.cluster.local",
+        service.name(),
+        service.namespace()
+    );
+    let cluster = format!(
+        "outbound|{}||{host}",
+        service.body["spec"]["ports"][0]["port"]
+    );
+    let mut seen = 0;
+    for (kind, pointer) in [
+        ("WasmPlugin", "/spec/pluginConfig/planner"),
+        ("TrafficExtension", "/spec/wasm/pluginConfig/planner"),
+    ] {
+        for found in of(&all, kind) {
+            let planner = found.body.pointer(pointer).unwrap();
+            assert_eq!(planner["cluster"], cluster, "{}", found.file);
+            assert_eq!(planner["authority"], host, "{}", found.file);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 8);
+}
+
+#[test]
+fn routes_lead_to_the_clusters_of_the_plan() {
+    let all = all();
+    let plugin = one(&all, "WasmPlugin", "weir-resnet");
+    let variants = plugin.body["spec"]["pluginConfig"]["plan"]["variants"]
+        .as_array()
+        .unwrap();
+    let clusters: Vec<&str> = variants
+        .iter()
+        .map(|it| it["cluster"].as_str().unwrap())
+        .collect();
+    let hosts: Vec<&Value> = of(&all, "DestinationRule")
+        .iter()
+        .map(|it| &it.body["spec"]["host"])
+        .collect();
+    let (gateways, services) = (of(&all, "Gateway"), of(&all, "VirtualService"));
+    for service in &services {
+        let gateway = service.body["spec"]["gateways"][0].as_str().unwrap();
+        let named = |it: &&Found| format!("{}/{}", it.namespace(), it.name());
+        assert!(gateways.iter().any(|it| named(it) == gateway), "{gateway}");
+        for route in service.body["spec"]["http"].as_array().unwrap() {
+            let destination = &route["route"][0]["destination"];
+            let cluster = super::istiod::cluster_of(destination);
+            assert!(clusters.contains(&cluster.as_str()), "{cluster}");
+            assert!(hosts.contains(&&destination["host"]));
+            assert_eq!(
+                route["retries"]["attempts"], 0,
+                "a retry is an execution that no slot counts"
+            );
+        }
+    }
+    // What the EnvoyFilter changes is there to be changed.
+    let routes = document("istio/gateway/virtualservice.yaml")["spec"]["http"].clone();
+    let filter = document("istio/gateway/envoyfilter.yaml");
+    let mut changed = 0;
+    for patch in filter["spec"]["configPatches"].as_array().unwrap() {
+        if patch["applyTo"] == "HTTP_ROUTE" {
+            let name = &patch["match"]["routeConfiguration"]["vhost"]["route"]["name"];
+            assert!(
+                routes
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|route| route["name"] == *name),
+                "{name}"
+            );
+            changed += 1;
+        }
+    }
+    assert_eq!(changed, 4);
+}
+
+#[test]
+fn gates_are_on_the_pods_that_the_patches_make_theirs() {
+    let all = all();
+    let gates: Vec<_> = of(&all, "WasmPlugin")
+        .into_iter()
+        .filter(|it| it.namespace() == "models")
+        .collect();
+    assert_eq!(gates.len(), 3);
+    for gate in gates {
+        let config = &gate.body["spec"]["pluginConfig"];
+        let variant = config["variant"].as_str().unwrap();
+        let patch = document(&format!("istio/pods/{variant}.yaml"));
+        let labels = &patch["spec"]["template"]["metadata"]["labels"];
+        assert!(
+            within(&gate.body["spec"]["selector"]["matchLabels"], labels),
+            "{variant}"
+        );
+        for (kind, pointer) in [
+            ("EnvoyFilter", "/spec/workloadSelector/labels"),
+            ("NetworkPolicy", "/spec/podSelector/matchLabels"),
+        ] {
+            let ours = |it: &&Found| it.namespace() == "models" && it.name() == "weir-resnet";
+            let mut found = of(&all, kind).into_iter().filter(ours);
+            assert!(
+                within(found.next().unwrap().body.pointer(pointer).unwrap(), labels),
+                "{kind}"
+            );
+        }
+        let port = gate.body["spec"]["match"][0]["ports"][0]["number"].to_string();
+        assert!(
+            config["plan"]["variants"][0]["cluster"]
+                .as_str()
+                .unwrap()
+                .contains(&format!("|{port}|"))
+        );
+    }
+}
+
+#[test]
+fn envoy_gateways_policies_lead_to_its_gateway_and_route() {
+    let all = below("k8s/envoy-gateway");
+    for policy in [
+        "EnvoyExtensionPolicy",
+        "ClientTrafficPolicy",
+        "BackendTrafficPolicy",
+    ] {
+        let policy = one(&all, policy, "weir-resnet");
+        let target = &policy.body["spec"]["targetRefs"][0];
+        let found = one(
+            &all,
+            target["kind"].as_str().unwrap(),
+            target["name"].as_str().unwrap(),
+        );
+        assert_eq!(found.namespace(), policy.namespace());
+    }
+    let gateway = one(&all, "Gateway", "weir-resnet");
+    let route = one(&all, "HTTPRoute", "weir-resnet");
+    assert_eq!(route.body["spec"]["parentRefs"][0]["name"], gateway.name());
+    let parameters = &gateway.body["spec"]["infrastructure"]["parametersRef"];
+    one(&all, "EnvoyProxy", parameters["name"].as_str().unwrap());
+    one(
+        &all,
+        "GatewayClass",
+        gateway.body["spec"]["gatewayClassName"].as_str().unwrap(),
+    );
+}

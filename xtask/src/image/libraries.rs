@@ -1,0 +1,64 @@
+//! The shared libraries that a program names, and its loader, as `ldd` finds them on this machine.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// Their paths, sorted; none for a program that is linked statically.
+pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
+    let output = Command::new("ldd").arg(program).output();
+    let output = output.context("cannot run ldd")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if [&said, &complaint]
+        .iter()
+        .any(|it| it.contains("not a dynamic executable"))
+    {
+        return Ok(BTreeSet::new());
+    }
+    if !output.status.success() {
+        bail!("ldd {}: {}", program.display(), complaint.trim());
+    }
+    found(&said)
+}
+
+/// `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, `linux-vdso.so.1 (0x…)`.
+fn found(said: &str) -> Result<BTreeSet<PathBuf>> {
+    let mut libraries = BTreeSet::new();
+    for line in said.lines().map(str::trim) {
+        if line.contains("=> not found") {
+            bail!("{line}: install it");
+        }
+        let place = line.split_once("=> ").map_or(line, |(_, place)| place);
+        let path = place.split_whitespace().next().unwrap_or_default();
+        if path.starts_with('/') {
+            libraries.insert(PathBuf::from(path));
+        }
+    }
+    Ok(libraries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::found;
+
+    #[test]
+    fn libraries_are_those_with_a_path() {
+        let said = "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/libm.so.6 (0x2)\n\
+            \tlibc.so.6 => /lib/libc.so.6 (0x3)\n\t/lib64/ld.so.2 (0x4)\n";
+        let found: Vec<_> = found(said).unwrap().into_iter().collect();
+        assert_eq!(
+            found,
+            ["/lib/libc.so.6", "/lib/libm.so.6", "/lib64/ld.so.2"].map(Into::into)
+                as [std::path::PathBuf; 3]
+        );
+    }
+
+    #[test]
+    fn a_missing_library_is_named() {
+        let error = found("\tlibz.so.1 => not found\n").unwrap_err();
+        assert!(error.to_string().contains("libz.so.1"), "{error}");
+    }
+}
