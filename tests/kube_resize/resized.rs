@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use weir_api::Cores;
-use weir_planner::actuate::{ActuateError, InForce};
+use weir_planner::actuate::{ActuateError, Goal, InForce};
 use weir_planner::kube::actuate::Unmet;
 use weir_planner::kube::refused::Refused;
 use weir_tests::kube::{Key, Resizing, Version};
@@ -173,6 +173,40 @@ async fn a_restarted_container_serves_again_before_it_counts() {
 }
 
 #[tokio::test]
+async fn who_is_unready_for_a_while_keeps_its_cores() {
+    let stage = Stage::new(2, 2, AMPLE).await;
+    let pods = stage.pods();
+    stage.server.store().amend("pods", &pods[0], |pod| {
+        let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+        let ready = conditions.iter_mut().find(|one| one["type"] == "Ready");
+        let ready = ready.unwrap();
+        ready["status"] = json!("False");
+        ready["lastTransitionTime"] = json!("2999-01-01T00:00:00Z");
+    });
+    stage
+        .until("one that serves", |now| now.ready == cores(1, 2))
+        .await;
+    let wish = Goal {
+        start: Cores::whole(1),
+        ..goal(2, 3)
+    };
+    // What it keeps is more than it would start with, and leaves the other none.
+    let error = stage.resize(wish).await.unwrap_err();
+    assert!(
+        matches!(&error, ActuateError::Unmet { why: Unmet::NoRoom, pod, partly: false } if *pod == pods[1].name),
+        "{error}"
+    );
+    assert!(!error.leaves_doubt());
+    assert!(stage.answers("pods/resize").is_empty());
+    let grown = stage.resize(goal(2, 3)).await.unwrap();
+    assert_eq!((grown.ready, grown.starting), (cores(1, 3), cores(1, 2)));
+    stage.server.kubelet().set_ready(&pods[0], true);
+    stage.until("both", |now| now.ready == cores(2, 2)).await;
+    let grown = stage.resize_until_done(goal(2, 3)).await;
+    assert_eq!(grown, InForce::certain(cores(2, 3)));
+}
+
+#[tokio::test]
 async fn a_pod_that_goes_in_the_middle_is_not_waited_for() {
     let stage = Stage::new(2, 1, Duration::from_secs(3600)).await;
     let pods = stage.pods();
@@ -182,6 +216,10 @@ async fn a_pod_that_goes_in_the_middle_is_not_waited_for() {
             after: Duration::from_secs(7200),
         }),
     );
+    stage
+        .server
+        .kubelet()
+        .ready_after(Duration::from_secs(3600));
     let gone = async {
         let patched = || stage.answers("pods/resize").len() == 2;
         wait::until("the patches", LIMIT, patched).await.unwrap();

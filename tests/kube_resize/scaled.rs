@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_api::Cores;
 use weir_planner::actuate::{ActuateError, Goal, InForce};
+use weir_planner::kube::actuate::Unmet;
 
 use super::bed::deployment;
 use super::stage::{AMPLE, Stage, cores, goal, patches};
@@ -54,8 +55,18 @@ async fn what_ends_holds_its_cores_until_it_is_gone() {
     assert_eq!(fewer.ready, cores(1, 3));
     assert_eq!(fewer.at_most, Cores::whole(6));
     // Four cores are within the goal, and seven are not while the other is still there.
-    let grown = stage.resize(goal(1, 4)).await.unwrap();
-    assert_eq!(grown.ready, cores(1, 3));
+    let error = stage.resize(goal(1, 4)).await.unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            ActuateError::Unmet {
+                why: Unmet::NoRoom,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(!error.leaves_doubt());
     assert!(stage.answers("pods/resize").is_empty());
     let grown = stage
         .until("its end", |now| now.at_most == Cores::whole(3))

@@ -103,14 +103,21 @@ pub(crate) async fn backends(
     names: &[&str],
     timeout: Duration,
 ) -> KubeBackends {
+    backends_of(&admin(server).await, names, timeout)
+}
+
+pub(crate) fn backends_of(
+    client: &kube::Client,
+    names: &[&str],
+    timeout: Duration,
+) -> KubeBackends {
     let workload = |name: &&str| Workload {
         kind: Kind::Deployment,
         name: (*name).to_owned(),
         container: "app".to_owned(),
     };
     let workloads = names.iter().map(workload).collect();
-    let client = admin(server).await;
-    KubeBackends::new(&client, DEMO, workloads, Arc::default(), timeout)
+    KubeBackends::new(client, DEMO, workloads, Arc::default(), timeout)
 }
 
 pub(crate) fn patches(server: &ApiServer, resource: &str) -> Vec<Request> {

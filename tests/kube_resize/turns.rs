@@ -70,6 +70,9 @@ async fn whatever_fails_the_budget_holds_and_no_wish_is_sent_twice() {
     for name in NAMES {
         server.store().create(&deployment(name, 1, 1_000)).unwrap();
     }
+    // What a turn sees is always a little old.
+    let lag = Fault::LagWatch(Duration::from_millis(200));
+    server.faults().add(Rule::always(lag));
     let backends = backends(&server, &NAMES, Duration::from_millis(700)).await;
     let ready = async || {
         let there = there(&backends).await.unwrap_or_default();

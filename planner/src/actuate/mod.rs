@@ -15,7 +15,6 @@ pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
 pub use steps::{Step, Transition};
 
 use crate::kube::actuate::Unmet;
-use crate::kube::pace::PATCHES_MAX_PER_S;
 use crate::kube::pod::NotResizable;
 use crate::kube::refused::Refused;
 
@@ -72,15 +71,19 @@ pub enum ActuateError {
         partly: bool,
     },
     #[error(
-        "{0} of its pods wait for their turn: there are at most {PATCHES_MAX_PER_S} patches a second, and one of a pod"
-    )]
-    Left(usize),
-    #[error(
         "{replicas} more replicas, each with the {template} cores that its template asks for, would be too many cores now"
     )]
     Unaffordable {
         replicas: u32,
         template: Cores,
+        partly: bool,
+    },
+    #[error(
+        "{workload} gets no more replicas: its template gives its container {container} no CPU request, so nobody knows what they would cost"
+    )]
+    Unpriced {
+        workload: String,
+        container: String,
         partly: bool,
     },
 }
@@ -94,9 +97,9 @@ impl ActuateError {
             }
             ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
             ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),
-            ActuateError::Unaffordable { partly, .. } => *partly,
-            // Others may have had theirs.
-            ActuateError::Left(_) => true,
+            ActuateError::Unaffordable { partly, .. } | ActuateError::Unpriced { partly, .. } => {
+                *partly
+            }
             ActuateError::Status(..)
             | ActuateError::NoAddress
             | ActuateError::Advisory

@@ -4,7 +4,9 @@
 //! An answer is what is in force where all that was asked is; else an error that says what stands in the
 //! way, and leaves doubt where anything was asked: the caller reckons with both then. Reading asks nobody.
 
+mod memory;
 mod send;
+mod unmet;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,46 +20,22 @@ use kube::ResourceExt;
 use kube::api::Api;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
+use weir_api::Cores;
 
-use super::deal::{Dealt, Patched, Refusals, Seen};
+pub use memory::DOUBT_MAX;
+pub use unmet::Unmet;
+
+use self::memory::Memory;
+use self::unmet::Try;
+use super::deal::{Dealt, Patched, Seen};
 use super::pace::{Pace, Wish};
-use super::patch::{self, NotPatchable};
-use super::pod::{PodState, Resizing};
+use super::pod::PodState;
 use super::refused::Refused;
-use super::workload::{Bell, Followed, Watched, Workload};
+use super::workload::{Bell, Followed, Spec, Watched, Workload};
 use crate::actuate::{Actuate, ActuateError, InForce, Resize};
 
 /// Patches under way at the same time.
 pub const PATCHES_AT_ONCE: usize = 8;
-
-/// Why a pod does not have what it is to have.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "each message is its documentation")]
-pub enum Unmet {
-    #[error("{0}")]
-    Refused(Refused),
-    #[error("{0}")]
-    NotPatchable(NotPatchable),
-    #[error("its node has no room now, and its kubelet tries again by itself: {0}")]
-    Deferred(String),
-    #[error("its node can never hold it: {0}")]
-    Infeasible(String),
-    #[error("its kubelet failed: {0}")]
-    Failed(String),
-    #[error("not actuated within {0:?}")]
-    Late(Duration),
-}
-
-impl Unmet {
-    /// Whether it may come to have it all the same.
-    pub fn leaves_doubt(&self) -> bool {
-        match self {
-            Unmet::Refused(refused) => refused.leaves_doubt(),
-            Unmet::NotPatchable(_) => false,
-            Unmet::Deferred(_) | Unmet::Infeasible(_) | Unmet::Failed(_) | Unmet::Late(_) => true,
-        }
-    }
-}
 
 /// The variants' pods.
 pub struct KubeBackends {
@@ -65,37 +43,11 @@ pub struct KubeBackends {
     followed: Followed<Pod>,
     /// One for each variant, in their order.
     workloads: Vec<Watched>,
-    bell: Bell,
-    heard: watch::Receiver<Option<String>>,
+    heard: watch::Receiver<()>,
     /// Shared by all services.
     pace: Arc<Mutex<Pace>>,
     memory: Mutex<Memory>,
-    began: Instant,
     timeout: Duration,
-}
-
-/// What is known before the watches tell it.
-#[derive(Default)]
-struct Memory {
-    refusals: Refusals,
-    /// By uid: pods as a patch answered them, until a watch is as far.
-    ahead: BTreeMap<String, Arc<Pod>>,
-    /// By variant: the replicas scaled to, and the generation before.
-    scaled: BTreeMap<usize, (u32, i64)>,
-}
-
-/// A change under way.
-struct Try {
-    variant: usize,
-    dealt: Dealt,
-    /// Something has been asked for, or may have been.
-    asked: bool,
-    /// The answer to the scaling, if that was refused.
-    unscaled: Option<Refused>,
-    /// By uid: answers that were refusals.
-    refused: BTreeMap<String, Refused>,
-    /// Patches that wait for their turn.
-    left: usize,
 }
 
 impl KubeBackends {
@@ -108,21 +60,19 @@ impl KubeBackends {
         pace: Arc<Mutex<Pace>>,
         timeout: Duration,
     ) -> KubeBackends {
-        let (sender, heard) = watch::channel(None);
+        let (sender, heard) = watch::channel(());
         let bell: Bell = Arc::new(sender);
         let watched =
             |workload| Watched::new(client.clone(), namespace, workload, Arc::clone(&bell));
         let workloads = workloads.into_iter().map(watched).collect();
         let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
         KubeBackends {
-            followed: Followed::all(pods.clone(), Arc::clone(&bell)),
+            followed: Followed::all(pods.clone(), bell),
             pods,
             workloads,
-            bell,
             heard,
             pace,
             memory: Mutex::default(),
-            began: Instant::now(),
             timeout,
         }
     }
@@ -141,29 +91,30 @@ impl KubeBackends {
 
     /// The latest that is known of a variant.
     fn seen(&self, variant: usize) -> Result<Seen, ActuateError> {
-        let watched = self.watched(variant)?;
-        let store = self.followed.store(&self.bell)?;
-        let spec = watched.spec(&self.bell)?;
-        let memory = self.memory();
-        let scaled = memory.scaled.get(&variant);
-        let replicas = match scaled {
-            Some((replicas, before)) if spec.generation <= *before => *replicas,
-            _ => spec.replicas,
-        };
+        let store = self.followed.store()?;
+        let (watched, spec) = (self.watched(variant)?, self.spec(variant)?);
+        let (memory, now) = (self.memory(), Instant::now());
         let mut pods = Vec::new();
-        for pod in spec.pods(store) {
-            let ahead = memory.ahead.get(&pod.uid().unwrap_or_default());
-            let newer = ahead.filter(|ahead| ahead.metadata.generation > pod.metadata.generation);
-            let pod = newer.unwrap_or(&pod);
-            let state = PodState::of(pod, &watched.workload.container);
+        for told in spec.pods(store) {
+            let pod = memory.newest(told);
+            let state = PodState::of(&pod, &watched.workload.container);
             let name = || pod.name_any();
-            pods.push(state.map_err(|why| ActuateError::NotResizable { pod: name(), why })?);
+            let state = state.map_err(|why| ActuateError::NotResizable { pod: name(), why })?;
+            let maybe = memory.maybe(&state, now);
+            pods.push(PodState { maybe, ..state });
         }
         Ok(Seen {
-            replicas,
+            replicas: spec.replicas,
+            maybe: spec.maybe,
             template: spec.template,
             pods,
         })
+    }
+
+    /// The latest that is known of a variant's workload.
+    fn spec(&self, variant: usize) -> Result<Spec, ActuateError> {
+        let told = self.watched(variant)?.spec()?;
+        Ok(self.memory().spec(variant, told, Instant::now()))
     }
 
     /// Waits until a condition holds on what the watches tell; whether it came to.
@@ -183,7 +134,7 @@ impl KubeBackends {
 
     /// Forgets what the watches have caught up with, and what is gone.
     fn tidy(&self) {
-        let Ok(store) = self.followed.store(&self.bell) else {
+        let Ok(store) = self.followed.store() else {
             return;
         };
         let there: BTreeMap<String, Option<i64>> = store
@@ -191,29 +142,17 @@ impl KubeBackends {
             .iter()
             .map(|pod| (pod.uid().unwrap_or_default(), pod.metadata.generation))
             .collect();
-        let mut memory = self.memory();
-        memory.refusals.retain(|uid| there.contains_key(uid));
-        memory.ahead.retain(|uid, ahead| {
-            let seen = there.get(uid);
-            seen.is_some_and(|seen| ahead.metadata.generation > *seen)
-        });
+        self.memory().tidy(&there, Instant::now());
     }
 
-    fn deal(&self, change: &Resize) -> Result<Dealt, ActuateError> {
+    fn deal(&self, change: Resize) -> Result<Dealt, ActuateError> {
         let seen = self.seen(change.variant)?;
         Ok(seen.deal(change.goal, change.cores(), &self.memory().refusals))
     }
 
     /// Scales where that is needed, and says who is to be patched.
-    async fn begin(&self, change: &Resize, deadline: Instant) -> Result<Try, ActuateError> {
-        let mut one = Try {
-            variant: change.variant,
-            dealt: self.deal(change)?,
-            asked: false,
-            unscaled: None,
-            refused: BTreeMap::new(),
-            left: 0,
-        };
+    async fn begin(&self, change: Resize, deadline: Instant) -> Result<Try, ActuateError> {
+        let mut one = Try::new(change.variant, self.deal(change)?);
         let Some(replicas) = one.dealt.scale else {
             return Ok(one);
         };
@@ -231,8 +170,7 @@ impl KubeBackends {
             let half = Instant::now() + deadline.duration_since(Instant::now()) / 2;
             self.until(half, || {
                 let seen = self.seen(change.variant);
-                let staying = |seen: Seen| seen.pods.iter().filter(|pod| pod.stays()).count();
-                seen.is_ok_and(|seen| staying(seen) <= replicas as usize)
+                seen.is_ok_and(|seen| seen.staying() <= replicas)
             })
             .await;
             one.dealt = self.deal(change)?;
@@ -255,17 +193,20 @@ impl KubeBackends {
             .iter()
             .map(|(pod, grows)| Wish { pod, grows: *grows })
             .collect();
-        let picked = self.pace().pick(&wishes, self.began.elapsed());
-        for (place, (index, _)) in all.iter().enumerate() {
-            if let Some(Ok(one)) = tries.get_mut(*index).filter(|_| !picked.contains(&place)) {
-                one.left += 1;
+        let picked = self.pace().pick(&wishes, Instant::now());
+        let mut all: Vec<Option<(usize, Patched)>> = all.into_iter().map(Some).collect();
+        let mut sent = Vec::with_capacity(picked.len());
+        for place in picked {
+            let one = all.get_mut(place).and_then(Option::take);
+            sent.extend(one.map(|(index, patched)| self.sent(index, patched, deadline)));
+        }
+        for (index, patched) in all.into_iter().flatten() {
+            if let Some(Ok(one)) = tries.get_mut(index) {
+                one.left.insert(patched.pod.uid);
             }
         }
-        let sent = picked.iter().filter_map(|place| all.get(*place));
-        let sent = stream::iter(sent)
-            .map(async |(index, patched)| (*index, patched, self.send(patched, deadline).await))
-            .buffer_unordered(PATCHES_AT_ONCE);
-        let answers: Vec<(usize, &Patched, Result<(), Refused>)> = sent.collect().await;
+        let sent = stream::iter(sent).buffer_unordered(PATCHES_AT_ONCE);
+        let answers: Vec<(usize, Patched, Result<(), Refused>)> = sent.collect().await;
         for (index, patched, answer) in answers {
             let Some(Ok(one)) = tries.get_mut(index) else {
                 continue;
@@ -283,6 +224,16 @@ impl KubeBackends {
                 }
             }
         }
+    }
+
+    async fn sent(
+        &self,
+        index: usize,
+        patched: Patched,
+        deadline: Instant,
+    ) -> (usize, Patched, Result<(), Refused>) {
+        let answer = self.send(&patched, deadline).await;
+        (index, patched, answer)
     }
 
     /// Waits until what was asked is actuated, or will not be, and says what is in force then.
@@ -316,8 +267,13 @@ impl KubeBackends {
         if let Some((pod, why)) = unmet {
             return Err(ActuateError::Unmet { pod, why, partly });
         }
-        if one.left > 0 {
-            return Err(ActuateError::Left(one.left));
+        if one.dealt.unaffordable > 0 && seen.template == Cores::ZERO {
+            let workload = self.watched(one.variant)?;
+            return Err(ActuateError::Unpriced {
+                workload: workload.label(),
+                container: workload.workload.container.clone(),
+                partly,
+            });
         }
         if one.dealt.unaffordable > 0 {
             return Err(ActuateError::Unaffordable {
@@ -327,46 +283,6 @@ impl KubeBackends {
             });
         }
         Ok(seen.in_force())
-    }
-}
-
-impl Try {
-    /// What this pod is to have, if anything was wanted of it.
-    fn wanted(&self, pod: &PodState) -> Option<weir_api::Cores> {
-        self.dealt.wanted.get(&pod.uid).copied().map(patch::step)
-    }
-
-    fn is_decided(&self, pod: &PodState) -> bool {
-        let Some(wanted) = self.wanted(pod).filter(|_| pod.stays()) else {
-            return true;
-        };
-        match pod.desired.request == wanted {
-            true => pod.resizing != Resizing::InProgress,
-            // A lost answer may still turn out to have been a yes.
-            false => {
-                let refused = self.refused.get(&pod.uid);
-                !refused.is_some_and(Refused::leaves_doubt)
-            }
-        }
-    }
-
-    fn unmet(&self, pod: &PodState, refusals: &Refusals, timeout: Duration) -> Option<Unmet> {
-        let wanted = self.wanted(pod)?;
-        if pod.desired.request != wanted {
-            if let Some(why) = self.dealt.unpatchable.get(&pod.uid) {
-                return Some(Unmet::NotPatchable(why.clone()));
-            }
-            let refused = self.refused.get(&pod.uid);
-            let refused = refused.or_else(|| refusals.of(pod, wanted));
-            return refused.cloned().map(Unmet::Refused);
-        }
-        match pod.resizing.clone() {
-            Resizing::Settled => None,
-            Resizing::Deferred { why } => Some(Unmet::Deferred(why)),
-            Resizing::Infeasible { why } => Some(Unmet::Infeasible(why)),
-            Resizing::Failed { why } => Some(Unmet::Failed(why)),
-            Resizing::InProgress => Some(Unmet::Late(timeout)),
-        }
     }
 }
 
@@ -380,7 +296,8 @@ impl Actuate for KubeBackends {
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
         let deadline = Instant::now() + self.timeout;
         self.tidy();
-        let begun = changes.iter().map(|change| self.begin(change, deadline));
+        let begun = changes.iter().copied();
+        let begun = begun.map(|change| self.begin(change, deadline));
         let mut tries = join_all(begun).await;
         self.patch(&mut tries, deadline).await;
         let finished = tries.into_iter().map(async |one| match one {

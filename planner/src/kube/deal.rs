@@ -2,14 +2,14 @@
 //! and back: pods → what is in force. Pure.
 //!
 //! Serving pods get `each`, starting ones `start`, once they exist: until then they have what the workload's
-//! template says, and count with that. Nothing is asked for that would make all that the pods may hold, those
+//! template says, and count with that. Those that are unready for a while keep what they have. Nothing is asked for that would make all that the pods may hold, those
 //! that end included, more than the goal costs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_api::Cores;
 
-use super::patch::{self, Change, NotPatchable, STEP_MILLIS};
+use super::patch::{self, Change, NotPatchable};
 use super::pod::PodState;
 use super::refused::Refused;
 use crate::actuate::{Allocation, Goal, InForce};
@@ -19,6 +19,8 @@ use crate::actuate::{Allocation, Goal, InForce};
 pub struct Seen {
     /// Replicas it is to have.
     pub replicas: u32,
+    /// Replicas it may have been given by a scaling whose answer never came.
+    pub maybe: Option<u32>,
     /// Cores that a new pod starts with.
     pub template: Cores,
     /// All that are not gone, in the order of their names.
@@ -50,9 +52,11 @@ pub struct Dealt {
     pub wanted: BTreeMap<String, Cores>,
     /// Who is to be patched.
     pub patches: Vec<Patched>,
-    /// The number of replicas to scale to, if it is another.
+    /// By uid: who is to have more once others have gone or have less.
+    pub waiting: BTreeSet<String>,
+    /// The number of replicas to scale to, if it is or may be another.
     pub scale: Option<u32>,
-    /// Replicas that the goal's cores do not bear now.
+    /// Replicas that the goal's cores do not bear now, or of which nobody knows what they cost.
     pub unaffordable: u32,
     /// Pods that cannot be patched, and why.
     pub unpatchable: BTreeMap<String, NotPatchable>,
@@ -84,24 +88,27 @@ impl Refusals {
 }
 
 impl Seen {
-    /// Replicas that are to be and have no pod yet.
-    pub fn missing(&self) -> u32 {
-        let there = self.pods.iter().filter(|pod| pod.stays()).count();
-        let there = u32::try_from(there).unwrap_or(u32::MAX);
-        self.replicas.saturating_sub(there)
+    /// Pods that are to be.
+    pub fn staying(&self) -> u32 {
+        let staying = self.pods.iter().filter(|pod| pod.stays()).count();
+        u32::try_from(staying).unwrap_or(u32::MAX)
     }
 
-    /// What of it is in force.
+    /// What of it is in force. Pods beyond the number of replicas are about to go, and do not count.
     pub fn in_force(&self) -> InForce {
         let staying = || self.pods.iter().filter(|pod| pod.stays());
-        let ready = staying().filter(|pod| pod.ready).map(PodState::cores);
-        let starting = staying()
-            .filter(|pod| !pod.ready)
-            .map(|pod| pod.desired.request);
-        let missing = (0..self.missing()).map(|_| self.template);
+        let ready = least(staying().filter(|pod| pod.ready).map(PodState::cores));
+        let fewest = self.replicas.min(self.maybe.unwrap_or(u32::MAX));
+        let ready = Allocation::new(ready.replicas().min(fewest), ready.each());
+        let missing = self.replicas.saturating_sub(self.staying());
+        let starting = staying().filter(|pod| !pod.ready);
+        let starting = starting.map(|pod| pod.desired.request);
+        let new = Some(self.template).filter(|cores| missing > 0 && *cores > Cores::ZERO);
+        let starting = least(starting.chain(new));
+        let count = self.replicas.saturating_sub(ready.replicas());
         InForce {
-            ready: least(ready),
-            starting: least(starting.chain(missing)),
+            ready,
+            starting: Allocation::new(count, starting.each()),
             at_most: self.at_most(),
         }
     }
@@ -109,7 +116,12 @@ impl Seen {
     /// All cores that its pods, and those it is still to have, may hold.
     pub fn at_most(&self) -> Cores {
         let pods: Cores = self.pods.iter().map(PodState::at_most).sum();
-        pods + times(self.template, self.missing())
+        let missing = self.most_replicas().saturating_sub(self.staying());
+        pods + times(self.template, missing)
+    }
+
+    fn most_replicas(&self) -> u32 {
+        self.replicas.max(self.maybe.unwrap_or(0))
     }
 
     /// What `goal` comes to, where no more than `most` cores may be held.
@@ -119,11 +131,14 @@ impl Seen {
         if goal.replicas < self.replicas {
             dealt.scale = Some(goal.replicas);
         } else {
-            let more = goal.replicas - self.replicas;
+            // Those that there may be already are reckoned with, and asking again costs nothing.
+            let borne = self.most_replicas().min(goal.replicas);
+            let more = goal.replicas - borne;
             let room = most.saturating_sub(held).millis();
             let fit = room.checked_div(self.template.millis()).unwrap_or(0);
             let new = more.min(fit);
-            dealt.scale = (new > 0).then_some(self.replicas.saturating_add(new));
+            dealt.scale = Some(borne + new)
+                .filter(|replicas| *replicas > self.replicas || self.maybe.is_some());
             dealt.unaffordable = more - new;
             held = held + times(self.template, new);
         }
@@ -154,6 +169,7 @@ impl Seen {
             };
             let then = held.saturating_sub(before) + after.at_most();
             if change.request > pod.desired.request && then > held && then > most {
+                dealt.waiting.insert(pod.uid.clone());
                 continue;
             }
             held = held.max(then);
@@ -168,11 +184,15 @@ impl Seen {
 }
 
 impl Goal {
-    /// What one pod is to have of it.
+    /// What one pod is to have of it. One that has served and does not for now keeps what it has: it would
+    /// come back with the cores of a beginner, and the others be counted as having no more.
     fn of_pod(self, pod: &PodState) -> Cores {
-        match pod.ready || self.start == Cores::ZERO {
-            true => self.each,
-            false => self.start,
+        if pod.ready || self.start == Cores::ZERO {
+            self.each
+        } else if pod.served {
+            pod.desired.request.min(self.each)
+        } else {
+            self.start
         }
     }
 }
@@ -190,9 +210,6 @@ fn least(cores: impl Iterator<Item = Cores>) -> Allocation {
 fn times(cores: Cores, count: u32) -> Cores {
     Cores::from_millis(cores.millis().saturating_mul(count))
 }
-
-/// Kubernetes can have no less than this of anything.
-const _: () = assert!(STEP_MILLIS > 0);
 
 #[cfg(test)]
 mod tests;

@@ -102,6 +102,8 @@ pub struct PodState {
     pub node: Option<String>,
     /// Whether it serves.
     pub ready: bool,
+    /// Whether it has served before, even where it does not now: it is restarted, or unready for a moment.
+    pub served: bool,
     /// Whether it is to end; its cores are the node's until it is gone.
     pub ending: bool,
     /// Whether all of it has ended, so that it holds no cores any more.
@@ -122,6 +124,8 @@ pub struct PodState {
     pub actual: Actual,
     /// How that stands.
     pub resizing: Resizing,
+    /// The request it may have been given by a patch whose answer never came; no pod tells of that.
+    pub maybe: Option<Cores>,
 }
 
 impl PodState {
@@ -165,6 +169,7 @@ impl PodState {
             container,
             node: spec.and_then(|spec| spec.node_name.clone()),
             ready: condition(pod, "Ready").is_some(),
+            served: own.is_some_and(|own| served(pod, own)),
             ending: pod.metadata.deletion_timestamp.is_some(),
             ended: matches!(phase, Some("Succeeded" | "Failed")),
             class,
@@ -177,18 +182,21 @@ impl PodState {
                 .and_then(|amount| quantity::cores(&amount.0)),
             actual: actual(own),
             resizing: Resizing::Settled,
+            maybe: None,
         };
         state.resizing = state.resizing(pod);
         Ok(state)
     }
 
-    /// The cores it serves with.
+    /// The cores it serves with, and goes on to: what is about to be taken away does not count.
     pub fn cores(&self) -> Cores {
-        match self.actual {
+        let there = match self.actual {
             Actual::Has(cpu) => cpu.request,
             // Where nothing is resized, the spec is what there is.
-            _ => self.desired.request.min(self.granted()),
-        }
+            _ => self.allocated.unwrap_or(self.desired.request),
+        };
+        let stays = there.min(self.desired.request);
+        self.maybe.map_or(stays, |maybe| maybe.min(stays))
     }
 
     /// The cores it may hold of its node at most.
@@ -201,16 +209,13 @@ impl PodState {
             _ => Cores::ZERO,
         };
         let allocated = self.allocated.unwrap_or(Cores::ZERO);
-        self.desired.request.max(allocated).max(actual)
+        let maybe = self.maybe.unwrap_or(Cores::ZERO);
+        self.desired.request.max(allocated).max(actual).max(maybe)
     }
 
     /// Whether it is one of the replicas that are to be.
     pub fn stays(&self) -> bool {
         !self.ending && !self.ended
-    }
-
-    fn granted(&self) -> Cores {
-        self.allocated.unwrap_or(self.desired.request)
     }
 
     fn resizing(&self, pod: &Pod) -> Resizing {
@@ -248,10 +253,29 @@ impl PodState {
 
 /// The condition of that name, if it holds.
 fn condition<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
+    told(pod, name).filter(|condition| condition.status == "True")
+}
+
+/// The condition of that name, whether it holds or not.
+fn told<'a>(pod: &'a Pod, name: &str) -> Option<&'a PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    conditions
-        .iter()
-        .find(|condition| condition.type_ == name && condition.status == "True")
+    conditions.iter().find(|condition| condition.type_ == name)
+}
+
+/// Ready, or no longer: of a pod that only starts, "not ready" is older than its running container.
+fn served(pod: &Pod, own: &ContainerStatus) -> bool {
+    let Some(ready) = told(pod, "Ready") else {
+        return false;
+    };
+    let running = own.state.as_ref().and_then(|s| s.running.as_ref());
+    let began = running.and_then(|running| running.started_at.as_ref());
+    let changed = ready.last_transition_time.as_ref();
+    let later = || {
+        changed
+            .zip(began)
+            .is_some_and(|(changed, began)| changed.0 > began.0)
+    };
+    ready.status == "True" || own.restart_count > 0 || later()
 }
 
 /// Request and limit; `None` without a request. Requests of 0 are none.
@@ -272,10 +296,11 @@ fn actual(status: Option<&ContainerStatus>) -> Actual {
         return Actual::Starting;
     };
     let running = status.state.as_ref().and_then(|s| s.running.as_ref());
+    let ended = status.state.as_ref().and_then(|s| s.terminated.as_ref());
     match (running, &status.resources) {
         (Some(_), Some(resources)) => cpu(resources).map_or(Actual::Untold, Actual::Has),
         (Some(_), None) => Actual::Untold,
-        (None, _) if status.restart_count > 0 => Actual::Restarting,
+        (None, _) if status.restart_count > 0 || ended.is_some() => Actual::Restarting,
         (None, _) => Actual::Starting,
     }
 }

@@ -52,6 +52,15 @@ impl Refused {
         matches!(self, Refused::Unreachable { doubt: true, .. })
     }
 
+    /// The same of a request that only reads: nothing can have come of it.
+    #[must_use]
+    pub fn of_reading(self) -> Refused {
+        match self {
+            Refused::Unreachable { why, .. } => Refused::Unreachable { why, doubt: false },
+            other => other,
+        }
+    }
+
     /// Whether the same request can only be refused again.
     pub fn is_final(&self) -> bool {
         matches!(self, Refused::Infeasible { .. } | Refused::Invalid { .. })

@@ -6,8 +6,7 @@
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::StreamExt;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -64,8 +63,8 @@ pub struct Workload {
     pub container: String,
 }
 
-/// Rings whenever any watch has told something; holds what went wrong last.
-pub(super) type Bell = Arc<watch::Sender<Option<String>>>;
+/// Rings whenever any watch has told something.
+pub(super) type Bell = Arc<watch::Sender<()>>;
 
 /// Objects as a watch told them.
 pub(super) struct Followed<K>
@@ -74,7 +73,8 @@ where
     K::DynamicType: Hash + Eq + Clone,
 {
     store: Store<K>,
-    listed: Arc<AtomicBool>,
+    /// Why nothing is known yet, until something is.
+    unseen: Arc<Mutex<Option<String>>>,
     task: AbortHandle,
 }
 
@@ -102,8 +102,9 @@ where
     fn new(api: Api<K>, config: watcher::Config, kind: K::DynamicType, bell: Bell) -> Followed<K> {
         let writer = reflector::store::Writer::new(kind);
         let store = writer.as_reader();
-        let listed = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&listed);
+        let unseen = Some("the API server has not answered yet".to_owned());
+        let unseen = Arc::new(Mutex::new(unseen));
+        let told = Arc::clone(&unseen);
         // Who manages which field is half of an object, and nobody here reads it.
         let slim = |object: &mut K| object.managed_fields_mut().clear();
         let stream = watcher::watcher(api, config)
@@ -118,23 +119,24 @@ where
                     Ok(event) => {
                         failing = false;
                         if matches!(event, Event::InitDone) {
-                            told.store(true, Ordering::Release);
+                            *told.lock().unwrap_or_else(PoisonError::into_inner) = None;
                         }
-                        bell.send_replace(None);
+                        bell.send_replace(());
                     }
                     Err(error) => {
                         if !failing {
                             tracing::warn!("watch: {error}; what it told last holds (said once)");
                         }
                         failing = true;
-                        bell.send_replace(Some(error.to_string()));
+                        let mut unseen = told.lock().unwrap_or_else(PoisonError::into_inner);
+                        *unseen = unseen.take().map(|_| error.to_string());
                     }
                 }
             }
         });
         Followed {
             store,
-            listed,
+            unseen,
             task: task.abort_handle(),
         }
     }
@@ -143,14 +145,12 @@ where
     ///
     /// # Errors
     /// No list has come yet.
-    pub(super) fn store(&self, bell: &Bell) -> Result<&Store<K>, ActuateError> {
-        if self.listed.load(Ordering::Acquire) {
-            return Ok(&self.store);
+    pub(super) fn store(&self) -> Result<&Store<K>, ActuateError> {
+        let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        match unseen.clone() {
+            None => Ok(&self.store),
+            Some(why) => Err(ActuateError::Unseen(why)),
         }
-        let trouble = bell.borrow().clone();
-        Err(ActuateError::Unseen(trouble.unwrap_or_else(|| {
-            "the API server has not answered yet".to_owned()
-        })))
     }
 }
 
@@ -172,11 +172,15 @@ pub(super) struct Watched {
 }
 
 /// What a workload's object says.
+#[derive(Debug, Clone)]
 pub(super) struct Spec {
-    pub(super) replicas: u32,
-    pub(super) template: Cores,
+    pub(super) uid: String,
     pub(super) generation: i64,
-    selector: Selector,
+    pub(super) replicas: u32,
+    /// Replicas it may have been given without an answer; no object tells of that.
+    pub(super) maybe: Option<u32>,
+    pub(super) template: Cores,
+    pub(super) selector: Selector,
 }
 
 impl Watched {
@@ -206,8 +210,8 @@ impl Watched {
     ///
     /// # Errors
     /// It is not known, is not there, or selects nothing that can be read.
-    pub(super) fn spec(&self, bell: &Bell) -> Result<Spec, ActuateError> {
-        let store = self.object.store(bell)?;
+    pub(super) fn spec(&self) -> Result<Spec, ActuateError> {
+        let store = self.object.store()?;
         let object = store.find(|object| object.name_any() == self.workload.name);
         let object = object.ok_or_else(|| ActuateError::NoWorkload(self.label()))?;
         let at = |path: &str| object.data.pointer(path);
@@ -226,9 +230,11 @@ impl Watched {
             .and_then(|own| own.resources.as_ref())
             .and_then(pod::cpu);
         Ok(Spec {
-            replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
-            template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),
+            uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or(0),
+            replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
+            maybe: None,
+            template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),
             selector,
         })
     }

@@ -1,9 +1,6 @@
 //! One patch, or one scaling, until it is answered: again after a conflict, once, with the newest state of the
 //! pod, and after "too many requests" when that says, as long as there is time.
 
-use std::sync::Arc;
-
-use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -24,15 +21,15 @@ impl KubeBackends {
     pub(super) async fn send(&self, patched: &Patched, deadline: Instant) -> Result<(), Refused> {
         let params = PatchParams::default();
         let name = patched.pod.name.as_str();
-        let mut body = patched.change.body(&patched.pod);
+        let (mut pod, mut change) = (patched.pod.clone(), patched.change);
         let mut conflicted = false;
         loop {
+            let body = change.body(&pod);
             let strategic = Patch::Strategic(&body);
             let asked = self.pods.patch_resize(name, &params, &strategic);
             let refused = match in_time(deadline, asked, RESIZE).await {
                 Ok(pod) => {
-                    let uid = pod.uid().unwrap_or_default();
-                    self.memory().ahead.insert(uid, Arc::new(pod));
+                    self.memory().answered(pod);
                     return Ok(());
                 }
                 Err(refused) => refused,
@@ -40,21 +37,28 @@ impl KubeBackends {
             match refused {
                 Refused::Conflict if !conflicted => {
                     conflicted = true;
-                    let newest = in_time(deadline, self.pods.get(name), GET).await?;
-                    let newest = PodState::of(&newest, &patched.pod.container);
+                    let newest = in_time(deadline, self.pods.get(name), GET).await;
+                    let newest = newest.map_err(Refused::of_reading)?;
+                    let state = PodState::of(&newest, &patched.pod.container);
                     // Of the same name, and another pod.
-                    let newest = newest.ok().filter(|pod| pod.uid == patched.pod.uid);
-                    let newest = newest.ok_or(Refused::Gone)?;
-                    match patch::change(&newest, patched.wanted) {
-                        Ok(Some(change)) => body = change.body(&newest),
+                    let state = state.ok().filter(|state| state.uid == patched.pod.uid);
+                    pod = state.ok_or(Refused::Gone)?;
+                    self.memory().answered(newest);
+                    match patch::change(&pod, patched.wanted) {
+                        Ok(Some(other)) => change = other,
                         Ok(None) => return Ok(()),
                         Err(_) => return Err(Refused::Conflict),
                     }
                 }
-                refused => wait(refused, deadline).await?,
+                refused => {
+                    if refused.leaves_doubt() {
+                        let now = Instant::now();
+                        self.memory().unanswered(&pod, change.request, now);
+                    }
+                    wait(refused, deadline).await?;
+                }
             }
-            let now = self.began.elapsed();
-            self.pace().again(now);
+            self.pace().again(Instant::now());
         }
     }
 
@@ -65,10 +69,9 @@ impl KubeBackends {
         replicas: u32,
         deadline: Instant,
     ) -> Result<(), Refused> {
-        let Ok(watched) = self.watched(variant) else {
+        let (Ok(watched), Ok(spec)) = (self.watched(variant), self.spec(variant)) else {
             return Err(Refused::Gone);
         };
-        let before = watched.spec(&self.bell).map_or(0, |spec| spec.generation);
         let body = json!({"spec": {"replicas": replicas}});
         let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
         loop {
@@ -77,10 +80,17 @@ impl KubeBackends {
                 .patch_scale(&watched.workload.name, &params, &merge);
             match in_time(deadline, asked, SCALE).await {
                 Ok(_) => {
-                    self.memory().scaled.insert(variant, (replicas, before));
+                    let now = Instant::now();
+                    self.memory().scaled(variant, &spec, replicas, now);
                     return Ok(());
                 }
-                Err(refused) => wait(refused, deadline).await?,
+                Err(refused) => {
+                    if refused.leaves_doubt() {
+                        let now = Instant::now();
+                        self.memory().maybe_scaled(variant, &spec, replicas, now);
+                    }
+                    wait(refused, deadline).await?;
+                }
             }
         }
     }

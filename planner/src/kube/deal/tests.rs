@@ -22,6 +22,7 @@ fn pod(name: &str, cores: u32) -> PodState {
         container: "app".to_owned(),
         node: Some("n".to_owned()),
         ready: true,
+        served: true,
         ending: false,
         ended: false,
         class: Class::Guaranteed,
@@ -32,12 +33,14 @@ fn pod(name: &str, cores: u32) -> PodState {
         allocated: Some(Cores::whole(cores)),
         actual: Actual::Has(cpu(cores * 1000)),
         resizing: Resizing::Settled,
+        maybe: None,
     }
 }
 
 fn starting(name: &str, cores: u32) -> PodState {
     PodState {
         ready: false,
+        served: false,
         allocated: None,
         actual: Actual::Starting,
         ..pod(name, cores)
@@ -54,6 +57,7 @@ fn ending(name: &str, cores: u32) -> PodState {
 fn seen(replicas: u32, pods: Vec<PodState>) -> Seen {
     Seen {
         replicas,
+        maybe: None,
         template: Cores::whole(1),
         pods,
     }
@@ -125,6 +129,58 @@ fn serving_pods_get_each_and_starting_ones_start() {
 }
 
 #[test]
+fn who_is_unready_for_a_while_keeps_what_it_has() {
+    let unready = |cores| PodState {
+        ready: false,
+        ..pod("b", cores)
+    };
+    let two = |cores| seen(2, vec![pod("a", 4), unready(cores)]);
+    check(&two(4), goal(2, 4, 1), 5, ("", None, 0));
+    // It would not come back with more than the others, nor be given any before it serves.
+    check(&two(4), goal(2, 3, 1), 4, ("a=3 b=3", None, 0));
+    check(&two(2), goal(2, 4, 1), 9, ("", None, 0));
+}
+
+#[test]
+fn who_is_about_to_go_is_not_counted_on() {
+    let all = seen(
+        2,
+        vec![pod("a", 3), pod("b", 3), pod("c", 2), starting("d", 1)],
+    );
+    let in_force = all.in_force();
+    assert_eq!(in_force.ready, Allocation::new(2, Cores::whole(2)));
+    assert_eq!(in_force.starting, Allocation::NONE);
+    assert_eq!(in_force.at_most, Cores::whole(3 + 3 + 2 + 1));
+}
+
+#[test]
+fn what_may_have_been_asked_for_is_reckoned_with_both_ways() {
+    let growing = PodState {
+        maybe: Some(Cores::whole(5)),
+        ..pod("a", 2)
+    };
+    let mut all = seen(2, vec![growing, pod("b", 2)]);
+    assert_eq!(all.in_force().ready, Allocation::new(2, Cores::whole(2)));
+    assert_eq!(all.at_most(), Cores::whole(5 + 2));
+    // It can be asked for again, and the others cannot have it meanwhile.
+    check(&all, goal(2, 5, 5), 8, ("a=5", None, 0));
+    all.maybe = Some(4);
+    assert_eq!(all.at_most(), Cores::whole(5 + 2 + 2));
+    assert_eq!(
+        all.in_force().replicas(),
+        2,
+        "they are still to be asked for"
+    );
+    check(&all, goal(5, 2, 1), 9, ("", Some(4), 1));
+    check(&all, goal(5, 2, 1), 10, ("", Some(5), 0));
+    all.maybe = Some(1);
+    assert_eq!(all.in_force().ready, Allocation::new(1, Cores::whole(2)));
+    assert_eq!(all.at_most(), Cores::whole(5 + 2));
+    // Nobody waits for it to turn out.
+    check(&all, goal(2, 2, 1), 7, ("", Some(2), 0));
+}
+
+#[test]
 fn nothing_is_asked_that_the_goal_does_not_bear() {
     // What ends holds its cores until it is gone.
     let all = seen(2, vec![pod("a", 2), pod("b", 2), ending("c", 2)]);
@@ -146,6 +202,8 @@ fn nothing_is_asked_that_the_goal_does_not_bear() {
 fn no_shrinking_pays_for_a_growing() {
     let all = seen(2, vec![pod("a", 4), starting("b", 1)]);
     check(&all, goal(2, 2, 3), 5, ("a=2", None, 0));
+    let dealt = all.deal(goal(2, 2, 3), Cores::whole(5), &Refusals::default());
+    assert_eq!(dealt.waiting, ["uid-b".to_owned()].into());
 }
 
 #[test]
@@ -191,15 +249,17 @@ fn what_cannot_be_patched_says_why() {
 
 fn any_pod() -> impl Strategy<Value = PodState> {
     let amounts = (1u32..9, 1u32..9, prop::option::of(1u32..9));
-    (amounts, any::<[bool; 2]>()).prop_map(|((desired, actual, allocated), [ready, ending])| {
-        PodState {
+    let maybe = prop::option::of((1u32..9).prop_map(Cores::whole));
+    (amounts, maybe, any::<[bool; 2]>()).prop_map(
+        |((desired, actual, allocated), maybe, [ready, ending])| PodState {
             ready,
             ending,
+            maybe,
             desired: cpu(desired * 1000),
             allocated: allocated.map(Cores::whole),
             ..pod("", actual)
-        }
-    })
+        },
+    )
 }
 
 proptest! {
@@ -207,7 +267,7 @@ proptest! {
     #[test]
     fn never_more_than_the_goal_costs_or_there_was(
         pods in prop::collection::vec(any_pod(), 0..6),
-        (replicas, template) in (0u32..8, 0u32..5),
+        (replicas, maybe, template) in (0u32..8, prop::option::of(0u32..8), 0u32..5),
         (wanted, each, start) in (0u32..8, 0u32..9, 0u32..9),
         most in 0u32..40,
     ) {
@@ -215,7 +275,7 @@ proptest! {
         for (i, pod) in pods.iter_mut().enumerate() {
             pod.uid = i.to_string();
         }
-        let mut all = Seen { replicas, template: Cores::whole(template), pods };
+        let mut all = Seen { replicas, maybe, template: Cores::whole(template), pods };
         let before = all.at_most();
         let dealt = all.deal(goal(wanted, each, start), Cores::whole(most), &Refusals::default());
         for patched in &dealt.patches {

@@ -56,6 +56,7 @@ fn a_settled_pod_is_read_whole() {
             container: "app".to_owned(),
             node: Some("n".to_owned()),
             ready: true,
+            served: true,
             ending: false,
             ended: false,
             class: Class::Guaranteed,
@@ -66,6 +67,7 @@ fn a_settled_pod_is_read_whole() {
             allocated: Some(Cores::whole(1)),
             actual: Actual::Has(one),
             resizing: Resizing::Settled,
+            maybe: None,
         }
     );
 }
@@ -142,6 +144,10 @@ fn a_restart_a_start_and_a_node_that_cannot_are_told_apart() {
     *restarted
         .pointer_mut(&format!("{status}/restartCount"))
         .unwrap() = json!(2);
+    // Before its first restart is counted.
+    let mut ended = pod();
+    *ended.pointer_mut(&format!("{status}/state")).unwrap() =
+        json!({"terminated": {"exitCode": 1}});
     let mut starting = pod();
     *starting.pointer_mut(&format!("{status}/state")).unwrap() =
         json!({"waiting": {"reason": "ContainerCreating"}});
@@ -156,6 +162,7 @@ fn a_restart_a_start_and_a_node_that_cannot_are_told_apart() {
     unscheduled["status"] = json!({"phase": "Pending", "qosClass": "Guaranteed"});
     for (pod, actual, restarts) in [
         (restarted, Actual::Restarting, 2),
+        (ended, Actual::Restarting, 0),
         (starting, Actual::Starting, 0),
         (untold, Actual::Untold, 0),
         (unscheduled, Actual::Starting, 0),
@@ -179,12 +186,46 @@ fn a_pod_holds_the_most_of_what_is_asked_granted_and_there() {
     );
     growing["spec"]["containers"][1]["resources"]["requests"]["cpu"] = json!("500m");
     growing["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] = json!("2");
-    assert_eq!(read(growing.clone()).unwrap().at_most(), Cores::whole(2));
+    let shrinking = read(growing.clone()).unwrap();
+    assert_eq!(shrinking.at_most(), Cores::whole(2));
+    // What is about to go is not counted on.
+    assert_eq!(shrinking.cores(), Cores::from_millis(500));
+    // Nor is what may have been asked for, one way or the other.
+    for (maybe, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
+        let doubted = PodState {
+            maybe: Some(Cores::from_millis(maybe)),
+            ..shrinking.clone()
+        };
+        let got = (doubted.cores().millis(), doubted.at_most().millis());
+        assert_eq!(got, (cores, at_most));
+    }
     growing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let ending = read(growing.clone()).unwrap();
     assert_eq!((ending.at_most(), ending.stays()), (Cores::whole(2), false));
     growing["status"]["phase"] = json!("Succeeded");
     assert_eq!(read(growing).unwrap().at_most(), Cores::ZERO);
+}
+
+#[test]
+fn who_has_served_is_told_from_who_only_starts() {
+    let unready = |since: &str, restarts: u32| {
+        let mut pod = pod();
+        pod["status"]["conditions"] =
+            json!([{"type": "Ready", "status": "False", "lastTransitionTime": since}]);
+        let own = &mut pod["status"]["containerStatuses"][0];
+        own["state"] = json!({"running": {"startedAt": "2026-01-01T00:00:05Z"}});
+        own["restartCount"] = json!(restarts);
+        let state = read(pod).unwrap();
+        assert!(!state.ready);
+        state.served
+    };
+    assert!(!unready("2026-01-01T00:00:01Z", 0), "since it was made");
+    assert!(!unready("2026-01-01T00:00:05Z", 0), "in the same second");
+    assert!(unready("2026-01-01T00:00:06Z", 0));
+    assert!(unready("2026-01-01T00:00:01Z", 1));
+    let mut unscheduled = pod();
+    unscheduled["status"] = json!({"phase": "Pending", "qosClass": "Guaranteed"});
+    assert!(!read(unscheduled).unwrap().served);
 }
 
 #[test]
