@@ -7,6 +7,7 @@
 //! [`config`], [`profile`], [`forecast`], [`solve`], [`decide`], [`plan`], [`sharing`] and [`manifests`] take values
 //! and return values; only [`observe`], [`actuate`], [`publish`], [`http`] and [`clock`] touch the
 //! world, and the cycle reaches the first three through ports, so that a replay can take their place.
+//! [`kube`] is a second half of the port to the cores: pods, resized in place.
 //! The planner never stands in a request's path: when it is gone, the proxies go on.
 
 pub mod config;
@@ -24,6 +25,8 @@ pub mod decide;
 pub mod plan;
 
 pub mod actuate;
+
+pub mod kube;
 
 pub mod sharing;
 

@@ -14,6 +14,10 @@ pub use allocation::{Allocation, Goal, InForce};
 pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
 pub use steps::{Step, Transition};
 
+use crate::kube::actuate::Unmet;
+use crate::kube::pod::NotResizable;
+use crate::kube::refused::Refused;
+
 /// A change of one variant's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
@@ -48,6 +52,40 @@ pub enum ActuateError {
     NoAddress,
     #[error("mode advisory changes nothing")]
     Advisory,
+    #[error("its pods are not known yet: {0}")]
+    Unseen(String),
+    #[error("there is no {0}")]
+    NoWorkload(String),
+    #[error("pod {pod}: {why}")]
+    NotResizable { pod: String, why: NotResizable },
+    #[error("pod {pod}: {why}")]
+    Unmet {
+        pod: String,
+        why: Unmet,
+        partly: bool,
+    },
+    #[error("{workload} is not scaled: {why}")]
+    Unscaled {
+        workload: String,
+        why: Refused,
+        partly: bool,
+    },
+    #[error(
+        "{replicas} more replicas, each with the {template} cores that its template asks for, would be too many cores now"
+    )]
+    Unaffordable {
+        replicas: u32,
+        template: Cores,
+        partly: bool,
+    },
+    #[error(
+        "{workload} gets no more replicas: its template gives its container {container} no CPU request, so nobody knows what they would cost"
+    )]
+    Unpriced {
+        workload: String,
+        container: String,
+        partly: bool,
+    },
 }
 
 impl ActuateError {
@@ -64,10 +102,22 @@ impl ActuateError {
 
     /// Whether the change may be in force all the same.
     pub fn leaves_doubt(&self) -> bool {
-        matches!(
-            self,
-            ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_)
-        )
+        match self {
+            ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_) => {
+                true
+            }
+            ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
+            ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),
+            ActuateError::Unaffordable { partly, .. } | ActuateError::Unpriced { partly, .. } => {
+                *partly
+            }
+            ActuateError::Status(..)
+            | ActuateError::NoAddress
+            | ActuateError::Advisory
+            | ActuateError::Unseen(_)
+            | ActuateError::NoWorkload(_)
+            | ActuateError::NotResizable { .. } => false,
+        }
     }
 }
 

@@ -1,0 +1,94 @@
+//! What is remembered, and for how long.
+
+use kube::core::Selector;
+use serde_json::json;
+
+use super::*;
+
+fn pod(generation: i64, version: &str) -> Pod {
+    let resources = json!({"requests": {"cpu": "1"}});
+    serde_json::from_value(json!({
+        "metadata": {"name": "a", "uid": "u", "generation": generation, "resourceVersion": version},
+        "spec": {"containers": [{"name": "app", "resources": resources}]},
+    }))
+    .unwrap()
+}
+
+fn state(version: &str) -> PodState {
+    PodState::of(&pod(1, version), "app").unwrap()
+}
+
+#[test]
+fn a_pod_is_ahead_until_a_watch_is_as_far() {
+    let (mut memory, now) = (Memory::default(), Instant::now());
+    memory.answered(pod(2, "9"));
+    let newest = |memory: &Memory, generation| {
+        let told = Arc::new(pod(generation, "1"));
+        memory.newest(told).resource_version()
+    };
+    assert_eq!(newest(&memory, 1).as_deref(), Some("9"));
+    assert_eq!(newest(&memory, 2).as_deref(), Some("1"));
+    memory.tidy(&[("u".to_owned(), Some(1))].into(), now);
+    assert_eq!(memory.ahead.len(), 1);
+    memory.tidy(&[("u".to_owned(), Some(2))].into(), now);
+    assert_eq!(memory.ahead.len(), 0);
+}
+
+#[test]
+fn a_patch_without_an_answer_is_in_doubt_until_another_version_or_for_a_minute() {
+    let (mut memory, now) = (Memory::default(), Instant::now());
+    let two = Cores::whole(2);
+    memory.unanswered(&state("10"), two, now);
+    for (version, after, expected) in [
+        ("10", Duration::ZERO, Some(two)),
+        // A watch that lags.
+        ("9", Duration::ZERO, Some(two)),
+        ("11", Duration::ZERO, None),
+        ("10", DOUBT_MAX, None),
+    ] {
+        let got = memory.maybe(&state(version), now + after);
+        assert_eq!(got, expected, "{version} {after:?}");
+    }
+    memory.tidy(&[("u".to_owned(), Some(1))].into(), now);
+    assert_eq!(memory.doubts.len(), 1);
+    memory.tidy(&BTreeMap::new(), now);
+    assert_eq!(memory.doubts.len(), 0, "its pod is gone");
+}
+
+fn spec(uid: &str, generation: i64, replicas: u32) -> Spec {
+    Spec {
+        uid: uid.to_owned(),
+        generation,
+        replicas,
+        maybe: None,
+        template: Cores::whole(1),
+        selector: Selector::default(),
+    }
+}
+
+#[test]
+fn a_scaling_holds_until_the_watch_tells_of_it() {
+    let (mut memory, now) = (Memory::default(), Instant::now());
+    // What is known where the watch says this: replicas, what there may be.
+    let known = |memory: &Memory, told: Spec, now| {
+        let spec = memory.spec(0, told, now);
+        (spec.replicas, spec.maybe)
+    };
+    assert_eq!(known(&memory, spec("d", 3, 2), now), (2, None));
+    memory.scaled(0, &spec("d", 3, 2), 4, now);
+    assert_eq!(known(&memory, spec("d", 3, 2), now), (4, None));
+    assert_eq!(known(&memory, spec("d", 5, 1), now), (1, None));
+    assert_eq!(
+        known(&memory, spec("new", 1, 1), now),
+        (1, None),
+        "another of its name"
+    );
+    // One without an answer, while the watch still lags behind the first.
+    let latest = memory.spec(0, spec("d", 3, 2), now);
+    memory.maybe_scaled(0, &latest, 6, now);
+    for told in [spec("d", 3, 2), spec("d", 4, 4)] {
+        assert_eq!(known(&memory, told, now), (4, Some(6)));
+    }
+    assert_eq!(known(&memory, spec("d", 4, 5), now + DOUBT_MAX), (5, None));
+    assert_eq!(known(&memory, spec("d", 5, 6), now), (6, None));
+}

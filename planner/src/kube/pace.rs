@@ -1,0 +1,137 @@
+//! How many patches go out: so many a second over all services, and one of a pod in a while. Pure.
+//!
+//! An API server and its kubelets serve others too, and a planner that oscillates must not be able to flood
+//! them. What has to wait is not queued: the next turn asks for what is wanted then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Most patches a second, and most at once: a whole service of ten pods in one turn, and little for an API
+/// server.
+pub const PATCHES_MAX_PER_S: u32 = 10;
+/// Least time from one patch of a pod to its next: the cycle of the planner.
+pub const POD_EVERY: Duration = Duration::from_secs(1);
+
+/// From one patch to the next, on average.
+const EVERY: Duration = Duration::from_millis(1_000 / PATCHES_MAX_PER_S as u64);
+
+/// What has gone out.
+#[derive(Debug, Clone, Default)]
+pub struct Pace {
+    /// The moment by which, at the usual pace, all that went out would have gone.
+    through: Option<Instant>,
+    /// By uid of the pod, when it was patched last; those of long ago are forgotten.
+    last: BTreeMap<String, Instant>,
+}
+
+/// One patch that is to go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish<'a> {
+    /// The uid of its pod.
+    pub pod: &'a str,
+    /// Whether the pod is to have more.
+    pub grows: bool,
+}
+
+impl Pace {
+    /// Which of these go out now, in the order they are to: those that grow before those that shrink, else as
+    /// given. Those left out wait.
+    pub fn pick(&mut self, wishes: &[Wish<'_>], now: Instant) -> Vec<usize> {
+        self.last.retain(|_, at| now < *at + POD_EVERY);
+        let growing = |grows: bool| move |(_, wish): &(usize, &Wish<'_>)| wish.grows == grows;
+        let all = || wishes.iter().enumerate();
+        let queue = all()
+            .filter(growing(true))
+            .chain(all().filter(growing(false)));
+        let mut picked = Vec::new();
+        for (index, wish) in queue {
+            if self.is_free(now) && !self.last.contains_key(wish.pod) {
+                self.last.insert(wish.pod.to_owned(), now);
+                self.again(now);
+                picked.push(index);
+            }
+        }
+        picked
+    }
+
+    /// One more goes out, whatever the pace: a second attempt, for which others wait the longer.
+    pub fn again(&mut self, now: Instant) {
+        self.through = Some(self.through.map_or(now, |through| through.max(now)) + EVERY);
+    }
+
+    fn is_free(&self, now: Instant) -> bool {
+        self.through
+            .is_none_or(|through| through + EVERY <= now + EVERY * PATCHES_MAX_PER_S)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wish(pod: &str, grows: bool) -> Wish<'_> {
+        Wish { pod, grows }
+    }
+
+    /// So long after a beginning.
+    fn ms(begin: Instant, ms: u64) -> Instant {
+        begin + Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn those_that_grow_go_first_and_a_pod_once_in_a_while() {
+        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let wishes = [
+            wish("a", false),
+            wish("b", true),
+            wish("b", true),
+            wish("c", true),
+        ];
+        assert_eq!(pace.pick(&wishes, ms(begin, 5)), [1, 3, 0]);
+        assert!(pace.pick(&wishes, ms(begin, 1004)).is_empty());
+        assert_eq!(pace.pick(&wishes, ms(begin, 1005)), [1, 3, 0]);
+    }
+
+    #[test]
+    fn ten_at_once_and_then_ten_a_second() {
+        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let names: Vec<String> = (0..30).map(|i| i.to_string()).collect();
+        let wishes: Vec<Wish<'_>> = names.iter().map(|name| wish(name, true)).collect();
+        assert_eq!(pace.pick(&wishes, ms(begin, 0)).len(), 10);
+        assert_eq!(pace.pick(&wishes[10..], ms(begin, 99)).len(), 0);
+        assert_eq!(pace.pick(&wishes[10..], ms(begin, 100)), [0]);
+        pace.again(ms(begin, 200));
+        assert_eq!(pace.pick(&wishes[11..], ms(begin, 300)).len(), 1);
+        assert_eq!(pace.pick(&wishes[12..], ms(begin, 10_000)).len(), 10);
+    }
+
+    proptest! {
+        #[test]
+        fn in_no_time_are_there_more(
+            steps in prop::collection::vec((0u64..500, prop::collection::vec((0u8..20, any::<bool>()), 0..30)), 1..40),
+        ) {
+            let mut pace = Pace::default();
+            let (mut now, mut out) = (Instant::now(), Vec::new());
+            for (wait, wishes) in steps {
+                now = ms(now, wait);
+                let names: Vec<(String, bool)> =
+                    wishes.iter().map(|(pod, grows)| (pod.to_string(), *grows)).collect();
+                let wishes: Vec<Wish<'_>> = names.iter().map(|(pod, grows)| wish(pod, *grows)).collect();
+                let picked = pace.pick(&wishes, now);
+                out.extend(picked.iter().map(|i| (now, names[*i].0.clone())));
+            }
+            for (from, (begin, pod)) in out.iter().enumerate() {
+                for (count, (end, other)) in out[from..].iter().enumerate() {
+                    let elapsed = *end - *begin;
+                    let most = 10 + elapsed.as_millis() / 100;
+                    prop_assert!((count as u128) < most, "{count} in {elapsed:?}");
+                    prop_assert!(count == 0 || pod != other || elapsed >= POD_EVERY);
+                }
+            }
+        }
+    }
+}

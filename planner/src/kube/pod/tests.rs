@@ -1,0 +1,258 @@
+//! How pods are read.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+fn read(pod: Value) -> Result<PodState, NotResizable> {
+    PodState::of(&serde_json::from_value(pod).unwrap(), "app")
+}
+
+/// A pod that runs with a core, as its spec says.
+fn pod() -> Value {
+    let cpu = json!({"cpu": "1", "memory": "64Mi"});
+    let resources = json!({"requests": cpu, "limits": cpu});
+    json!({
+        "metadata": {"name": "a", "uid": "u", "resourceVersion": "7", "generation": 3},
+        "spec": {"nodeName": "n", "containers": [
+            {"name": "log", "resources": {}}, {"name": "app", "resources": resources}]},
+        "status": {"phase": "Running", "qosClass": "Guaranteed", "observedGeneration": 3,
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "containerStatuses": [{"name": "app", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": {"running": {}}, "allocatedResources": cpu, "resources": resources}]},
+    })
+}
+
+/// The same, asking for so many millicores.
+fn asking(millis: u32) -> Value {
+    let mut pod = pod();
+    let cpu = json!({"cpu": format!("{millis}m"), "memory": "64Mi"});
+    pod["spec"]["containers"][1]["resources"] = json!({"requests": cpu, "limits": cpu});
+    pod
+}
+
+fn with_condition(mut pod: Value, name: &str, reason: &str, of: i64) -> Value {
+    let condition = json!({"type": name, "status": "True", "reason": reason, "message": "so", "observedGeneration": of});
+    pod["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(condition);
+    pod
+}
+
+#[test]
+fn a_settled_pod_is_read_whole() {
+    let state = read(pod()).unwrap();
+    let one = Cpu {
+        request: Cores::whole(1),
+        limit: Some(Cores::whole(1)),
+    };
+    assert_eq!(
+        state,
+        PodState {
+            name: "a".to_owned(),
+            uid: "u".to_owned(),
+            version: "7".to_owned(),
+            container: "app".to_owned(),
+            node: Some("n".to_owned()),
+            ready: true,
+            served: true,
+            ending: false,
+            ended: false,
+            class: Class::Guaranteed,
+            generation: 3,
+            observed: Some(3),
+            restarts: 0,
+            desired: one,
+            allocated: Some(Cores::whole(1)),
+            actual: Actual::Has(one),
+            resizing: Resizing::Settled,
+            maybe: None,
+        }
+    );
+}
+
+/// How the resize of a pod stands.
+fn check(pod: Value, expected: Resizing) {
+    assert_eq!(read(pod.clone()).unwrap().resizing, expected, "{pod}");
+}
+
+#[test]
+fn how_a_resize_stands() {
+    let why = || "so".to_owned();
+    let (pending, progress) = ("PodResizePending", "PodResizeInProgress");
+    check(asking(2000), Resizing::InProgress);
+    // The same amount in other words is the same.
+    check(asking(1000), Resizing::Settled);
+    let unseen = |mut pod: Value| {
+        pod["metadata"]["generation"] = json!(4);
+        pod
+    };
+    check(unseen(pod()), Resizing::InProgress);
+    check(
+        with_condition(asking(2000), pending, "Deferred", 3),
+        Resizing::Deferred { why: why() },
+    );
+    check(
+        with_condition(asking(2000), pending, "Infeasible", 3),
+        Resizing::Infeasible { why: why() },
+    );
+    check(
+        with_condition(asking(2000), progress, "", 3),
+        Resizing::InProgress,
+    );
+    check(with_condition(pod(), progress, "", 3), Resizing::InProgress);
+    check(
+        with_condition(asking(2000), progress, "Error", 3),
+        Resizing::Failed { why: why() },
+    );
+    // What is said of an earlier spec says nothing of this one.
+    check(
+        with_condition(asking(2000), pending, "Infeasible", 2),
+        Resizing::InProgress,
+    );
+    check(
+        with_condition(pod(), progress, "Error", 2),
+        Resizing::Settled,
+    );
+    check(
+        unseen(with_condition(asking(2000), pending, "Infeasible", 3)),
+        Resizing::InProgress,
+    );
+    // A condition that no longer holds.
+    let mut over = with_condition(pod(), pending, "Deferred", 3);
+    over["status"]["conditions"][1]["status"] = json!("False");
+    check(over, Resizing::Settled);
+    // Before 1.34 nobody says what was seen.
+    let mut older = asking(2000);
+    older["status"]
+        .as_object_mut()
+        .unwrap()
+        .remove("observedGeneration");
+    check(older, Resizing::InProgress);
+    let mut limit_only = asking(1000);
+    limit_only["spec"]["containers"][1]["resources"]["limits"]["cpu"] = json!("2");
+    check(limit_only, Resizing::InProgress);
+}
+
+#[test]
+fn a_restart_a_start_and_a_node_that_cannot_are_told_apart() {
+    let status = "/status/containerStatuses/0";
+    let mut restarted = pod();
+    *restarted.pointer_mut(&format!("{status}/state")).unwrap() =
+        json!({"waiting": {"reason": "CrashLoopBackOff"}});
+    *restarted
+        .pointer_mut(&format!("{status}/restartCount"))
+        .unwrap() = json!(2);
+    // Before its first restart is counted.
+    let mut ended = pod();
+    *ended.pointer_mut(&format!("{status}/state")).unwrap() =
+        json!({"terminated": {"exitCode": 1}});
+    let mut starting = pod();
+    *starting.pointer_mut(&format!("{status}/state")).unwrap() =
+        json!({"waiting": {"reason": "ContainerCreating"}});
+    let mut untold = pod();
+    untold
+        .pointer_mut(status)
+        .unwrap()
+        .as_object_mut()
+        .unwrap()
+        .remove("resources");
+    let mut unscheduled = pod();
+    unscheduled["status"] = json!({"phase": "Pending", "qosClass": "Guaranteed"});
+    for (pod, actual, restarts) in [
+        (restarted, Actual::Restarting, 2),
+        (ended, Actual::Restarting, 0),
+        (starting, Actual::Starting, 0),
+        (untold, Actual::Untold, 0),
+        (unscheduled, Actual::Starting, 0),
+    ] {
+        let state = read(pod).unwrap();
+        assert_eq!((state.actual, state.restarts), (actual, restarts));
+        assert_eq!(
+            (state.cores(), state.at_most()),
+            (Cores::whole(1), Cores::whole(1))
+        );
+    }
+}
+
+#[test]
+fn a_pod_holds_the_most_of_what_is_asked_granted_and_there() {
+    let mut growing = asking(3000);
+    let state = read(growing.clone()).unwrap();
+    assert_eq!(
+        (state.cores(), state.at_most()),
+        (Cores::whole(1), Cores::whole(3))
+    );
+    growing["spec"]["containers"][1]["resources"]["requests"]["cpu"] = json!("500m");
+    growing["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] = json!("2");
+    let shrinking = read(growing.clone()).unwrap();
+    assert_eq!(shrinking.at_most(), Cores::whole(2));
+    // What is about to go is not counted on.
+    assert_eq!(shrinking.cores(), Cores::from_millis(500));
+    // Nor is what may have been asked for, one way or the other.
+    for (maybe, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
+        let doubted = PodState {
+            maybe: Some(Cores::from_millis(maybe)),
+            ..shrinking.clone()
+        };
+        let got = (doubted.cores().millis(), doubted.at_most().millis());
+        assert_eq!(got, (cores, at_most));
+    }
+    growing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let ending = read(growing.clone()).unwrap();
+    assert_eq!((ending.at_most(), ending.stays()), (Cores::whole(2), false));
+    growing["status"]["phase"] = json!("Succeeded");
+    assert_eq!(read(growing).unwrap().at_most(), Cores::ZERO);
+}
+
+#[test]
+fn who_has_served_is_told_from_who_only_starts() {
+    let unready = |since: &str, restarts: u32| {
+        let mut pod = pod();
+        pod["status"]["conditions"] =
+            json!([{"type": "Ready", "status": "False", "lastTransitionTime": since}]);
+        let own = &mut pod["status"]["containerStatuses"][0];
+        own["state"] = json!({"running": {"startedAt": "2026-01-01T00:00:05Z"}});
+        own["restartCount"] = json!(restarts);
+        let state = read(pod).unwrap();
+        assert!(!state.ready);
+        state.served
+    };
+    assert!(!unready("2026-01-01T00:00:01Z", 0), "since it was made");
+    assert!(!unready("2026-01-01T00:00:05Z", 0), "in the same second");
+    assert!(unready("2026-01-01T00:00:06Z", 0));
+    assert!(unready("2026-01-01T00:00:01Z", 1));
+    let mut unscheduled = pod();
+    unscheduled["status"] = json!({"phase": "Pending", "qosClass": "Guaranteed"});
+    assert!(!read(unscheduled).unwrap().served);
+}
+
+#[test]
+fn what_can_never_be_resized_says_why() {
+    let check = |change: fn(&mut Value), says: &str| {
+        let mut pod = pod();
+        change(&mut pod);
+        let told = read(pod).unwrap_err().to_string();
+        assert!(told.contains(says), "{told}");
+    };
+    check(
+        |pod| pod["spec"]["containers"][1]["name"] = json!("main"),
+        "no container app, only log, main",
+    );
+    check(
+        |pod| {
+            pod["spec"]["containers"][1]["resources"] = json!({});
+            pod["status"]["qosClass"] = json!("BestEffort");
+        },
+        "BestEffort",
+    );
+    check(
+        |pod| pod["spec"]["containers"][1]["resources"] = json!({"requests": {"memory": "1Gi"}}),
+        "container app has no CPU request",
+    );
+    check(
+        |pod| pod["metadata"]["annotations"] = json!({MIRROR: "x"}),
+        "static pod",
+    );
+}

@@ -1,0 +1,232 @@
+//! What the API server, or the way to it, made of a request that did not succeed: a closed list. Pure.
+
+use std::error::Error as _;
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use kube::core::Status;
+
+/// Waited after "too many requests" that names no time.
+pub const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Causes of a 403 that speak of the node, not of who asks.
+const NEVER: [&str; 2] = ["NodeCapacity", "UnsupportedPlatform"];
+
+/// Why a request was not carried out, as far as is known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum Refused {
+    #[error("its node can never hold it: {why}")]
+    Infeasible { why: String },
+    #[error("not allowed to {verb}: {why}")]
+    Forbidden { verb: &'static str, why: String },
+    #[error("it is gone")]
+    Gone,
+    #[error("somebody else changed it at the same time")]
+    Conflict,
+    #[error("the API server finds it invalid: {why}")]
+    Invalid { why: String },
+    #[error("the API server has too much to do, and can be asked again in {after:?}")]
+    Throttled { after: Duration },
+    #[error("the API server did not answer: {why}")]
+    Unreachable { why: String, doubt: bool },
+}
+
+impl Refused {
+    /// What became of a request to `verb`, such as `patch pods/resize`.
+    pub fn of(error: &kube::Error, verb: &'static str) -> Refused {
+        match error {
+            kube::Error::Api(status) => Refused::by_server(status, verb),
+            kube::Error::BuildRequest(_) | kube::Error::TlsRequired => Refused::Invalid {
+                why: error.to_string(),
+            },
+            _ => Refused::Unreachable {
+                why: innermost(error),
+                doubt: !never_sent(error),
+            },
+        }
+    }
+
+    /// Whether it may have been carried out all the same.
+    pub fn leaves_doubt(&self) -> bool {
+        matches!(self, Refused::Unreachable { doubt: true, .. })
+    }
+
+    /// The same of a request that only reads: nothing can have come of it.
+    #[must_use]
+    pub fn of_reading(self) -> Refused {
+        match self {
+            Refused::Unreachable { why, .. } => Refused::Unreachable { why, doubt: false },
+            other => other,
+        }
+    }
+
+    /// Whether the same request can only be refused again.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Refused::Infeasible { .. } | Refused::Invalid { .. })
+    }
+
+    fn by_server(status: &Status, verb: &'static str) -> Refused {
+        let why = status.message.clone();
+        let details = status.details.as_ref();
+        let causes = || details.into_iter().flat_map(|details| &details.causes);
+        match status.code {
+            403 if causes().any(|cause| NEVER.contains(&cause.reason.as_str())) => {
+                Refused::Infeasible { why }
+            }
+            401 | 403 => Refused::Forbidden { verb, why },
+            // An API server without the subresource names no object.
+            404 if details.is_some_and(|details| !details.name.is_empty()) => Refused::Gone,
+            404 => Refused::Invalid {
+                why: format!("it cannot {verb} (Kubernetes before 1.33?): {why}"),
+            },
+            409 => Refused::Conflict,
+            429 => {
+                let seconds = details.map_or(0, |details| details.retry_after_seconds);
+                let after = Duration::from_secs(u64::from(seconds));
+                let after = Some(after).filter(|after| !after.is_zero());
+                Refused::Throttled {
+                    after: after.unwrap_or(AGAIN_AFTER),
+                }
+            }
+            400..500 => {
+                let causes: Vec<String> = causes()
+                    .map(|cause| format!("{}: {}", cause.field, cause.message))
+                    .collect();
+                Refused::Invalid {
+                    why: match causes.is_empty() {
+                        true => why,
+                        false => causes.join("; "),
+                    },
+                }
+            }
+            code => Refused::Unreachable {
+                why: format!("status {code}: {why}"),
+                doubt: true,
+            },
+        }
+    }
+}
+
+/// Whether nobody listened, so that the request cannot have been carried out.
+fn never_sent(error: &kube::Error) -> bool {
+    let mut cause = error.source();
+    while let Some(now) = cause {
+        if let Some(io) = now.downcast_ref::<std::io::Error>() {
+            return io.kind() == ErrorKind::ConnectionRefused;
+        }
+        cause = now.source();
+    }
+    false
+}
+
+fn innermost(error: &kube::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The answer as recorded of a real API server.
+    fn check(answer: serde_json::Value, expected: &Refused) {
+        let status: Status = serde_json::from_value(answer).unwrap();
+        let error = kube::Error::Api(status.boxed());
+        assert_eq!(&Refused::of(&error, "patch pods/resize"), expected);
+    }
+
+    #[test]
+    fn each_answer_has_its_meaning() {
+        let why = |text: &str| text.to_owned();
+        let text = "pods \"web-0\" is forbidden: node didn't have enough allocatable resources";
+        for cause in NEVER {
+            check(
+                json!({"code": 403, "reason": "Forbidden", "message": text, "details": {"causes": [{"reason": cause}]}}),
+                &Refused::Infeasible { why: why(text) },
+            );
+        }
+        let text =
+            "pods \"web-0\" is forbidden: User \"weir\" cannot patch resource \"pods/resize\"";
+        let forbidden = Refused::Forbidden {
+            verb: "patch pods/resize",
+            why: why(text),
+        };
+        check(
+            json!({"code": 403, "reason": "Forbidden", "message": text, "details": {"name": "web-0"}}),
+            &forbidden,
+        );
+        assert!(
+            forbidden
+                .to_string()
+                .starts_with("not allowed to patch pods/resize: ")
+        );
+        check(
+            json!({"code": 404, "reason": "NotFound", "message": "pods \"a\" not found", "details": {"name": "a", "kind": "pods"}}),
+            &Refused::Gone,
+        );
+        let text = "the server could not find the requested resource";
+        let told = Refused::Invalid {
+            why: format!("it cannot patch pods/resize (Kubernetes before 1.33?): {text}"),
+        };
+        check(
+            json!({"code": 404, "reason": "NotFound", "message": text, "details": {}}),
+            &told,
+        );
+        check(
+            json!({"code": 409, "reason": "Conflict", "message": "modified"}),
+            &Refused::Conflict,
+        );
+        check(
+            json!({"code": 422, "reason": "Invalid", "message": "long", "details": {"causes": [
+                {"reason": "FieldValueInvalid", "field": "spec", "message": "class"},
+                {"reason": "FieldValueForbidden", "field": "spec.x", "message": "never"}]}}),
+            &Refused::Invalid {
+                why: why("spec: class; spec.x: never"),
+            },
+        );
+        check(
+            json!({"code": 400, "reason": "BadRequest", "message": "what"}),
+            &Refused::Invalid { why: why("what") },
+        );
+        check(
+            json!({"code": 429, "reason": "TooManyRequests", "message": "", "details": {"retryAfterSeconds": 3}}),
+            &Refused::Throttled {
+                after: Duration::from_secs(3),
+            },
+        );
+        check(
+            json!({"code": 429, "message": ""}),
+            &Refused::Throttled { after: AGAIN_AFTER },
+        );
+        let lost = Refused::Unreachable {
+            why: why("status 504: slow"),
+            doubt: true,
+        };
+        check(json!({"code": 504, "message": "slow"}), &lost);
+        assert!(lost.leaves_doubt());
+        assert!(!forbidden.leaves_doubt());
+    }
+
+    #[tokio::test]
+    async fn where_nobody_listens_nothing_was_done() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        let uri = format!("http://{address}").parse().unwrap();
+        let mut config = kube::Config::new(uri);
+        config.default_retry = false;
+        let client = kube::Client::try_from(config).unwrap();
+        let error = client.apiserver_version().await.unwrap_err();
+        let refused = Refused::of(&error, "get version");
+        assert!(
+            matches!(refused, Refused::Unreachable { doubt: false, .. }),
+            "{refused:?}"
+        );
+    }
+}

@@ -1,0 +1,257 @@
+//! Workloads and their pods as watches tell them: followed in the background, read without asking.
+//!
+//! Lists, then watches (no streaming lists, which old etcds fail at), again and again with growing pauses where
+//! that fails; what was told last holds meanwhile. Nothing is written here.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::Selector;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use weir_api::Cores;
+
+use super::pod;
+use crate::actuate::ActuateError;
+
+/// Kinds of workloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `deployments.apps`.
+    Deployment,
+    /// `statefulsets.apps`.
+    StatefulSet,
+}
+
+impl Kind {
+    /// Its name as people write it.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::Deployment => "Deployment",
+            Kind::StatefulSet => "StatefulSet",
+        }
+    }
+
+    pub(super) fn resource(self) -> ApiResource {
+        match self {
+            Kind::Deployment => ApiResource::erase::<Deployment>(&()),
+            Kind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+        }
+    }
+}
+
+/// Where the replicas of one variant are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// What it is.
+    pub kind: Kind,
+    /// Its name.
+    pub name: String,
+    /// The container that serves, and whose CPU is changed.
+    pub container: String,
+}
+
+/// Rings whenever any watch has told something.
+pub(super) type Bell = Arc<watch::Sender<()>>;
+
+/// Objects as a watch told them.
+pub(super) struct Followed<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Hash + Eq + Clone,
+{
+    store: Store<K>,
+    /// Why nothing is known yet, until something is.
+    unseen: Arc<Mutex<Option<String>>>,
+    task: AbortHandle,
+}
+
+impl<K> Followed<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Hash + Eq + Clone + Default + Send + Sync,
+{
+    /// All of a namespace.
+    pub(super) fn all(api: Api<K>, bell: Bell) -> Followed<K> {
+        Followed::new(
+            api,
+            watcher::Config::default(),
+            K::DynamicType::default(),
+            bell,
+        )
+    }
+}
+
+impl<K> Followed<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Hash + Eq + Clone + Send + Sync,
+{
+    fn new(api: Api<K>, config: watcher::Config, kind: K::DynamicType, bell: Bell) -> Followed<K> {
+        let writer = reflector::store::Writer::new(kind);
+        let store = writer.as_reader();
+        let unseen = Some("the API server has not answered yet".to_owned());
+        let unseen = Arc::new(Mutex::new(unseen));
+        let told = Arc::clone(&unseen);
+        // Who manages which field is half of an object, and nobody here reads it.
+        let slim = |object: &mut K| object.managed_fields_mut().clear();
+        let stream = watcher::watcher(api, config)
+            .default_backoff()
+            .modify(slim)
+            .reflect(writer);
+        let task = tokio::spawn(async move {
+            let mut stream = pin!(stream);
+            let mut failing = false;
+            while let Some(event) = stream.next().await {
+                match event {
+                    Ok(event) => {
+                        failing = false;
+                        if matches!(event, Event::InitDone) {
+                            *told.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                        }
+                        bell.send_replace(());
+                    }
+                    Err(error) => {
+                        if !failing {
+                            tracing::warn!("watch: {error}; what it told last holds (said once)");
+                        }
+                        failing = true;
+                        let mut unseen = told.lock().unwrap_or_else(PoisonError::into_inner);
+                        *unseen = unseen.take().map(|_| error.to_string());
+                    }
+                }
+            }
+        });
+        Followed {
+            store,
+            unseen,
+            task: task.abort_handle(),
+        }
+    }
+
+    /// What there is.
+    ///
+    /// # Errors
+    /// No list has come yet.
+    pub(super) fn store(&self) -> Result<&Store<K>, ActuateError> {
+        let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        match unseen.clone() {
+            None => Ok(&self.store),
+            Some(why) => Err(ActuateError::Unseen(why)),
+        }
+    }
+}
+
+impl<K> Drop for Followed<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Hash + Eq + Clone,
+{
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One workload, followed.
+pub(super) struct Watched {
+    pub(super) workload: Workload,
+    pub(super) api: Api<DynamicObject>,
+    object: Followed<DynamicObject>,
+}
+
+/// What a workload's object says.
+#[derive(Debug, Clone)]
+pub(super) struct Spec {
+    pub(super) uid: String,
+    pub(super) generation: i64,
+    pub(super) replicas: u32,
+    /// Replicas it may have been given without an answer; no object tells of that.
+    pub(super) maybe: Option<u32>,
+    pub(super) template: Cores,
+    pub(super) selector: Selector,
+}
+
+impl Watched {
+    pub(super) fn new(
+        client: kube::Client,
+        namespace: &str,
+        workload: Workload,
+        bell: Bell,
+    ) -> Watched {
+        let resource = workload.kind.resource();
+        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+        let named = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
+        let object = Followed::new(api.clone(), named, resource, bell);
+        Watched {
+            workload,
+            api,
+            object,
+        }
+    }
+
+    /// `Deployment web`.
+    pub(super) fn label(&self) -> String {
+        format!("{} {}", self.workload.kind.label(), self.workload.name)
+    }
+
+    /// What its object says.
+    ///
+    /// # Errors
+    /// It is not known, is not there, or selects nothing that can be read.
+    pub(super) fn spec(&self) -> Result<Spec, ActuateError> {
+        let store = self.object.store()?;
+        let object = store.find(|object| object.name_any() == self.workload.name);
+        let object = object.ok_or_else(|| ActuateError::NoWorkload(self.label()))?;
+        let at = |path: &str| object.data.pointer(path);
+        let replicas = at("/spec/replicas").and_then(serde_json::Value::as_u64);
+        let selector = at("/spec/selector").cloned().unwrap_or_default();
+        let selector = selector_of(selector)
+            .ok_or_else(|| ActuateError::NoWorkload(format!("{} with a selector", self.label())))?;
+        let containers = at("/spec/template/spec/containers").cloned();
+        let containers: Vec<Container> = containers
+            .and_then(|all| serde_json::from_value(all).ok())
+            .unwrap_or_default();
+        let own = containers
+            .iter()
+            .find(|one| one.name == self.workload.container);
+        let cpu = own
+            .and_then(|own| own.resources.as_ref())
+            .and_then(pod::cpu);
+        Ok(Spec {
+            uid: object.uid().unwrap_or_default(),
+            generation: object.metadata.generation.unwrap_or(0),
+            replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
+            maybe: None,
+            template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),
+            selector,
+        })
+    }
+}
+
+/// A selector, unless it is none or would be all pods of the namespace.
+fn selector_of(value: serde_json::Value) -> Option<Selector> {
+    let read: LabelSelector = serde_json::from_value(value).ok()?;
+    let selector = Selector::try_from(read).ok()?;
+    (!selector.selects_all()).then_some(selector)
+}
+
+impl Spec {
+    /// Its pods, in the order of their names.
+    pub(super) fn pods(&self, store: &Store<Pod>) -> Vec<Arc<Pod>> {
+        let mut pods = store.state_filter_selector(&self.selector);
+        pods.sort_by_key(|pod| pod.name_any());
+        pods
+    }
+}

@@ -1,0 +1,140 @@
+//! A deployment, and the backends that its pods are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::Value;
+use weir_api::Cores;
+use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
+use weir_planner::kube::actuate::KubeBackends;
+use weir_planner::kube::workload::{Kind, Workload};
+use weir_tests::kube::{ApiServer, Key, Options, Request, Verb};
+use weir_tests::wait;
+
+use super::bed::{DEMO, LIMIT, admin, start};
+
+/// Time for a change where it is to be in force.
+pub(crate) const AMPLE: Duration = Duration::from_secs(20);
+/// Time for a change that will not be.
+pub(crate) const SHORT: Duration = Duration::from_millis(600);
+
+/// A node of 8 cores and a deployment `web`.
+pub(crate) struct Stage {
+    pub(crate) server: ApiServer,
+    pub(crate) backends: KubeBackends,
+}
+
+impl Stage {
+    /// So many pods of whole cores, which are ready and known.
+    pub(crate) async fn new(replicas: u32, cores: u32, timeout: Duration) -> Stage {
+        let made = super::bed::deployment("web", replicas, cores * 1000);
+        Stage::of(|_| {}, made, timeout, |_| {}).await
+    }
+
+    pub(crate) async fn of(
+        options: impl FnOnce(&mut Options),
+        made: Deployment,
+        timeout: Duration,
+        before: impl FnOnce(&ApiServer),
+    ) -> Stage {
+        let server = start(options).await;
+        let replicas = made.spec.as_ref().unwrap().replicas.unwrap();
+        server.store().create(&made).unwrap();
+        before(&server);
+        let backends = backends(&server, &["web"], timeout).await;
+        let stage = Stage { server, backends };
+        stage
+            .until("ready pods", |in_force| {
+                in_force.ready.replicas() == replicas as u32
+            })
+            .await;
+        stage
+    }
+
+    pub(crate) async fn in_force(&self) -> Result<InForce, ActuateError> {
+        self.backends.in_force().await.remove(0).unwrap()
+    }
+
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&InForce) -> bool) -> InForce {
+        let found = async || self.in_force().await.is_ok_and(|in_force| is(&in_force));
+        let waited = wait::until_async(what, LIMIT, found).await;
+        assert!(waited.is_ok(), "{what}: {:?}", self.in_force().await);
+        self.in_force().await.unwrap()
+    }
+
+    pub(crate) async fn resize(&self, goal: Goal) -> Result<InForce, ActuateError> {
+        let ready = self.in_force().await.unwrap().ready;
+        let change = Resize {
+            variant: 0,
+            goal,
+            ready,
+        };
+        self.backends.resize(&[change]).await.remove(0)
+    }
+
+    /// Again and again, as turns do: a pod is patched once in a while only.
+    pub(crate) async fn resize_until_done(&self, goal: Goal) -> InForce {
+        let mut last = None;
+        let done = async || {
+            last = Some(self.resize(goal).await);
+            last.as_ref().is_some_and(Result::is_ok)
+        };
+        let waited = wait::until_async("the change", LIMIT, done).await;
+        assert!(waited.is_ok(), "{goal:?}: {last:?}");
+        last.unwrap().unwrap()
+    }
+
+    /// The statuses that patches of this resource were answered with.
+    pub(crate) fn answers(&self, resource: &str) -> Vec<u16> {
+        let all = patches(&self.server, resource).into_iter();
+        all.map(|patch| patch.status).collect()
+    }
+
+    /// The pods' names.
+    pub(crate) fn pods(&self) -> Vec<Key> {
+        let pods = self.server.kubelet().pods().into_iter();
+        pods.map(|pod| pod.key).collect()
+    }
+}
+
+pub(crate) async fn backends(
+    server: &ApiServer,
+    names: &[&str],
+    timeout: Duration,
+) -> KubeBackends {
+    backends_of(&admin(server).await, names, timeout)
+}
+
+pub(crate) fn backends_of(
+    client: &kube::Client,
+    names: &[&str],
+    timeout: Duration,
+) -> KubeBackends {
+    let workload = |name: &&str| Workload {
+        kind: Kind::Deployment,
+        name: (*name).to_owned(),
+        container: "app".to_owned(),
+    };
+    let workloads = names.iter().map(workload).collect();
+    KubeBackends::new(client, DEMO, workloads, Arc::default(), timeout)
+}
+
+pub(crate) fn patches(server: &ApiServer, resource: &str) -> Vec<Request> {
+    let all = server.log().requests().into_iter();
+    all.filter(|request| request.verb == Verb::Patch && request.resource == resource)
+        .collect()
+}
+
+pub(crate) fn cores(replicas: u32, each: u32) -> Allocation {
+    Allocation::new(replicas, Cores::whole(each))
+}
+
+pub(crate) fn goal(replicas: u32, each: u32) -> Goal {
+    Goal::of(cores(replicas, each))
+}
+
+/// The CPU that a patch asks for.
+pub(crate) fn asked(patch: &Request) -> &Value {
+    &patch.body["spec"]["containers"][0]["resources"]
+}
