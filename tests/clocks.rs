@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use weir_api::metrics::{Metric, encode};
 use weir_planner::clock::Clock;
 use weir_planner::observe::network::{Buckets, EDGES_MS};
-use weir_planner::observe::{Network, Observe, Scrape, Scraper};
+use weir_planner::observe::{Network, Observe, Scrape, Scraper, Targets};
 use weir_tests::scene::{PATIENCE, SERVICE, Scene, Seen, Variant, epoch_ms, see};
 use weir_tests::wait;
 
@@ -298,10 +298,10 @@ async fn the_planner_reads_percentiles_of_the_time_under_way() {
         reqwest::Client::builder().no_proxy().build().unwrap(),
         Clock::start(),
         &[SERVICE],
-        &[stats.parse().unwrap()],
+        Targets::Fixed(vec![stats.parse().unwrap()]),
         Duration::from_secs(10),
     );
-    let mut network = Network::new(1);
+    let mut network = Network::new();
     network.observe(Duration::ZERO, &scraper.scrape().await);
     let (mut least, mut most) = (Vec::new(), Vec::new());
     for request in 0..REQUESTS {

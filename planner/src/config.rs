@@ -27,7 +27,7 @@ pub use raw::{ServiceSpec, SloService, WorkloadKind};
 
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
-/// Most proxies scraped.
+/// Most proxies scraped: a service file has no more, and of more pods the first by name are.
 pub const STATS_MAX: usize = 256;
 /// Most whole cores of one replica.
 pub const CORES_MAX: u32 = 1024;

@@ -1,6 +1,7 @@
 //! One turn: observe → forecast → solve → actuate → publish. What each failure falls back to:
 //!
-//! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
+//! - a scrape is lost, or a proxy is not there any more: its last rate holds; all are lost: the last
+//!   demand holds
 //! - a variant gets less than its quota, because requests could not wait for it: said in the why and
 //!   the status; the decision is the same, and the requests' accuracy is reported as it was
 //! - a backend does not say its cores: the last that were confirmed hold
@@ -18,7 +19,7 @@ mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,6 +56,8 @@ pub struct Planner {
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
     troubles: Troubles,
+    /// Of proxies, by their names.
+    lost: Troubles,
 }
 
 /// What a turn reaches the world through.
@@ -75,9 +78,9 @@ impl Planner {
     /// Nothing known but the service.
     pub fn new(service: Arc<Service>) -> Planner {
         Planner {
-            arrivals: Arrivals::new(service.stats.len()),
+            arrivals: Arrivals::new(),
             routes: routes(&service),
-            network: Network::new(service.stats.len()),
+            network: Network::new(),
             quotas: vec![Vec::new(); service.stages.len()],
             demand: Demand::new(service.demand),
             in_force: service
@@ -92,6 +95,7 @@ impl Planner {
             last: None,
             unmet: vec![None; service.variants.len()],
             troubles: Troubles::default(),
+            lost: Troubles::default(),
             service,
         }
     }
@@ -158,16 +162,16 @@ impl Planner {
     }
 
     fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
-        for (url, scrape) in self.service.stats.iter().zip(scrapes) {
+        let looked_at: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
+        self.lost.keep(|proxy| looked_at.contains(proxy));
+        for scrape in scrapes {
             match &scrape.counts {
-                Ok(_) => self.troubles.went_well(url.as_str()),
-                Err(error) => self
-                    .troubles
-                    .failed(url.as_str(), error, "its last rate holds"),
+                Ok(_) => self.lost.went_well(&scrape.from),
+                Err(error) => self.lost.failed(&scrape.from, error, "its last rate holds"),
             }
         }
         for (routes, quotas) in self.routes.iter_mut().zip(&self.quotas) {
-            routes.observe(scrapes, quotas);
+            routes.observe(now.at, scrapes, quotas);
         }
         self.network.observe(now.at, scrapes);
         let observation = self.arrivals.observe(now.at, scrapes);
@@ -333,7 +337,7 @@ fn routes(service: &Service) -> Vec<Routes> {
             .flatten()
             .map(|v| v.name.clone())
             .collect();
-        Routes::new(names.into_iter(), service.stats.len())
+        Routes::new(names.into_iter())
     };
     service.stages.iter().map(names).collect()
 }

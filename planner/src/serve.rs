@@ -12,7 +12,7 @@ use crate::config::{Mode, Replicas, Service, Variant};
 use crate::cycle::{Aside, Planner, Ports};
 use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
-use crate::observe::{Observe, Scraper};
+use crate::observe::{Observe, Scraper, Targets};
 use crate::served::{Served, Services};
 
 /// Why the planner cannot run.
@@ -53,7 +53,7 @@ pub async fn serve(
         http.clone(),
         clock,
         &stages,
-        &service.stats,
+        Targets::Fixed(service.stats.clone()),
         service.scrape_timeout,
     );
     let backend = |variant: &Variant| Backend {

@@ -52,6 +52,8 @@ pub enum ActuateError {
     NoAddress,
     #[error("mode advisory changes nothing")]
     Advisory,
+    #[error("this planner does not lead any more")]
+    NotLeading,
     #[error("its pods are not known yet: {0}")]
     Unseen(String),
     #[error("there is no {0}")]
@@ -95,8 +97,23 @@ impl ActuateError {
             ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_) => {
                 Reason::Unknown
             }
+            ActuateError::Unseen(_) | ActuateError::NotLeading => Reason::Unknown,
             ActuateError::Status(..) => Reason::Refused,
-            ActuateError::NoAddress | ActuateError::Advisory => Reason::NotResizable,
+            ActuateError::NoAddress
+            | ActuateError::Advisory
+            | ActuateError::NotResizable { .. }
+            | ActuateError::Unpriced { .. } => Reason::NotResizable,
+            ActuateError::NoWorkload(_) => Reason::NoWorkload,
+            ActuateError::Unaffordable { .. } => Reason::Waiting,
+            ActuateError::Unmet { why, .. } => match why {
+                Unmet::Refused(why) => of_refusal(why),
+                Unmet::NotPatchable(_) => Reason::NotResizable,
+                Unmet::Deferred(_) => Reason::Deferred,
+                Unmet::Infeasible(_) => Reason::Infeasible,
+                Unmet::Failed(_) => Reason::Refused,
+                Unmet::Left | Unmet::NoRoom | Unmet::Late(_) => Reason::Waiting,
+            },
+            ActuateError::Unscaled { why, .. } => of_refusal(why),
         }
     }
 
@@ -114,10 +131,21 @@ impl ActuateError {
             ActuateError::Status(..)
             | ActuateError::NoAddress
             | ActuateError::Advisory
+            | ActuateError::NotLeading
             | ActuateError::Unseen(_)
             | ActuateError::NoWorkload(_)
             | ActuateError::NotResizable { .. } => false,
         }
+    }
+}
+
+fn of_refusal(why: &Refused) -> Reason {
+    match why {
+        Refused::Infeasible { .. } => Reason::Infeasible,
+        Refused::Forbidden { .. } => Reason::Forbidden,
+        Refused::Gone | Refused::Conflict | Refused::Throttled { .. } => Reason::Waiting,
+        Refused::Invalid { .. } => Reason::Refused,
+        Refused::Unreachable { .. } => Reason::Unknown,
     }
 }
 

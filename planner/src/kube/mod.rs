@@ -19,4 +19,6 @@ pub mod workload;
 
 pub mod actuate;
 
+pub mod proxies;
+
 mod quantity;

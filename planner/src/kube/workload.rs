@@ -92,6 +92,12 @@ where
             bell,
         )
     }
+
+    /// Those of a namespace that have these labels.
+    pub(super) fn labelled(api: Api<K>, labels: &str, bell: Bell) -> Followed<K> {
+        let config = watcher::Config::default().labels(labels);
+        Followed::new(api, config, K::DynamicType::default(), bell)
+    }
 }
 
 impl<K> Followed<K>

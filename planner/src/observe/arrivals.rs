@@ -1,18 +1,16 @@
 //! Counters of each proxy → the rate at which requests arrive. Pure: the time comes with the scrape.
 //!
 //! A counter is differenced against the last time that proxy answered. One that fell belongs to a
-//! proxy that was started anew: it counts from 0. A proxy that does not answer keeps its last rate;
-//! after [`PROXY_GONE_AFTER`] it is taken for gone, unless no other answers either.
+//! proxy that was started anew: it counts from 0. A proxy that does not answer, or is not looked at any
+//! more, keeps its last rate; after [`PROXY_GONE_AFTER`] it is taken for gone, unless no other answers
+//! either. Of one that appears with a count nothing is known before its second answer; the others count.
 
 use std::time::Duration;
 
 use weir_api::Rps;
 
 use super::Scrape;
-
-/// How long the last rate of a proxy that does not answer counts while others do. The traffic of a
-/// proxy that was removed is counted at another one by then.
-pub const PROXY_GONE_AFTER: Duration = Duration::from_secs(60);
+use super::proxies::{PROXY_GONE_AFTER, Proxies};
 
 /// What one look at all proxies says.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -23,20 +21,20 @@ pub struct Observation {
     pub seen: bool,
     /// Proxies that answered.
     pub answered: usize,
-    /// Proxies that did not.
+    /// Proxies that were looked at and did not.
     pub lost: usize,
 }
 
 /// The counters as they were last seen.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Arrivals {
-    proxies: Vec<Proxy>,
+    proxies: Proxies<Proxy>,
     seen: bool,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Proxy {
-    last: Option<Reading>,
+    last: Reading,
     rate: Option<f64>,
 }
 
@@ -47,34 +45,23 @@ struct Reading {
 }
 
 impl Arrivals {
-    /// For so many proxies, none seen yet.
-    pub fn new(proxies: usize) -> Arrivals {
-        Arrivals {
-            proxies: vec![Proxy::default(); proxies],
-            seen: false,
-        }
+    /// No proxy seen yet.
+    pub fn new() -> Arrivals {
+        Arrivals::default()
     }
 
-    /// Takes in one look; `scrapes` are in the proxies' order.
+    /// Takes in one look.
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) -> Observation {
-        debug_assert_eq!(scrapes.len(), self.proxies.len());
-        let mut answered = 0;
-        for (proxy, scrape) in self.proxies.iter_mut().zip(scrapes) {
-            if let Ok(counts) = &scrape.counts {
-                let total = counts.arrivals;
-                answered += 1;
-                self.seen |= total > 0.0;
-                proxy.read(Reading {
-                    at: scrape.at,
-                    total,
-                });
-            }
-        }
-        let rates: Vec<f64> = self
-            .proxies
-            .iter()
-            .filter_map(|proxy| proxy.rate_at(at))
-            .collect();
+        let (mut answered, mut seen) = (0, self.seen);
+        self.proxies.observe(at, scrapes, |proxy, at, counts| {
+            let total = counts.arrivals;
+            answered += 1;
+            seen |= total > 0.0;
+            Proxy::read(proxy, Reading { at, total })
+        });
+        self.seen = seen;
+        let proxies = self.proxies.all();
+        let rates: Vec<f64> = proxies.filter_map(|proxy| proxy.rate_at(at)).collect();
         let known = answered > 0 && !rates.is_empty();
         Observation {
             measured: known.then(|| Rps(rates.iter().sum())),
@@ -86,31 +73,30 @@ impl Arrivals {
 }
 
 impl Proxy {
-    fn read(&mut self, new: Reading) {
-        match self.last {
+    fn read(known: Option<&Proxy>, new: Reading) -> Proxy {
+        let Some(known) = known else {
             // A filter that has seen no request exports nothing: none arrived so far. A count that
             // began before us says nothing about the rate yet.
-            None => self.rate = (new.total == 0.0).then_some(0.0),
-            Some(last) => {
-                let arrived = if new.total < last.total {
-                    new.total
-                } else {
-                    new.total - last.total
-                };
-                let seconds = new.at.saturating_sub(last.at).as_secs_f64();
-                if seconds <= 0.0 {
-                    return;
-                }
-                self.rate = Some(arrived / seconds);
-            }
+            let rate = (new.total == 0.0).then_some(0.0);
+            return Proxy { last: new, rate };
+        };
+        let last = known.last;
+        let arrived = if new.total < last.total {
+            new.total
+        } else {
+            new.total - last.total
+        };
+        let seconds = new.at.saturating_sub(last.at).as_secs_f64();
+        if seconds <= 0.0 {
+            return *known;
         }
-        self.last = Some(new);
+        let rate = Some(arrived / seconds);
+        Proxy { last: new, rate }
     }
 
     fn rate_at(&self, at: Duration) -> Option<f64> {
-        let last = self.last?;
         self.rate
-            .filter(|_| at.saturating_sub(last.at) <= PROXY_GONE_AFTER)
+            .filter(|_| at.saturating_sub(self.last.at) <= PROXY_GONE_AFTER)
     }
 }
 
@@ -120,25 +106,50 @@ mod tests {
     use super::*;
 
     const LOST: f64 = f64::NAN;
+    /// Not in the look.
+    const AWAY: f64 = f64::NEG_INFINITY;
 
-    /// One row a second: each proxy's counter ([`LOST`] for a scrape that failed) → measured rate.
-    fn check(rows: &[(&[f64], Option<f64>)]) {
-        let mut arrivals = Arrivals::new(rows[0].0.len());
-        for (second, (totals, measured)) in rows.iter().enumerate() {
-            let at = Duration::from_secs(second as u64);
-            let scrape = |total: &f64| Scrape {
-                at,
-                counts: if total.is_nan() {
-                    Err(ScrapeError::Status(503))
-                } else {
-                    Ok(Counts::of_arrivals(*total))
-                },
-            };
-            let scrapes: Vec<_> = totals.iter().map(scrape).collect();
-            let observation = arrivals.observe(at, &scrapes);
-            assert_eq!(observation.measured, measured.map(Rps), "second {second}");
-            assert_eq!(observation.answered + observation.lost, totals.len());
+    fn scrape(from: &str, at: Duration, total: f64) -> Scrape {
+        Scrape {
+            from: from.into(),
+            at,
+            counts: if total.is_nan() {
+                Err(ScrapeError::Status(503))
+            } else {
+                Ok(Counts::of_arrivals(total))
+            },
         }
+    }
+
+    /// At seconds each proxy's counter ([`LOST`] for a scrape that failed, [`AWAY`] for none) → measured
+    /// rate; whatever order the scrapes have.
+    fn check_at(rows: &[(u64, &[f64], Option<f64>)]) {
+        for turned in 0..rows[0].1.len() {
+            let mut arrivals = Arrivals::new();
+            for (second, totals, measured) in rows {
+                let at = Duration::from_secs(*second);
+                let of = |(index, total): (usize, &f64)| scrape(&index.to_string(), at, *total);
+                let there = totals
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, total)| **total != AWAY);
+                let mut scrapes: Vec<_> = there.map(of).collect();
+                let by = turned.min(scrapes.len());
+                scrapes.rotate_left(by);
+                let seen = arrivals.observe(at, &scrapes);
+                assert_eq!(seen.measured, measured.map(Rps), "second {second}");
+                assert_eq!(seen.answered + seen.lost, scrapes.len());
+            }
+        }
+    }
+
+    /// One row a second.
+    fn check(rows: &[(&[f64], Option<f64>)]) {
+        let rows = (0..).zip(rows);
+        let rows: Vec<_> = rows
+            .map(|(second, (totals, measured))| (second, *totals, *measured))
+            .collect();
+        check_at(&rows);
     }
 
     #[test]
@@ -188,37 +199,83 @@ mod tests {
 
     #[test]
     fn a_proxy_lost_for_long_is_gone() {
-        let mut arrivals = Arrivals::new(2);
-        let scrape = |at, total: Option<f64>| Scrape {
-            at,
-            counts: total.map(Counts::of_arrivals).ok_or(ScrapeError::TooLarge),
-        };
-        let mut observe = |at: u64, totals: [Option<f64>; 2]| {
-            let at = Duration::from_secs(at);
-            arrivals
-                .observe(at, &totals.map(|total| scrape(at, total)))
-                .measured
-        };
-        observe(0, [Some(0.0), Some(0.0)]);
-        assert_eq!(observe(1, [Some(40.0), Some(10.0)]), Some(Rps(50.0)));
-        assert_eq!(observe(61, [Some(2440.0), None]), Some(Rps(50.0)));
-        assert_eq!(observe(62, [Some(2480.0), None]), Some(Rps(40.0)));
+        check_at(&[
+            (0, &[0.0, 0.0], Some(0.0)),
+            (1, &[40.0, 10.0], Some(50.0)),
+            (61, &[2440.0, LOST], Some(50.0)),
+            (62, &[2480.0, LOST], Some(40.0)),
+            // Looked at all the time, it goes on where it was.
+            (101, &[4040.0, 1010.0], Some(50.0)),
+        ]);
+    }
+
+    #[test]
+    fn one_that_appears_with_a_count_is_unknown_until_it_answers_again() {
+        check(&[
+            (&[0.0, AWAY], Some(0.0)),
+            (&[40.0, 7000.0], Some(40.0)),
+            (&[80.0, 7010.0], Some(50.0)),
+        ]);
+        // While the others do not answer, what they had last holds.
+        check(&[
+            (&[0.0, AWAY], Some(0.0)),
+            (&[40.0, AWAY], Some(40.0)),
+            (&[LOST, 7000.0], Some(40.0)),
+            (&[LOST, 7010.0], Some(50.0)),
+        ]);
+        // One that has counted nothing yet: nothing came to it.
+        check(&[
+            (&[0.0, AWAY], Some(0.0)),
+            (&[40.0, 0.0], Some(40.0)),
+            (&[80.0, 10.0], Some(50.0)),
+        ]);
+    }
+
+    #[test]
+    fn one_that_vanished_keeps_its_rate_for_a_minute() {
+        check_at(&[
+            (0, &[0.0, 0.0], Some(0.0)),
+            (1, &[40.0, 10.0], Some(50.0)),
+            (61, &[2440.0, AWAY], Some(50.0)),
+            (62, &[2480.0, AWAY], Some(40.0)),
+            // Back after that, it is new.
+            (63, &[2520.0, 630.0], Some(40.0)),
+            (64, &[2560.0, 640.0], Some(50.0)),
+        ]);
+    }
+
+    #[test]
+    fn one_that_returns_in_time_goes_on_where_it_was() {
+        check(&[
+            (&[0.0, 0.0], Some(0.0)),
+            (&[40.0, 10.0], Some(50.0)),
+            (&[80.0, AWAY], Some(50.0)),
+            (&[120.0, 50.0], Some(60.0)),
+            (&[160.0, AWAY], Some(60.0)),
+            // Started anew meanwhile.
+            (&[200.0, 8.0], Some(44.0)),
+        ]);
+    }
+
+    #[test]
+    fn where_no_proxy_is_left_nothing_is_known() {
+        check(&[
+            (&[0.0, 0.0], Some(0.0)),
+            (&[40.0, 10.0], Some(50.0)),
+            (&[AWAY, AWAY], None),
+            (&[120.0, 30.0], Some(50.0)),
+        ]);
+    }
+
+    #[test]
+    fn a_sum_has_the_same_last_bit_in_any_order() {
+        let (a, b, c) = (0.1, 0.2, 0.3);
+        assert_ne!((a + b) + c, (b + c) + a);
+        check(&[(&[0.0; 3], Some(0.0)), (&[a, b, c], Some((a + b) + c))]);
     }
 
     #[test]
     fn the_same_instant_twice_is_no_rate() {
-        check(&[(&[0.0], Some(0.0))]);
-        let mut arrivals = Arrivals::new(1);
-        let scrape = |total| {
-            [Scrape {
-                at: Duration::ZERO,
-                counts: Ok(Counts::of_arrivals(total)),
-            }]
-        };
-        arrivals.observe(Duration::ZERO, &scrape(0.0));
-        assert_eq!(
-            arrivals.observe(Duration::ZERO, &scrape(5.0)).measured,
-            Some(Rps(0.0))
-        );
+        check_at(&[(0, &[0.0], Some(0.0)), (0, &[5.0], Some(0.0))]);
     }
 }

@@ -7,23 +7,30 @@
 
 mod arrivals;
 pub mod network;
+mod proxies;
 mod routes;
 mod scrape;
+mod targets;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-pub use arrivals::{Arrivals, Observation, PROXY_GONE_AFTER};
+pub use arrivals::{Arrivals, Observation};
 pub use network::Network;
+pub use proxies::PROXY_GONE_AFTER;
 pub use routes::{Got, Route, Routes};
 pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
+pub use targets::{Target, Targets};
 
 /// One look at one proxy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scrape {
+    /// Which proxy it is of: its name, the same in every look.
+    pub from: Arc<str>,
     /// When the answer was there; [`crate::clock::Now::at`]'s clock.
     pub at: Duration,
     /// What the proxy has counted of the service, or why that is unknown.
@@ -69,6 +76,6 @@ pub enum ScrapeError {
 
 /// The port to the proxies' statistics; a replay answers from its simulation.
 pub trait Observe {
-    /// Looks at every proxy once, at the same time; the answers are in the proxies' order.
+    /// Looks at every proxy there is now once, at the same time; the answers are in any order.
     fn scrape(&self) -> impl Future<Output = Vec<Scrape>> + Send;
 }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::Scrape;
+use super::proxies::Proxies;
 
 /// The histogram's finite edges in the shipped `envoy/*.yaml`, in ms. What is left of an objective
 /// decides, so the steps are small beside objectives, not beside the way: 50 ms up to a second. Envoy keeps
@@ -31,33 +32,29 @@ const LOOKS_MAX: usize = 128;
 pub type Buckets = Vec<(f64, f64)>;
 
 /// What was counted lately.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Network {
-    /// By proxy, as last seen.
-    last: Vec<Option<Buckets>>,
+    /// As last seen.
+    proxies: Proxies<Buckets>,
     /// By look, since the one before, over all proxies.
     looks: VecDeque<(Duration, Buckets)>,
 }
 
 impl Network {
-    /// For so many proxies, none seen yet.
-    pub fn new(proxies: usize) -> Network {
-        Network {
-            last: vec![None; proxies],
-            looks: VecDeque::new(),
-        }
+    /// No proxy seen yet.
+    pub fn new() -> Network {
+        Network::default()
     }
 
-    /// Takes in one look; `scrapes` are in the proxies' order.
+    /// Takes in one look.
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape]) {
         let mut new = Buckets::new();
-        for (last, scrape) in self.last.iter_mut().zip(scrapes) {
-            let Ok(counts) = &scrape.counts else { continue };
-            if let Some(last) = last.as_ref() {
+        self.proxies.observe(at, scrapes, |last, _, counts| {
+            if let Some(last) = last {
                 add(&mut new, &since(last, &counts.network));
             }
-            *last = Some(counts.network.clone());
-        }
+            counts.network.clone()
+        });
         self.looks.push_back((at, new));
         let oldest = at.saturating_sub(WINDOW);
         while self.looks.front().is_some_and(|(at, _)| *at <= oldest)
@@ -148,12 +145,17 @@ mod tests {
 
     /// Counts up to 100, 250, 500 ms and above.
     fn scrape(second: u64, counts: Option<[f64; 4]>) -> Scrape {
+        of("a", second, counts)
+    }
+
+    fn of(from: &str, second: u64, counts: Option<[f64; 4]>) -> Scrape {
         let edges = [100.0, 250.0, 500.0, f64::INFINITY];
         let counts = counts.map(|counts| Counts {
             network: edges.into_iter().zip(counts).collect(),
             ..Counts::default()
         });
         Scrape {
+            from: from.into(),
             at: Duration::from_secs(second),
             counts: counts.ok_or(ScrapeError::Status(503)),
         }
@@ -161,7 +163,7 @@ mod tests {
 
     /// One row a second, one proxy: counts → median.
     fn check(rows: &[(Option<[f64; 4]>, Option<f64>)]) {
-        let mut network = Network::new(1);
+        let mut network = Network::new();
         for (second, (counts, median)) in rows.iter().enumerate() {
             let second = second as u64;
             network.observe(Duration::from_secs(second), &[scrape(second, *counts)]);
@@ -198,7 +200,7 @@ mod tests {
 
     #[test]
     fn those_beyond_help_do_not_count() {
-        let mut network = Network::new(1);
+        let mut network = Network::new();
         for (second, counts) in [[0.0; 4], [20.0, 60.0, 80.0, 100.0]]
             .into_iter()
             .enumerate()
@@ -222,21 +224,21 @@ mod tests {
 
     #[test]
     fn the_window_ends_and_proxies_add_up() {
-        let mut network = Network::new(2);
+        let mut network = Network::new();
         let at = Duration::from_secs;
         network.observe(
             at(0),
-            &[scrape(0, Some([0.0; 4])), scrape(0, Some([0.0; 4]))],
+            &[of("a", 0, Some([0.0; 4])), of("b", 0, Some([0.0; 4]))],
         );
         let second = [
-            scrape(1, Some([15.0; 4])),
-            scrape(1, Some([0.0, 15.0, 15.0, 15.0])),
+            of("a", 1, Some([15.0; 4])),
+            of("b", 1, Some([0.0, 15.0, 15.0, 15.0])),
         ];
         network.observe(at(1), &second);
         assert_eq!(network.percentile(50.0, f64::INFINITY), Some(100.0));
         assert_eq!(network.percentile(100.0, f64::INFINITY), Some(250.0));
         for second in 2..=11 {
-            let lost = [scrape(second, None), scrape(second, None)];
+            let lost = [of("a", second, None), of("b", second, None)];
             network.observe(at(second), &lost);
         }
         assert_eq!(
@@ -245,8 +247,44 @@ mod tests {
             "what was counted at 1 s is 10 s old"
         );
         for _ in 0..1000 {
-            network.observe(at(12), &[scrape(12, None), scrape(12, None)]);
+            network.observe(at(12), &[of("a", 12, None), of("b", 12, None)]);
         }
         assert!(network.looks.len() <= LOOKS_MAX);
+    }
+
+    #[test]
+    fn proxies_come_and_go_in_any_order() {
+        let at = Duration::from_secs;
+        let mut network = Network::new();
+        let old = |second, more| of("old", second, Some([500.0 + more; 4]));
+        let new = |second, more| {
+            of(
+                "new",
+                second,
+                Some([0.0, 900.0 + more, 900.0 + more, 900.0 + more]),
+            )
+        };
+        network.observe(at(0), &[old(0, 0.0)]);
+        network.observe(at(1), &[new(1, 0.0), old(1, 10.0)]);
+        let all = |network: &Network| network.percentile(100.0, f64::INFINITY);
+        assert_eq!(
+            all(&network),
+            None,
+            "what a new one has counted before is not of now"
+        );
+        network.observe(at(2), &[old(2, 20.0), new(2, 10.0)]);
+        assert_eq!(all(&network), Some(250.0), "20 and 10");
+        // Away and back in time, the old one goes on; after that it is new.
+        for second in 3..=13 {
+            network.observe(at(second), &[new(second, 10.0)]);
+        }
+        assert_eq!(all(&network), None);
+        network.observe(at(14), &[new(14, 10.0), old(14, 60.0)]);
+        assert_eq!(all(&network), Some(100.0));
+        for second in 15..=75 {
+            network.observe(at(second), &[new(second, 10.0)]);
+        }
+        network.observe(at(76), &[new(76, 10.0), old(76, 160.0)]);
+        assert_eq!(all(&network), None);
     }
 }

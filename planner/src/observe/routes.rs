@@ -6,10 +6,12 @@
 //! under, and the latest [`REQUESTS`] of them make the figures.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use weir_api::Share;
 
 use super::Scrape;
+use super::proxies::Proxies;
 
 /// Over how many of the latest requests: what the filter takes for its own deviation, too.
 const REQUESTS: f64 = 1000.0;
@@ -48,8 +50,8 @@ pub struct Got {
 #[derive(Debug, Clone)]
 pub struct Routes {
     variants: Vec<String>,
-    /// By proxy; `None` before its first answer.
-    last: Vec<Option<Vec<Route>>>,
+    /// In the variants' order.
+    proxies: Proxies<Vec<Route>>,
     turns: VecDeque<Vec<Turn>>,
 }
 
@@ -62,30 +64,28 @@ struct Turn {
 }
 
 impl Routes {
-    /// For those variants and so many proxies, none seen yet.
-    pub fn new(variants: impl Iterator<Item = String>, proxies: usize) -> Routes {
+    /// For those variants, no proxy seen yet.
+    pub fn new(variants: impl Iterator<Item = String>) -> Routes {
         Routes {
             variants: variants.collect(),
-            last: vec![None; proxies],
+            proxies: Proxies::default(),
             turns: VecDeque::new(),
         }
     }
 
-    /// Takes in one look, `scrapes` in the proxies' order, at requests that came under `quotas` (in the
-    /// variants' order; empty where no plan was out).
-    pub fn observe(&mut self, scrapes: &[Scrape], quotas: &[Share]) {
+    /// Takes in one look at requests that came under `quotas` (in the variants' order; empty where no
+    /// plan was out).
+    pub fn observe(&mut self, at: Duration, scrapes: &[Scrape], quotas: &[Share]) {
         let mut turn = vec![Turn::default(); self.variants.len()];
-        for (last, scrape) in self.last.iter_mut().zip(scrapes) {
-            let Ok(counts) = &scrape.counts else { continue };
+        self.proxies.observe(at, scrapes, |last, _, counts| {
             let now = in_order(&self.variants, &counts.routes);
-            if let Some(last) = last {
-                for (turn, (now, last)) in turn.iter_mut().zip(now.iter().zip(&*last)) {
-                    turn.got += grown(now.routed, last.routed);
-                    turn.downgraded += grown(now.downgraded, last.downgraded);
-                }
+            let both = now.iter().zip(last.into_iter().flatten());
+            for (turn, (now, last)) in turn.iter_mut().zip(both) {
+                turn.got += grown(now.routed, last.routed);
+                turn.downgraded += grown(now.downgraded, last.downgraded);
             }
-            *last = Some(now);
-        }
+            now
+        });
         let all: f64 = turn.iter().map(|turn| turn.got).sum();
         if quotas.len() != turn.len() || all <= 0.0 {
             return;
@@ -154,15 +154,13 @@ fn requests<'a>(turns: impl Iterator<Item = &'a Vec<Turn>>) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::{Counts, ScrapeError};
     use super::*;
 
     const QUOTAS: [Share; 2] = [Share(0.6), Share(0.4)];
 
-    fn routes(proxies: usize) -> Routes {
-        Routes::new(["a", "b"].map(String::from).into_iter(), proxies)
+    fn routes() -> Routes {
+        Routes::new(["a", "b"].map(String::from).into_iter())
     }
 
     /// A proxy's counters: routed to a and b, downgraded from b.
@@ -170,6 +168,7 @@ mod tests {
         let route = |routed, downgraded| Route { routed, downgraded };
         let routes = [("a", route(a, 0.0)), ("b", route(b, downgraded))];
         Scrape {
+            from: "one".into(),
             at: Duration::ZERO,
             counts: Ok(Counts {
                 arrivals: a + b,
@@ -177,6 +176,11 @@ mod tests {
                 ..Counts::default()
             }),
         }
+    }
+
+    /// Its time is the scrapes', zero.
+    fn observe(routes: &mut Routes, scrapes: &[Scrape], quotas: &[Share]) {
+        routes.observe(Duration::ZERO, scrapes, quotas);
     }
 
     fn percents(got: Option<Vec<Got>>) -> Option<Vec<[f64; 3]>> {
@@ -187,16 +191,16 @@ mod tests {
 
     #[test]
     fn what_each_got_stands_beside_the_quotas_of_the_time() {
-        let mut routes = routes(1);
+        let mut routes = routes();
         // Counted before us: under which quotas is not known.
-        routes.observe(&[scrape(9000.0, 10.0, 10.0)], &QUOTAS);
+        observe(&mut routes, &[scrape(9000.0, 10.0, 10.0)], &QUOTAS);
         for turn in 1..=6_u32 {
             assert_eq!(routes.got().is_some(), turn > 5, "turn {turn}");
             let sum = f64::from(turn);
             let now = scrape(9000.0 + 69.0 * sum, 10.0 + 31.0 * sum, 10.0 + 9.0 * sum);
             let quotas = [Share(0.5), Share(0.5)];
             let quotas = if turn <= 3 { QUOTAS } else { quotas };
-            routes.observe(&[now], &quotas);
+            observe(&mut routes, &[now], &quotas);
         }
         let expected = vec![[69.0, 55.0, 0.0], [31.0, 45.0, 9.0]];
         assert_eq!(percents(routes.got()), Some(expected));
@@ -204,10 +208,14 @@ mod tests {
 
     #[test]
     fn losses_restarts_silence_and_no_plan_are_no_shortfall() {
-        let mut routes = routes(2);
+        let mut routes = routes();
+        let of_two = |scrape: Scrape| Scrape {
+            from: "two".into(),
+            ..scrape
+        };
         let lost = || Scrape {
-            at: Duration::ZERO,
             counts: Err(ScrapeError::Status(503)),
+            ..of_two(scrape(0.0, 0.0, 0.0))
         };
         let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
         for turn in 0..40 {
@@ -217,24 +225,68 @@ mod tests {
                 second = [3.0, 2.0];
             }
             let of = |counts: [f64; 2]| scrape(counts[0], counts[1], 0.0);
-            let two = if turn % 3 == 0 { lost() } else { of(second) };
-            routes.observe(&[of(first), two], &QUOTAS);
+            let two = if turn % 3 == 0 {
+                lost()
+            } else {
+                of_two(of(second))
+            };
+            observe(&mut routes, &[of(first), two], &QUOTAS);
             // Nothing new since.
-            routes.observe(&[of(first), lost()], &QUOTAS);
+            observe(&mut routes, &[lost(), of(first)], &QUOTAS);
         }
         let expected = vec![[60.0, 60.0, 0.0], [40.0, 40.0, 0.0]];
         assert_eq!(percents(routes.got()), Some(expected));
         let before = routes.got();
-        routes.observe(&[scrape(99_999.0, 0.0, 0.0), lost()], &[]);
+        observe(&mut routes, &[scrape(99_999.0, 0.0, 0.0), lost()], &[]);
         assert_eq!(routes.got(), before, "no quota, no deviation from it");
+    }
+
+    #[test]
+    fn proxies_come_and_go_in_any_order() {
+        let mut routes = routes();
+        let of = |from: &str, second: u64, a, b| Scrape {
+            from: from.into(),
+            at: Duration::from_secs(second),
+            ..scrape(a, b, 0.0)
+        };
+        let mut look = |second: u64, scrapes: &[Scrape]| {
+            routes.observe(Duration::from_secs(second), scrapes, &QUOTAS);
+            let got = percents(routes.got());
+            got.map(|got| [got[0][0], got[1][0]])
+        };
+        for second in 0..=6_u32 {
+            let (at, sum) = (second.into(), f64::from(second));
+            let old = of("old", at, 600.0 + 60.0 * sum, 40.0 * sum);
+            // It appears at 3 s with 9,300 that did not come under these quotas.
+            let new = of("new", at, 0.0, 9000.0 + 100.0 * sum);
+            let got = match second {
+                0..3 => look(at, &[old]),
+                3 => look(at, &[new, old]),
+                _ => look(at, &[old, new]),
+            };
+            match second {
+                0..5 => assert_eq!(got, None),
+                5 => assert_eq!(got, Some([42.9, 57.1]), "300 of 700"),
+                _ => assert_eq!(got, Some([40.0, 60.0]), "360 of 900"),
+            }
+        }
+        let new = |second| of("new", second, 0.0, 9600.0);
+        assert_eq!(look(7, &[new(7)]), Some([40.0, 60.0]));
+        // Back within a minute, it goes on where it was; after that it is new.
+        let got = look(60, &[new(60), of("old", 60, 960.0 + 100.0, 240.0)]);
+        assert_eq!(got, Some([46.0, 54.0]), "460 of 1000");
+        look(121, &[new(121)]);
+        let got = look(122, &[new(122), of("old", 122, 9000.0, 240.0)]);
+        assert_eq!(got, Some([46.0, 54.0]));
     }
 
     #[test]
     fn the_window_is_bounded_in_requests_and_turns() {
         for (each, turns) in [(1.0, TURNS_MAX), (100.0, 10), (5000.0, TURNS_MIN)] {
-            let mut routes = routes(1);
+            let mut routes = routes();
             for turn in 0..500 {
-                routes.observe(&[scrape(each * f64::from(turn), 0.0, 0.0)], &QUOTAS);
+                let now = scrape(each * f64::from(turn), 0.0, 0.0);
+                observe(&mut routes, &[now], &QUOTAS);
             }
             assert_eq!(routes.turns.len(), turns, "{each} a turn");
         }

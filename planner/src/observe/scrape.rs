@@ -1,51 +1,83 @@
-//! Reads `/stats/prometheus` of each proxy. Bounded in time and size; what it cannot read is an
-//! error, never a zero.
+//! Reads `/stats/prometheus` of each proxy there is. Bounded in number, time and size; what it cannot read
+//! is an error, never a zero.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use weir_api::metrics::{Metric, PREFIX, decode};
 
-use super::{Counts, Observe, Scrape, ScrapeError};
+use super::{Counts, Observe, Scrape, ScrapeError, Target, Targets};
 use crate::clock::Clock;
+use crate::config::STATS_MAX;
+use crate::trouble::Troubles;
 
 /// Largest answer of a proxy: 100 times what a filter with 64 variants exports.
 pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Scrapes real proxies.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Scraper {
+    targets: Targets,
+    look: Look,
+    troubles: Mutex<Troubles>,
+}
+
+/// How one proxy is looked at.
+#[derive(Debug, Clone)]
+struct Look {
     http: reqwest::Client,
     clock: Clock,
-    stages: Vec<String>,
-    stats: Vec<reqwest::Url>,
+    stages: Arc<[String]>,
     timeout: Duration,
 }
 
 impl Scraper {
-    /// Scrapes `stats` for what was counted of the services of these stages, the entry's first.
+    /// Scrapes `targets` for what was counted of the services of these stages, the entry's first.
     pub fn new(
         http: reqwest::Client,
         clock: Clock,
         stages: &[&str],
-        stats: &[reqwest::Url],
+        targets: Targets,
         timeout: Duration,
     ) -> Self {
         Scraper {
-            http,
-            clock,
-            stages: stages.iter().map(|name| (*name).to_owned()).collect(),
-            stats: stats.to_vec(),
-            timeout,
+            targets,
+            look: Look {
+                http,
+                clock,
+                stages: stages.iter().map(|name| (*name).to_owned()).collect(),
+                timeout,
+            },
+            troubles: Mutex::default(),
         }
     }
 
-    async fn one(self, url: reqwest::Url) -> Scrape {
-        let body = tokio::time::timeout(self.timeout, fetch(&self.http, url));
+    /// Those of now: where there are too many, the same in every look.
+    fn targets(&self) -> Vec<Target> {
+        const WHO: &str = "proxies";
+        let mut targets = self.targets.now();
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        if targets.len() > STATS_MAX {
+            let there = format_args!("{} are there", targets.len());
+            let fallback = format!("the first {STATS_MAX} by name are looked at");
+            troubles.failed(WHO, &there, &fallback);
+            targets.truncate(STATS_MAX);
+        } else {
+            troubles.went_well(WHO);
+        }
+        targets
+    }
+}
+
+impl Look {
+    async fn at(self, target: Target) -> Scrape {
+        let body = tokio::time::timeout(self.timeout, fetch(&self.http, target.url));
         let counts = match body.await {
             Ok(text) => text.map(|text| counts(&text, &self.stages)),
             Err(_) => Err(ScrapeError::Timeout(self.timeout)),
         };
         Scrape {
+            from: target.name,
             at: self.clock.now().at,
             counts,
         }
@@ -54,15 +86,16 @@ impl Scraper {
 
 impl Observe for Scraper {
     async fn scrape(&self) -> Vec<Scrape> {
-        let looks: Vec<_> = self
-            .stats
-            .iter()
-            .map(|url| tokio::spawn(self.clone().one(url.clone())))
-            .collect();
+        let look = |target: Target| {
+            let from = Arc::clone(&target.name);
+            (from, tokio::spawn(self.look.clone().at(target)))
+        };
+        let looks: Vec<_> = self.targets().into_iter().map(look).collect();
         let mut scrapes = Vec::with_capacity(looks.len());
-        for look in looks {
+        for (from, look) in looks {
             scrapes.push(look.await.unwrap_or_else(|error| Scrape {
-                at: self.clock.now().at,
+                from,
+                at: self.look.clock.now().at,
                 counts: Err(ScrapeError::Unreachable(error.to_string())),
             }));
         }
@@ -144,6 +177,8 @@ fn network(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
 
     #[test]
@@ -227,15 +262,14 @@ mod tests {
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         let paths = ["silent", "good", "fresh", "failing", "vast", "binary"];
-        let stats = paths.map(|path| format!("http://{address}/{path}").parse().unwrap());
+        let urls = paths.map(|path| format!("http://{address}/{path}"));
+        let targets = Targets::Fixed(urls.clone().map(|url| url.parse().unwrap()).into());
         let timeout = Duration::from_millis(500);
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let scraper = Scraper::new(http, Clock::start(), &["demo"], &stats, timeout);
-        let arrivals: Vec<_> = scraper
-            .scrape()
-            .await
-            .into_iter()
-            .map(|scrape| scrape.counts.map(|counts| counts.arrivals))
+        let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
+        let scrapes = scraper.scrape().await.into_iter();
+        let mut arrivals: BTreeMap<Arc<str>, _> = scrapes
+            .map(|scrape| (scrape.from, scrape.counts.map(|counts| counts.arrivals)))
             .collect();
         let expected = [
             Err(ScrapeError::Timeout(timeout)),
@@ -245,6 +279,46 @@ mod tests {
             Err(ScrapeError::TooLarge),
             Err(ScrapeError::NotText),
         ];
-        assert_eq!(arrivals, expected);
+        for (url, expected) in urls.iter().zip(expected) {
+            assert_eq!(arrivals.remove(&**url), Some(expected), "{url}");
+        }
+        assert!(arrivals.is_empty());
+    }
+
+    #[tokio::test]
+    async fn of_too_many_proxies_the_first_by_name_are_looked_at_and_that_is_said() {
+        let url: reqwest::Url = "http://127.0.0.1:1/stats".parse().unwrap();
+        let list = |count: usize| -> Arc<[Target]> {
+            let target = |index: usize| Target {
+                name: format!("proxy-{index:03}").into(),
+                url: url.clone(),
+            };
+            (0..count).rev().map(target).collect()
+        };
+        let (send, latest) = tokio::sync::watch::channel(list(1));
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let (targets, timeout) = (Targets::Moving(latest), Duration::from_secs(10));
+        let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
+        for (there, said) in [
+            (1, None),
+            (STATS_MAX + 2, Some(1)),
+            (STATS_MAX + 1, Some(2)),
+            (STATS_MAX, None),
+            (0, None),
+        ] {
+            send.send(list(there)).unwrap();
+            let looked_at: BTreeSet<_> =
+                scraper.scrape().await.into_iter().map(|s| s.from).collect();
+            let first = list(there.min(STATS_MAX))
+                .iter()
+                .map(|t| Arc::clone(&t.name))
+                .collect();
+            assert_eq!(looked_at, first, "{there}");
+            assert_eq!(
+                scraper.troubles.lock().unwrap().count("proxies"),
+                said,
+                "{there}"
+            );
+        }
     }
 }

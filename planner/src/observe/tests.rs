@@ -55,20 +55,28 @@ fn path(turns: u32) -> [String; 3] {
     [router, gate(0, "small", 54), gate(5, "large-2", 41)]
 }
 
+/// Of the router and the two gates.
+const NAMES: [&str; 3] = ["router", "small", "large"];
+
 #[test]
 fn a_router_and_two_gates_count_each_request_once() {
     let quotas = [Share(0.4), Share(0.6)];
-    let mut arrivals = Arrivals::new(3);
-    let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter(), 3);
+    let mut arrivals = Arrivals::new();
+    let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter());
     let mut seen = Observation::default();
     for turn in 0..10_u32 {
         let at = Duration::from_secs(turn.into());
-        let scrapes = path(turn).map(|text| Scrape {
+        let scrape = |(name, text): (&str, String)| Scrape {
+            from: name.into(),
             at,
             counts: Ok(counts(&text, &["demo"])),
-        });
+        };
+        let named = NAMES.into_iter().zip(path(turn));
+        let mut scrapes: Vec<Scrape> = named.map(scrape).collect();
+        // Whoever answers first.
+        scrapes.rotate_left(turn as usize % NAMES.len());
         seen = arrivals.observe(at, &scrapes);
-        routes.observe(&scrapes, &quotas);
+        routes.observe(at, &scrapes, &quotas);
     }
     assert_eq!(
         seen.measured,
@@ -88,19 +96,24 @@ fn a_router_and_two_gates_count_each_request_once() {
 /// A gate restarts and is lost: what it says has no part in what is routed.
 #[test]
 fn gates_come_and_go_without_a_trace_in_what_was_routed() {
-    let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter(), 3);
+    let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter());
     for turn in 0..10 {
         let [router, small, _] = path(turn);
-        let of = |text: &str| Scrape {
-            at: Duration::from_secs(turn.into()),
+        let at = Duration::from_secs(turn.into());
+        let of = |name: &str, text: &str| Scrape {
+            from: name.into(),
+            at,
             counts: Ok(counts(text, &["demo"])),
         };
         let lost = Scrape {
             counts: Err(ScrapeError::TooLarge),
-            ..of("")
+            ..of("large", "")
         };
-        let gate = if turn == 5 { of("") } else { of(&small) };
-        routes.observe(&[of(&router), gate, lost], &[Share(0.6), Share(0.4)]);
+        let gate = of("small", if turn == 5 { "" } else { &small });
+        // One gate is a pod of another name in each turn.
+        let pod = of(&format!("pod-{turn}"), &small);
+        let scrapes = [pod, of("router", &router), gate, lost];
+        routes.observe(at, &scrapes, &[Share(0.6), Share(0.4)]);
     }
     let got = routes.got().unwrap();
     assert_eq!((got[0].share, got[1].share), (Share(0.6), Share(0.4)));

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::claims::Name;
+use super::leader::Candidate;
 use crate::actuate::{Actuate, ActuateError, Backend, InForce, Local, Resize};
-use crate::config::{Mode, Replicas, Service, Variant};
+use crate::config::{Mode, Replicas, Service, Variant, WorkloadKind};
 use crate::kube::actuate::KubeBackends;
 use crate::kube::proxies::ProxyWatch;
-use crate::kube::workload::Workload;
+use crate::kube::workload::{Kind, Workload};
 use crate::observe::{Observe, Scrape, Scraper, Targets};
 
 /// The variants.
 pub(super) struct Backends {
     mode: Mode,
+    candidate: Arc<Candidate>,
     local: Local,
     pods: KubeBackends,
     /// By variant: its place among those of pods.
@@ -38,23 +40,25 @@ impl Shared {
         let mut place = |variant: &Variant| {
             let workload = variant.workload.as_ref()?;
             workloads.push(Workload {
-                kind: workload.kind,
+                kind: match workload.kind {
+                    WorkloadKind::Deployment => Kind::Deployment,
+                    WorkloadKind::StatefulSet => Kind::StatefulSet,
+                },
                 name: workload.name.clone(),
-                container: workload.container.clone(),
+                container: workload.container.clone().unwrap_or_default(),
             });
             Some(workloads.len() - 1)
         };
         let places = service.variants.iter().map(&mut place).collect();
-        let candidate = Arc::clone(&self.candidate);
         Backends {
             mode: service.mode,
+            candidate: Arc::clone(&self.candidate),
             local: Local::new(self.http.clone(), backends, service.resize_timeout),
             pods: KubeBackends::new(
                 &self.client,
                 &name.namespace,
                 workloads,
                 Arc::clone(&self.pace),
-                Arc::new(move || candidate.leads()),
                 service.resize_timeout,
             ),
             places,
@@ -117,6 +121,12 @@ impl Actuate for Backends {
             return changes
                 .iter()
                 .map(|_| Err(ActuateError::Advisory))
+                .collect();
+        }
+        if !self.candidate.leads() {
+            return changes
+                .iter()
+                .map(|_| Err(ActuateError::NotLeading))
                 .collect();
         }
         let (mut of_pods, mut others) = (Vec::new(), Vec::new());

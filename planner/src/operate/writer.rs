@@ -19,7 +19,7 @@ pub const WRITE_EVERY: Duration = Duration::from_secs(1);
 /// The same, for what is only good to know: demand and reasons.
 pub const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How long one write may take.
-pub const WRITE_MAX: Duration = Duration::from_secs(5);
+pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
 
 /// Writes about one resource.
 pub(super) struct Writer {

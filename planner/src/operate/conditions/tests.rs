@@ -77,7 +77,8 @@ async fn a_turn_in_which_all_went_well() {
 #[tokio::test]
 async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
     // What went wrong → Actuated, Degraded.
-    let table: &[(&[(&str, Reason)], &str, &str)] = &[
+    type Obstacles = &'static [(&'static str, Reason)];
+    let table: &[(Obstacles, &str, &str)] = &[
         (
             &[("small", Reason::Waiting)],
             "False Waiting: small: why",

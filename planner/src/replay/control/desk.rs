@@ -40,11 +40,18 @@ fn one(cores: Cores) -> InForce {
     InForce::certain(Allocation::one(cores))
 }
 
+/// A proxy's: names have the order of the proxies, and sums over them the same last bit.
+fn name(proxy: usize) -> Arc<str> {
+    format!("proxy-{proxy:03}").into()
+}
+
 /// The ports.
 pub(in crate::replay) struct Desk {
     board: Mutex<Board>,
     publisher: Publisher,
     memo: Mutex<HashMap<Problem, Decision>>,
+    /// By proxy: its name.
+    names: Vec<Arc<str>>,
     resize_timeout: Duration,
 }
 
@@ -77,6 +84,7 @@ impl Desk {
             }),
             publisher: Publisher::new(service),
             memo: Mutex::new(HashMap::new()),
+            names: (0..proxies).map(name).collect(),
             resize_timeout: service.resize_timeout,
         }
     }
@@ -112,11 +120,13 @@ impl Desk {
 impl Observe for Desk {
     async fn scrape(&self) -> Vec<Scrape> {
         let board = self.board();
-        let scrape = |counted: &Option<Counts>| Scrape {
+        let scrape = |(counted, name): (&Option<Counts>, &Arc<str>)| Scrape {
+            from: Arc::clone(name),
             at: board.now,
             counts: counted.clone().ok_or(ScrapeError::Status(503)),
         };
-        board.counted.iter().map(scrape).collect()
+        let proxies = board.counted.iter().zip(&self.names);
+        proxies.map(scrape).collect()
     }
 }
 

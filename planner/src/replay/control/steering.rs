@@ -35,9 +35,6 @@ impl Steering {
     pub(in crate::replay) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> Steering {
         let mut service = service.clone();
         service.solver_limit = SOLVER_LIMIT;
-        // One address for each proxy: nobody is asked there, but each is counted.
-        let address = |proxy| format!("http://proxy-{proxy}.invalid/").parse().ok();
-        service.stats = (0..proxies).filter_map(address).collect();
         let desk = Arc::new(Desk::new(&service, kubelet, proxies));
         Steering {
             desk,
