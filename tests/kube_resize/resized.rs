@@ -207,6 +207,30 @@ async fn who_is_unready_for_a_while_keeps_its_cores() {
 }
 
 #[tokio::test]
+async fn a_pod_that_cannot_be_read_comes_in_the_middle() {
+    let stage = Stage::new(1, 1, Duration::from_secs(4)).await;
+    stage.server.kubelet().resizes(Resizing::Actuated {
+        after: Duration::from_secs(600),
+    });
+    let come = async {
+        let patched = || stage.answers("pods/resize").len() == 1;
+        wait::until("the patch", LIMIT, patched).await.unwrap();
+        let mut strange = pod("strange", 1_000);
+        strange.spec.as_mut().unwrap().containers[0].name = "main".to_owned();
+        stage.server.store().create(&strange).unwrap();
+    };
+    let (answer, ()) = tokio::join!(stage.resize(goal(1, 2)), come);
+    let error = answer.unwrap_err();
+    assert!(error.leaves_doubt(), "{error}");
+    let says = "pod strange: it has no container app, only main";
+    assert!(error.to_string().starts_with(says), "{error}");
+    // Before anything is asked, nothing is in doubt.
+    let error = stage.in_force().await.unwrap_err();
+    assert_eq!(error.to_string(), says);
+    assert!(!error.leaves_doubt());
+}
+
+#[tokio::test]
 async fn a_pod_that_goes_in_the_middle_is_not_waited_for() {
     let stage = Stage::new(2, 1, Duration::from_secs(3600)).await;
     let pods = stage.pods();

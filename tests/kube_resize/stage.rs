@@ -7,8 +7,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::Value;
 use weir_api::Cores;
 use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
+use weir_planner::config::{Workload, WorkloadKind};
 use weir_planner::kube::actuate::KubeBackends;
-use weir_planner::kube::workload::{Kind, Workload};
+
 use weir_tests::kube::{ApiServer, Key, Options, Request, Verb};
 use weir_tests::wait;
 
@@ -112,12 +113,19 @@ pub(crate) fn backends_of(
     timeout: Duration,
 ) -> KubeBackends {
     let workload = |name: &&str| Workload {
-        kind: Kind::Deployment,
+        kind: WorkloadKind::Deployment,
         name: (*name).to_owned(),
-        container: "app".to_owned(),
+        container: Some("app".to_owned()),
     };
     let workloads = names.iter().map(workload).collect();
-    KubeBackends::new(client, DEMO, workloads, Arc::default(), timeout)
+    KubeBackends::new(
+        client,
+        DEMO,
+        workloads,
+        Arc::default(),
+        Arc::new(|| true),
+        timeout,
+    )
 }
 
 pub(crate) fn patches(server: &ApiServer, resource: &str) -> Vec<Request> {

@@ -31,8 +31,9 @@ use super::deal::{Dealt, Patched, Seen};
 use super::pace::{Pace, Wish};
 use super::pod::PodState;
 use super::refused::Refused;
-use super::workload::{Bell, Followed, Spec, Watched, Workload};
+use super::workload::{Bell, Followed, Spec, Watched};
 use crate::actuate::{Actuate, ActuateError, InForce, Resize};
+use crate::config::Workload;
 
 /// Patches under way at the same time.
 pub const PATCHES_AT_ONCE: usize = 8;
@@ -47,17 +48,23 @@ pub struct KubeBackends {
     /// Shared by all services.
     pace: Arc<Mutex<Pace>>,
     memory: Mutex<Memory>,
+    fence: Fence,
     timeout: Duration,
 }
 
+/// Whether anything may be changed now: asked before each request that does.
+pub type Fence = Arc<dyn Fn() -> bool + Send + Sync>;
+
 impl KubeBackends {
     /// Follows these workloads of a namespace, one for each variant, in their order. Changes may take
-    /// `timeout` until they are in force.
+    /// `timeout` until they are in force. It is to be made where tokio runs: the watches are its tasks, and end
+    /// with it.
     pub fn new(
         client: &kube::Client,
         namespace: &str,
         workloads: Vec<Workload>,
         pace: Arc<Mutex<Pace>>,
+        fence: Fence,
         timeout: Duration,
     ) -> KubeBackends {
         let (sender, heard) = watch::channel(());
@@ -73,6 +80,7 @@ impl KubeBackends {
             heard,
             pace,
             memory: Mutex::default(),
+            fence,
             timeout,
         }
     }
@@ -92,12 +100,12 @@ impl KubeBackends {
     /// The latest that is known of a variant.
     fn seen(&self, variant: usize) -> Result<Seen, ActuateError> {
         let store = self.followed.store()?;
-        let (watched, spec) = (self.watched(variant)?, self.spec(variant)?);
+        let spec = self.spec(variant)?;
         let (memory, now) = (self.memory(), Instant::now());
         let mut pods = Vec::new();
         for told in spec.pods(store) {
             let pod = memory.newest(told);
-            let state = PodState::of(&pod, &watched.workload.container);
+            let state = PodState::of(&pod, &spec.container);
             let name = || pod.name_any();
             let state = state.map_err(|why| ActuateError::NotResizable { pod: name(), why })?;
             let maybe = memory.maybe(&state, now);
@@ -173,7 +181,7 @@ impl KubeBackends {
                 seen.is_ok_and(|seen| seen.staying() <= replicas)
             })
             .await;
-            one.dealt = self.deal(change)?;
+            one.dealt = self.deal(change).map_err(|error| one.met(error))?;
         }
         Ok(one)
     }
@@ -243,7 +251,8 @@ impl KubeBackends {
             seen.is_ok_and(|seen| seen.pods.iter().all(|pod| one.is_decided(pod)))
         };
         self.until(deadline, decided).await;
-        let seen = self.seen(one.variant)?;
+        let seen = self.seen(one.variant);
+        let seen = seen.map_err(|error| one.met(error))?;
         let unmet = {
             let memory = self.memory();
             let unmet = |pod: &PodState| one.unmet(pod, &memory.refusals, self.timeout);
@@ -268,10 +277,9 @@ impl KubeBackends {
             return Err(ActuateError::Unmet { pod, why, partly });
         }
         if one.dealt.unaffordable > 0 && seen.template == Cores::ZERO {
-            let workload = self.watched(one.variant)?;
             return Err(ActuateError::Unpriced {
-                workload: workload.label(),
-                container: workload.workload.container.clone(),
+                workload: self.watched(one.variant)?.label(),
+                container: self.spec(one.variant)?.container,
                 partly,
             });
         }

@@ -287,8 +287,8 @@ mod tests {
                 prop_assert_eq!(now.desired.request, step(Cores::from_millis(wanted)));
                 prop_assert_eq!(now.desired.limit.is_some(), state.desired.limit.is_some());
                 prop_assert!(now.desired.limit.is_none_or(|limit| limit >= now.desired.request));
-                prop_assert!(now.desired.request.millis() % STEP_MILLIS == 0);
-                prop_assert!(change.limit.is_none_or(|limit| limit.millis() % STEP_MILLIS == 0));
+                prop_assert!(now.desired.request.millis().is_multiple_of(STEP_MILLIS));
+                prop_assert!(change.limit.is_none_or(|limit| limit.millis().is_multiple_of(STEP_MILLIS)));
                 prop_assert_eq!(memory, (app["requests"]["memory"].clone(), app["limits"]["memory"].clone()));
                 prop_assert!(super::super::patch::change(&now, Cores::from_millis(wanted)).unwrap().is_none());
             }

@@ -28,6 +28,8 @@ pub enum Refused {
     Invalid { why: String },
     #[error("the API server has too much to do, and can be asked again in {after:?}")]
     Throttled { after: Duration },
+    #[error("this planner does not lead any more")]
+    NotLeading,
     #[error("the API server did not answer: {why}")]
     Unreachable { why: String, doubt: bool },
 }

@@ -25,43 +25,7 @@ use weir_api::Cores;
 
 use super::pod;
 use crate::actuate::ActuateError;
-
-/// Kinds of workloads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// `deployments.apps`.
-    Deployment,
-    /// `statefulsets.apps`.
-    StatefulSet,
-}
-
-impl Kind {
-    /// Its name as people write it.
-    pub fn label(self) -> &'static str {
-        match self {
-            Kind::Deployment => "Deployment",
-            Kind::StatefulSet => "StatefulSet",
-        }
-    }
-
-    pub(super) fn resource(self) -> ApiResource {
-        match self {
-            Kind::Deployment => ApiResource::erase::<Deployment>(&()),
-            Kind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
-        }
-    }
-}
-
-/// Where the replicas of one variant are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workload {
-    /// What it is.
-    pub kind: Kind,
-    /// Its name.
-    pub name: String,
-    /// The container that serves, and whose CPU is changed.
-    pub container: String,
-}
+use crate::config::{Workload, WorkloadKind};
 
 /// Rings whenever any watch has told something.
 pub(super) type Bell = Arc<watch::Sender<()>>;
@@ -186,6 +150,8 @@ pub(super) struct Spec {
     /// Replicas it may have been given without an answer; no object tells of that.
     pub(super) maybe: Option<u32>,
     pub(super) template: Cores,
+    /// The container that serves.
+    pub(super) container: String,
     pub(super) selector: Selector,
 }
 
@@ -196,7 +162,7 @@ impl Watched {
         workload: Workload,
         bell: Bell,
     ) -> Watched {
-        let resource = workload.kind.resource();
+        let resource = resource(workload.kind);
         let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
         let named = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
         let object = Followed::new(api.clone(), named, resource, bell);
@@ -229,9 +195,8 @@ impl Watched {
         let containers: Vec<Container> = containers
             .and_then(|all| serde_json::from_value(all).ok())
             .unwrap_or_default();
-        let own = containers
-            .iter()
-            .find(|one| one.name == self.workload.container);
+        let container = self.container(&containers)?;
+        let own = containers.iter().find(|one| one.name == container);
         let cpu = own
             .and_then(|own| own.resources.as_ref())
             .and_then(pod::cpu);
@@ -241,8 +206,31 @@ impl Watched {
             replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
             maybe: None,
             template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),
+            container,
             selector,
         })
+    }
+
+    /// The one that is named, or the only one of the template: sidecars are put into pods, not into it.
+    fn container(&self, template: &[Container]) -> Result<String, ActuateError> {
+        match (&self.workload.container, template) {
+            (Some(named), _) => Ok(named.clone()),
+            (None, [only]) => Ok(only.name.clone()),
+            (None, several) => {
+                let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
+                Err(ActuateError::Unnamed {
+                    workload: self.label(),
+                    there: names.join(", "),
+                })
+            }
+        }
+    }
+}
+
+fn resource(kind: WorkloadKind) -> ApiResource {
+    match kind {
+        WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
+        WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
     }
 }
 

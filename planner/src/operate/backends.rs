@@ -7,10 +7,9 @@ use super::Shared;
 use super::claims::Name;
 use super::leader::Candidate;
 use crate::actuate::{Actuate, ActuateError, Backend, InForce, Local, Resize};
-use crate::config::{Mode, Replicas, Service, Variant, WorkloadKind};
+use crate::config::{Mode, Replicas, Service, Variant};
 use crate::kube::actuate::KubeBackends;
 use crate::kube::proxies::ProxyWatch;
-use crate::kube::workload::{Kind, Workload};
 use crate::observe::{Observe, Scrape, Scraper, Targets};
 
 /// The variants.
@@ -39,26 +38,21 @@ impl Shared {
         let mut workloads = Vec::new();
         let mut place = |variant: &Variant| {
             let workload = variant.workload.as_ref()?;
-            workloads.push(Workload {
-                kind: match workload.kind {
-                    WorkloadKind::Deployment => Kind::Deployment,
-                    WorkloadKind::StatefulSet => Kind::StatefulSet,
-                },
-                name: workload.name.clone(),
-                container: workload.container.clone().unwrap_or_default(),
-            });
+            workloads.push(workload.clone());
             Some(workloads.len() - 1)
         };
         let places = service.variants.iter().map(&mut place).collect();
+        let candidate = Arc::clone(&self.candidate);
         Backends {
             mode: service.mode,
-            candidate: Arc::clone(&self.candidate),
+            candidate: Arc::clone(&candidate),
             local: Local::new(self.http.clone(), backends, service.resize_timeout),
             pods: KubeBackends::new(
                 &self.client,
                 &name.namespace,
                 workloads,
                 Arc::clone(&self.pace),
+                Arc::new(move || candidate.leads()),
                 service.resize_timeout,
             ),
             places,

@@ -24,6 +24,7 @@ impl KubeBackends {
         let (mut pod, mut change) = (patched.pod.clone(), patched.change);
         let mut conflicted = false;
         loop {
+            self.may_change()?;
             let body = change.body(&pod);
             let strategic = Patch::Strategic(&body);
             let asked = self.pods.patch_resize(name, &params, &strategic);
@@ -62,6 +63,13 @@ impl KubeBackends {
         }
     }
 
+    fn may_change(&self) -> Result<(), Refused> {
+        match (self.fence)() {
+            true => Ok(()),
+            false => Err(Refused::NotLeading),
+        }
+    }
+
     /// Scales a workload.
     pub(super) async fn scale(
         &self,
@@ -75,6 +83,7 @@ impl KubeBackends {
         let body = json!({"spec": {"replicas": replicas}});
         let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
         loop {
+            self.may_change()?;
             let asked = watched
                 .api
                 .patch_scale(&watched.workload.name, &params, &merge);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
+use crate::actuate::ActuateError;
 use crate::kube::deal::{Dealt, Refusals};
 use crate::kube::pace::PATCHES_MAX_PER_S;
 use crate::kube::patch::{self, NotPatchable};
@@ -69,6 +70,14 @@ impl Try {
             unscaled: None,
             refused: BTreeMap::new(),
             left: BTreeSet::new(),
+        }
+    }
+
+    /// What came up, after what had been asked for by then.
+    pub(super) fn met(&self, error: ActuateError) -> ActuateError {
+        match self.asked {
+            true => ActuateError::Midway(Box::new(error)),
+            false => error,
         }
     }
 
