@@ -18,7 +18,7 @@ use weir_tests::kube::{self, ApiServer, Key as Object};
 use weir_tests::wait;
 
 /// Longest wait for anything.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 /// Where the model servers are, by `k8s/base/rbac.yaml`.
 pub(crate) const MODELS: &str = "models";
 /// Where the planner is.
@@ -179,10 +179,26 @@ impl Cluster {
         let waited = wait::until(begins, LIMIT, there).await;
         assert!(
             waited.is_ok(),
-            "{about} never {begins}: {}",
-            self.resource(name)["status"]
+            "{about} never {begins}: {}\n{}",
+            self.resource(name)["status"],
+            self.refusals()
         );
         self.condition(name, about)
+    }
+
+    /// Requests that were refused: what a story that went wrong is to show.
+    pub(crate) fn refusals(&self) -> String {
+        let requests = self.server.log().requests().into_iter();
+        let refused = requests.filter(|request| request.status >= 400);
+        let refused: std::collections::BTreeSet<String> = refused
+            .map(|r| {
+                format!(
+                    "{:?} {} {}: {} {}",
+                    r.verb, r.resource, r.key, r.status, r.reason
+                )
+            })
+            .collect();
+        refused.into_iter().collect::<Vec<_>>().join("\n")
     }
 
     /// Cores that the kubelets have given the pods of each of these deployments, together.
@@ -209,14 +225,10 @@ impl Cluster {
 
     /// Reasons of the events about a resource, in order.
     pub(crate) fn events(&self, name: &str) -> Vec<String> {
-        let all: Vec<Value> = self
-            .server
-            .store()
-            .list("events.events.k8s.io", MODELS)
-            .unwrap();
+        let all: Vec<Value> = self.server.store().list("events", MODELS).unwrap();
         let about = all
             .into_iter()
-            .filter(|event| event["regarding"]["name"] == name);
+            .filter(|event| event["involvedObject"]["name"] == name);
         about
             .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
             .collect()

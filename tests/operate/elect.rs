@@ -38,9 +38,9 @@ async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
         let (one, other) = (first.plan().await, second.plan().await);
         one.is_ok() && one == other
     };
-    wait::until_async("the same plan", LIMIT, same)
-        .await
-        .unwrap();
+    let waited = wait::until_async("the same plan", LIMIT, same).await;
+    let both = (first.plan().await, second.plan().await);
+    assert!(waited.is_ok(), "{both:?}");
     let plan: Value = first.plan().await.unwrap();
 
     cluster.proxy.load(45.0);

@@ -176,7 +176,9 @@ async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
         .until_condition("demo", "Degraded", "True NodesFull")
         .await;
     assert!(said.contains("add nodes, or lower budget.cores"), "{said}");
-    cluster.server.kubelet().resizes(Resizing::default());
+    cluster.server.kubelet().resizes(Resizing::Actuated {
+        after: std::time::Duration::from_millis(100),
+    });
     cluster
         .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() >= 5.0)
         .await;

@@ -135,7 +135,7 @@ async fn what_the_schema_refuses_is_never_stored() {
     for (path, value, says) in table {
         let mut resource = cluster.demo();
         let (at, key) = path.rsplit_once('/').unwrap();
-        resource.pointer_mut(at).unwrap()[*key] = value.clone();
+        resource.pointer_mut(at).unwrap()[key] = value.clone();
         let read: kube::api::DynamicObject = serde_json::from_value(resource).unwrap();
         let refused = api.create(&kube::api::PostParams::default(), &read).await;
         let refused = refused.expect_err(path).to_string();

@@ -23,7 +23,8 @@ const KEPT: [header::HeaderName; 2] = [header::CONTENT_TYPE, header::RETRY_AFTER
 
 /// The leader's answer, where another planner leads and answers.
 pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) -> Option<Response> {
-    let leader = match &*app.leader.borrow() {
+    let mut leads = app.leader.clone();
+    let leader = match &*leads.borrow_and_update() {
         Leader::At(base) => base.clone(),
         Leader::Us | Leader::Nobody => return None,
     };
@@ -33,7 +34,6 @@ pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) ->
         return Some(refusal.into_response());
     }
     let asked = ask(app, &leader, uri, headers);
-    let mut leader = app.leader.clone();
     let mut stop = app.stop.clone();
     tokio::select! {
         answer = asked => match answer {
@@ -44,7 +44,7 @@ pub(super) async fn to_leader(app: &Arc<App>, uri: &Uri, headers: &HeaderMap) ->
             }
         },
         // Who leads now answers the next poll.
-        _ = leader.changed() => Some(StatusCode::NO_CONTENT.into_response()),
+        _ = leads.changed() => Some(StatusCode::NO_CONTENT.into_response()),
         _ = stop.wait_for(|stop| *stop) => Some(StatusCode::NO_CONTENT.into_response()),
     }
 }

@@ -99,9 +99,12 @@ mod tests {
         }
     }
 
+    /// Second, who is looked at, and who is known then.
+    type Row<'a> = (u64, &'a str, &'a [(&'a str, u32)]);
+
     /// Looks, each at its second: `+` before a name that answers, `-` before one that does not → of each
     /// that is known the number of its answers.
-    fn check(looks: &[(u64, &str, &[(&str, u32)])]) {
+    fn check(looks: &[Row]) {
         let mut proxies: Proxies<u32> = Proxies::default();
         for (second, look, expected) in looks {
             let one = |word: &str| {

@@ -119,12 +119,19 @@ impl Kept {
 
     /// Ends only with the service, after a turn.
     async fn be(&self, leader: &Leader) {
-        match leader {
-            Leader::Us => self.plan().await,
-            Leader::At(_) | Leader::Nobody => loop {
-                self.stand();
-                sleep(LOOK_EVERY).await;
-            },
+        let Some(served) = self.served() else { return };
+        let be = async {
+            match leader {
+                Leader::Us => self.plan().await,
+                Leader::At(_) | Leader::Nobody => loop {
+                    self.stand();
+                    sleep(LOOK_EVERY).await;
+                },
+            }
+        };
+        tokio::select! {
+            () = be => {}
+            () = served.publishers.keep_time(self.shared.clock) => {}
         }
     }
 

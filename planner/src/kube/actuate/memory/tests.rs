@@ -57,6 +57,7 @@ fn a_patch_without_an_answer_is_in_doubt_until_another_version_or_for_a_minute()
 
 fn spec(uid: &str, generation: i64, replicas: u32) -> Spec {
     Spec {
+        container: "app".to_owned(),
         uid: uid.to_owned(),
         generation,
         replicas,
