@@ -35,6 +35,12 @@ fn check(found: &Found) -> Result<(), String> {
         ("apiextensions.k8s.io/v1", "CustomResourceDefinition") => {
             same::<CustomResourceDefinition>(body)
         }
+        ("weir.dev/v1alpha1", "SloService") => {
+            // Defaults that are written out are more than was said.
+            serde_json::from_value::<weir_planner::resource::SloService>(body.clone())
+                .map(drop)
+                .map_err(|error| error.to_string())
+        }
         ("extensions.istio.io/v1alpha1", "WasmPlugin") => same::<WasmPlugin>(body),
         ("extensions.istio.io/v1alpha1", "TrafficExtension") => extension(body),
         ("networking.istio.io/v1alpha3", "EnvoyFilter") => {

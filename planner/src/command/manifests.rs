@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_planner::config::Service;
+use weir_planner::config::{Service, ServiceSpec};
 use weir_planner::manifests::{
     COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
 };
@@ -56,6 +56,7 @@ impl Manifests {
         let path = &self.service;
         let about = || format!("service file {}", path.display());
         let text = std::fs::read_to_string(path).with_context(about)?;
+        let spec = ServiceSpec::from_yaml(&text).with_context(about)?;
         let service = Service::from_yaml(&text).with_context(about)?;
         let (target, flag) = self.target.chosen();
         let command = self.command(flag);
@@ -64,7 +65,7 @@ impl Manifests {
             image: self.image.clone(),
             filter_image: self.filter_image.clone(),
         };
-        let files = render(&service, &options, target).with_context(about)?;
+        let files = render(&service, &spec, &options, target).with_context(about)?;
         match &self.out {
             Some(folder) => write(&files, &command, folder),
             None => say(&files, &command),

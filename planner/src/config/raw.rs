@@ -260,8 +260,11 @@ pub struct RawResize {
 }
 
 impl ServiceSpec {
-    /// Reads the shape.
-    pub(super) fn from_yaml(text: &str) -> Result<ServiceSpec, ConfigError> {
+    /// Reads the shape of a service file; its values are not looked at.
+    ///
+    /// # Errors
+    /// An unknown, missing or misshapen key.
+    pub fn from_yaml(text: &str) -> Result<ServiceSpec, ConfigError> {
         from_yaml(text, "service file")
     }
 }

@@ -15,7 +15,7 @@ mod plugin;
 mod text;
 mod typed;
 
-use crate::config::Service;
+use crate::config::{Service, ServiceSpec};
 
 pub use options::{FILTER_IMAGE, IMAGE, NAMESPACE, Options};
 pub use plugin::KEY;
@@ -68,12 +68,13 @@ pub enum ManifestError {
     Form { what: String, error: String },
 }
 
-/// The files of a target.
+/// The files of a target, of a service and of what it was read from.
 ///
 /// # Errors
 /// The service cannot be attached that way, or an option is none.
 pub fn render(
     service: &Service,
+    spec: &ServiceSpec,
     options: &Options,
     target: Target,
 ) -> Result<Vec<File>, ManifestError> {
@@ -86,7 +87,7 @@ pub fn render(
         Target::Envoy => envoy::files(service, options),
         Target::Istio => istio::files(service, options),
         Target::Gateway => gateway::files(service, options),
-        Target::Kubernetes => kubernetes::files(service, options),
+        Target::Kubernetes => kubernetes::files(service, spec, options),
     }
 }
 

@@ -1,14 +1,15 @@
 //! What is refused, and what every target has in common.
 
 use super::*;
-use crate::config::Service;
+use crate::config::{Service, ServiceSpec};
 
 fn example() -> String {
     include_str!("../../../k8s/service.example.yaml").to_owned()
 }
 
-fn service(text: &str) -> Service {
-    Service::from_yaml(text).unwrap()
+fn render(text: &str, options: &Options, target: Target) -> Result<Vec<File>, ManifestError> {
+    let spec = ServiceSpec::from_yaml(text).unwrap();
+    super::render(&Service::from_yaml(text).unwrap(), &spec, options, target)
 }
 
 const ALL: [Target; 4] = [
@@ -20,9 +21,7 @@ const ALL: [Target; 4] = [
 
 /// A change of the example or an option, and what the refusal says.
 fn refuses(text: &str, options: &Options, target: Target, says: &[&str]) {
-    let error = render(&service(text), options, target)
-        .unwrap_err()
-        .to_string();
+    let error = render(text, options, target).unwrap_err().to_string();
     for part in says {
         assert!(error.contains(part), "'{error}' does not say '{part}'");
     }
@@ -126,9 +125,9 @@ fn a_pipelines_stages_are_files_of_their_own() {
 
 #[test]
 fn each_file_has_its_place_and_reads_back_as_it_was() {
-    let service = service(&example());
+    let text = example();
     for target in ALL {
-        let files = render(&service, &Options::default(), target).unwrap();
+        let files = render(&text, &Options::default(), target).unwrap();
         let mut paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
         paths.sort_unstable();
         let count = paths.len();
@@ -163,12 +162,12 @@ fn images_by_digest_are_checked_by_it() {
         filter_image: format!("registry.example/f@sha256:{digest}"),
         ..Options::default()
     };
-    let service = service(&example());
+    let text = example();
     for (target, pointer) in [
         (Target::Istio, "/spec/sha256"),
         (Target::Gateway, "/spec/wasm/0/code/sha256"),
     ] {
-        let files = render(&service, &options, target).unwrap();
+        let files = render(&text, &options, target).unwrap();
         let mut bodies = files.iter().flat_map(|file| &file.documents);
         let found = bodies.find_map(|document| document.body.pointer(pointer));
         assert_eq!(found, Some(&serde_json::json!(digest)), "{target:?}");
@@ -184,7 +183,7 @@ fn subsets_are_one_hosts() {
             let service = format!("outbound|8000||{name}.models");
             text.replace(&service, &format!("outbound|8000|{name}|resnet.models"))
         });
-    let files = render(&service(&text), &Options::default(), Target::Istio).unwrap();
+    let files = render(&text, &Options::default(), Target::Istio).unwrap();
     let documents = |path: &str| {
         let file = files.iter().find(|file| file.path == path).unwrap();
         file.documents.clone()
@@ -206,7 +205,7 @@ fn subsets_are_one_hosts() {
 /// Half seconds are written as each API reads them, and a hold ends after the longest deadline.
 #[test]
 fn times_follow_from_the_promise() {
-    let service = service(&example().replace("slo_ms: 1000", "slo_ms: 1500"));
+    let text = example().replace("slo_ms: 1000", "slo_ms: 1500");
     for (target, path, pointer, time) in [
         (
             Target::Istio,
@@ -227,7 +226,7 @@ fn times_follow_from_the_promise() {
             "16s",
         ),
     ] {
-        let files = render(&service, &Options::default(), target).unwrap();
+        let files = render(&text, &Options::default(), target).unwrap();
         let file = files.iter().find(|file| file.path == path).unwrap();
         let found = file.documents[0].body.pointer(pointer);
         assert_eq!(found, Some(&serde_json::json!(time)), "{path}");

@@ -23,7 +23,7 @@ use crate::config::Service;
 /// Where `istioctl install` puts its gateway.
 pub(super) const INGRESS_NAMESPACE: &str = "istio-system";
 /// How it labels the gateway's pods.
-const INGRESS_LABEL: (&str, &str) = ("istio", "ingressgateway");
+pub(super) const INGRESS_LABEL: (&str, &str) = ("istio", "ingressgateway");
 /// On every model server's pod: whose it is …
 const SERVICE_LABEL: &str = "weir.dev/service";
 /// … and which variant.

@@ -5,6 +5,7 @@
 
 mod access;
 mod overlays;
+mod resource;
 mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use super::backend::{backends, namespace};
 use super::typed::typed;
 use super::{Document, File, ManifestError, Options};
-use crate::config::Service;
+use crate::config::{Service, ServiceSpec};
 
 /// What the files have in common.
 struct Frame<'a> {
@@ -39,7 +40,11 @@ const BASE: [&str; 9] = [
 const LIST: &str = "The planner, without anything that a proxy needs: see ../overlays.";
 const CRD_WHY: &str = "The custom resource SloService: its spec is the service file's type, less what belongs to the planner's process.";
 
-pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
+pub(super) fn files(
+    service: &Service,
+    spec: &ServiceSpec,
+    options: &Options,
+) -> Result<Vec<File>, ManifestError> {
     let backends = backends(service)?;
     let frame = Frame {
         options,
@@ -71,6 +76,7 @@ pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, M
         "Kustomization",
         json!({ "resources": resources }),
     ));
+    files.push(resource::file(service, spec, &frame)?);
     files.extend(overlays::monitoring(&frame)?);
     files.extend(overlays::overlays(&frame)?);
     Ok(files)
