@@ -9,6 +9,7 @@ use weir_api::Cores;
 use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
 use weir_planner::config::{Workload, WorkloadKind};
 use weir_planner::kube::actuate::KubeBackends;
+use weir_planner::kube::namespace::Namespace;
 
 use weir_tests::kube::{ApiServer, Key, Options, Request, Verb};
 use weir_tests::wait;
@@ -119,8 +120,7 @@ pub(crate) fn backends_of(
     };
     let workloads = names.iter().map(workload).collect();
     KubeBackends::new(
-        client,
-        DEMO,
+        Namespace::follow(client, DEMO),
         workloads,
         Arc::default(),
         Arc::new(|| true),

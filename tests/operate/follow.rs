@@ -193,3 +193,66 @@ async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
     .unwrap();
     planner.end().await;
 }
+
+#[tokio::test]
+async fn what_something_else_changes_is_left_alone_and_said() {
+    let cluster = Cluster::start().await;
+    for name in BOTH {
+        cluster.deploy(name, 1, 1);
+    }
+    let scaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "old", "namespace": MODELS},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "large"}, "maxReplicas": 3},
+    });
+    cluster.server.store().create(&scaler).unwrap();
+    cluster.server.store().create(&cluster.demo()).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    let said = cluster
+        .until_condition("demo", "Degraded", "True AnotherWriter")
+        .await;
+    assert!(
+        said.contains("Deployment large is left alone, as something else changes it: HorizontalPodAutoscaler old changes it"),
+        "{said}"
+    );
+    assert_eq!(cluster.cores(&["large"]), [1.0]);
+    cluster.server.store().remove(
+        "horizontalpodautoscalers.autoscaling",
+        &Key::new(MODELS, "old"),
+    );
+    cluster
+        .until_cores(&["large"], |cores| cores[0] >= 3.0)
+        .await;
+    cluster
+        .until_condition("demo", "Degraded", "False AsExpected")
+        .await;
+
+    // Somebody sets it back, again and again.
+    let admin = cluster
+        .server
+        .client(weir_tests::kube::ADMIN)
+        .await
+        .unwrap();
+    let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(admin, MODELS);
+    let pod = cluster.server.kubelet().pods().into_iter();
+    let mut pod = pod.filter(|pod| pod.key.name.starts_with("large-"));
+    let pod = pod.next().unwrap().key.name;
+    let back = json!({"spec": {"containers": [{"name": "server",
+        "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}}}]}});
+    let set_back = async || {
+        let params = kube::api::PatchParams::default();
+        let patch = kube::api::Patch::Strategic(&back);
+        let _ = api.patch_resize(&pod, &params, &patch).await;
+        tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+        cluster
+            .condition("demo", "Degraded")
+            .starts_with("True AnotherWriter")
+    };
+    wait::until_async("the other writer", LIMIT, set_back)
+        .await
+        .unwrap();
+    let said = cluster.condition("demo", "Degraded");
+    assert!(said.contains("to 0.5 after it was set to"), "{said}");
+    planner.end().await;
+}

@@ -34,6 +34,10 @@ pub enum ActuateError {
         "{workload} has several containers in its template ({there}): name the model server's in workload.container"
     )]
     Unnamed { workload: String, there: String },
+    #[error(
+        "{workload} is left alone, as something else changes it: {who}; end that, or plan in mode advisory"
+    )]
+    AnotherWriter { workload: String, who: String },
     #[error("pod {pod}: {why}")]
     NotResizable { pod: String, why: NotResizable },
     #[error("pod {pod}: {why}")]
@@ -82,6 +86,7 @@ impl ActuateError {
             | ActuateError::Unnamed { .. }
             | ActuateError::NotResizable { .. }
             | ActuateError::Unpriced { .. } => Reason::NotResizable,
+            ActuateError::AnotherWriter { .. } => Reason::AnotherWriter,
             ActuateError::NoWorkload(_) => Reason::NoWorkload,
             ActuateError::Unaffordable { .. } => Reason::Waiting,
             ActuateError::Unmet { why, .. } => match why {
@@ -115,6 +120,7 @@ impl ActuateError {
             | ActuateError::NotLeading
             | ActuateError::Unseen(_)
             | ActuateError::NoWorkload(_)
+            | ActuateError::AnotherWriter { .. }
             | ActuateError::Unnamed { .. }
             | ActuateError::NotResizable { .. } => false,
         }

@@ -5,6 +5,7 @@
 //! way, and leaves doubt where anything was asked: the caller reckons with both then. Reading asks nobody.
 
 mod memory;
+mod overruled;
 mod send;
 mod unmet;
 
@@ -18,20 +19,22 @@ use futures_util::stream;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::Api;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use weir_api::Cores;
 
 pub use memory::DOUBT_MAX;
+pub use overruled::{HOLD, OVERRULED_MOST, WINDOW};
 pub use unmet::Unmet;
 
 use self::memory::Memory;
+use self::overruled::Overruled;
 use self::unmet::Try;
 use super::deal::{Dealt, Patched, Seen};
+use super::namespace::Namespace;
 use super::pace::{Pace, Wish};
 use super::pod::PodState;
 use super::refused::Refused;
-use super::workload::{Bell, Followed, Spec, Watched};
+use super::workload::{Spec, Watched};
 use crate::actuate::{Actuate, ActuateError, InForce, Resize};
 use crate::config::Workload;
 
@@ -41,13 +44,13 @@ pub const PATCHES_AT_ONCE: usize = 8;
 /// The variants' pods.
 pub struct KubeBackends {
     pods: Api<Pod>,
-    followed: Followed<Pod>,
+    namespace: Arc<Namespace>,
     /// One for each variant, in their order.
     workloads: Vec<Watched>,
-    heard: watch::Receiver<()>,
     /// Shared by all services.
     pace: Arc<Mutex<Pace>>,
     memory: Mutex<Memory>,
+    overruled: Mutex<Overruled>,
     fence: Fence,
     timeout: Duration,
 }
@@ -60,26 +63,20 @@ impl KubeBackends {
     /// `timeout` until they are in force. It is to be made where tokio runs: the watches are its tasks, and end
     /// with it.
     pub fn new(
-        client: &kube::Client,
-        namespace: &str,
+        namespace: Arc<Namespace>,
         workloads: Vec<Workload>,
         pace: Arc<Mutex<Pace>>,
         fence: Fence,
         timeout: Duration,
     ) -> KubeBackends {
-        let (sender, heard) = watch::channel(());
-        let bell: Bell = Arc::new(sender);
-        let watched =
-            |workload| Watched::new(client.clone(), namespace, workload, Arc::clone(&bell));
-        let workloads = workloads.into_iter().map(watched).collect();
-        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let watched = |workload| Watched::new(&namespace, workload);
         KubeBackends {
-            followed: Followed::all(pods.clone(), bell),
-            pods,
-            workloads,
-            heard,
+            pods: Api::namespaced(namespace.client.clone(), &namespace.name),
+            workloads: workloads.into_iter().map(watched).collect(),
+            namespace,
             pace,
             memory: Mutex::default(),
+            overruled: Mutex::default(),
             fence,
             timeout,
         }
@@ -87,6 +84,12 @@ impl KubeBackends {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn overruled(&self) -> MutexGuard<'_, Overruled> {
+        self.overruled
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pace(&self) -> MutexGuard<'_, Pace> {
@@ -99,7 +102,7 @@ impl KubeBackends {
 
     /// The latest that is known of a variant.
     fn seen(&self, variant: usize) -> Result<Seen, ActuateError> {
-        let store = self.followed.store()?;
+        let store = self.namespace.pods()?;
         let spec = self.spec(variant)?;
         let (memory, now) = (self.memory(), Instant::now());
         let mut pods = Vec::new();
@@ -127,7 +130,7 @@ impl KubeBackends {
 
     /// Waits until a condition holds on what the watches tell; whether it came to.
     async fn until(&self, deadline: Instant, mut holds: impl FnMut() -> bool) -> bool {
-        let mut heard = self.heard.clone();
+        let mut heard = self.namespace.heard.clone();
         loop {
             heard.mark_unchanged();
             if holds() {
@@ -142,7 +145,7 @@ impl KubeBackends {
 
     /// Forgets what the watches have caught up with, and what is gone.
     fn tidy(&self) {
-        let Ok(store) = self.followed.store() else {
+        let Ok(store) = self.namespace.pods() else {
             return;
         };
         let there: BTreeMap<String, Option<i64>> = store
@@ -151,6 +154,7 @@ impl KubeBackends {
             .map(|pod| (pod.uid().unwrap_or_default(), pod.metadata.generation))
             .collect();
         self.memory().tidy(&there, Instant::now());
+        self.overruled().retain(|uid| there.contains_key(uid));
     }
 
     fn deal(&self, change: Resize) -> Result<Dealt, ActuateError> {
@@ -158,8 +162,25 @@ impl KubeBackends {
         Ok(seen.deal(change.goal, change.cores(), &self.memory().refusals))
     }
 
+    /// Whether nobody else changes this variant's pods.
+    fn is_ours(&self, variant: usize) -> Result<(), ActuateError> {
+        let watched = self.watched(variant)?;
+        let pods = self.seen(variant)?.pods;
+        let mut overruled = self.overruled();
+        let who = self.namespace.other_writer(&watched.workload);
+        let who = who.map(|who| format!("{who} changes it"));
+        match who.or_else(|| overruled.look(variant, &pods, Instant::now())) {
+            None => Ok(()),
+            Some(who) => Err(ActuateError::AnotherWriter {
+                workload: watched.label(),
+                who,
+            }),
+        }
+    }
+
     /// Scales where that is needed, and says who is to be patched.
     async fn begin(&self, change: Resize, deadline: Instant) -> Result<Try, ActuateError> {
+        self.is_ours(change.variant)?;
         let mut one = Try::new(change.variant, self.deal(change)?);
         let Some(replicas) = one.dealt.scale else {
             return Ok(one);

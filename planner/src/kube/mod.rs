@@ -17,6 +17,8 @@ pub mod deal;
 
 pub mod workload;
 
+pub mod namespace;
+
 pub mod actuate;
 
 pub mod proxies;

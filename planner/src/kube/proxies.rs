@@ -5,9 +5,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::Api;
+use kube::runtime::watcher;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
+use super::namespace::slim_pod;
 use super::workload::{Bell, Followed};
 use crate::config::ProxyPods;
 use crate::observe::Target;
@@ -29,7 +31,8 @@ impl ProxyWatch {
             .collect();
         let (sender, mut heard) = watch::channel(());
         let bell: Bell = Arc::new(sender);
-        let followed: Followed<Pod> = Followed::labelled(api, &labels.join(","), bell);
+        let chosen = watcher::Config::default().labels(&labels.join(","));
+        let followed: Followed<Pod> = Followed::new(api, chosen, (), slim_pod, bell);
         let none: Arc<[Target]> = Arc::default();
         let (told, targets) = watch::channel(none);
         let pods = pods.clone();

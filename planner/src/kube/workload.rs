@@ -23,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use weir_api::Cores;
 
+use super::namespace::Namespace;
 use super::pod;
 use crate::actuate::ActuateError;
 use crate::config::{Workload, WorkloadKind};
@@ -42,26 +43,9 @@ where
     task: AbortHandle,
 }
 
-impl<K> Followed<K>
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-    K::DynamicType: Hash + Eq + Clone + Default + Send + Sync,
-{
-    /// All of a namespace.
-    pub(super) fn all(api: Api<K>, bell: Bell) -> Followed<K> {
-        Followed::new(
-            api,
-            watcher::Config::default(),
-            K::DynamicType::default(),
-            bell,
-        )
-    }
-
-    /// Those of a namespace that have these labels.
-    pub(super) fn labelled(api: Api<K>, labels: &str, bell: Bell) -> Followed<K> {
-        let config = watcher::Config::default().labels(labels);
-        Followed::new(api, config, K::DynamicType::default(), bell)
-    }
+/// Who manages which field is half of an object, and nobody here reads it.
+pub(super) fn slim<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
 }
 
 impl<K> Followed<K>
@@ -69,14 +53,19 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Hash + Eq + Clone + Send + Sync,
 {
-    fn new(api: Api<K>, config: watcher::Config, kind: K::DynamicType, bell: Bell) -> Followed<K> {
+    /// Those that `config` chooses, without what `slim` takes away.
+    pub(super) fn new(
+        api: Api<K>,
+        config: watcher::Config,
+        kind: K::DynamicType,
+        slim: fn(&mut K),
+        bell: Bell,
+    ) -> Followed<K> {
         let writer = reflector::store::Writer::new(kind);
         let store = writer.as_reader();
         let unseen = Some("the API server has not answered yet".to_owned());
         let unseen = Arc::new(Mutex::new(unseen));
         let told = Arc::clone(&unseen);
-        // Who manages which field is half of an object, and nobody here reads it.
-        let slim = |object: &mut K| object.managed_fields_mut().clear();
         let stream = watcher::watcher(api, config)
             .default_backoff()
             .modify(slim)
@@ -94,8 +83,11 @@ where
                         bell.send_replace(());
                     }
                     Err(error) => {
-                        if !failing {
-                            tracing::warn!("watch: {error}; what it told last holds (said once)");
+                        match failing || absent(&error) {
+                            true => tracing::debug!("watch: {error}"),
+                            false => tracing::warn!(
+                                "watch: {error}; what it told last holds (said once)"
+                            ),
                         }
                         failing = true;
                         let mut unseen = told.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,6 +114,14 @@ where
             Some(why) => Err(ActuateError::Unseen(why)),
         }
     }
+}
+
+/// Whether there is no such kind.
+fn absent(error: &watcher::Error) -> bool {
+    let watcher::Error::InitialListFailed(error) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
 impl<K> Drop for Followed<K>
@@ -156,16 +156,18 @@ pub(super) struct Spec {
 }
 
 impl Watched {
-    pub(super) fn new(
-        client: kube::Client,
-        namespace: &str,
-        workload: Workload,
-        bell: Bell,
-    ) -> Watched {
+    pub(super) fn new(namespace: &Namespace, workload: Workload) -> Watched {
+        let client = namespace.client.clone();
         let resource = resource(workload.kind);
-        let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
+        let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace.name, &resource);
         let named = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
-        let object = Followed::new(api.clone(), named, resource, bell);
+        let object = Followed::new(
+            api.clone(),
+            named,
+            resource,
+            slim,
+            Arc::clone(&namespace.bell),
+        );
         Watched {
             workload,
             api,

@@ -48,8 +48,7 @@ impl Shared {
             candidate: Arc::clone(&candidate),
             local: Local::new(self.http.clone(), backends, service.resize_timeout),
             pods: KubeBackends::new(
-                &self.client,
-                &name.namespace,
+                self.namespace(&name.namespace),
                 workloads,
                 Arc::clone(&self.pace),
                 Arc::new(move || candidate.leads()),

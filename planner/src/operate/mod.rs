@@ -16,7 +16,7 @@ pub mod standby;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -31,6 +31,7 @@ use tokio::sync::watch;
 use crate::clock::Clock;
 use crate::http::{App, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
+use crate::kube::namespace::Namespace;
 use crate::kube::pace::Pace;
 use crate::resource::SloService;
 use crate::serve::client;
@@ -81,6 +82,7 @@ struct Shared {
     /// Of all services: an API server is one.
     pace: Arc<Mutex<Pace>>,
     recorder: Recorder,
+    followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,
     keepers: tokio::sync::Mutex<BTreeMap<Name, Keeper>>,
 }
@@ -163,6 +165,7 @@ async fn keep(
         candidate: Arc::clone(&candidate),
         services,
         pace: Arc::default(),
+        followed: Mutex::default(),
         stores: controllers.iter().map(Controller::store).collect(),
         keepers: tokio::sync::Mutex::default(),
     });
@@ -206,6 +209,18 @@ impl Shared {
     fn resource(&self, name: &Name) -> Option<Arc<SloService>> {
         let reference = ObjectRef::new(&name.name).within(&name.namespace);
         self.stores.iter().find_map(|store| store.get(&reference))
+    }
+
+    /// Followed once, for as long as a service there is planned for.
+    fn namespace(&self, name: &str) -> Arc<Namespace> {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.retain(|_, namespace| namespace.strong_count() > 0);
+        if let Some(namespace) = followed.get(name).and_then(Weak::upgrade) {
+            return namespace;
+        }
+        let namespace = Namespace::follow(&self.client, name);
+        followed.insert(name.to_owned(), Arc::downgrade(&namespace));
+        namespace
     }
 
     /// Keeps a service no more.

@@ -29,8 +29,11 @@ impl KubeBackends {
             let strategic = Patch::Strategic(&body);
             let asked = self.pods.patch_resize(name, &params, &strategic);
             let refused = match in_time(deadline, asked, RESIZE).await {
-                Ok(pod) => {
-                    self.memory().answered(pod);
+                Ok(taken) => {
+                    if let Ok(state) = PodState::of(&taken, &pod.container) {
+                        self.overruled().asked(&state);
+                    }
+                    self.memory().answered(taken);
                     return Ok(());
                 }
                 Err(refused) => refused,
