@@ -17,3 +17,5 @@ mod elect;
 mod follow;
 #[path = "operate/refuse.rs"]
 mod refuse;
+#[path = "operate/servers.rs"]
+mod servers;

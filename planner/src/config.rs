@@ -23,7 +23,7 @@ use crate::key::KeySource;
 use crate::profile::Profile;
 
 pub(crate) use raw::from_yaml;
-pub use raw::{ServiceSpec, SloService, WorkloadKind};
+pub use raw::{RetuneMethod, ServiceSpec, SloService, WorkloadKind};
 
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -108,6 +108,8 @@ pub struct Service {
     pub proxy_pods: Option<ProxyPods>,
     /// Longest scrape.
     pub scrape_timeout: Duration,
+    /// What happens where a node has no room.
+    pub fallback: Fallback,
     /// Longest resize.
     pub resize_timeout: Duration,
     /// One or more, in the order of a request's way.
@@ -123,6 +125,18 @@ pub struct Stage {
     pub name: String,
     /// Its part of [`Service::variants`].
     pub variants: Range<usize>,
+}
+
+/// What happens where the nodes have no room for what a variant is to have.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, serde::Serialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Fallback {
+    /// It stays as it is, and is asked for again each cycle.
+    Keep,
+    /// For [`crate::cycle::ROOM_AGAIN`] the others are planned with more instead.
+    Move,
 }
 
 /// Whether the planner acts.
@@ -258,8 +272,23 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// Its name.
     pub name: String,
-    /// The model server's container; `None` where pods have but one.
+    /// The model server's container; `None` where the template has but one.
     pub container: Option<String>,
+    /// How its servers are told the cores they have, where they are.
+    pub retune: Option<Retune>,
+}
+
+/// A request to a pod's server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retune {
+    /// Where it listens.
+    pub port: u16,
+    /// With `{cores}` or `{millicores}` in it, or in the body.
+    pub path: String,
+    /// POST or PUT.
+    pub method: RetuneMethod,
+    /// JSON, most likely.
+    pub body: String,
 }
 
 /// Pods whose Envoys carry the filter.

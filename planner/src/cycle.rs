@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use act::{STEPS_MAX, TAKE_OVER_MAX};
+pub use act::{ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 pub use solver::{Aside, Solver};
 use weir_api::{Rps, Share, VariantPlan};
 
@@ -55,6 +55,10 @@ pub struct Planner {
     last: Option<(Kind, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
+    /// By variant: until when it is planned with what it has at most, because its nodes are full.
+    full: Vec<Option<(Duration, Obstacle)>>,
+    /// When this turn began.
+    now: Duration,
     troubles: Troubles,
     /// Of proxies, by their names.
     lost: Troubles,
@@ -94,6 +98,8 @@ impl Planner {
                 .collect(),
             last: None,
             unmet: vec![None; service.variants.len()],
+            full: vec![None; service.variants.len()],
+            now: Duration::ZERO,
             troubles: Troubles::default(),
             lost: Troubles::default(),
             service,
@@ -111,6 +117,7 @@ impl Planner {
         let begin = (ports.stopwatch)();
         let elapsed = || (ports.stopwatch)().saturating_sub(begin);
         let (scrapes, there) = tokio::join!(ports.observe.scrape(), ports.actuate.in_force());
+        self.now = now.at;
         self.see_cores(there);
         let observe = elapsed();
         let observation = self.see_arrivals(now, &scrapes);
@@ -202,10 +209,12 @@ impl Planner {
     }
 
     fn see_cores(&mut self, answers: Vec<Option<Result<InForce, ActuateError>>>) {
-        let known = self.in_force.iter_mut().zip(&mut self.unmet);
+        let obstacles = self.unmet.iter_mut().zip(&mut self.full);
+        let known = self.in_force.iter_mut().zip(obstacles);
         let lists = answers.into_iter().zip(&self.service.variants).zip(known);
-        for ((answer, variant), (in_force, unmet)) in lists {
-            *unmet = None;
+        for ((answer, variant), (in_force, (unmet, full))) in lists {
+            full.take_if(|(until, _)| *until <= self.now);
+            *unmet = full.as_ref().map(|(_, obstacle)| obstacle.clone());
             let who = format!("cores of {}", variant.name);
             match answer {
                 Some(Ok(there)) => {
@@ -230,8 +239,25 @@ impl Planner {
     }
 
     async fn decide<S: Solver>(&self, solver: &S, forecast: Option<Forecast>) -> Decision {
-        let decision = solver.decide(&self.service, self.in_force.clone(), forecast);
+        let attainable = self.attainable();
+        let decision = solver.decide(&attainable, self.in_force.clone(), forecast);
         decision.await
+    }
+
+    /// The service as it can be had now: a variant whose nodes are full has no more than it has.
+    fn attainable(&self) -> Arc<Service> {
+        if self.full.iter().all(Option::is_none) {
+            return Arc::clone(&self.service);
+        }
+        let mut service = Service::clone(&self.service);
+        let known = self.in_force.iter().zip(&self.full);
+        for (variant, (in_force, full)) in service.variants.iter_mut().zip(known) {
+            let there = in_force.ready.each().millis() / 1000;
+            if full.is_some() {
+                variant.greatest = there.clamp(variant.least.max(1), variant.greatest);
+            }
+        }
+        Arc::new(service)
     }
 
     /// One line for each changed decision.

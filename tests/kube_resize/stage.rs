@@ -117,6 +117,7 @@ pub(crate) fn backends_of(
         kind: WorkloadKind::Deployment,
         name: (*name).to_owned(),
         container: Some("app".to_owned()),
+        retune: None,
     };
     let workloads = names.iter().map(workload).collect();
     KubeBackends::new(
@@ -124,6 +125,7 @@ pub(crate) fn backends_of(
         workloads,
         Arc::default(),
         Arc::new(|| true),
+        &reqwest::Client::new(),
         timeout,
     )
 }

@@ -72,23 +72,27 @@ impl Cluster {
             server.store().namespace(namespace);
         }
         server.store().node("node-a", 16, 65_536).unwrap();
-        for file in ["crd", "rbac"] {
-            let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-            let path = format!("{root}/k8s/base/{file}.yaml");
-            let text = std::fs::read_to_string(path).unwrap();
-            let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-            for document in documents {
-                if !document.is_null() && keeps(&document) {
-                    server.store().create(&document).unwrap();
-                }
-            }
-        }
-        Cluster {
+        let cluster = Cluster {
             server,
             proxy: Proxy::start().await,
+        };
+        for file in ["k8s/base/crd.yaml", "k8s/base/rbac.yaml"] {
+            cluster.apply(file, &keeps);
         }
+        cluster
     }
 
+    /// The documents of a manifest that are kept.
+    pub(crate) fn apply(&self, file: &str, keeps: impl Fn(&Value) -> bool) {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let text = std::fs::read_to_string(format!("{root}/{file}")).unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        for document in documents {
+            if !document.is_null() && keeps(&document) {
+                self.server.store().create(&document).unwrap();
+            }
+        }
+    }
     /// A deployment of so many pods with so many cores each.
     pub(crate) fn deploy(&self, name: &str, replicas: u32, cores: u32) {
         let amounts = json!({"cpu": cores.to_string(), "memory": "256Mi"});
@@ -258,6 +262,14 @@ impl Proxy {
         format!("http://{}/stats/prometheus", self.address)
     }
 
+    /// Its statistics.
+    pub(crate) fn text(&self) -> String {
+        let total = self.total().round();
+        format!(
+            "# TYPE weir_arrivals__service__demo counter\nweir_arrivals__service__demo{{}} {total}\n"
+        )
+    }
+
     fn total(&self) -> f64 {
         let mut counted = self.counted.lock().unwrap();
         let elapsed = counted.since.elapsed().as_secs_f64();
@@ -274,10 +286,7 @@ impl Proxy {
 }
 
 async fn stats(State(proxy): State<Proxy>) -> String {
-    let total = proxy.total().round();
-    format!(
-        "# TYPE weir_arrivals__service__demo counter\nweir_arrivals__service__demo{{}} {total}\n"
-    )
+    proxy.text()
 }
 
 impl Planner {

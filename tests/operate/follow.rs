@@ -256,3 +256,43 @@ async fn what_something_else_changes_is_left_alone_and_said() {
     assert!(said.contains("to 0.5 after it was set to"), "{said}");
     planner.end().await;
 }
+
+#[tokio::test]
+async fn load_moves_to_where_there_is_room() {
+    let cluster = Cluster::start().await;
+    for name in BOTH {
+        cluster.deploy(name, 1, 1);
+    }
+    let pods = || cluster.server.kubelet().pods();
+    wait::until("pods", LIMIT, || pods().len() == 2)
+        .await
+        .unwrap();
+    let large = pods()
+        .into_iter()
+        .find(|pod| pod.key.name.starts_with("large-"));
+    let large = large.unwrap().key;
+    cluster
+        .server
+        .kubelet()
+        .resizes_of(&large, Some(Resizing::Deferred));
+    let mut demo = cluster.demo();
+    demo["spec"]["resize"]["fallback"] = json!("move");
+    cluster.server.store().create(&demo).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    // Kept by `large`, 45 × 1.1 requests/s would need 4 cores of it; `small` carries them with 3.
+    cluster
+        .until_cores(&["small"], |cores| cores[0] >= 3.0)
+        .await;
+    cluster
+        .until_condition("demo", "Degraded", "True NodesFull")
+        .await;
+    assert_eq!(cluster.cores(&["large"]), [1.0]);
+    let wish = || cluster.server.store().get("pods", &large).unwrap();
+    wait::until("the wish to be taken back", LIMIT, || {
+        wish()["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+    })
+    .await
+    .unwrap();
+    planner.end().await;
+}

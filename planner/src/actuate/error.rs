@@ -68,6 +68,8 @@ pub enum ActuateError {
         container: String,
         partly: bool,
     },
+    #[error("pod {pod} has its cores, and its server could not be told: {why}")]
+    Untuned { pod: String, why: String },
     #[error("{0}; some of it had been asked for by then")]
     Midway(Box<ActuateError>),
 }
@@ -80,7 +82,7 @@ impl ActuateError {
                 Reason::Unknown
             }
             ActuateError::Unseen(_) | ActuateError::NotLeading => Reason::Unknown,
-            ActuateError::Status(..) => Reason::Refused,
+            ActuateError::Status(..) | ActuateError::Untuned { .. } => Reason::Refused,
             ActuateError::NoAddress
             | ActuateError::Advisory
             | ActuateError::Unnamed { .. }
@@ -108,6 +110,7 @@ impl ActuateError {
             ActuateError::Timeout(_)
             | ActuateError::Unreachable(_)
             | ActuateError::Answer(_)
+            | ActuateError::Untuned { .. }
             | ActuateError::Midway(_) => true,
             ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
             ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),

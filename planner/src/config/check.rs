@@ -95,6 +95,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         stats: stats(&raw.proxies)?,
         proxy_pods: raw.proxies.pods.map(proxy_pods).transpose()?,
         scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
+        fallback: raw.resize.fallback,
         resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
         stages,
         variants,

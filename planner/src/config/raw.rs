@@ -20,7 +20,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
-use super::{CYCLE, ConfigError, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT};
+use super::{
+    CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT,
+};
 use crate::resource::SloServiceStatus;
 
 pub use variant::*;
@@ -257,6 +259,9 @@ pub struct RawPods {
 pub struct RawResize {
     /// Less than cycle_ms.
     pub timeout_ms: u64,
+    /// Where the nodes have no room. keep: the variant stays as it is and is asked for again each cycle.
+    /// move: for a minute the others are planned with more instead.
+    pub fallback: Fallback,
 }
 
 impl ServiceSpec {
@@ -305,6 +310,7 @@ impl Default for RawResize {
     fn default() -> Self {
         RawResize {
             timeout_ms: millis(RESIZE_TIMEOUT),
+            fallback: Fallback::Keep,
         }
     }
 }

@@ -6,9 +6,13 @@ use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
 use super::policy::RawPolicy;
-use super::raw::{RawCapacity, RawLatency, RawParallelism, RawReplicas, RawVariant, RawWorkload};
+use super::raw::{
+    RawCapacity, RawLatency, RawParallelism, RawReplicas, RawRetune, RawVariant, RawWorkload,
+};
 use super::rule::{named, rule, seconds, url, within};
-use super::{CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Variant, Workload};
+use super::{
+    CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant, Workload,
+};
 use crate::actuate::Allocation;
 use crate::profile::{Fit, Latency, Profile};
 use crate::solve::law::{Law, Parallelism};
@@ -140,6 +144,28 @@ fn workload(at: &str, raw: &RawWorkload) -> Result<Workload, ConfigError> {
         kind: raw.kind,
         name: raw.name.clone(),
         container: raw.container.clone(),
+        retune: match &raw.retune {
+            Some(raw) => Some(retune(&format!("{at}.retune"), raw)?),
+            None => None,
+        },
+    })
+}
+
+fn retune(at: &str, raw: &RawRetune) -> Result<Retune, ConfigError> {
+    within(format!("{at}.port"), raw.port, 1..=u16::MAX, "")?;
+    let right = "a path, such as /v1/threads, of printable characters without spaces";
+    let fits = raw.path.starts_with('/') && raw.path.chars().all(|c| c.is_ascii_graphic());
+    rule(fits, format!("{at}.path"), &raw.path, right)?;
+    let says = |text: &str| text.contains("{cores}") || text.contains("{millicores}");
+    let right =
+        "with {cores} or {millicores} in it, or in the path: what else would the server be told";
+    let said = says(&raw.path) || says(&raw.body);
+    rule(said, format!("{at}.body"), &raw.body, right)?;
+    Ok(Retune {
+        port: raw.port,
+        path: raw.path.clone(),
+        method: raw.method,
+        body: raw.body.clone(),
     })
 }
 

@@ -6,9 +6,9 @@ use weir_api::{Cores, Revision, Share, VariantPlan};
 
 use super::exchange::halfway;
 use super::{Planner, Ports};
-use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Resize, Step, Transition};
+use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Reason, Resize, Step, Transition};
 use crate::clock::Now;
-use crate::config::Stage;
+use crate::config::{Fallback, Stage};
 use crate::forecast::Forecast;
 use crate::plan::{Draft, drafts};
 use crate::publish::Publish;
@@ -16,6 +16,9 @@ use crate::publish::Publish;
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
 /// with every worker within 100 ms.
 pub const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
+/// How long a variant whose nodes are full is planned with what it has, where the load is to move to others:
+/// a node that is made takes about as long.
+pub const ROOM_AGAIN: Duration = Duration::from_secs(60);
 /// Most steps of one transition: grow, publish, shrink, grow, publish, and as many for failures.
 pub const STEPS_MAX: usize = 10;
 
@@ -151,12 +154,24 @@ impl Planner {
                         change.cores()
                     );
                     self.troubles.failed(&who, &error, &asked);
-                    if let Some(unmet) = self.unmet.get_mut(change.variant) {
-                        *unmet = Some(Obstacle::of(&error));
-                    }
+                    self.obstructed(change.variant, Obstacle::of(&error));
                     transition.failed(*change, error.leaves_doubt());
                 }
             }
+        }
+    }
+
+    fn obstructed(&mut self, variant: usize, obstacle: Obstacle) {
+        let is_full = matches!(
+            obstacle.reason,
+            Reason::Deferred | Reason::Infeasible | Reason::Unschedulable
+        );
+        let moves = self.service.fallback == Fallback::Move;
+        if let Some(full) = self.full.get_mut(variant).filter(|_| is_full && moves) {
+            *full = Some((self.now + ROOM_AGAIN, obstacle.clone()));
+        }
+        if let Some(unmet) = self.unmet.get_mut(variant) {
+            *unmet = Some(obstacle);
         }
     }
 

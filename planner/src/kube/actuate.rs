@@ -67,9 +67,10 @@ impl KubeBackends {
         workloads: Vec<Workload>,
         pace: Arc<Mutex<Pace>>,
         fence: Fence,
+        http: &reqwest::Client,
         timeout: Duration,
     ) -> KubeBackends {
-        let watched = |workload| Watched::new(&namespace, workload);
+        let watched = |workload| Watched::new(&namespace, workload, http);
         KubeBackends {
             pods: Api::namespaced(namespace.client.clone(), &namespace.name),
             workloads: workloads.into_iter().map(watched).collect(),
@@ -104,6 +105,7 @@ impl KubeBackends {
     fn seen(&self, variant: usize) -> Result<Seen, ActuateError> {
         let store = self.namespace.pods()?;
         let spec = self.spec(variant)?;
+        let tuner = self.watched(variant)?.tuner.as_ref();
         let (memory, now) = (self.memory(), Instant::now());
         let mut pods = Vec::new();
         for told in spec.pods(store) {
@@ -112,7 +114,12 @@ impl KubeBackends {
             let name = || pod.name_any();
             let state = state.map_err(|why| ActuateError::NotResizable { pod: name(), why })?;
             let maybe = memory.maybe(&state, now);
-            pods.push(PodState { maybe, ..state });
+            let tuned = tuner.and_then(|tuner| tuner.tuned(&state));
+            pods.push(PodState {
+                maybe,
+                tuned,
+                ..state
+            });
         }
         Ok(Seen {
             replicas: spec.replicas,
@@ -155,6 +162,9 @@ impl KubeBackends {
             .collect();
         self.memory().tidy(&there, Instant::now());
         self.overruled().retain(|uid| there.contains_key(uid));
+        for tuner in self.workloads.iter().filter_map(|one| one.tuner.as_ref()) {
+            tuner.retain(|uid| there.contains_key(uid));
+        }
     }
 
     fn deal(&self, change: Resize) -> Result<Dealt, ActuateError> {
@@ -311,7 +321,24 @@ impl KubeBackends {
                 partly,
             });
         }
-        Ok(seen.in_force())
+        self.tune(&one, &seen, deadline).await?;
+        self.seen(one.variant)
+            .map(|seen| seen.in_force())
+            .map_err(|error| one.met(error))
+    }
+
+    /// Tells the servers what they have now.
+    async fn tune(&self, one: &Try, seen: &Seen, deadline: Instant) -> Result<(), ActuateError> {
+        let Some(tuner) = &self.watched(one.variant)?.tuner else {
+            return Ok(());
+        };
+        let due = seen.pods.iter().filter(|pod| tuner.is_due(pod));
+        let told = due.map(async |pod| (pod, tuner.tell(pod, deadline).await));
+        for (pod, told) in join_all(told).await {
+            let pod = pod.name.clone();
+            told.map_err(|why| ActuateError::Untuned { pod, why })?;
+        }
+        Ok(())
     }
 }
 

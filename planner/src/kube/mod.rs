@@ -19,6 +19,8 @@ pub mod workload;
 
 pub mod namespace;
 
+mod retune;
+
 pub mod actuate;
 
 pub mod proxies;

@@ -129,6 +129,7 @@ mod tests {
             kind: WorkloadKind::Deployment,
             name: "web".to_owned(),
             container: None,
+            retune: None,
         }
     }
 

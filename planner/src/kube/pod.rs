@@ -124,6 +124,10 @@ pub struct PodState {
     pub actual: Actual,
     /// How that stands.
     pub resizing: Resizing,
+    /// Where it is reached.
+    pub address: Option<std::net::IpAddr>,
+    /// The cores that its server has been told to use, where it is told.
+    pub tuned: Option<Cores>,
     /// The request it may have been given by a patch whose answer never came; no pod tells of that.
     pub maybe: Option<Cores>,
 }
@@ -182,6 +186,10 @@ impl PodState {
                 .and_then(|amount| quantity::cores(&amount.0)),
             actual: actual(own),
             resizing: Resizing::Settled,
+            address: status
+                .and_then(|status| status.pod_ip.as_ref())
+                .and_then(|ip| ip.parse().ok()),
+            tuned: None,
             maybe: None,
         };
         state.resizing = state.resizing(pod);
@@ -190,13 +198,18 @@ impl PodState {
 
     /// The cores it serves with, and goes on to: what is about to be taken away does not count.
     pub fn cores(&self) -> Cores {
-        let there = match self.actual {
+        let stays = self.has().min(self.desired.request);
+        let used = self.tuned.map_or(stays, |tuned| tuned.min(stays));
+        self.maybe.map_or(used, |maybe| maybe.min(used))
+    }
+
+    /// The cores its container has.
+    pub fn has(&self) -> Cores {
+        match self.actual {
             Actual::Has(cpu) => cpu.request,
             // Where nothing is resized, the spec is what there is.
             _ => self.allocated.unwrap_or(self.desired.request),
-        };
-        let stays = there.min(self.desired.request);
-        self.maybe.map_or(stays, |maybe| maybe.min(stays))
+        }
     }
 
     /// The cores it may hold of its node at most.

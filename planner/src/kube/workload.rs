@@ -25,6 +25,7 @@ use weir_api::Cores;
 
 use super::namespace::Namespace;
 use super::pod;
+use super::retune::Tuner;
 use crate::actuate::ActuateError;
 use crate::config::{Workload, WorkloadKind};
 
@@ -138,6 +139,7 @@ where
 pub(super) struct Watched {
     pub(super) workload: Workload,
     pub(super) api: Api<DynamicObject>,
+    pub(super) tuner: Option<Tuner>,
     object: Followed<DynamicObject>,
 }
 
@@ -156,7 +158,11 @@ pub(super) struct Spec {
 }
 
 impl Watched {
-    pub(super) fn new(namespace: &Namespace, workload: Workload) -> Watched {
+    pub(super) fn new(
+        namespace: &Namespace,
+        workload: Workload,
+        http: &reqwest::Client,
+    ) -> Watched {
         let client = namespace.client.clone();
         let resource = resource(workload.kind);
         let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace.name, &resource);
@@ -168,7 +174,9 @@ impl Watched {
             slim,
             Arc::clone(&namespace.bell),
         );
+        let retune = workload.retune.clone();
         Watched {
+            tuner: retune.map(|retune| Tuner::new(http.clone(), retune)),
             workload,
             api,
             object,

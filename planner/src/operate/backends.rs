@@ -52,6 +52,7 @@ impl Shared {
                 workloads,
                 Arc::clone(&self.pace),
                 Arc::new(move || candidate.leads()),
+                &self.http,
                 service.resize_timeout,
             ),
             places,

@@ -218,7 +218,8 @@ pub(super) fn act(world: &mut World, due: Due) {
 fn start(world: &mut World, key: Key, uid: String) {
     let kubelet = &mut world.controllers.kubelet;
     kubelet.addresses += 1;
-    let ip = status_of::address(kubelet.addresses);
+    let own = status_of::address(kubelet.addresses);
+    let ip = world.options.pods_at.map_or(own, |ip| ip.to_string());
     let now = world.clock.now();
     world.amend("pods", &key, |pod| status_of::started(pod, &ip, &now));
     let pod = world.store.get("pods", &key);

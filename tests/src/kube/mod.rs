@@ -107,6 +107,8 @@ pub struct Options {
     pub scheduler: bool,
     /// Whether deployments and ReplicaSets make pods.
     pub workloads: bool,
+    /// The address of all pods, so that a test can answer for them; `None`: each has its own, where nobody answers.
+    pub pods_at: Option<std::net::IpAddr>,
     /// From a pod's having a node until its containers run.
     pub starts_after: Duration,
     /// From then, or a restart, until it is ready.
@@ -125,6 +127,7 @@ impl Default for Options {
             kubelet: true,
             scheduler: true,
             workloads: true,
+            pods_at: None,
             starts_after: Duration::from_millis(50),
             ready_after: Duration::from_millis(50),
             exits_after: None,

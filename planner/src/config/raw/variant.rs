@@ -60,9 +60,42 @@ pub struct RawWorkload {
     /// Its name.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The container that is the model server; may be left out where pods have but one.
+    /// The container that is the model server; may be left out where the template has but one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
+    /// A request to each pod whose cores have changed, so that its server uses them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retune: Option<RawRetune>,
+}
+
+/// A request to a pod's server; {cores} and {millicores} in path and body are replaced.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RawRetune {
+    /// Where the server listens.
+    #[schemars(range(min = 1))]
+    pub port: u16,
+    /// Such as /v2/repository/models/resnet/load.
+    #[schemars(length(max = 1024))]
+    pub path: String,
+    /// POST (default) or PUT.
+    #[serde(default)]
+    pub method: RetuneMethod,
+    /// Such as {"threads": {cores}}.
+    #[serde(default)]
+    #[schemars(length(max = 16384))]
+    pub body: String,
+}
+
+/// How a server is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum RetuneMethod {
+    /// POST.
+    #[default]
+    Post,
+    /// PUT.
+    Put,
 }
 
 /// What keeps the pods.

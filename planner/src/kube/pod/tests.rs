@@ -67,6 +67,8 @@ fn a_settled_pod_is_read_whole() {
             allocated: Some(Cores::whole(1)),
             actual: Actual::Has(one),
             resizing: Resizing::Settled,
+            address: None,
+            tuned: None,
             maybe: None,
         }
     );
