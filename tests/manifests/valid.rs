@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
-use weir_planner::config::Service;
+use weir_planner::config::{Service, ServiceSpec};
 use weir_planner::manifests::{Options, Target, render};
 use weir_tests::built;
 use weir_tests::envoy::validate;
@@ -190,7 +190,8 @@ fn envoy_gateway_takes_all_of_it() {
 fn envoys_own_bootstraps_are_valid() {
     let text = std::fs::read_to_string(root().join("planner/service.example.yaml")).unwrap();
     let service = Service::from_yaml(&text).unwrap();
-    let files = render(&service, &Options::default(), Target::Envoy).unwrap();
+    let spec = ServiceSpec::from_yaml(&text).unwrap();
+    let files = render(&service, &spec, &Options::default(), Target::Envoy).unwrap();
     assert_eq!(files.len(), 5, "with and without planner, and three gates");
     for file in files {
         let text = file

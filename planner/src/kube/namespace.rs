@@ -73,9 +73,8 @@ impl Namespace {
 }
 
 fn scales(scaler: &HorizontalPodAutoscaler, workload: &Workload) -> bool {
-    let target = scaler.spec.as_ref().map(|spec| &spec.scale_target_ref);
-    target
-        .is_some_and(|target| target.kind == workload.kind.label() && target.name == workload.name)
+    let target = &scaler.spec.scale_target_ref;
+    target.kind == workload.kind.label() && target.name == workload.name
 }
 
 /// One that only recommends, or only looks at new pods, changes nothing that is there.

@@ -33,6 +33,8 @@ fn pod(name: &str, cores: u32) -> PodState {
         allocated: Some(Cores::whole(cores)),
         actual: Actual::Has(cpu(cores * 1000)),
         resizing: Resizing::Settled,
+        address: None,
+        tuned: None,
         maybe: None,
     }
 }
