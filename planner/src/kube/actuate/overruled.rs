@@ -103,7 +103,7 @@ mod tests {
         };
         // Now and then is a person.
         for _ in 0..5 {
-            assert_eq!(round(&mut overruled, 31).0, None);
+            assert_eq!(round(&mut overruled, 61).0, None);
         }
         assert_eq!(round(&mut overruled, 1).0, None);
         let (why, held) = round(&mut overruled, 1);

@@ -1,3 +1,5 @@
+//! What is said of a turn, in the order of its gravity, and what stays said.
+
 use std::collections::BTreeMap;
 
 use weir_api::{Cores, Revision, Rps};
