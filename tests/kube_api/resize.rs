@@ -230,6 +230,9 @@ async fn a_change_of_memory_restarts_a_container_that_wants_it() {
         seen.push(changes.recv().await.unwrap().happening);
     }
     let wanted = [
+        // Of the spec, and then by its node.
+        Happening::Asked,
+        Happening::Asked,
         Happening::Resized,
         Happening::Restarted,
         Happening::NotReady,

@@ -133,7 +133,12 @@ impl Cluster {
     }
 
     pub(crate) async fn planner(&self, name: &str) -> Planner {
-        let client = self.server.client(SUBJECT).await.unwrap();
+        self.planner_as(name, SUBJECT).await
+    }
+
+    /// A planner that asks the API server as that subject.
+    pub(crate) async fn planner_as(&self, name: &str, subject: &str) -> Planner {
+        let client = self.server.client(subject).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (stop, stopped) = watch::channel(false);

@@ -1,4 +1,4 @@
-//! What a person types: `cargo xtask setup | filter | image | demo | up | validate | workers | test | check-board |
+//! What a person types: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test | check-board |
 //! soak | bench | envoy`.
 //!
 //! Decides what has to be there before a command can run, and hands the command its environment.
@@ -58,6 +58,8 @@ enum Task {
     Validate(Passed),
     /// Measure the queue that workers share, on a real Envoy (`workers --help`).
     Workers(Passed),
+    /// Measure the planner on an emulated Kubernetes (`kube --help`).
+    Kube(Passed),
     /// Run all tests, those against a real Envoy included; arguments go to `cargo test`.
     Test(Passed),
     /// Check at length the protocol by which workers share a queue: minutes, and some gigabytes.
@@ -117,6 +119,7 @@ fn run(task: Task) -> Result<()> {
         Task::Up(_) => demo("up", &layout),
         Task::Validate(_) => demo("validate", &layout),
         Task::Workers(_) => demo("workers", &layout),
+        Task::Kube(_) => demo("kube", &layout),
         Task::Test(_) => test(&layout),
         Task::CheckBoard => board::check(&layout),
         Task::Soak { minutes } => soak(&layout, minutes),

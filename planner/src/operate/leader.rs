@@ -102,12 +102,12 @@ impl Candidate {
         self.election.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the next look is due; who may act no longer says so at that moment.
+    /// Until the next look is due; who may act no longer says so at that moment, once.
     async fn pause(&self) {
         let now = self.clock.now().at;
         let until = self.election().until();
-        let left = until.map(|until| until.saturating_sub(now));
-        match left.filter(|left| *left < LOOK_EVERY) {
+        let left = until.and_then(|until| until.checked_sub(now));
+        match left.filter(|left| !left.is_zero() && *left < LOOK_EVERY) {
             Some(left) => {
                 sleep(left).await;
                 self.tell();

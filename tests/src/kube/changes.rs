@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::object::{Key, at, holds, list, number, text, texts};
-use super::pods::Resources;
+use super::pods::{self, Amount, Resources};
 use super::store::{Event, Happened};
 use super::world::World;
 
@@ -16,6 +16,8 @@ use super::world::World;
 pub enum Happening {
     /// It was made.
     Made,
+    /// It asks for other resources, or has been allotted others.
+    Asked,
     /// Its containers run.
     Started,
     /// It is ready.
@@ -49,6 +51,10 @@ pub struct PodNow {
     pub annotations: BTreeMap<String, String>,
     /// What each container really has, by name.
     pub containers: BTreeMap<String, Resources>,
+    /// What its spec requests.
+    pub wanted: Amount,
+    /// What its node keeps for it.
+    pub allotted: Amount,
 }
 
 impl PodNow {
@@ -68,7 +74,15 @@ impl PodNow {
                     (text(status, "/name").to_owned(), resources)
                 })
                 .collect(),
+            wanted: pods::requests(pod),
+            allotted: pods::allocated(pod),
         }
+    }
+
+    /// Cores that it may hold, whatever becomes of a resize under way.
+    pub fn cores_at_most(&self) -> f64 {
+        let asked = self.wanted.most(self.allotted).cpu_m as f64 / 1e3;
+        self.cores().max(asked)
     }
 
     /// Cores its containers may use together.
@@ -117,8 +131,13 @@ fn happenings(before: Option<&Value>, pod: &Value, happened: Happened) -> Vec<Ha
     let runs = |pod: &Value| text(pod, "/status/phase") == "Running";
     let ends = |pod: &Value| !text(pod, "/metadata/deletionTimestamp").is_empty();
     let ready = |pod: &Value| holds(pod, "Ready");
+    let asked = |pod: &Value| (pods::requests(pod), pods::allocated(pod));
     let all = [
         (happened == Happened::Added, Happening::Made),
+        (
+            happened != Happened::Added && asked(pod) != asked(before),
+            Happening::Asked,
+        ),
         (runs(pod) && !runs(before), Happening::Started),
         (
             runs(before) && actual(pod) != actual(before),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use weir_tests::load::SECONDS_MAX;
 
+use crate::pods::KubeArgs;
 use crate::scenario::Policy;
 use crate::workers::WorkersArgs;
 
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Validate(ValidateArgs),
     /// Measure the queue that workers share: order, hand-over, a crowd, processor time.
     Workers(WorkersArgs),
+    /// Measure the planner on an emulated Kubernetes: how soon pods follow the demand, and what 500 of them cost.
+    Kube(KubeArgs),
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `weir-demo demo | up | validate | workers`: the whole system in one command, and what it does under a load that rises
+//! `weir-demo demo | up | validate | workers | kube`: the whole system in one command, and what it does under a load that rises
 //! above what it can serve and falls again.
 //!
 //! Order: [`cli`] what was asked, [`scenario`] what is stated, [`system`] what runs (with [`planner`]),
@@ -8,6 +8,7 @@
 mod cli;
 mod drive;
 mod picture;
+mod pods;
 mod report;
 mod scenario;
 mod system;
@@ -59,6 +60,9 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             Command::Up(args) => up(args).await,
             Command::Validate(args) => validated(args).await,
             Command::Workers(args) => workers::measured(args)
+                .await
+                .map(|code| Done { code, keep: None }),
+            Command::Kube(args) => pods::measured(args)
                 .await
                 .map(|code| Done { code, keep: None }),
         }

@@ -1,0 +1,294 @@
+//! `kube`: how soon pods have the cores that a step of demand wants, and what a planner costs its API server and its
+//! node where it keeps many of them. It measures and prints, on an emulated API server; the targets are at the top.
+
+mod cluster;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use clap::Args;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use cluster::{Cluster, Model};
+
+/// From a step of demand until the plan that has seen it is in force, at most.
+const STEP_MAX_S: f64 = 1.5;
+/// What the planner itself may use, MB.
+const MEMORY_MAX_MB: f64 = 150.0;
+/// Patches of pods in a second, at most.
+const PATCHES_MAX: f64 = 10.0;
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The span over which patches are counted: a burst of a whole service is allowed in one second.
+const SPAN: Duration = Duration::from_secs(10);
+/// How often cores are looked at that are timed, and everything else: who looks at 500 pods all the time keeps the
+/// emulator from its work.
+const LOOK: Duration = Duration::from_millis(2);
+const GLANCE: Duration = Duration::from_millis(500);
+/// A planner's cycle, as the services have it.
+const CYCLE_S: f64 = 1.0;
+const STEP: &str = "step";
+
+#[derive(Debug, Args)]
+pub(crate) struct KubeArgs {
+    /// Steps of demand that are timed.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    steps: u32,
+    /// Services kept at once.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    services: u32,
+    /// Pods of each.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=110))]
+    replicas: u32,
+    /// How long they are watched, with loads that stay and then with loads that change, in seconds.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(10..))]
+    seconds: u32,
+    /// The figures as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// From a step of demand, s.
+#[derive(Debug, Clone, Serialize)]
+struct Steps {
+    count: usize,
+    /// Until more cores are in force.
+    first_p50: f64,
+    first_max: f64,
+    /// Until all are that the demand wants.
+    all_p50: f64,
+    all_max: f64,
+}
+
+/// What keeping many pods costs.
+#[derive(Debug, Clone, Serialize)]
+struct Crowd {
+    services: u32,
+    pods: usize,
+    /// Requests in a cycle, by kind, watches aside.
+    still: BTreeMap<String, f64>,
+    changing: BTreeMap<String, f64>,
+    /// A second, in the busiest ten seconds and in the busiest one.
+    patches_s: f64,
+    patches_in_busiest_s: usize,
+    patches: usize,
+    memory_mb: f64,
+    memory_most_mb: f64,
+}
+
+pub(crate) async fn measured(args: KubeArgs) -> Result<ExitCode> {
+    let steps = steps(args.steps).await?;
+    if !args.json {
+        println!("{}", told_steps(&steps));
+    }
+    let crowd = crowd(&args).await?;
+    if args.json {
+        let all = serde_json::json!({"steps": steps, "crowd": crowd});
+        println!("{}", serde_json::to_string_pretty(&all)?);
+    } else {
+        println!("{}", told_crowd(&crowd));
+    }
+    let mut code = ExitCode::SUCCESS;
+    for (what, found, most) in [
+        ("step to more cores, s", steps.first_max, STEP_MAX_S),
+        ("memory, MB", crowd.memory_most_mb, MEMORY_MAX_MB),
+        ("patches/s", crowd.patches_s, PATCHES_MAX),
+    ] {
+        if found > most {
+            eprintln!("{what}: {found:.2}, at most {most} wanted");
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}
+
+/// Between a load that one core of each carries and one that wants seven cores of eight.
+async fn steps(count: u32) -> Result<Steps> {
+    const LOW: f64 = 5.0;
+    const HIGH: f64 = 60.0;
+    const WANTED: f64 = 5.0;
+    let model = |name, accuracy, slope_rps| Model {
+        name,
+        accuracy,
+        slope_rps,
+        replicas: 1,
+        greatest: 8,
+    };
+    let mut cluster = Cluster::start().await?;
+    let models = [model("small", 70.0, 20.0), model("large", 80.0, 10.0)];
+    cluster.service(STEP, &models, 8)?;
+    cluster.proxies.load(STEP, LOW);
+    cluster.plan()?;
+    let (mut first, mut all) = (Vec::new(), Vec::new());
+    for step in 0..count {
+        let low = || cluster.cores(STEP) < WANTED && cluster.is_in_force(STEP);
+        wait(&cluster, "few cores", GLANCE, low).await?;
+        // At another moment of the cycle each time.
+        let phase = Duration::from_millis(u64::from(step) * 1000 / u64::from(count));
+        sleep(Duration::from_secs(5) + phase).await;
+        let before = cluster.cores(STEP);
+        let begin = Instant::now();
+        cluster.proxies.load(STEP, HIGH);
+        wait(&cluster, "a first core", LOOK, || {
+            cluster.cores(STEP) > before
+        })
+        .await?;
+        first.push(begin.elapsed().as_secs_f64());
+        // What the demand wants in the end is what stands when nothing has changed for a while.
+        let (mut cores, mut since) = (cluster.cores(STEP), begin.elapsed());
+        while begin.elapsed() < since + Duration::from_secs(5) {
+            sleep(LOOK).await;
+            let now = cluster.cores(STEP);
+            if now != cores {
+                (cores, since) = (now, begin.elapsed());
+            }
+        }
+        ensure!(cores >= WANTED, "{cores} cores only: {}", cluster.log());
+        all.push(since.as_secs_f64());
+        cluster.proxies.load(STEP, LOW);
+    }
+    first.sort_by(f64::total_cmp);
+    all.sort_by(f64::total_cmp);
+    let p50 = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied().unwrap_or_default();
+    let max = |sorted: &[f64]| sorted.last().copied().unwrap_or_default();
+    Ok(Steps {
+        count: all.len(),
+        first_p50: p50(&first),
+        first_max: max(&first),
+        all_p50: p50(&all),
+        all_max: max(&all),
+    })
+}
+
+fn name(service: u32) -> String {
+    format!("s{service}")
+}
+
+/// Many pods, first with loads that stay, then with another tenth of them changing in each cycle.
+async fn crowd(args: &KubeArgs) -> Result<Crowd> {
+    const CORE_RPS: f64 = 20.0;
+    let mut cluster = Cluster::start().await?;
+    let model = Model {
+        name: "model",
+        accuracy: 70.0,
+        slope_rps: CORE_RPS,
+        replicas: args.replicas,
+        greatest: 4,
+    };
+    // What so many cores of each pod carry, with the headroom.
+    let rate = |cores: f64| f64::from(args.replicas) * CORE_RPS * (cores - 0.3);
+    for service in 0..args.services {
+        cluster.service(&name(service), &[model], args.replicas * 4)?;
+        cluster.proxies.load(&name(service), rate(1.0));
+    }
+    let pods = (args.services * args.replicas) as usize;
+    let there = || cluster.server.kubelet().pods().len() == pods;
+    wait(&cluster, "the pods", GLANCE, there).await?;
+    cluster.plan()?;
+    let settled = || (0..args.services).all(|service| cluster.is_in_force(&name(service)));
+    wait(&cluster, "all in force", GLANCE, settled).await?;
+    sleep(SPAN).await;
+    let span = Duration::from_secs(args.seconds.into());
+    let cycles = span.as_secs_f64() / CYCLE_S;
+    let per_cycle = |kinds: BTreeMap<String, usize>| -> BTreeMap<String, f64> {
+        let each = kinds.into_iter();
+        each.map(|(kind, count)| (kind, count as f64 / cycles))
+            .collect()
+    };
+    let before = cluster.server.log().latest();
+    sleep(span).await;
+    let (still, unasked) = cluster.asked(before);
+    ensure!(
+        unasked.is_empty(),
+        "pods are patched though nothing changes"
+    );
+    let before = cluster.server.log().latest();
+    let tenth = args.services.div_ceil(10);
+    let mut high = vec![false; args.services as usize];
+    let mut next = 0;
+    let begin = Instant::now();
+    while begin.elapsed() < span {
+        for _ in 0..tenth {
+            if let Some(high) = high.get_mut(next) {
+                *high = !*high;
+                let cores = if *high { 2.0 } else { 1.0 };
+                cluster.proxies.load(&name(next as u32), rate(cores));
+            }
+            next = (next + 1) % args.services as usize;
+        }
+        sleep(Duration::from_secs_f64(CYCLE_S)).await;
+    }
+    let (changing, acted) = cluster.asked(before);
+    let in_any = |span: Duration| {
+        let within = |from: &Duration| {
+            let until = *from + span;
+            acted
+                .iter()
+                .filter(|at| **at >= *from && **at < until)
+                .count()
+        };
+        acted.iter().map(within).max().unwrap_or_default()
+    };
+    let mb = |kb: u64| kb as f64 * 1024.0 / 1e6;
+    Ok(Crowd {
+        services: args.services,
+        pods,
+        still: per_cycle(still),
+        changing: per_cycle(changing),
+        patches_s: in_any(SPAN) as f64 / SPAN.as_secs_f64(),
+        patches_in_busiest_s: in_any(Duration::from_secs(1)),
+        patches: acted.len(),
+        memory_mb: mb(cluster.memory_kb("VmRSS")?),
+        memory_most_mb: mb(cluster.memory_kb("VmHWM")?),
+    })
+}
+
+async fn wait(cluster: &Cluster, what: &str, look: Duration, is: impl Fn() -> bool) -> Result<()> {
+    let begin = Instant::now();
+    while !is() {
+        ensure!(
+            begin.elapsed() < PATIENCE,
+            "waited {PATIENCE:?} in vain for {what}; the planner says:\n{}",
+            cluster.log()
+        );
+        sleep(look).await;
+    }
+    Ok(())
+}
+
+fn told_steps(steps: &Steps) -> String {
+    format!(
+        "from a step of demand, cycle 1 s, kubelet 0.1 s, {} steps:\n  more cores in force after {:.2} s (p50), {:.2} s \
+         (max)\n  all that it wants after {:.2} s (p50), {:.2} s (max)",
+        steps.count, steps.first_p50, steps.first_max, steps.all_p50, steps.all_max,
+    )
+}
+
+fn told_crowd(crowd: &Crowd) -> String {
+    let sum = |kinds: &BTreeMap<String, f64>| kinds.values().sum::<f64>();
+    let each = |kinds: &BTreeMap<String, f64>| {
+        let each = kinds
+            .iter()
+            .map(|(kind, count)| format!("{kind} {count:.1}"));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "{} pods of {} services:\n  requests in a cycle when nothing changes {:.1} ({}), when another tenth of the loads \
+         changes each cycle {:.1} ({})\n  patches {} in all, at most {:.1}/s over 10 s, {} in the busiest second\n  the \
+         planner's own memory {:.0} MB, at most {:.0} MB",
+        crowd.pods,
+        crowd.services,
+        sum(&crowd.still),
+        each(&crowd.still),
+        sum(&crowd.changing),
+        each(&crowd.changing),
+        crowd.patches,
+        crowd.patches_s,
+        crowd.patches_in_busiest_s,
+        crowd.memory_mb,
+        crowd.memory_most_mb,
+    )
+}
