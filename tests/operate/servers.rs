@@ -62,7 +62,7 @@ async fn proxies_are_found_by_their_pods_and_servers_are_told_their_cores() {
     });
     cluster.server.store().create(&gateway).unwrap();
     let mut demo = cluster.demo();
-    demo["spec"]["proxies"] = json!({"pods": {"labels": labels, "namespace": "istio-system", "port": port, "path": "/stats"}});
+    demo["spec"]["proxies"] = json!({"timeout_ms": 200, "pods": {"labels": labels, "namespace": "istio-system", "port": port, "path": "/stats"}});
     demo["spec"]["variants"][1]["workload"]["retune"] =
         json!({"port": port, "path": "/threads", "body": "{\"threads\": {cores}}"});
     cluster.server.store().create(&demo).unwrap();
