@@ -80,6 +80,7 @@ pub struct ServiceMetrics {
     proxies: ProxyMetrics,
     cores_asked: GaugeVec,
     cores_actuated: GaugeVec,
+    cores_unmet: GaugeVec,
     capacity_rps: GaugeVec,
     share: GaugeVec,
     routed_share: GaugeVec,
@@ -211,6 +212,13 @@ impl ServiceMetrics {
                 .gauges("cores_asked", "Cores the decision wants a variant to have.")?,
             cores_actuated: make
                 .gauges("cores_actuated", "Cores a variant's backend has confirmed.")?,
+            cores_unmet: make.registered(GaugeVec::new(
+                Opts::new(
+                    "cores_unmet",
+                    "Cores that a variant is to have and does not get, by what stands in the way.",
+                ),
+                &["variant", "reason"],
+            )?)?,
             capacity_rps: make.gauges(
                 "capacity_rps",
                 "What a variant sustains with the cores in force.",
@@ -257,7 +265,15 @@ impl ServiceMetrics {
         self.resizes_failed.inc_by(report.resizes_failed.into());
         self.plans_published.inc_by(report.published.into());
         self.plans_unfit.inc_by(report.unpublished.into());
+        // What has gone out of the way must not be in it.
+        self.cores_unmet.reset();
         for (name, variant) in &report.variants {
+            if let Some(unmet) = &variant.unmet {
+                let missing = variant.cores_asked.saturating_sub(variant.cores_actuated);
+                self.cores_unmet
+                    .with_label_values(&[name.as_str(), unmet.reason.label()])
+                    .set(missing.as_f64());
+            }
             let show = |gauges: &GaugeVec, value| gauges.with_label_values(&[name]).set(value);
             show(&self.cores_asked, variant.cores_asked.as_f64());
             show(&self.cores_actuated, variant.cores_actuated.as_f64());

@@ -306,6 +306,13 @@ impl Planner {
         }
     }
 
+    /// Its metrics.
+    pub(crate) async fn metrics(&self) -> String {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let answer = client.get(format!("{}/metrics", self.url)).send().await;
+        answer.unwrap().text().await.unwrap()
+    }
+
     /// Ends it as SIGTERM does.
     pub(crate) async fn end(self) {
         self.stop.send_replace(true);

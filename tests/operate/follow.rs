@@ -176,6 +176,9 @@ async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
         .until_condition("demo", "Degraded", "True NodesFull")
         .await;
     assert!(said.contains("add nodes, or lower budget.cores"), "{said}");
+    let missing = "weir_planner_cores_unmet{reason=\"Deferred\"";
+    let shown = async || planner.metrics().await.contains(missing);
+    wait::until_async("the metric", LIMIT, shown).await.unwrap();
     cluster.server.kubelet().resizes(Resizing::Actuated {
         after: std::time::Duration::from_millis(100),
     });

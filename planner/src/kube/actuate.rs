@@ -327,6 +327,23 @@ impl KubeBackends {
             .map_err(|error| one.met(error))
     }
 
+    /// Tells the servers that could not be told, or that nobody has told yet.
+    async fn catch_up(&self) {
+        if !(self.fence)() {
+            return;
+        }
+        let deadline = Instant::now() + self.timeout;
+        let all = self.workloads.iter().enumerate();
+        let told = all.map(async |(variant, watched)| {
+            let (Some(tuner), Ok(seen)) = (&watched.tuner, self.seen(variant)) else {
+                return;
+            };
+            let due = seen.pods.iter().filter(|pod| tuner.is_due(pod));
+            join_all(due.map(|pod| tuner.tell(pod, deadline))).await;
+        });
+        join_all(told).await;
+    }
+
     /// Tells the servers what they have now.
     async fn tune(&self, one: &Try, seen: &Seen, deadline: Instant) -> Result<(), ActuateError> {
         let Some(tuner) = &self.watched(one.variant)?.tuner else {
@@ -344,6 +361,7 @@ impl KubeBackends {
 
 impl Actuate for KubeBackends {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+        self.catch_up().await;
         let all = 0..self.workloads.len();
         all.map(|variant| Some(self.seen(variant).map(|seen| seen.in_force())))
             .collect()

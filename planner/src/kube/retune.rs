@@ -6,6 +6,7 @@
 //! Triton takes `POST /v2/repository/models/MODEL/load` with a config whose instance count is `{cores}`.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::{Instant, timeout_at};
@@ -23,6 +24,8 @@ pub(super) struct Tuner {
     retune: Retune,
     /// By uid: which start of the container was told what.
     told: Mutex<BTreeMap<String, (i32, Cores)>>,
+    /// Said once, when it begins and when it ends.
+    failing: AtomicBool,
 }
 
 impl Tuner {
@@ -31,6 +34,7 @@ impl Tuner {
             http,
             retune,
             told: Mutex::default(),
+            failing: AtomicBool::new(false),
         }
     }
 
@@ -55,6 +59,20 @@ impl Tuner {
     /// # Errors
     /// What stands in the way, in words.
     pub(super) async fn tell(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
+        let told = self.ask(pod, deadline).await;
+        let failed = self.failing.swap(told.is_err(), Ordering::Relaxed);
+        match (&told, failed) {
+            (Err(why), false) => tracing::warn!(
+                "retune of pod {}: {why}; tried again every cycle (said once)",
+                pod.name
+            ),
+            (Ok(()), true) => tracing::info!("retune of pod {}: well again", pod.name),
+            _ => {}
+        }
+        told
+    }
+
+    async fn ask(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
         let cores = pod.has();
         let address = pod.address.ok_or("it has no address yet")?;
         let address = std::net::SocketAddr::new(address, self.retune.port);

@@ -43,6 +43,7 @@ impl Shared {
         };
         let places = service.variants.iter().map(&mut place).collect();
         let candidate = Arc::clone(&self.candidate);
+        let active = service.mode == Mode::Active;
         Backends {
             mode: service.mode,
             candidate: Arc::clone(&candidate),
@@ -51,7 +52,7 @@ impl Shared {
                 self.namespace(&name.namespace),
                 workloads,
                 Arc::clone(&self.pace),
-                Arc::new(move || candidate.leads()),
+                Arc::new(move || active && candidate.leads()),
                 &self.http,
                 service.resize_timeout,
             ),
