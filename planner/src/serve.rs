@@ -14,6 +14,7 @@ use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
 use crate::observe::{Observe, Scraper, Targets};
 use crate::served::{Served, Services};
+use crate::status::CycleReport;
 
 /// Why the planner cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -43,32 +44,22 @@ pub async fn serve(
     let services = Arc::new(Services::one(Arc::clone(&served)));
     let http = client()?;
     let app = App::new(services, key, clock, http.clone(), stop.clone())?;
-    let service = &served.service;
-    let stages: Vec<&str> = service
-        .stages
-        .iter()
-        .map(|stage| stage.name.as_str())
-        .collect();
-    let scraper = Scraper::new(
-        http.clone(),
-        clock,
-        &stages,
-        Targets::Fixed(service.stats.clone()),
-        service.scrape_timeout,
-    );
-    let backend = |variant: &Variant| Backend {
-        address: variant.resize.clone(),
-        replicated: variant.replicas != Replicas::ONE,
-    };
-    let backends = service.variants.iter().map(backend).collect();
-    let local = Local::new(http, backends, service.resize_timeout);
-    let mut cycle = match service.mode {
-        Mode::Active => tokio::spawn(cycle(Arc::clone(&served), clock, scraper, local)),
-        Mode::Advisory => {
-            let advisory = local.advisory();
-            tokio::spawn(cycle(Arc::clone(&served), clock, scraper, advisory))
+    let service = Arc::clone(&served.service);
+    let targets = Targets::Fixed(service.stats.clone());
+    let scraper = scraper(&service, &http, clock, targets);
+    let local = local(&service, &http);
+    let turning = Arc::clone(&served);
+    // A turn that is under way when the doors close is not waited for.
+    let (_going, never) = watch::channel(false);
+    let mut cycle = tokio::spawn(async move {
+        match service.mode {
+            Mode::Active => cycle(&turning, clock, &scraper, &local, never, |_| {}).await,
+            Mode::Advisory => {
+                let advisory = local.advisory();
+                cycle(&turning, clock, &scraper, &advisory, never, |_| {}).await;
+            }
         }
-    };
+    });
     let answering = answer(listener, router(Arc::new(app)), CONNECTIONS_MAX, stop);
     let ended = tokio::select! {
         () = answering => Ok(()),
@@ -92,27 +83,57 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
         .build()
 }
 
-/// Turns for ever.
-pub(crate) async fn cycle<O: Observe, A: Actuate>(
-    served: Arc<Served>,
+/// The variants' backends that are reached over HTTP.
+pub(crate) fn local(service: &Service, http: &reqwest::Client) -> Local {
+    let backend = |variant: &Variant| Backend {
+        address: variant.resize.clone(),
+        replicated: variant.replicas != Replicas::ONE,
+    };
+    let backends = service.variants.iter().map(backend).collect();
+    Local::new(http.clone(), backends, service.resize_timeout)
+}
+
+/// Looks at the proxies that are there.
+pub(crate) fn scraper(
+    service: &Service,
+    http: &reqwest::Client,
     clock: Clock,
-    observe: O,
-    actuate: A,
+    targets: Targets,
+) -> Scraper {
+    let stages = service.stages.iter().map(|stage| stage.name.as_str());
+    let stages: Vec<&str> = stages.collect();
+    let timeout = service.scrape_timeout;
+    Scraper::new(http.clone(), clock, &stages, targets, timeout)
+}
+
+/// Turns until `stop` says so, between two turns; each is told of.
+pub(crate) async fn cycle(
+    served: &Served,
+    clock: Clock,
+    observe: &impl Observe,
+    actuate: &impl Actuate,
+    mut stop: watch::Receiver<bool>,
+    mut tell: impl FnMut(&CycleReport),
 ) {
     let mut planner = Planner::new(Arc::clone(&served.service));
     let mut ticks = interval(served.service.cycle);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let ports = Ports {
-        observe: &observe,
-        actuate: &actuate,
+        observe,
+        actuate,
         publish: &*served.publishers,
         solver: &Aside,
         stopwatch: &|| clock.now().at,
     };
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            _ = ticks.tick() => {}
+        }
         let report = planner.turn(&ports, clock.now()).await;
         served.metrics.record(&report);
+        tell(&report);
         served.status.push(report);
     }
 }

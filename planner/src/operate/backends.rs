@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::Shared;
 use super::claims::Name;
 use super::leader::Candidate;
-use crate::actuate::{Actuate, ActuateError, Backend, InForce, Local, Resize};
-use crate::config::{Mode, Replicas, Service, Variant};
+use crate::actuate::{Actuate, ActuateError, InForce, Local, Resize};
+use crate::config::{Mode, Service, Variant};
 use crate::kube::actuate::KubeBackends;
 use crate::kube::proxies::ProxyWatch;
 use crate::observe::{Observe, Scrape, Scraper, Targets};
+use crate::serve::{local, scraper};
 
 /// The variants.
 pub(super) struct Backends {
@@ -30,11 +31,6 @@ pub(super) struct Proxies {
 
 impl Shared {
     pub(super) fn backends(&self, name: &Name, service: &Service) -> Backends {
-        let backend = |variant: &Variant| Backend {
-            address: variant.resize.clone(),
-            replicated: variant.replicas != Replicas::ONE,
-        };
-        let backends = service.variants.iter().map(backend).collect();
         let mut workloads = Vec::new();
         let mut place = |variant: &Variant| {
             let workload = variant.workload.as_ref()?;
@@ -47,7 +43,7 @@ impl Shared {
         Backends {
             mode: service.mode,
             candidate: Arc::clone(&candidate),
-            local: Local::new(self.http.clone(), backends, service.resize_timeout),
+            local: local(service, &self.http),
             pods: KubeBackends::new(
                 self.namespace(&name.namespace),
                 workloads,
@@ -69,11 +65,8 @@ impl Shared {
             Some(watch) => Targets::Moving(watch.targets()),
             None => Targets::Fixed(service.stats.clone()),
         };
-        let stages = service.stages.iter().map(|stage| stage.name.as_str());
-        let stages: Vec<&str> = stages.collect();
-        let timeout = service.scrape_timeout;
         Proxies {
-            scraper: Scraper::new(self.http.clone(), self.clock, &stages, targets, timeout),
+            scraper: scraper(service, &self.http, self.clock, targets),
             _watch: watch,
         }
     }

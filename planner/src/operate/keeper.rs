@@ -4,23 +4,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::sleep;
 
 use super::claims::Name;
 use super::writer::Writer;
 use super::{Shared, conditions, standby};
 use crate::actuate::Actuate;
 use crate::config::Service;
-use crate::cycle::{Aside, Planner, Ports};
 use crate::http::Leader;
 use crate::observe::Observe;
+use crate::publish::{Publish, Publisher};
 use crate::resource::{SloService, SloServiceStatus};
+use crate::serve::cycle;
 use crate::served::Served;
+use crate::status::CycleReport;
 use weir_api::Plan;
 
 /// How often a standby looks at the status, and who is to lead at whether the pods are known.
@@ -144,7 +145,7 @@ impl Kept {
             return;
         };
         let now = self.shared.clock.now();
-        if let Err(error) = crate::publish::Publish::publish(&*served.publishers, drafts, now) {
+        if let Err(error) = served.publishers.publish(drafts, now) {
             tracing::warn!("the plan in the status of {}: {error}", self.name);
         }
     }
@@ -187,44 +188,19 @@ impl Kept {
         statuses: watch::Sender<SloServiceStatus>,
     ) {
         let Some(served) = self.served() else { return };
-        let clock = self.shared.clock;
-        let mut planner = Planner::new(Arc::clone(&served.service));
-        let mut ticks = interval(served.service.cycle);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let ports = Ports {
-            observe,
-            actuate,
-            publish: &*served.publishers,
-            solver: &Aside,
-            stopwatch: &|| clock.now().at,
-        };
-        let mut stop = self.stop.clone();
-        loop {
-            tokio::select! {
-                biased;
-                _ = stop.wait_for(|stop| *stop) => return,
-                _ = ticks.tick() => {}
-            }
-            let report = planner.turn(&ports, clock.now()).await;
-            served.metrics.record(&report);
-            let plans: Vec<Plan> = served
-                .publishers
-                .all()
-                .filter_map(|stage| Some(stage.newest()?.plan.clone()))
-                .collect();
+        let tell = |report: &CycleReport| {
+            let newest = |stage: &Publisher| Some(stage.newest()?.plan.clone());
+            let plans: Vec<Plan> = served.publishers.all().filter_map(newest).collect();
             let now = Timestamp::from_millisecond(i64::try_from(report.at_ms).unwrap_or(0));
+            let now = now.unwrap_or_default();
             statuses.send_modify(|status| {
-                *status = conditions::planned(
-                    &self.service,
-                    &report,
-                    &plans,
-                    self.generation,
-                    status,
-                    now.unwrap_or_default(),
-                );
+                let generation = self.generation;
+                *status =
+                    conditions::planned(&self.service, report, &plans, generation, status, now);
             });
-            served.status.push(report);
-        }
+        };
+        let (clock, stop) = (self.shared.clock, self.stop.clone());
+        cycle(&served, clock, observe, actuate, stop, tell).await;
     }
 }
 
@@ -232,7 +208,7 @@ impl Kept {
 async fn changed(leader: &mut watch::Receiver<Leader>) -> Leader {
     if leader.changed().await.is_err() {
         // Nobody tells any more: the planner ends.
-        std::future::pending::<()>().fuse().await;
+        std::future::pending::<()>().await;
     }
     leader.borrow_and_update().clone()
 }
