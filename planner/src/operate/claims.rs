@@ -1,7 +1,8 @@
 //! Which resource may have which names and workloads: pure. Two that plan for one workload would work against
-//! each other, and two plans of one name could not be told apart; the older resource keeps what both claim.
+//! each other, and two plans of one name could not be told apart. What a service that is kept has stays with its
+//! resource, whatever that says since; of others the older one gets what both claim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::config::{Service, WorkloadKind};
@@ -27,6 +28,8 @@ impl fmt::Display for Name {
 /// What one resource claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
+    /// Whether a service is kept like this already.
+    pub kept: bool,
     /// When it was made, as the API server counts; older ones are less.
     pub made: i64,
     /// Which it is.
@@ -39,13 +42,16 @@ pub struct Claim {
 
 impl Claim {
     /// What that service claims.
-    pub fn of(made: i64, name: Name, service: &Service) -> Claim {
-        let stages = service.stages.iter().map(|stage| stage.name.clone());
+    pub fn of(kept: bool, made: i64, name: Name, service: &Service) -> Claim {
+        // A pipeline is asked for by its own name, too.
+        let stages = service.stages.iter().map(|stage| &stage.name);
+        let stages = stages.chain([&service.name]).cloned();
         let workloads = service
             .variants
             .iter()
             .filter_map(|variant| variant.workload.as_ref());
         Claim {
+            kept,
             made,
             name,
             stages: stages.collect(),
@@ -78,33 +84,35 @@ pub enum Taken {
     TooMany,
 }
 
-/// Those of the claims that cannot be met, and why.
+/// Those of the claims that cannot be met, and why. A resource may have two: what is kept for it, and what it says.
 pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
-    claims.sort_by(|a, b| (a.made, &a.name).cmp(&(b.made, &b.name)));
+    claims.sort_by(|a, b| (!a.kept, a.made, &a.name).cmp(&(!b.kept, b.made, &b.name)));
     let mut stages: BTreeMap<String, Name> = BTreeMap::new();
     let mut workloads: BTreeMap<(String, &'static str, String), Name> = BTreeMap::new();
-    let mut met = 0;
+    let mut met = BTreeSet::new();
     let mut refused = BTreeMap::new();
     for claim in claims {
         let own = |kind: WorkloadKind, name: &String| {
             (claim.name.namespace.clone(), kind.label(), name.clone())
         };
         let stage = claim.stages.iter().find_map(|stage| {
-            let by = stages.get(stage)?.clone();
+            let by = stages.get(stage).filter(|by| **by != claim.name)?.clone();
             let stage = stage.clone();
             Some(Taken::Stage { stage, by })
         });
         let workload = claim.workloads.iter().find_map(|(kind, name)| {
-            let by = workloads.get(&own(*kind, name))?.clone();
+            let by = workloads.get(&own(*kind, name));
+            let by = by.filter(|by| **by != claim.name)?.clone();
             let (kind, workload) = (kind.label(), name.clone());
             Some(Taken::Workload { kind, workload, by })
         });
-        let full = (met == SERVICES_MAX).then_some(Taken::TooMany);
+        let full = met.len() == SERVICES_MAX && !met.contains(&claim.name);
+        let full = full.then_some(Taken::TooMany);
         if let Some(why) = workload.or(stage).or(full) {
             refused.insert(claim.name, why);
             continue;
         }
-        met += 1;
+        met.insert(claim.name.clone());
         for (kind, name) in &claim.workloads {
             workloads.insert(own(*kind, name), claim.name.clone());
         }
@@ -122,6 +130,7 @@ mod tests {
     fn claim(made: i64, name: &str, stages: &[&str], workloads: &[&str]) -> Claim {
         let (namespace, name) = name.split_once('/').unwrap();
         Claim {
+            kept: false,
             made,
             name: Name {
                 namespace: namespace.to_owned(),
@@ -159,6 +168,27 @@ mod tests {
                 "b/same: the plans' name 'old' is that of SloService a/old already: name one of the two otherwise",
             ]
         );
+    }
+
+    #[test]
+    fn what_is_kept_stays_with_its_resource() {
+        let kept = |claim: Claim| Claim {
+            kept: true,
+            ..claim
+        };
+        // The young one has `web`; the old one says since that it wants it, and something else of its own.
+        let claims = vec![
+            kept(claim(9, "a/young", &["young"], &["web"])),
+            claim(1, "a/old", &["old"], &["web"]),
+            kept(claim(1, "a/old", &["old"], &["own"])),
+            // Nobody gets what is still kept for one that says something else now.
+            claim(2, "a/next", &["next"], &["own"]),
+            // What it says may be what is kept for it.
+            claim(9, "a/young", &["young"], &["web", "more"]),
+        ];
+        let refused = refused(claims);
+        let names: Vec<&str> = refused.keys().map(|name| name.name.as_str()).collect();
+        assert_eq!(names, ["next", "old"]);
     }
 
     #[test]

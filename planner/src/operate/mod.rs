@@ -225,8 +225,9 @@ impl Shared {
 
     /// Keeps a service no more.
     async fn let_go(&self, name: &Name) {
-        let kept = self.keepers.lock().await.remove(name);
-        if let Some(kept) = kept {
+        // What it has is nobody else's before its last turn is over.
+        let mut keepers = self.keepers.lock().await;
+        if let Some(kept) = keepers.remove(name) {
             let service = kept.service.name.clone();
             kept.end().await;
             self.services.remove(&service);

@@ -1,6 +1,7 @@
 //! A resource as it is → a service that is kept, or the reason why not. Every planner keeps every service; only
 //! the one that leads writes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub const FINALIZER: &str = "weir.dev/planner";
 pub const RESYNC: Duration = Duration::from_secs(300);
 /// When a resource is looked at again that is refused: what it claims may have become free.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(10);
-/// When one is looked at again whose reconciliation failed, at first and at most.
+/// When one is looked at again whose reconciliation failed.
 const FAILED_AGAIN: Duration = Duration::from_secs(2);
 
 /// Why a reconciliation failed; it is tried again.
@@ -76,10 +77,12 @@ pub(super) fn failed(resource: Arc<SloService>, error: &Failed, _: Arc<Shared>) 
 }
 
 async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Result<Action, Failed> {
-    let service = match accepted(resource, shared, name) {
+    // Who may keep what is decided by one at a time.
+    let mut keepers = shared.keepers.lock().await;
+    let service = match accepted(resource, &shared.resources(), &keepers, name) {
         Ok(service) => service,
         Err(wrong) => {
-            tracing::warn!("{name}: {}: {}", wrong.reason, wrong.why);
+            drop(keepers);
             if shared.candidate.leads() {
                 refuse(resource, shared, name, &wrong).await;
             }
@@ -87,7 +90,6 @@ async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Resul
         }
     };
     let generation = resource.metadata.generation.unwrap_or(0);
-    let mut keepers = shared.keepers.lock().await;
     let kept = keepers.get(name);
     if kept.is_some_and(|kept| kept.generation == generation && kept.service == service) {
         return Ok(Action::requeue(RESYNC));
@@ -102,19 +104,28 @@ async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Resul
     Ok(Action::requeue(RESYNC))
 }
 
-fn accepted(resource: &SloService, shared: &Shared, own: &Name) -> Result<Service, Wrong> {
-    let service = service(resource).map_err(|why| Wrong {
+fn accepted(
+    resource: &SloService,
+    all: &[Arc<SloService>],
+    keepers: &BTreeMap<Name, Keeper>,
+    own: &Name,
+) -> Result<Service, Wrong> {
+    let service = described(resource).map_err(|why| Wrong {
         reason: "Invalid",
         why,
     })?;
-    let claims = shared.resources().into_iter().filter_map(|other| {
-        let service = service_of(&other).ok()?;
-        let made = other
-            .creation_timestamp()
-            .map_or(0, |time| time.0.as_second());
-        Some(Claim::of(made, name(&other), &service))
+    let made = |one: &SloService| {
+        let time = one.creation_timestamp();
+        time.map_or(0, |time| time.0.as_second())
+    };
+    let said = all.iter().filter_map(|one| {
+        let service = described(one).ok()?;
+        Some(Claim::of(false, made(one), name(one), &service))
     });
-    match refused(claims.collect()).remove(own) {
+    let kept = keepers
+        .iter()
+        .map(|(name, keeper)| Claim::of(true, 0, name.clone(), &keeper.service));
+    match refused(said.chain(kept).collect()).remove(own) {
         None => Ok(service),
         Some(taken) => Err(Wrong {
             reason: "Taken",
@@ -123,10 +134,8 @@ fn accepted(resource: &SloService, shared: &Shared, own: &Name) -> Result<Servic
     }
 }
 
-use service as service_of;
-
 /// The service that a resource describes.
-fn service(resource: &SloService) -> Result<Service, String> {
+fn described(resource: &SloService) -> Result<Service, String> {
     Service::from_resource(&resource.name_any(), resource.spec.clone())
         .map_err(|error| error.to_string())
 }
@@ -140,6 +149,7 @@ async fn refuse(resource: &SloService, shared: &Shared, name: &Name, wrong: &Wro
     if status == before {
         return;
     }
+    tracing::warn!("{name}: {}: {}", wrong.reason, wrong.why);
     let recorder = shared.recorder.clone();
     let writer = Writer::new(&shared.client, name, resource.object_ref(&()), recorder);
     writer.write(&before, &status).await;
