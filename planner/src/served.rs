@@ -74,6 +74,14 @@ impl Served {
             Some(publishers) => Served::with(service, publishers)?,
             None => Served::new(service, clock)?,
         };
+        let variants = |service: &Service| -> Vec<String> {
+            let variants = service.variants.iter();
+            variants.map(|variant| variant.name.clone()).collect()
+        };
+        // A variant that has gone must not be shown for ever.
+        if variants(&self.service) != variants(&changed.service) {
+            return Ok(changed);
+        }
         Ok(changed.continuing(self))
     }
 
