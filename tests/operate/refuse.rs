@@ -21,9 +21,6 @@ async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
     cluster.proxy.load(5.0);
     cluster.server.store().create(&cluster.demo()).unwrap();
     cluster.until_condition("demo", "Actuated", "True").await;
-    // Made a second later: it is the younger one.
-    tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
-
     let taken = named(cluster.demo(), "taken");
     cluster.server.store().create(&taken).unwrap();
     let said = cluster
