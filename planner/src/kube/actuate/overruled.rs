@@ -1,7 +1,7 @@
 //! Whether somebody else sets what was set here: pure. Once may be a person's hand; again and again it is a
 //! program that wants something else, and the two would go on for ever.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -19,19 +19,35 @@ pub const HOLD: Duration = Duration::from_secs(300);
 /// What was asked, and how often that did not last. Bounded by the pods there are.
 #[derive(Default)]
 pub(super) struct Overruled {
-    /// By uid: the request that was taken, and the pod's generation with it.
-    asked: BTreeMap<String, (Cores, i64)>,
+    /// By uid.
+    asked: BTreeMap<String, Asked>,
     /// By variant: when somebody changed it.
     times: BTreeMap<usize, VecDeque<Instant>>,
     /// By variant: until when it is left alone, and why.
     held: BTreeMap<usize, (Instant, String)>,
 }
 
+/// What one pod was asked to have.
+#[derive(Default)]
+struct Asked {
+    /// The request that was taken, and the pod's generation with it.
+    taken: Option<(Cores, i64)>,
+    /// Those sent since, which may have been taken though no answer said so.
+    sent: BTreeSet<Cores>,
+}
+
 impl Overruled {
+    /// This pod is about to be asked to have that.
+    pub(super) fn asking(&mut self, pod: &PodState, request: Cores) {
+        let asked = self.asked.entry(pod.uid.clone()).or_default();
+        asked.sent.insert(request);
+    }
+
     /// This pod was asked to have what it says.
     pub(super) fn asked(&mut self, pod: &PodState) {
-        let asked = (pod.desired.request, pod.generation);
-        self.asked.insert(pod.uid.clone(), asked);
+        let asked = self.asked.entry(pod.uid.clone()).or_default();
+        asked.taken = Some((pod.desired.request, pod.generation));
+        asked.sent.clear();
     }
 
     /// Looks at a variant's pods: why it is to be left alone now, if it is.
@@ -42,10 +58,17 @@ impl Overruled {
         now: Instant,
     ) -> Option<String> {
         for pod in pods {
-            let Some((request, generation)) = self.asked.get(&pod.uid).copied() else {
+            let asked = self.asked.get(&pod.uid);
+            let Some((asked, (request, generation))) =
+                asked.and_then(|one| Some((one, one.taken?)))
+            else {
                 continue;
             };
             if pod.generation <= generation || pod.desired.request == request {
+                continue;
+            }
+            if asked.sent.contains(&pod.desired.request) {
+                self.asked(pod);
                 continue;
             }
             self.asked.remove(&pod.uid);
@@ -129,6 +152,26 @@ mod tests {
             // A watch that lags, and the same wish by somebody else.
             assert_eq!(overruled.look(0, &[pod(2, generation)], now), None);
             assert_eq!(overruled.look(0, &[pod(4, generation + 2)], now), None);
+        }
+    }
+
+    #[test]
+    fn what_was_sent_and_not_answered_is_no_other_writer() {
+        let (mut overruled, now) = (Overruled::default(), Instant::now());
+        overruled.asked(&pod(8, 1));
+        for (cores, generation) in [(4, 2), (2, 3), (3, 4), (1, 5)] {
+            let before = overruled.look(0, &[], now);
+            assert_eq!(before, None);
+            overruled.asking(&pod(8, 1), Cores::whole(9));
+            overruled.asking(&pod(8, 1), Cores::whole(cores));
+            assert_eq!(overruled.look(0, &[pod(cores, generation)], now), None);
+        }
+        // The sends before are over once one is known to have been taken.
+        for generation in 1..=OVERRULED_MOST {
+            overruled.asked(&pod(8, 10 * generation as i64));
+            let other = pod(9, 10 * generation as i64 + 1);
+            let held = overruled.look(0, &[other], now);
+            assert_eq!(held.is_some(), generation == OVERRULED_MOST);
         }
     }
 }

@@ -27,6 +27,7 @@ impl KubeBackends {
             self.may_change()?;
             let body = change.body(&pod);
             let strategic = Patch::Strategic(&body);
+            self.overruled().asking(&pod, change.request);
             let asked = self.pods.patch_resize(name, &params, &strategic);
             let refused = match in_time(deadline, asked, RESIZE).await {
                 Ok(taken) => {
