@@ -1,9 +1,10 @@
 //! Counters of each proxy → the rate at which requests arrive. Pure: the time comes with the scrape.
 //!
 //! A counter is differenced against the last time that proxy answered. One that fell belongs to a
-//! proxy that was started anew: it counts from 0. A proxy that does not answer, or is not looked at any
-//! more, keeps its last rate; after [`PROXY_GONE_AFTER`] it is taken for gone, unless no other answers
-//! either. Of one that appears with a count nothing is known before its second answer; the others count.
+//! proxy that was started anew: it counts from 0. A proxy that does not answer keeps its last rate; after
+//! [`PROXY_GONE_AFTER`] it is taken for gone, unless no other answers either. One that is not looked at any
+//! more has ended: what came to it comes to others, and is counted there. Of one that appears with a count
+//! nothing is known before its second answer; the others count.
 
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ impl Arrivals {
             Proxy::read(proxy, Reading { at, total })
         });
         self.seen = seen;
-        let proxies = self.proxies.all();
+        let proxies = self.proxies.of(scrapes);
         let rates: Vec<f64> = proxies.filter_map(|proxy| proxy.rate_at(at)).collect();
         let known = answered > 0 && !rates.is_empty();
         Observation {
@@ -232,15 +233,24 @@ mod tests {
     }
 
     #[test]
-    fn one_that_vanished_keeps_its_rate_for_a_minute() {
+    fn one_that_vanished_counts_no_more_as_others_count_what_came_to_it() {
         check_at(&[
             (0, &[0.0, 0.0], Some(0.0)),
             (1, &[40.0, 10.0], Some(50.0)),
-            (61, &[2440.0, AWAY], Some(50.0)),
-            (62, &[2480.0, AWAY], Some(40.0)),
-            // Back after that, it is new.
-            (63, &[2520.0, 630.0], Some(40.0)),
-            (64, &[2560.0, 640.0], Some(50.0)),
+            (2, &[90.0, AWAY], Some(50.0)),
+            (62, &[3090.0, AWAY], Some(50.0)),
+            // Back after a minute, it is new.
+            (63, &[3130.0, 630.0], Some(40.0)),
+            (64, &[3170.0, 640.0], Some(50.0)),
+        ]);
+        // A proxy after the other is replaced: never is anything counted twice.
+        check(&[
+            (&[0.0, 0.0, AWAY, AWAY], Some(0.0)),
+            (&[20.0, 20.0, AWAY, AWAY], Some(40.0)),
+            (&[40.0, AWAY, 0.0, AWAY], Some(20.0)),
+            (&[60.0, AWAY, 20.0, AWAY], Some(40.0)),
+            (&[AWAY, AWAY, 40.0, 0.0], Some(20.0)),
+            (&[AWAY, AWAY, 60.0, 20.0], Some(40.0)),
         ]);
     }
 
@@ -249,9 +259,9 @@ mod tests {
         check(&[
             (&[0.0, 0.0], Some(0.0)),
             (&[40.0, 10.0], Some(50.0)),
-            (&[80.0, AWAY], Some(50.0)),
+            (&[80.0, AWAY], Some(40.0)),
             (&[120.0, 50.0], Some(60.0)),
-            (&[160.0, AWAY], Some(60.0)),
+            (&[160.0, AWAY], Some(40.0)),
             // Started anew meanwhile.
             (&[200.0, 8.0], Some(44.0)),
         ]);

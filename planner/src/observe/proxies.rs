@@ -2,8 +2,7 @@
 //! them. Pure: the time comes with the look. What the counts mean is for those who keep them.
 //!
 //! A new name begins with its first answer. One that is looked at and does not answer is kept; one that
-//! is not looked at any more is kept as long as its last rate counts, then forgotten: back after that,
-//! it is new.
+//! is not looked at any more is kept for [`PROXY_GONE_AFTER`], then forgotten: back after that, it is new.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +11,8 @@ use std::time::Duration;
 use super::{Counts, Scrape};
 use crate::config::STATS_MAX;
 
-/// How long the last rate of a proxy that does not answer counts while others do. The traffic of a
-/// proxy that was removed is counted at another one by then.
+/// How long the last rate of a proxy that does not answer counts while others do: it may be busy, or out of
+/// reach of the planner alone.
 pub const PROXY_GONE_AFTER: Duration = Duration::from_secs(60);
 /// Most proxies remembered: all that a look has, and as many that all were replaced.
 pub(super) const PROXIES_MAX: usize = 2 * STATS_MAX;
@@ -61,13 +60,21 @@ impl<T> Proxies<T> {
         self.forget(at, scrapes);
     }
 
+    /// What is known of those that were looked at, by name.
+    pub(super) fn of<'a>(&'a self, scrapes: &'a [Scrape]) -> impl Iterator<Item = &'a T> {
+        let looked_at = looked_at(scrapes);
+        let known = self.known.iter();
+        let known = known.filter(move |(name, _)| looked_at.contains(&***name));
+        known.map(|(_, known)| &known.last)
+    }
+
     /// What is known of each, by name.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
         self.known.values().map(|known| &known.last)
     }
 
     fn forget(&mut self, at: Duration, scrapes: &[Scrape]) {
-        let looked_at: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
+        let looked_at = looked_at(scrapes);
         self.known.retain(|name, known| {
             let since = at.saturating_sub(known.answered_at);
             looked_at.contains(&**name) || since <= PROXY_GONE_AFTER
@@ -82,6 +89,10 @@ impl<T> Proxies<T> {
             self.known.remove(&name);
         }
     }
+}
+
+fn looked_at(scrapes: &[Scrape]) -> BTreeSet<&str> {
+    scrapes.iter().map(|scrape| &*scrape.from).collect()
 }
 
 #[cfg(test)]
