@@ -16,7 +16,7 @@ pub mod standby;
 mod writer;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -39,7 +39,7 @@ use crate::served::Services;
 use claims::Name;
 use keeper::Keeper;
 use leader::Candidate;
-pub use reconcile::{FINALIZER, REFUSED_AGAIN, RESYNC};
+pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, FINALIZER, REFUSED_AGAIN, RESYNC};
 pub use writer::{MANAGER, RENEW_EVERY, WRITE_EVERY};
 
 /// Resources reconciled at the same time.
@@ -85,6 +85,8 @@ struct Shared {
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,
     keepers: tokio::sync::Mutex<BTreeMap<Name, Keeper>>,
+    /// How often in a row a resource's reconciliation failed.
+    failures: Mutex<BTreeMap<Name, u32>>,
 }
 
 /// Keeps all services and answers on `listener` until `stop` says so.
@@ -168,6 +170,7 @@ async fn keep(
         followed: Mutex::default(),
         stores: controllers.iter().map(Controller::store).collect(),
         keepers: tokio::sync::Mutex::default(),
+        failures: Mutex::default(),
     });
     let running = controllers.into_iter().map(|controller| {
         let elected = stream::unfold(candidate.leader(), |mut leader| async move {
@@ -204,6 +207,10 @@ impl Shared {
     fn resources(&self) -> Vec<Arc<SloService>> {
         let all = self.stores.iter();
         all.flat_map(|store| store.state()).collect()
+    }
+
+    fn failures(&self) -> MutexGuard<'_, BTreeMap<Name, u32>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn resource(&self, name: &Name) -> Option<Arc<SloService>> {

@@ -24,8 +24,10 @@ pub const FINALIZER: &str = "weir.dev/planner";
 pub const RESYNC: Duration = Duration::from_secs(300);
 /// When a resource is looked at again that is refused: what it claims may have become free.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(10);
-/// When one is looked at again whose reconciliation failed.
-const FAILED_AGAIN: Duration = Duration::from_secs(2);
+/// When one is looked at again whose reconciliation failed; twice as long each time that it fails again.
+pub const FAILED_AGAIN: Duration = Duration::from_secs(2);
+/// The longest of these waits.
+pub const FAILED_AGAIN_MAX: Duration = Duration::from_secs(128);
 
 /// Why a reconciliation failed; it is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -48,16 +50,28 @@ pub(super) async fn reconcile(
     shared: Arc<Shared>,
 ) -> Result<Action, Failed> {
     let name = name(&resource);
+    let done = reconciled(resource, &shared, name.clone()).await;
+    if done.is_ok() {
+        shared.failures().remove(&name);
+    }
+    done
+}
+
+async fn reconciled(
+    resource: Arc<SloService>,
+    shared: &Arc<Shared>,
+    name: Name,
+) -> Result<Action, Failed> {
     if !shared.candidate.leads() {
         // Without a finalizer of its own: whoever leads sees to that.
         if resource.meta().deletion_timestamp.is_some() {
             shared.let_go(&name).await;
             return Ok(Action::await_change());
         }
-        return keep(&resource, &shared, &name).await;
+        return keep(&resource, shared, &name).await;
     }
     let api: Api<SloService> = Api::namespaced(shared.client.clone(), &name.namespace);
-    let (context, of) = (Arc::clone(&shared), name.clone());
+    let (context, of) = (Arc::clone(shared), name);
     let done = finalizer(&api, FINALIZER, resource, |event| async move {
         match event {
             finalizer::Event::Apply(resource) => keep(&resource, &context, &of).await,
@@ -71,9 +85,20 @@ pub(super) async fn reconcile(
         .map_err(|error| Failed::Finalizer(Box::new(error)))
 }
 
-pub(super) fn failed(resource: Arc<SloService>, error: &Failed, _: Arc<Shared>) -> Action {
-    tracing::warn!("{}: {error}; tried again", name(&resource));
-    Action::requeue(FAILED_AGAIN)
+pub(super) fn failed(resource: Arc<SloService>, error: &Failed, shared: Arc<Shared>) -> Action {
+    let name = name(&resource);
+    let mut failures = shared.failures();
+    let before = failures.entry(name.clone()).or_default();
+    let wait = wait(*before);
+    *before = before.saturating_add(1);
+    tracing::warn!("{name}: {error}; tried again in {wait:?}");
+    Action::requeue(wait)
+}
+
+/// How long is waited after one more than so many failures in a row.
+fn wait(failures: u32) -> Duration {
+    let times = 2_u32.saturating_pow(failures);
+    FAILED_AGAIN.saturating_mul(times).min(FAILED_AGAIN_MAX)
 }
 
 async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Result<Action, Failed> {
@@ -159,5 +184,16 @@ pub(super) fn name(resource: &SloService) -> Name {
     Name {
         namespace: resource.namespace().unwrap_or_default(),
         name: resource.name_any(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fails_again_waits_longer_up_to_a_most() {
+        let waits = [0, 1, 2, 5, 6, 7, u32::MAX].map(|failures| wait(failures).as_secs());
+        assert_eq!(waits, [2, 4, 8, 64, 128, 128, 128]);
     }
 }
