@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use weir_api::Cores;
 use weir_planner::actuate::{ActuateError, Goal, InForce};
 use weir_planner::kube::actuate::Unmet;
+use weir_tests::kube::ApiServer;
+use weir_tests::wait;
 
-use super::bed::deployment;
+use super::bed::{DEMO, LIMIT, deployment};
 use super::stage::{AMPLE, Stage, cores, goal, patches};
 
 #[tokio::test]
@@ -94,4 +97,38 @@ async fn a_template_that_is_too_dear_is_told_and_not_paid() {
     stage
         .until("a second", |now| now.ready.replicas() == 2)
         .await;
+}
+
+#[tokio::test]
+async fn no_more_go_at_once_than_a_disruption_budget_allows() {
+    let budget = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "enough", "namespace": DEMO},
+        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}},
+    });
+    let protect = |server: &ApiServer| {
+        server.store().create(&budget).unwrap();
+    };
+    let stage = Stage::of(|_| {}, deployment("web", 4, 1_000), AMPLE, protect).await;
+    let told = |partly| ActuateError::Protected {
+        workload: "Deployment web".to_owned(),
+        budget: "enough".to_owned(),
+        partly,
+    };
+    // One of three that are to go goes, once it has been counted that all four serve.
+    let one_goes = async || stage.resize(goal(1, 1)).await == Err(told(true));
+    wait::until_async("one to go", LIMIT, one_goes)
+        .await
+        .unwrap();
+    stage
+        .until("three", |now| *now == InForce::certain(cores(3, 1)))
+        .await;
+    assert_eq!(stage.resize(goal(1, 1)).await, Err(told(false)));
+    assert!(told(true).leaves_doubt() && !told(false).leaves_doubt());
+    let asked: Vec<u64> = patches(&stage.server, "deployments/scale")
+        .iter()
+        .map(|patch| patch.body["spec"]["replicas"].as_u64().unwrap())
+        .collect();
+    assert_eq!(asked, [3]);
+    assert_eq!(stage.pods().len(), 3);
 }

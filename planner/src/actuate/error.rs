@@ -68,6 +68,14 @@ pub enum ActuateError {
         container: String,
         partly: bool,
     },
+    #[error(
+        "{workload} keeps replicas that are to go: PodDisruptionBudget {budget} does not let so many go now; they go as it allows"
+    )]
+    Protected {
+        workload: String,
+        budget: String,
+        partly: bool,
+    },
     #[error("pod {pod} has its cores, and its server could not be told: {why}")]
     Untuned { pod: String, why: String },
     #[error("{0}; some of it had been asked for by then")]
@@ -91,6 +99,7 @@ impl ActuateError {
             ActuateError::AnotherWriter { .. } => Reason::AnotherWriter,
             ActuateError::NoWorkload(_) => Reason::NoWorkload,
             ActuateError::Unaffordable { .. } => Reason::Waiting,
+            ActuateError::Protected { .. } => Reason::Protected,
             ActuateError::Unmet { why, .. } => match why {
                 Unmet::Refused(why) => of_refusal(why),
                 Unmet::NotPatchable(_) => Reason::NotResizable,
@@ -114,9 +123,9 @@ impl ActuateError {
             | ActuateError::Midway(_) => true,
             ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
             ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),
-            ActuateError::Unaffordable { partly, .. } | ActuateError::Unpriced { partly, .. } => {
-                *partly
-            }
+            ActuateError::Unaffordable { partly, .. }
+            | ActuateError::Unpriced { partly, .. }
+            | ActuateError::Protected { partly, .. } => *partly,
             ActuateError::Status(..)
             | ActuateError::NoAddress
             | ActuateError::Advisory
@@ -168,6 +177,8 @@ pub enum Reason {
     Deferred,
     /// It was asked for and refused.
     Refused,
+    /// A disruption budget does not let it go.
+    Protected,
     /// It has not had its turn, or its time.
     Waiting,
     /// Nothing is known for certain.
@@ -196,6 +207,7 @@ impl Reason {
             Reason::Unschedulable => "Unschedulable",
             Reason::Deferred => "Deferred",
             Reason::Refused => "Refused",
+            Reason::Protected => "Protected",
             Reason::Waiting => "Waiting",
             Reason::Unknown => "Unknown",
         }

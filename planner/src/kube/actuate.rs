@@ -30,6 +30,7 @@ use self::memory::Memory;
 use self::overruled::Overruled;
 use self::unmet::Try;
 use super::deal::{Dealt, Patched, Seen};
+use super::disruption::Allowed;
 use super::namespace::Namespace;
 use super::pace::{Pace, Wish};
 use super::pod::PodState;
@@ -192,10 +193,15 @@ impl KubeBackends {
     async fn begin(&self, change: Resize, deadline: Instant) -> Result<Try, ActuateError> {
         self.is_ours(change.variant)?;
         let mut one = Try::new(change.variant, self.deal(change)?);
-        let Some(replicas) = one.dealt.scale else {
+        let Some(wanted) = one.dealt.scale else {
             return Ok(one);
         };
-        let fewer = replicas < self.seen(change.variant)?.replicas;
+        let there = self.seen(change.variant)?.replicas;
+        let replicas = self.spare(change.variant, there, wanted, &mut one)?;
+        if replicas == there && one.spared.is_some() {
+            return Ok(one);
+        }
+        let fewer = replicas < there;
         match self.scale(change.variant, replicas, deadline).await {
             Ok(()) => one.asked = true,
             Err(refused) => {
@@ -215,6 +221,26 @@ impl KubeBackends {
             one.dealt = self.deal(change).map_err(|error| one.met(error))?;
         }
         Ok(one)
+    }
+
+    /// So many fewer at once as disruption budgets allow.
+    fn spare(
+        &self,
+        variant: usize,
+        there: u32,
+        wanted: u32,
+        one: &mut Try,
+    ) -> Result<u32, ActuateError> {
+        if wanted >= there {
+            return Ok(wanted);
+        }
+        let pods = self.spec(variant)?.pods(self.namespace.pods()?);
+        let allowed = self.namespace.disruption(&pods)?;
+        let least = |allowed: &Allowed| there.saturating_sub(allowed.pods);
+        let strict = allowed.filter(|allowed| wanted < least(allowed));
+        let replicas = strict.as_ref().map_or(wanted, least);
+        one.spared = strict;
+        Ok(replicas)
     }
 
     /// Sends the patches of all changes, as fast as is allowed.
@@ -301,6 +327,13 @@ impl KubeBackends {
             return Err(ActuateError::Unscaled {
                 workload,
                 why,
+                partly,
+            });
+        }
+        if let Some(Allowed { budget, .. }) = one.spared {
+            return Err(ActuateError::Protected {
+                workload: self.watched(one.variant)?.label(),
+                budget,
                 partly,
             });
         }

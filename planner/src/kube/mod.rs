@@ -14,6 +14,7 @@ pub mod refused;
 pub mod pace;
 
 pub mod deal;
+mod disruption;
 
 pub mod workload;
 

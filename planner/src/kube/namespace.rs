@@ -1,4 +1,5 @@
-//! What is followed of a namespace, once for all its services: its pods, and those who may change them too.
+//! What is followed of a namespace, once for all its services: its pods, those who may change them too, and how
+//! many may go at once.
 //!
 //! A workload that an autoscaler has been told to change is left alone: two that change one thing work
 //! against each other, and who was there first has a person's word. Who an autoscaler is for is read of its own
@@ -8,12 +9,14 @@ use std::sync::Arc;
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use tokio::sync::watch;
 
+use super::disruption::{Allowed, allowed};
 use super::workload::{Bell, Followed, slim};
 use crate::actuate::ActuateError;
 use crate::config::Workload;
@@ -27,6 +30,7 @@ pub struct Namespace {
     pods: Followed<Pod>,
     horizontal: Followed<HorizontalPodAutoscaler>,
     vertical: Followed<DynamicObject>,
+    budgets: Followed<PodDisruptionBudget>,
 }
 
 impl Namespace {
@@ -38,6 +42,7 @@ impl Namespace {
         let horizontal = Api::namespaced(client.clone(), name);
         let kind = GroupVersionKind::gvk("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler");
         let kind = ApiResource::from_gvk(&kind);
+        let budgets = Api::namespaced(client.clone(), name);
         let vertical = Api::namespaced_with(client.clone(), name, &kind);
         let all = watcher::Config::default;
         Arc::new(Namespace {
@@ -47,6 +52,7 @@ impl Namespace {
             horizontal: Followed::new(horizontal, all(), (), slim, Arc::clone(&bell)),
             // Most clusters have no such kind, and then there are none.
             vertical: Followed::new(vertical, all(), kind, slim, Arc::clone(&bell)),
+            budgets: Followed::new(budgets, all(), (), slim, Arc::clone(&bell)),
             bell,
             heard,
         })
@@ -58,6 +64,14 @@ impl Namespace {
     /// They have not been listed yet.
     pub(super) fn pods(&self) -> Result<&Store<Pod>, ActuateError> {
         self.pods.store()
+    }
+
+    /// What the disruption budgets of these pods allow.
+    ///
+    /// # Errors
+    /// They have not been listed yet.
+    pub(super) fn disruption(&self, pods: &[Arc<Pod>]) -> Result<Option<Allowed>, ActuateError> {
+        Ok(allowed(&self.budgets.store()?.state(), pods))
     }
 
     /// Who else has been told to change this workload.

@@ -7,7 +7,8 @@ use weir_api::Cores;
 
 use crate::actuate::ActuateError;
 use crate::kube::deal::{Dealt, Refusals};
-use crate::kube::pace::PATCHES_MAX_PER_S;
+use crate::kube::disruption::Allowed;
+use crate::kube::pace::{PATCHES_MAX_PER_S, POD_PATCHES_MAX, POD_WINDOW};
 use crate::kube::patch::{self, NotPatchable};
 use crate::kube::pod::{PodState, Resizing};
 use crate::kube::refused::Refused;
@@ -21,7 +22,7 @@ pub enum Unmet {
     #[error("{0}")]
     NotPatchable(NotPatchable),
     #[error(
-        "it waits for its turn: there are at most {PATCHES_MAX_PER_S} patches a second, and one of a pod"
+        "it waits for its turn: there are at most {PATCHES_MAX_PER_S} patches a second, and {POD_PATCHES_MAX} of a pod in {POD_WINDOW:?}"
     )]
     Left,
     #[error("it would be too many cores before other pods have gone or have less")]
@@ -55,6 +56,8 @@ pub(super) struct Try {
     pub(super) asked: bool,
     /// The answer to the scaling, if that was refused.
     pub(super) unscaled: Option<Refused>,
+    /// Why fewer were taken away than are to go.
+    pub(super) spared: Option<Allowed>,
     /// By uid: answers that were refusals.
     pub(super) refused: BTreeMap<String, Refused>,
     /// By uid: whose patches wait for their turn.
@@ -68,6 +71,7 @@ impl Try {
             dealt,
             asked: false,
             unscaled: None,
+            spared: None,
             refused: BTreeMap::new(),
             left: BTreeSet::new(),
         }
