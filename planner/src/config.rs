@@ -46,6 +46,11 @@ pub const CYCLE_MIN: Duration = Duration::from_millis(100);
 /// Longest cycle.
 pub const CYCLE_MAX: Duration = Duration::from_secs(60);
 
+/// Proxies are looked at no more often than this.
+pub const SCRAPE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// Looks in a cycle, where the service does not say how often.
+pub const LOOKS: u64 = 4;
+
 /// The fast loop of DESIGN: shares, slots and cores move every second.
 pub const CYCLE: Duration = Duration::from_secs(1);
 /// A scrape on a local network takes a few ms; three tenths of a cycle is a proxy in trouble.
@@ -106,6 +111,8 @@ pub struct Service {
     pub stats: Vec<reqwest::Url>,
     /// Pods whose proxies are asked.
     pub proxy_pods: Option<ProxyPods>,
+    /// How often is looked at what arrives.
+    pub scrape_interval: Duration,
     /// Longest scrape.
     pub scrape_timeout: Duration,
     /// What happens where a node has no room.

@@ -1,7 +1,7 @@
-//! One turn: observe → forecast → solve → actuate → publish. What each failure falls back to:
+//! One turn: observe → forecast → solve → actuate → publish. Between two turns of a cycle it is looked at what
+//! arrives, and a demand that has risen is planned for at once. What each failure falls back to:
 //!
-//! - a scrape is lost, or a proxy is not there any more: its last rate holds; all are lost: the last
-//!   demand holds
+//! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
 //! - a variant gets less than its quota, because requests could not wait for it: said in the why and
 //!   the status; the decision is the same, and the requests' accuracy is reported as it was
 //! - a backend does not say its cores: the last that were confirmed hold
@@ -15,6 +15,7 @@
 
 mod act;
 mod exchange;
+mod report;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -38,10 +39,16 @@ use crate::publish::Publish;
 use crate::status::{CycleReport, Stages, VariantReport};
 use crate::trouble::Troubles;
 
+/// A demand so many times that of the last turn is not left to the next cycle.
+pub const RISE: f64 = 1.05;
+
 /// What a planner knows from turn to turn.
 #[derive(Debug)]
 pub struct Planner {
     service: Arc<Service>,
+    /// From look to look.
+    looks: Arrivals,
+    /// From turn to turn.
     arrivals: Arrivals,
     /// By stage.
     routes: Vec<Routes>,
@@ -50,6 +57,10 @@ pub struct Planner {
     /// empty before the first.
     quotas: Vec<Vec<Share>>,
     demand: Demand,
+    /// What the last turn planned for.
+    planned: Option<Rps>,
+    /// When the next cycle begins.
+    due: Duration,
     /// In the variants' order, like all such lists.
     in_force: Vec<InForce>,
     last: Option<(Kind, Vec<Goal>)>,
@@ -82,11 +93,14 @@ impl Planner {
     /// Nothing known but the service.
     pub fn new(service: Arc<Service>) -> Planner {
         Planner {
+            looks: Arrivals::new(),
             arrivals: Arrivals::new(),
             routes: routes(&service),
             network: Network::new(),
             quotas: vec![Vec::new(); service.stages.len()],
             demand: Demand::new(service.demand),
+            planned: None,
+            due: Duration::ZERO,
             in_force: service
                 .variants
                 .iter()
@@ -106,6 +120,34 @@ impl Planner {
         }
     }
 
+    /// What is to be done each time the proxies are to be looked at: a turn where a cycle is over or the demand
+    /// has risen, else no more than the look.
+    pub async fn tick<O, A, P, S>(
+        &mut self,
+        ports: &Ports<'_, O, A, P, S>,
+        now: Now,
+    ) -> Option<CycleReport>
+    where
+        O: Observe,
+        A: Actuate,
+        P: Publish,
+        S: Solver,
+    {
+        // Timers are a little early or late.
+        if now.at + self.service.scrape_interval / 2 >= self.due {
+            self.due = now.at + self.service.cycle;
+            return Some(self.turn(ports, now).await);
+        }
+        let begin = (ports.stopwatch)();
+        let scrapes = ports.observe.scrape().await;
+        self.look(now, &scrapes);
+        if !self.has_risen() {
+            return None;
+        }
+        let there = ports.actuate.in_force().await;
+        Some(self.plan(ports, now, begin, (scrapes, there)).await)
+    }
+
     /// One turn.
     pub async fn turn<O, A, P, S>(&mut self, ports: &Ports<'_, O, A, P, S>, now: Now) -> CycleReport
     where
@@ -115,14 +157,32 @@ impl Planner {
         S: Solver,
     {
         let begin = (ports.stopwatch)();
+        let seen = tokio::join!(ports.observe.scrape(), ports.actuate.in_force());
+        self.look(now, &seen.0);
+        self.plan(ports, now, begin, seen).await
+    }
+
+    /// A turn from what was seen, since `begin` of the stopwatch.
+    async fn plan<O, A, P, S>(
+        &mut self,
+        ports: &Ports<'_, O, A, P, S>,
+        now: Now,
+        begin: Duration,
+        (scrapes, there): (Vec<Scrape>, Vec<Option<Result<InForce, ActuateError>>>),
+    ) -> CycleReport
+    where
+        A: Actuate,
+        P: Publish,
+        S: Solver,
+    {
         let elapsed = || (ports.stopwatch)().saturating_sub(begin);
-        let (scrapes, there) = tokio::join!(ports.observe.scrape(), ports.actuate.in_force());
         self.now = now.at;
         self.see_cores(there);
         let observe = elapsed();
         let observation = self.see_arrivals(now, &scrapes);
         let expected = self.forecast();
         let demand = expected.map(|expected| expected.demand);
+        self.planned = demand;
         let forecast = elapsed() - observe;
         let got = self.got();
         let mut decision = self.decide(ports.solver, expected).await;
@@ -168,6 +228,21 @@ impl Planner {
         }
     }
 
+    /// What has arrived since the last look.
+    fn look(&mut self, now: Now, scrapes: &[Scrape]) {
+        let seen = self.looks.observe(now.at, scrapes);
+        // Silence before the first request says nothing about what is to come.
+        if let Some(rate) = seen.measured.filter(|_| seen.seen) {
+            self.demand.observe(now.at, rate);
+        }
+    }
+
+    fn has_risen(&self) -> bool {
+        let now = self.demand.forecast().map(|forecast| forecast.demand.0);
+        let before = self.planned.map_or(0.0, |planned| planned.0);
+        now.is_some_and(|now| now > before * RISE)
+    }
+
     fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
         let looked_at: BTreeSet<&str> = scrapes.iter().map(|scrape| &*scrape.from).collect();
         self.lost.keep(|proxy| looked_at.contains(proxy));
@@ -181,12 +256,7 @@ impl Planner {
             routes.observe(now.at, scrapes, quotas);
         }
         self.network.observe(now.at, scrapes);
-        let observation = self.arrivals.observe(now.at, scrapes);
-        // Silence before the first request says nothing about what is to come.
-        if let Some(rate) = observation.measured.filter(|_| observation.seen) {
-            self.demand.observe(now.at, rate);
-        }
-        observation
+        self.arrivals.observe(now.at, scrapes)
     }
 
     /// What is to come, by what was seen.
@@ -258,99 +328,6 @@ impl Planner {
             }
         }
         Arc::new(service)
-    }
-
-    /// One line for each changed decision.
-    fn say(&mut self, decision: &Decision) {
-        let new = (decision.kind, decision.goals.clone());
-        if self.last.as_ref() == Some(&new) {
-            return;
-        }
-        let cores = |allocations: &[Allocation]| -> String {
-            let named = self.service.variants.iter().zip(allocations);
-            named
-                .map(|(variant, allocation)| format!(" {} {allocation}", variant.name))
-                .collect()
-        };
-        let wanted = decision.goals.iter();
-        let wanted: Vec<Allocation> = wanted
-            .map(|goal| Allocation::new(goal.replicas, goal.each))
-            .collect();
-        let wish = if self.service.mode == Mode::Advisory {
-            "would have"
-        } else {
-            "to have"
-        };
-        let (wanted, there) = (cores(&wanted), cores(&self.ready()));
-        let (kind, why) = (decision.kind.label(), &decision.why);
-        tracing::info!("{kind}: {why}; cores {wish}:{wanted}, in force:{there}");
-        self.last = Some(new);
-    }
-
-    /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
-    /// solver's prediction is.
-    fn shortfalls(&self, got: Option<&[Got]>) -> String {
-        let each = self.service.variants.iter().zip(got.into_iter().flatten());
-        each.filter_map(|(variant, got)| got.shortfall(&variant.name))
-            .map(|shortfall| format!("; {shortfall}"))
-            .collect()
-    }
-
-    /// What each variant got, in the order of all; `None` until enough is known of every stage.
-    fn got(&self) -> Option<Vec<Got>> {
-        let stages = self.routes.iter().map(Routes::got);
-        let stages: Vec<Vec<Got>> = stages.collect::<Option<_>>()?;
-        Some(stages.concat())
-    }
-
-    /// Of the answers as they were routed, not as they were planned: of several stages the product of
-    /// their means.
-    fn accuracy(&self, got: &[Got]) -> f64 {
-        let of_stage = |stage: &Stage| -> f64 {
-            let variants = self.service.variants.get(stage.variants.clone());
-            let got = got.get(stage.variants.clone());
-            let each = variants
-                .into_iter()
-                .flatten()
-                .zip(got.into_iter().flatten());
-            each.map(|(variant, got)| variant.accuracy / 100.0 * got.share.0)
-                .sum()
-        };
-        100.0 * self.service.stages.iter().map(of_stage).product::<f64>()
-    }
-
-    fn variants(
-        &self,
-        asked: &[Goal],
-        plan: &[VariantPlan],
-        got: Option<&[Got]>,
-        forecast: Option<Forecast>,
-    ) -> BTreeMap<String, VariantReport> {
-        let capacities = capacities(&self.service, &self.ready(), forecast);
-        let lists = self
-            .service
-            .variants
-            .iter()
-            .zip(asked.iter().zip(&self.in_force))
-            .zip(capacities);
-        let reports = lists.enumerate().map(|(index, lists)| {
-            let ((variant, (asked, in_force)), capacity) = lists;
-            let part = plan.iter().find(|part| part.name == variant.name);
-            let report = VariantReport {
-                cores_asked: asked.cores(in_force.ready),
-                cores_actuated: in_force.ready.cores(),
-                replicas_asked: asked.replicas,
-                replicas_ready: in_force.ready.replicas(),
-                share: part.map(|part| part.share).unwrap_or_default(),
-                slots: part.map_or(0, |part| part.slots),
-                batch: part.map_or(0, |part| part.batch),
-                capacity_rps: Rps(capacity),
-                got: got.and_then(|got| got.get(index)).copied(),
-                unmet: self.unmet.get(index).cloned().flatten(),
-            };
-            (variant.name.clone(), report)
-        });
-        reports.collect()
     }
 }
 

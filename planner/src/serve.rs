@@ -116,7 +116,7 @@ pub(crate) async fn cycle(
     mut tell: impl FnMut(&CycleReport),
 ) {
     let mut planner = Planner::new(Arc::clone(&served.service));
-    let mut ticks = interval(served.service.cycle);
+    let mut ticks = interval(served.service.scrape_interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let ports = Ports {
         observe,
@@ -131,7 +131,9 @@ pub(crate) async fn cycle(
             _ = stop.wait_for(|stop| *stop) => return,
             _ = ticks.tick() => {}
         }
-        let report = planner.turn(&ports, clock.now()).await;
+        let Some(report) = planner.tick(&ports, clock.now()).await else {
+            continue;
+        };
         served.metrics.record(&report);
         tell(&report);
         served.status.push(report);

@@ -11,8 +11,8 @@ use super::rule::{millis, named, refused, rule, seconds, url, within};
 use super::stages::stages;
 use super::variant::Frame;
 use super::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, Objective, ProxyPods, STATS_MAX,
-    Service, ServiceFile, WINDOW_MAX,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, LOOKS, Objective, ProxyPods,
+    SCRAPE_INTERVAL_MIN, STATS_MAX, Service, ServiceFile, WINDOW_MAX,
 };
 use crate::key::KeySource;
 
@@ -64,6 +64,10 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
     let ages = 2 * raw.cycle_ms + 1..=HOUR_MS;
     let more = ", more than two cycles";
     let plan_max_age = millis("plan_max_age_ms", raw.plan_max_age_ms, ages, more)?;
+    let looks = whole_ms(SCRAPE_INTERVAL_MIN)..=raw.cycle_ms;
+    let look = raw.proxies.interval_ms;
+    let look = look.unwrap_or((raw.cycle_ms / LOOKS).max(*looks.start()));
+    let scrape_interval = millis("proxies.interval_ms", look, looks, ", at most cycle_ms")?;
     let shorter = |path, value| millis(path, value, 1..=raw.cycle_ms - 1, ", less than cycle_ms");
     let budget = within(
         "budget.cores",
@@ -94,6 +98,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         solver_limit: shorter("solver.time_limit_ms", raw.solver.time_limit_ms)?,
         stats: stats(&raw.proxies)?,
         proxy_pods: raw.proxies.pods.map(proxy_pods).transpose()?,
+        scrape_interval,
         scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
         fallback: raw.resize.fallback,
         resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,

@@ -231,6 +231,11 @@ pub struct RawProxies {
     /// Pods whose Envoys carry it. Of a resource alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<RawPods>,
+    /// How often is looked at what arrives, in ms, at most cycle_ms: a demand that rises is planned for at once. A
+    /// quarter of cycle_ms if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 60_000))]
+    pub interval_ms: Option<u64>,
     /// Longest scrape, less than cycle_ms.
     #[serde(default = "scrape_timeout_ms")]
     pub timeout_ms: u64,

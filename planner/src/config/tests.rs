@@ -200,6 +200,16 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
             &["plan_max_age_ms: 2000", "2001 to", "two cycles"],
         ),
         (
+            "http://127.0.0.1:1/stats\"]",
+            "http://127.0.0.1:1/stats\"], interval_ms: 99",
+            &["proxies.interval_ms: 99", "100 to 1000", "cycle_ms"],
+        ),
+        (
+            "http://127.0.0.1:1/stats\"]",
+            "http://127.0.0.1:1/stats\"], interval_ms: 1001",
+            &["proxies.interval_ms: 1001", "100 to 1000"],
+        ),
+        (
             "mode: active",
             "mode: bold",
             &["mode: ", "bold", "advisory", "active"],

@@ -1,5 +1,6 @@
 //! Turns on simulated ports: what each fault falls back to.
 
+mod looks;
 mod proxies;
 mod routed;
 
@@ -145,27 +146,25 @@ impl Bed {
 
     /// A turn after one second in which so many requests arrived.
     async fn turn(&mut self, arrivals: f64) -> CycleReport {
-        let at = Duration::from_secs(self.second);
+        let at = self.arrive(Duration::from_secs(self.second), arrivals);
         self.second += 1;
+        let ports = ports(&self.world, &at);
+        self.planner.turn(&ports, now(at())).await
+    }
+
+    /// A look at that time, so many requests after the last.
+    async fn tick(&mut self, at: Duration, arrivals: f64) -> Option<CycleReport> {
+        let at = self.arrive(at, arrivals);
+        let ports = ports(&self.world, &at);
+        self.planner.tick(&ports, now(at())).await
+    }
+
+    /// The stopwatch of that time.
+    fn arrive(&self, at: Duration, arrivals: f64) -> impl Fn() -> Duration + Sync + use<> {
         *self.world.at.lock().unwrap() = at;
         *self.world.arrived.lock().unwrap() += arrivals;
         self.world.log.lock().unwrap().clear();
-        let ports = Ports {
-            observe: &self.world,
-            actuate: &self.world,
-            publish: &self.world,
-            solver: &Aside,
-            stopwatch: &|| at,
-        };
-        self.planner
-            .turn(
-                &ports,
-                Now {
-                    at,
-                    unix_ms: self.second * 1000,
-                },
-            )
-            .await
+        move || at
     }
 
     /// Two turns, in the second of which 20 requests arrived; nothing is changed yet.
@@ -193,6 +192,24 @@ impl Bed {
             .map(|variant| variant.share.0)
             .collect()
     }
+}
+
+fn ports<'a>(
+    world: &'a World,
+    stopwatch: &'a (dyn Fn() -> Duration + Sync),
+) -> Ports<'a, World, World, World, Aside> {
+    Ports {
+        observe: world,
+        actuate: world,
+        publish: world,
+        solver: &Aside,
+        stopwatch,
+    }
+}
+
+fn now(at: Duration) -> Now {
+    let unix_ms = u64::try_from(at.as_millis()).unwrap();
+    Now { at, unix_ms }
 }
 
 /// Reports of so many turns, for those who show them.

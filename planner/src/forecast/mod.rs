@@ -12,6 +12,11 @@
 //! is certain of it: two deviations below what was counted, (k − 2√k) / s. The greatest of ten such
 //! bounds lies below the true rate while that is steady, and within a cycle of it when it doubles.
 //!
+//! Where proxies are looked at several times a second, a rise shows sooner: once what is certain of the last
+//! two looks, or of those of the last second, exceeds all that was known before, and each of them does so by
+//! itself, the load is another one since, and its mean since then counts, not what is certain of it. A single
+//! look proves nothing: requests come in bursts, and a look is in the midst of the rise.
+//!
 //! Until the window has filled, its greatest is not known, only what there was of it: the forecast
 //! is not *settled*, and cores that carry it are not taken away (a load that has just begun, or a
 //! planner that has, looks small).
@@ -24,13 +29,17 @@ use std::time::Duration;
 
 use weir_api::Rps;
 
-use crate::config::{CYCLE_MIN, DemandRule, WINDOW_MAX};
+use crate::config::{DemandRule, SCRAPE_INTERVAL_MIN, WINDOW_MAX};
 
-/// Most intervals remembered: the longest window and mean of the shortest cycles.
-pub const INTERVALS_MAX: usize = 2 * (WINDOW_MAX.as_millis() / CYCLE_MIN.as_millis()) as usize;
+/// Most intervals remembered: the longest window and mean of the shortest looks.
+pub const INTERVALS_MAX: usize =
+    2 * (WINDOW_MAX.as_millis() / SCRAPE_INTERVAL_MIN.as_millis()) as usize;
 
 /// The least span whose count is taken for a rate by itself, s: shorter ones are bursts.
 const SWIFT_S: f64 = 1.0;
+/// The spans that may show a rise, s: of two looks and of four where they are a quarter of a second apart, with
+/// what their timers may be off.
+const RISE_S: [f64; 2] = [0.4, 0.9];
 /// How many deviations below its count a rate is certain.
 const DEVIATIONS: f64 = 2.0;
 
@@ -63,6 +72,8 @@ struct Interval {
     end: Duration,
     seconds: f64,
     requests: f64,
+    /// The rate since the load rose, where it is certain that it did; else 0.
+    risen: f64,
 }
 
 impl Demand {
@@ -84,6 +95,7 @@ impl Demand {
             .map_or(0.0, |last| at.saturating_sub(last).as_secs_f64());
         self.first = self.first.or(Some(at));
         self.last = Some(at);
+        let known = self.greatest();
         let weight = 1.0 - libm::exp(-seconds / self.rule.smoothing.as_secs_f64());
         self.average = Some(
             self.average
@@ -94,7 +106,12 @@ impl Demand {
                 end: at,
                 seconds,
                 requests: rate.0 * seconds,
+                risen: 0.0,
             });
+            let risen = self.risen(known);
+            if let Some(latest) = self.intervals.back_mut() {
+                latest.risen = risen;
+            }
         }
         let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
         while self
@@ -109,8 +126,8 @@ impl Demand {
 
     /// λ; `None` before the first observation.
     pub fn forecast(&self) -> Option<Forecast> {
-        let (average, first, last) = (self.average?, self.first?, self.last?);
-        let demand = Rps(self.rule.headroom * average.max(self.recent_greatest()));
+        let (first, last) = (self.first?, self.last?);
+        let demand = Rps(self.rule.headroom * self.greatest());
         let settled = last.saturating_sub(first) >= self.rule.window;
         let least = self.recent().map(|end| self.moving_mean(end));
         let least = least.fold(f64::INFINITY, f64::min);
@@ -122,10 +139,32 @@ impl Demand {
         })
     }
 
-    fn recent_greatest(&self) -> f64 {
-        self.recent()
-            .map(|end| self.moving_mean(end).max(self.certain_rate(end)))
-            .fold(0.0, f64::max)
+    /// Of all that the rate may be taken for.
+    fn greatest(&self) -> f64 {
+        let recent = self.recent().filter_map(|end| {
+            let certain = self.certain_rate(end).max(self.intervals.get(end)?.risen);
+            Some(self.moving_mean(end).max(certain))
+        });
+        recent.fold(self.average.unwrap_or_default(), f64::max)
+    }
+
+    /// The mean rate since the load rose above what was `known`, where the latest intervals are certain of it.
+    fn risen(&self, known: f64) -> f64 {
+        let rate = |span: f64| -> Option<f64> {
+            let latest = self.intervals.iter().rev();
+            let (mut requests, mut seconds, mut looks) = (0.0, 0.0, 0);
+            for interval in latest.take_while(|one| one.requests > known * one.seconds) {
+                requests += interval.requests;
+                seconds += interval.seconds;
+                looks += 1;
+                if seconds >= span {
+                    break;
+                }
+            }
+            let certain = requests - DEVIATIONS * requests.sqrt() > known * seconds;
+            (looks >= 2 && seconds >= span && certain).then_some(requests / seconds)
+        };
+        RISE_S.into_iter().filter_map(rate).fold(0.0, f64::max)
     }
 
     /// The intervals of the window.
@@ -216,6 +255,36 @@ mod tests {
             &[[100.0; 60].as_slice(), &[0.0; 13]].concat(),
             100.0 * libm::exp(-13.0 / 5.0),
         );
+    }
+
+    /// Looks a quarter of a second apart: 40 requests/s for 20 s, and then these counts → the demand.
+    fn check_looks(counts: &[f64], expected: f64) {
+        let mut demand = demand(1.0);
+        let steady = std::iter::repeat_n(&10.0, 80);
+        for (look, count) in steady.chain(counts).enumerate() {
+            demand.observe(Duration::from_millis(250 * look as u64), Rps(count * 4.0));
+        }
+        let got = demand.forecast().unwrap().demand.0;
+        assert!(
+            (got - expected).abs() < 1e-6,
+            "{counts:?}: {got}, not {expected}"
+        );
+    }
+
+    #[test]
+    fn a_rise_counts_once_two_looks_are_certain_of_it() {
+        check_looks(&[], 40.0);
+        // One look is a burst, or half before and half after the rise.
+        let certain_of = |requests: f64| requests - 2.0 * requests.sqrt();
+        check_looks(&[40.0], certain_of(70.0));
+        check_looks(&[30.0, 40.0], 140.0);
+        // Which may be chance is not gone after.
+        check_looks(&[30.0, 40.0, 40.0], 140.0);
+        // A small one has to last for a second.
+        check_looks(&[15.0, 15.0], 40.0 + 10.0 / 3.0);
+        check_looks(&[16.0, 16.0, 16.0, 16.0], 64.0);
+        // Nor is what each look does not bear out.
+        check_looks(&[35.0, 10.0], certain_of(65.0));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl ControlPlane {
     pub(super) fn period(&self, scenario: &Scenario) -> Option<Duration> {
         match self {
             ControlPlane::Static => None,
-            ControlPlane::Planner(_) => Some(scenario.service.cycle),
+            ControlPlane::Planner(_) => Some(scenario.service.scrape_interval),
             ControlPlane::Scaler(_) => Some(SCALER_PERIOD),
         }
     }

@@ -1,5 +1,5 @@
 //! The real planner, turn by turn: a turn under way is a future that the world polls whenever time
-//! has gone on. The next begins with the first cycle after its end, as in the service.
+//! has gone on. The next begins with the first look after its end, as in the service.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::status::CycleReport;
 /// The solver's limit: far above what a solve takes, so that no machine's speed shows in a result.
 const SOLVER_LIMIT: Duration = Duration::from_secs(600);
 
-type Turn = Pin<Box<dyn Future<Output = (Planner, CycleReport)>>>;
+type Turn = Pin<Box<dyn Future<Output = (Planner, Option<CycleReport>)>>>;
 
 /// The planner and its turn.
 pub(in crate::replay) struct Steering {
@@ -44,7 +44,7 @@ impl Steering {
         }
     }
 
-    /// Begins a turn, unless one is under way.
+    /// Begins a look, and a turn if it comes to that, unless one is under way.
     pub(in crate::replay) fn begin(&mut self, at: Duration) {
         let Some(mut planner) = self.planner.take() else {
             return;
@@ -65,7 +65,7 @@ impl Steering {
                     solver: desk.as_ref(),
                     stopwatch: &stopwatch,
                 };
-                planner.turn(&ports, now).await
+                planner.tick(&ports, now).await
             };
             (planner, report)
         }));
@@ -82,7 +82,7 @@ impl Steering {
         match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready((planner, report)) => {
                 self.planner = Some(planner);
-                self.report = Some(report);
+                self.report = report.or(self.report.take());
                 self.turn = None;
                 None
             }

@@ -1,0 +1,109 @@
+//! What a turn says: of its decision in the log, and of each variant in the report.
+
+use std::collections::BTreeMap;
+
+use weir_api::{Rps, VariantPlan};
+
+use super::Planner;
+use crate::actuate::{Allocation, Goal};
+use crate::config::{Mode, Stage};
+use crate::decide::Decision;
+use crate::forecast::Forecast;
+use crate::observe::{Got, Routes};
+use crate::plan::capacities;
+use crate::status::VariantReport;
+
+impl Planner {
+    /// One line for each changed decision.
+    pub(super) fn say(&mut self, decision: &Decision) {
+        let new = (decision.kind, decision.goals.clone());
+        if self.last.as_ref() == Some(&new) {
+            return;
+        }
+        let cores = |allocations: &[Allocation]| -> String {
+            let named = self.service.variants.iter().zip(allocations);
+            named
+                .map(|(variant, allocation)| format!(" {} {allocation}", variant.name))
+                .collect()
+        };
+        let wanted = decision.goals.iter();
+        let wanted: Vec<Allocation> = wanted
+            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .collect();
+        let wish = if self.service.mode == Mode::Advisory {
+            "would have"
+        } else {
+            "to have"
+        };
+        let (wanted, there) = (cores(&wanted), cores(&self.ready()));
+        let (kind, why) = (decision.kind.label(), &decision.why);
+        tracing::info!("{kind}: {why}; cores {wish}:{wanted}, in force:{there}");
+        self.last = Some(new);
+    }
+
+    /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
+    /// solver's prediction is.
+    pub(super) fn shortfalls(&self, got: Option<&[Got]>) -> String {
+        let each = self.service.variants.iter().zip(got.into_iter().flatten());
+        each.filter_map(|(variant, got)| got.shortfall(&variant.name))
+            .map(|shortfall| format!("; {shortfall}"))
+            .collect()
+    }
+
+    /// What each variant got, in the order of all; `None` until enough is known of every stage.
+    pub(super) fn got(&self) -> Option<Vec<Got>> {
+        let stages = self.routes.iter().map(Routes::got);
+        let stages: Vec<Vec<Got>> = stages.collect::<Option<_>>()?;
+        Some(stages.concat())
+    }
+
+    /// Of the answers as they were routed, not as they were planned: of several stages the product of
+    /// their means.
+    pub(super) fn accuracy(&self, got: &[Got]) -> f64 {
+        let of_stage = |stage: &Stage| -> f64 {
+            let variants = self.service.variants.get(stage.variants.clone());
+            let got = got.get(stage.variants.clone());
+            let each = variants
+                .into_iter()
+                .flatten()
+                .zip(got.into_iter().flatten());
+            each.map(|(variant, got)| variant.accuracy / 100.0 * got.share.0)
+                .sum()
+        };
+        100.0 * self.service.stages.iter().map(of_stage).product::<f64>()
+    }
+
+    pub(super) fn variants(
+        &self,
+        asked: &[Goal],
+        plan: &[VariantPlan],
+        got: Option<&[Got]>,
+        forecast: Option<Forecast>,
+    ) -> BTreeMap<String, VariantReport> {
+        let capacities = capacities(&self.service, &self.ready(), forecast);
+        let lists = self
+            .service
+            .variants
+            .iter()
+            .zip(asked.iter().zip(&self.in_force))
+            .zip(capacities);
+        let reports = lists.enumerate().map(|(index, lists)| {
+            let ((variant, (asked, in_force)), capacity) = lists;
+            let part = plan.iter().find(|part| part.name == variant.name);
+            let report = VariantReport {
+                cores_asked: asked.cores(in_force.ready),
+                cores_actuated: in_force.ready.cores(),
+                replicas_asked: asked.replicas,
+                replicas_ready: in_force.ready.replicas(),
+                share: part.map(|part| part.share).unwrap_or_default(),
+                slots: part.map_or(0, |part| part.slots),
+                batch: part.map_or(0, |part| part.batch),
+                capacity_rps: Rps(capacity),
+                got: got.and_then(|got| got.get(index)).copied(),
+                unmet: self.unmet.get(index).cloned().flatten(),
+            };
+            (variant.name.clone(), report)
+        });
+        reports.collect()
+    }
+}

@@ -1,0 +1,81 @@
+//! What happens between two turns of a cycle.
+
+use super::*;
+
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Looks a quarter of a second apart, each with what arrived before it → those of them that were turns.
+async fn turns(bed: &mut Bed, looks: impl IntoIterator<Item = (u32, f64)>) -> Vec<u32> {
+    let mut turns = Vec::new();
+    for (look, arrivals) in looks {
+        if bed.tick(LOOK * look, arrivals).await.is_some() {
+            turns.push(look);
+        }
+    }
+    turns
+}
+
+#[tokio::test]
+async fn a_load_that_stays_is_planned_for_once_a_cycle() {
+    let mut bed = Bed::new(service(8), &[2, 2]);
+    let looks = (0..41).map(|look| (look, 5.0));
+    assert_eq!(
+        turns(&mut bed, looks).await,
+        [0, 1, 4, 8, 12, 16, 20, 24, 28, 32, 36, 40]
+    );
+    assert_eq!(bed.tick(LOOK * 41, 1.0).await, None, "less is not urgent");
+    // A timer that is late, and one that is early.
+    let (late, early) = (LOOK * 44 + LOOK / 3, LOOK * 48 - LOOK / 10);
+    assert!(bed.tick(late, 5.0).await.is_some());
+    assert!(bed.tick(early, 20.0).await.is_some());
+}
+
+#[tokio::test]
+async fn a_rise_is_planned_for_with_the_look_that_shows_it() {
+    let mut bed = Bed::new(service(8), &[1, 0]);
+    turns(&mut bed, (0..37).map(|look| (look, 2.0))).await;
+    assert_eq!(*bed.world.real.lock().unwrap(), [1, 0].map(Cores::whole));
+    // In the midst of a look, three of which the cycle has left.
+    assert_eq!(turns(&mut bed, [(37, 6.0)]).await, [37]);
+    let report = bed.tick(LOOK * 38, 12.0).await.unwrap();
+    assert_eq!(bed.planner.forecast().map(|f| f.demand), report.demand_rps);
+    let wanted = 1.1 * (6.0 + 12.0) / 0.5;
+    assert!(
+        (report.demand_rps.unwrap().0 - wanted).abs() < 1e-9,
+        "{report:?}"
+    );
+    let there: Cores = bed.world.real.lock().unwrap().iter().copied().sum();
+    assert!(there > Cores::whole(1), "{:?}", bed.log());
+    // What is reported as measured is the mean since the last turn, not since the last look.
+    assert_eq!(turns(&mut bed, [(39, 10.0)]).await, []);
+    let report = bed.tick(LOOK * 40, 6.0).await.unwrap();
+    assert_eq!(report.measured_rps, Some(Rps(32.0)));
+}
+
+#[tokio::test]
+async fn a_rise_that_the_last_turn_knew_is_no_reason_for_another() {
+    let mut bed = Bed::new(service(8), &[8, 0]);
+    turns(&mut bed, (0..40).map(|look| (look, 2.0))).await;
+    assert_eq!(turns(&mut bed, [(40, 12.0), (41, 12.0)]).await, [40, 41]);
+    assert_eq!(
+        turns(&mut bed, [(42, 12.0), (43, 12.0), (44, 12.0)]).await,
+        [44]
+    );
+}
+
+#[tokio::test]
+async fn whatever_the_load_is_the_cores_that_carry_it_stay() {
+    for load in (1..=100).map(|step| f64::from(step) * 0.9) {
+        let mut bed = Bed::new(service(8), &[2, 2]);
+        let mut there = Vec::new();
+        for look in 0..80 {
+            bed.tick(LOOK * look, load / 4.0).await;
+            there.push(bed.world.real.lock().unwrap().clone());
+        }
+        let settled = &there[40..];
+        assert!(
+            settled.iter().all(|cores| *cores == settled[0]),
+            "{load}: {settled:?}"
+        );
+    }
+}
