@@ -57,6 +57,8 @@ pub const CYCLE: Duration = Duration::from_secs(1);
 pub const SCRAPE_TIMEOUT: Duration = Duration::from_millis(300);
 /// A resize that is not confirmed by then is tried again in the next cycle.
 pub const RESIZE_TIMEOUT: Duration = Duration::from_millis(200);
+/// The slow loop of DESIGN: a model takes seconds to load.
+pub const SCALE_DOWN_AFTER: Duration = Duration::from_secs(30);
 /// Typical instances take 10 ms; the rest of the cycle is left to act.
 pub const SOLVER_LIMIT: Duration = Duration::from_millis(250);
 /// Proxies outlive a minute without a planner before their stated fallback holds.
@@ -117,6 +119,8 @@ pub struct Service {
     pub scrape_timeout: Duration,
     /// What happens where a node has no room.
     pub fallback: Fallback,
+    /// How long so few replicas must have been wanted before any are taken away.
+    pub scale_down_after: Duration,
     /// Longest resize.
     pub resize_timeout: Duration,
     /// One or more, in the order of a request's way.

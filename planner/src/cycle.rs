@@ -15,6 +15,7 @@
 
 mod act;
 mod exchange;
+mod linger;
 mod report;
 mod solver;
 #[cfg(test)]
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
+use linger::Linger;
 pub use solver::{Aside, Solver};
 use weir_api::{Rps, Share, VariantPlan};
 
@@ -63,6 +65,7 @@ pub struct Planner {
     due: Duration,
     /// In the variants' order, like all such lists.
     in_force: Vec<InForce>,
+    linger: Linger,
     last: Option<(Kind, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
@@ -110,6 +113,7 @@ impl Planner {
                     None => InForce::certain(variant.initial),
                 })
                 .collect(),
+            linger: Linger::new(service.variants.len()),
             last: None,
             unmet: vec![None; service.variants.len()],
             full: vec![None; service.variants.len()],
@@ -187,6 +191,8 @@ impl Planner {
         let got = self.got();
         let mut decision = self.decide(ports.solver, expected).await;
         decision.why += &self.shortfalls(got.as_deref());
+        let (there, goals) = (&self.in_force, &decision.goals);
+        decision.goals = self.linger.hold(now.at, &self.service, there, goals);
         let solve = elapsed() - observe - forecast;
         self.say(&decision);
         let goals = match self.service.mode {

@@ -125,7 +125,7 @@ impl Cluster {
             "spec": {
                 "slo_ms": 1000, "mode": "active", "cycle_ms": 300, "budget": {"cores": 8},
                 "demand": {"smoothing_s": 0.3, "window_s": 1.0, "moving_s": 0.6, "headroom": 1.1},
-                "resize": {"timeout_ms": 250}, "solver": {"time_limit_ms": 100},
+                "resize": {"timeout_ms": 250, "scale_down_after_s": 1}, "solver": {"time_limit_ms": 100},
                 "proxies": {"stats": [self.proxy.url()], "timeout_ms": 200},
                 "variants": [variant("small", 70.0, 20.0, 40.0, 1), variant("large", 80.0, 10.0, 80.0, 1)],
             },

@@ -101,6 +101,12 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         scrape_interval,
         scrape_timeout: shorter("proxies.timeout_ms", raw.proxies.timeout_ms)?,
         fallback: raw.resize.fallback,
+        scale_down_after: seconds(
+            "resize.scale_down_after_s",
+            raw.resize.scale_down_after_s,
+            0.0..=3600.0,
+            "",
+        )?,
         resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
         stages,
         variants,

@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
 use super::{
-    CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCRAPE_TIMEOUT, SOLVER_LIMIT,
+    CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCALE_DOWN_AFTER,
+    SCRAPE_TIMEOUT, SOLVER_LIMIT,
 };
 use crate::resource::SloServiceStatus;
 
@@ -267,6 +268,10 @@ pub struct RawResize {
     /// Where the nodes have no room. keep: the variant stays as it is and is asked for again each cycle.
     /// move: for a minute the others are planned with more instead.
     pub fallback: Fallback,
+    /// Replicas are taken away once so few have been wanted for so long, in s: cores follow at once, a replica takes
+    /// long to start.
+    #[schemars(range(min = 0.0, max = 3600.0))]
+    pub scale_down_after_s: f64,
 }
 
 impl ServiceSpec {
@@ -316,6 +321,7 @@ impl Default for RawResize {
         RawResize {
             timeout_ms: millis(RESIZE_TIMEOUT),
             fallback: Fallback::Keep,
+            scale_down_after_s: SCALE_DOWN_AFTER.as_secs_f64(),
         }
     }
 }

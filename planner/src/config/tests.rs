@@ -200,6 +200,11 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
             &["plan_max_age_ms: 2000", "2001 to", "two cycles"],
         ),
         (
+            "cycle_ms: 1000",
+            "cycle_ms: 1000\nresize: {scale_down_after_s: -1}",
+            &["resize.scale_down_after_s: -1", "0 to 3600 s"],
+        ),
+        (
             "http://127.0.0.1:1/stats\"]",
             "http://127.0.0.1:1/stats\"], interval_ms: 99",
             &["proxies.interval_ms: 99", "100 to 1000", "cycle_ms"],
