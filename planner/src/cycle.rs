@@ -21,24 +21,23 @@ mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 use linger::Linger;
 pub use solver::{Aside, Solver};
-use weir_api::{Rps, Share, VariantPlan};
+use weir_api::{Rps, Share};
 
 use crate::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Obstacle};
 use crate::clock::Now;
 use crate::config::{Mode, Policy, Service, Stage};
 use crate::decide::{Decision, Kind, sponge};
 use crate::forecast::{Demand, Forecast};
-use crate::observe::{Arrivals, Got, Network, Observation, Observe, Routes, Scrape};
-use crate::plan::capacities;
+use crate::observe::{Arrivals, Network, Observation, Observe, Routes, Scrape};
 use crate::publish::Publish;
-use crate::status::{CycleReport, Stages, VariantReport};
+use crate::status::{CycleReport, Stages};
 use crate::trouble::Troubles;
 
 /// A demand so many times that of the last turn is not left to the next cycle.

@@ -117,8 +117,11 @@ mod tests {
         Allocation::new(replicas, Cores::whole(each))
     }
 
-    /// Turns: when, what is wanted of each variant and what is to be gone to, which is in force then.
-    fn check(service: &Service, turns: &[(u64, [(u32, u32); 2], [(u32, u32); 2])]) {
+    /// Of each variant: replicas, and the cores of each.
+    type Wanted = [(u32, u32); 2];
+
+    /// Turns: when, what is wanted and what is to be gone to, which is in force then.
+    fn check(service: &Service, turns: &[(u64, Wanted, Wanted)]) {
         let mut linger = Linger::new(2);
         let mut in_force = vec![InForce::default(); 2];
         for (second, wanted, expected) in turns {

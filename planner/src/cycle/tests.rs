@@ -4,10 +4,11 @@ mod looks;
 mod proxies;
 mod routed;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use weir_api::{Cores, PlanError, Revision};
+use weir_api::{Cores, PlanError, Revision, VariantPlan};
 
 use super::*;
 use crate::actuate::Resize;

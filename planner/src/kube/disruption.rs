@@ -12,11 +12,11 @@ use kube::core::{Selector, SelectorExt};
 
 /// A budget, and how many it lets go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
+pub(super) struct Allowed {
     /// Its name.
-    pub budget: String,
+    pub(super) budget: String,
     /// Pods that may go now.
-    pub pods: u32,
+    pub(super) pods: u32,
 }
 
 /// What the strictest of those budgets allows that cover any of the pods; `None` where none does.
@@ -41,8 +41,8 @@ fn pods_of(budget: &PodDisruptionBudget) -> u32 {
         .status
         .as_ref()
         .filter(|status| status.observed_generation >= budget.metadata.generation);
-    let allowed = counted.map_or(0, |status| status.disruptions_allowed);
-    u32::try_from(allowed).unwrap_or(0)
+    let allowed = counted.and_then(|status| status.disruptions_allowed);
+    u32::try_from(allowed.unwrap_or(0)).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -68,11 +68,6 @@ impl<T> Proxies<T> {
         known.map(|(_, known)| &known.last)
     }
 
-    /// What is known of each, by name.
-    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
-        self.known.values().map(|known| &known.last)
-    }
-
     fn forget(&mut self, at: Duration, scrapes: &[Scrape]) {
         let looked_at = looked_at(scrapes);
         self.known.retain(|name, known| {
@@ -196,7 +191,13 @@ mod tests {
             proxies.observe(at, &scrapes, |_, at, _| at.as_secs());
             assert!(proxies.known.len() <= PROXIES_MAX, "{second} s");
         }
-        let of = |second: u64| proxies.all().filter(|known| **known == second).count();
+        let of = |second: u64| {
+            proxies
+                .known
+                .values()
+                .filter(|known| known.last == second)
+                .count()
+        };
         let last_two = [3, 4].map(of);
         assert_eq!(last_two, [STATS_MAX - 1; 2], "the latest stay");
         assert!(proxies.known.contains_key("stays"));
