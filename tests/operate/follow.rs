@@ -34,6 +34,9 @@ async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
     cluster
         .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() >= 5.0)
         .await;
+    // The status is written now and then.
+    let told = || cluster.resource("demo")["status"]["cores"].as_f64() >= Some(5.0);
+    wait::until("its status", LIMIT, told).await.unwrap();
     cluster
         .until_condition("demo", "Actuated", "True InForce")
         .await;
