@@ -32,8 +32,10 @@ struct Vm {
     waiting: Vec<u64>,
     /// Whether its first can wait no longer for company.
     due: bool,
-    /// At how many looks on end it still waited although a slot was free.
+    /// At how many looks on end it was passed over.
     passed_over: u32,
+    /// When it last had a turn.
+    came: Mono,
     until: Mono,
 }
 
@@ -96,6 +98,7 @@ impl Proxy {
             tick,
         };
         let outcome = vm.member.settle(ask, now);
+        vm.came = now;
         vm.waiting.drain(..outcome.granted as usize);
         vm.taken += outcome.granted;
         if outcome.granted > 0 {
@@ -147,6 +150,7 @@ impl Vm {
             waiting: Vec::new(),
             due: false,
             passed_over: 0,
+            came: Mono(0),
             until: Mono(0),
         }
     }

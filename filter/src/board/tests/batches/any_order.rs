@@ -1,0 +1,225 @@
+//! Batches through whatever happens to their VMs: at each turn who leaves may, and who may leave does; then,
+//! though no ring is heard and the dead are thought to live, nobody waits for ever.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// At so many looks on end somebody may be passed over: the first that finds a slot free, and one at which
+/// who goes before it has come too and been held off (docs/board.md, promise 3).
+const PASSED_OVER_MAX: u32 = 2;
+/// Fewer events make a case.
+const EVENTS_MAX: usize = 120;
+/// Looks after which nobody waits: of so many on end somebody leaves at one.
+const LOOKS_MAX: u32 = (PASSED_OVER_MAX + 1) * EVENTS_MAX as u32;
+
+/// What may happen to a proxy within 10 ms.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Wait(usize, u64),
+    Free(usize),
+    Leave(usize),
+    Hear(usize),
+    Die(usize),
+    Nothing,
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let vm = || any::<prop::sample::Index>().prop_map(|vm| vm.index(1 << 16));
+    prop_oneof![
+        6 => (vm(), 1..2000u64).prop_map(|(vm, left)| Event::Wait(vm, left)),
+        4 => vm().prop_map(Event::Free),
+        2 => vm().prop_map(Event::Leave),
+        4 => vm().prop_map(Event::Hear),
+        1 => vm().prop_map(Event::Die),
+        6 => Just(Event::Nothing),
+    ]
+}
+
+/// A turn, with what must hold of it: nobody leaves but from a closed batch and in its turn, nobody stays
+/// whose turn it is, no batch stays open for nobody, and the board says what the VM has. Who left.
+fn fair(proxy: &mut Proxy, vm: usize, tick: bool, ms: u64) -> Result<Vec<u64>, TestCaseError> {
+    let before = proxy.board();
+    let column = before.column(VARIANT);
+    let open = |board: &Board| board.column(VARIANT).map_or(0, |at| board.columns[at].open);
+    let started = proxy.vms[vm].started;
+    let own = |board: &Board| {
+        let mut entries = board.entries.iter();
+        let own = entries.position(|entry| entry.incarnation == started);
+        own.unwrap_or(usize::MAX)
+    };
+    let elsewhere = column.map_or(0, |column| {
+        before.others_of(own(&before), column, at(ms)).waiting
+    });
+    let mut left = proxy.vms[vm].waiting.clone();
+    let waiting = elsewhere + left.len() as u32;
+    let granted = proxy.turn(vm, tick, ms).granted;
+    left.truncate(granted as usize);
+    let full = waiting.saturating_sub(open(&before)) / proxy.batch * proxy.batch;
+    prop_assert!(
+        proxy.vms[vm].due || granted <= open(&before) + full,
+        "{granted} of {waiting} left, {} were to",
+        open(&before),
+    );
+    if let Some(latest) = left.last() {
+        let first = first_elsewhere(proxy, &before, vm, true, ms);
+        prop_assert!(
+            first.is_none_or(|first| due_at(*latest) <= first),
+            "{latest} left before {first:?}"
+        );
+    }
+    let after = proxy.board();
+    let column = after.column(VARIANT);
+    let still = column.map_or(0, |column| after.waiting(column, at(ms)));
+    prop_assert!(
+        open(&after) <= still,
+        "{} may leave of {still}",
+        open(&after)
+    );
+    let may_leave = proxy.vms[vm].due || open(&after) > 0 || still >= proxy.batch;
+    if may_leave && proxy.counted(ms) < proxy.slots {
+        let first = first_elsewhere(proxy, &after, vm, false, ms);
+        let mut head = proxy.vms[vm].waiting.iter().map(|head| due_at(*head));
+        let stays = head
+            .next()
+            .filter(|head| first.is_none_or(|first| *head <= first));
+        prop_assert_eq!(stays, None, "it was its turn");
+    }
+    let cell = after.cell(own(&after), column.unwrap_or(usize::MAX));
+    let (has, waits) = (&proxy.vms[vm], proxy.vms[vm].waiting.len() as u32);
+    let head = has.waiting.first().map(|head| due_at(*head));
+    prop_assert_eq!((cell.taken, cell.head), (has.taken, head));
+    prop_assert!(cell.waits == waits || proxy.batch == 1);
+    let taken: u32 = proxy.vms.iter().map(|vm| vm.taken).sum();
+    prop_assert!(taken <= proxy.slots, "{taken} taken");
+    Ok(left)
+}
+
+/// The most urgent that others who live hold, by that board. `with_right`: of those who were rung, had their
+/// grace and have not come, nothing.
+fn first_elsewhere(
+    proxy: &Proxy,
+    board: &Board,
+    vm: usize,
+    with_right: bool,
+    ms: u64,
+) -> Option<Urgency> {
+    let kept_away = |entry: &Entry| {
+        let one = |vm: &&Vm| vm.started == entry.incarnation;
+        let came = proxy.vms.iter().find(one).map_or(Mono(0), |one| one.came);
+        let rung = entry.rung_at != Mono(0) && came <= entry.rung_at;
+        rung && at(ms).since(entry.rung_at) >= TERMS.grace
+    };
+    let column = board.column(VARIANT)?;
+    let others = board.entries.iter().enumerate().filter(|(_, entry)| {
+        let other = entry.incarnation != proxy.vms[vm].started;
+        other && entry.lives(at(ms)) && !(with_right && kept_away(entry))
+    });
+    others
+        .filter_map(|(index, _)| board.cell(index, column).head)
+        .min()
+}
+
+/// Only who waits although a slot is free all the time, while nobody leaves who goes before it, is passed
+/// over.
+fn forget_who_was_not_passed_over(proxy: &mut Proxy, left: &[u64], ms: u64) {
+    let full = proxy.counted(ms) >= proxy.slots;
+    for one in &mut proxy.vms {
+        let behind = |head: &u64| left.first().is_some_and(|left| left <= head);
+        if full || one.waiting.first().is_none_or(behind) {
+            one.passed_over = 0;
+        }
+    }
+}
+
+/// All look, each in its turn and due, and what executes ends at once; no ring is heard. Who left, in order.
+fn look(proxy: &mut Proxy, ms: u64) -> Result<Vec<u64>, TestCaseError> {
+    let mut all = Vec::new();
+    for vm in 0..proxy.vms.len() {
+        proxy.renew(vm, ms);
+        proxy.vms[vm].due = true;
+        let left = fair(proxy, vm, true, ms)?;
+        proxy.vms[vm].passed_over += 1;
+        forget_who_was_not_passed_over(proxy, &left, ms);
+        prop_assert!(proxy.vms[vm].passed_over <= PASSED_OVER_MAX, "passed over");
+        all.extend(left);
+        proxy.vms[vm].taken = 0;
+        let left = fair(proxy, vm, false, ms)?;
+        forget_who_was_not_passed_over(proxy, &left, ms);
+        all.extend(left);
+    }
+    Ok(all)
+}
+
+#[test]
+fn two_whose_deadlines_alternate_keep_a_third_waiting_where_no_ring_is_heard() {
+    let mut proxy = batching(3, 2, 2);
+    proxy.slots = 0;
+    proxy.wait(0, &[501, 503, 505, 507, 509], 1);
+    proxy.wait(1, &[601, 602], 1);
+    proxy.wait(2, &[502, 504, 506, 508], 1);
+    proxy.slots = 2;
+    // Each lets one go a look, for its next comes after the other's: a slot stays free, but the order is kept.
+    let mut looks = (1..).map(|count| look(&mut proxy, 10 * count).unwrap());
+    let mut of_looks = |count| looks.by_ref().take(count).collect::<Vec<_>>();
+    assert_eq!(
+        of_looks(4),
+        [[501, 502], [503, 504], [505, 506], [507, 508]]
+    );
+    assert_eq!(of_looks(1), [[509, 601, 602]]);
+}
+
+proptest! {
+    #[test]
+    fn in_any_order_of_events_batches_are_kept_and_nobody_waits_for_ever(
+        (vms, slots, batch) in (2..=4u64, 1..=6u32, 1..=4u32),
+        events in proptest::collection::vec(event(), 1..EVENTS_MAX),
+    ) {
+        let mut proxy = batching(vms, slots, batch);
+        let (mut ms, mut starts) = (0, 100);
+        for event in events {
+            let vm = match event {
+                Event::Wait(vm, _) | Event::Free(vm) | Event::Leave(vm) | Event::Hear(vm)
+                | Event::Die(vm) => vm % vms as usize,
+                Event::Nothing => 0,
+            };
+            ms += 2;
+            match event {
+                Event::Wait(_, left) => {
+                    proxy.vms[vm].waiting.push(ms + left);
+                    proxy.vms[vm].waiting.sort_unstable();
+                    fair(&mut proxy, vm, false, ms)?;
+                }
+                Event::Free(_) => {
+                    proxy.vms[vm].taken -= proxy.vms[vm].taken.min(1);
+                    fair(&mut proxy, vm, false, ms)?;
+                }
+                Event::Leave(_) => {
+                    proxy.vms[vm].waiting.pop();
+                    fair(&mut proxy, vm, false, ms)?;
+                }
+                Event::Hear(_) => _ = fair(&mut proxy, vm, true, ms)?,
+                Event::Die(_) => {
+                    // Its work ends with it here; the board cannot know so soon.
+                    starts += 1;
+                    proxy.follow(vm, starts);
+                }
+                Event::Nothing => ms += 8,
+            }
+            for vm in 0..vms as usize {
+                proxy.renew(vm, ms);
+            }
+        }
+        // No ring is heard any more, and who has died is still thought to live.
+        let mut looks = 0;
+        while proxy.vms.iter().any(|vm| !vm.waiting.is_empty()) && looks < LOOKS_MAX {
+            (ms, looks) = (ms + 10, looks + 1);
+            look(&mut proxy, ms)?;
+        }
+        prop_assert!(proxy.vms.iter().all(|vm| vm.waiting.is_empty()));
+        ms += 2 * TERMS.lease.as_millis() as u64;
+        (0..vms as usize).for_each(|vm| _ = proxy.free(vm, proxy.vms[vm].taken, ms));
+        prop_assert_eq!(proxy.counted(ms), 0);
+        prop_assert_eq!(proxy.board().columns.iter().map(|column| column.open).max().unwrap_or(0), 0);
+    }
+}
