@@ -67,7 +67,7 @@ async fn proxies_are_found_by_their_pods_and_servers_are_told_their_cores() {
         json!({"port": port, "path": "/threads", "body": "{\"threads\": {cores}}"});
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
-    cluster.proxy.load(45.0);
+    cluster.proxy.load(20.0);
     cluster
         .until_cores(&["large"], |cores| cores[0] >= 3.0)
         .await;
@@ -87,7 +87,7 @@ async fn proxies_are_found_by_their_pods_and_servers_are_told_their_cores() {
 
     // A server that cannot be told is counted on with what it was told.
     *pods.refuses.lock().unwrap() = true;
-    cluster.proxy.load(70.0);
+    cluster.proxy.load(45.0);
     let said = cluster
         .until_condition("demo", "Degraded", "True Refused")
         .await;

@@ -10,8 +10,8 @@ use weir_api::Cores;
 use crate::actuate::{Allocation, Goal, InForce};
 use crate::config::{Replicas, Service, Variant};
 
-/// By variant: how many replicas were wanted, and until when nobody wanted more. Falling, so that the first is
-/// the most of the time remembered; bounded by the most replicas there may be.
+/// By variant: since when nobody has wanted more replicas than so many. Falling, so that the first is the most of
+/// the time remembered; bounded by the most replicas there may be.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Linger(Vec<VecDeque<(Duration, u32)>>);
 
@@ -32,10 +32,15 @@ impl Linger {
         let mut held = goals.to_vec();
         let lists = service.variants.iter().zip(in_force).zip(&mut self.0);
         for ((goal, most), ((variant, there), wanted)) in held.iter_mut().zip(goals).zip(lists) {
-            while wanted.back().is_some_and(|(_, few)| *few <= most.replicas) {
-                wanted.pop_back();
+            if wanted.is_empty() {
+                // Who wanted those that are there, and when, is not known.
+                wanted.push_back((at, there.replicas()));
             }
-            wanted.push_back((at, most.replicas));
+            let mut since = at;
+            while let Some((before, _)) = wanted.pop_back_if(|(_, few)| *few <= most.replicas) {
+                since = before;
+            }
+            wanted.push_back((since, most.replicas));
             while wanted.len() > 1
                 && wanted
                     .get(1)
