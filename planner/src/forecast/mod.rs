@@ -72,8 +72,10 @@ struct Interval {
     end: Duration,
     seconds: f64,
     requests: f64,
-    /// The rate since the load rose, where it is certain that it did; else 0.
-    risen: f64,
+    /// The mean rate over `moving` up to its end.
+    mean: f64,
+    /// The greatest that the rate could be taken for at its end.
+    greatest: f64,
 }
 
 impl Demand {
@@ -106,11 +108,13 @@ impl Demand {
                 end: at,
                 seconds,
                 requests: rate.0 * seconds,
-                risen: 0.0,
+                mean: 0.0,
+                greatest: 0.0,
             });
-            let risen = self.risen(known);
+            let mean = self.moving_mean();
+            let greatest = mean.max(self.certain_rate()).max(self.risen(known));
             if let Some(latest) = self.intervals.back_mut() {
-                latest.risen = risen;
+                (latest.mean, latest.greatest) = (mean, greatest);
             }
         }
         let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
@@ -129,7 +133,7 @@ impl Demand {
         let (first, last) = (self.first?, self.last?);
         let demand = Rps(self.rule.headroom * self.greatest());
         let settled = last.saturating_sub(first) >= self.rule.window;
-        let least = self.recent().map(|end| self.moving_mean(end));
+        let least = self.recent().map(|interval| interval.mean);
         let least = least.fold(f64::INFINITY, f64::min);
         Some(Forecast {
             demand,
@@ -141,10 +145,7 @@ impl Demand {
 
     /// Of all that the rate may be taken for.
     fn greatest(&self) -> f64 {
-        let recent = self.recent().filter_map(|end| {
-            let certain = self.certain_rate(end).max(self.intervals.get(end)?.risen);
-            Some(self.moving_mean(end).max(certain))
-        });
+        let recent = self.recent().map(|interval| interval.greatest);
         recent.fold(self.average.unwrap_or_default(), f64::max)
     }
 
@@ -167,36 +168,32 @@ impl Demand {
         RISE_S.into_iter().filter_map(rate).fold(0.0, f64::max)
     }
 
-    /// The intervals of the window.
-    fn recent(&self) -> std::ops::Range<usize> {
+    /// The intervals of the window, the latest first.
+    fn recent(&self) -> impl Iterator<Item = &Interval> {
         let since = self
             .last
             .unwrap_or_default()
             .saturating_sub(self.rule.window);
-        let recent = self
-            .intervals
-            .iter()
-            .rposition(|interval| interval.end <= since)
-            .map_or(0, |old| old + 1);
-        recent..self.intervals.len()
+        let latest = self.intervals.iter().rev();
+        latest.take_while(move |interval| interval.end > since)
     }
 
-    /// The mean rate over `moving` up to the end of that interval, or over what there is.
-    fn moving_mean(&self, end: usize) -> f64 {
-        let (requests, seconds) = self.count(end, self.rule.moving.as_secs_f64());
+    /// The mean rate over the latest `moving`, or over what there is.
+    fn moving_mean(&self) -> f64 {
+        let (requests, seconds) = self.count(self.rule.moving.as_secs_f64());
         requests / seconds
     }
 
-    /// What the rate over the last second up to the end of that interval was at least.
-    fn certain_rate(&self, end: usize) -> f64 {
-        let (requests, seconds) = self.count(end, SWIFT_S);
+    /// What the rate over the last second was at least.
+    fn certain_rate(&self) -> f64 {
+        let (requests, seconds) = self.count(SWIFT_S);
         (requests - DEVIATIONS * requests.sqrt()) / seconds.max(SWIFT_S)
     }
 
-    /// Requests and seconds of the intervals up to that one, back over `span` s.
-    fn count(&self, end: usize, span: f64) -> (f64, f64) {
+    /// Requests and seconds of the latest intervals, back over `span` s.
+    fn count(&self, span: f64) -> (f64, f64) {
         let (mut requests, mut seconds) = (0.0, 0.0);
-        for interval in self.intervals.iter().take(end + 1).rev() {
+        for interval in self.intervals.iter().rev() {
             if seconds >= span * 0.999 {
                 break;
             }
