@@ -22,6 +22,8 @@ mod elect;
 mod end;
 #[path = "cluster/follow.rs"]
 mod follow;
+#[path = "cluster/full.rs"]
+mod full;
 #[path = "cluster/ground.rs"]
 mod ground;
 #[path = "cluster/leave.rs"]

@@ -15,6 +15,8 @@ pub(crate) struct Answered {
     /// Without the query.
     pub(crate) path: String,
     pub(crate) status: u16,
+    /// What the API server warned of.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// All that one client asked for.
@@ -44,6 +46,12 @@ impl Asked {
     /// Requests for which a right was missing.
     pub(crate) fn forbidden(&self) -> Vec<Answered> {
         self.those(|one| one.status == 403)
+    }
+
+    /// All that it was warned of.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let all = self.those(|one| !one.warnings.is_empty()).into_iter();
+        all.flat_map(|one| one.warnings).collect()
     }
 
     fn those(&self, are: impl Fn(&Answered) -> bool) -> Vec<Answered> {
@@ -86,10 +94,13 @@ where
         let (answer, asked) = (self.inner.call(request), self.asked.clone());
         Box::pin(async move {
             let answer = answer.await?;
+            let warnings = answer.headers().get_all("warning").iter();
+            let warnings = warnings.map(|one| String::from_utf8_lossy(one.as_bytes()).into_owned());
             asked.0.lock().unwrap().push(Answered {
                 method,
                 path,
                 status: answer.status().as_u16(),
+                warnings: warnings.collect(),
             });
             Ok(answer)
         })

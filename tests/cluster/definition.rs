@@ -9,7 +9,9 @@ use kube::core::ApiResource;
 use serde_json::Value;
 use weir_planner::resource::SloService;
 
+use super::asked::Asked;
 use super::ground::{LIMIT, until_within};
+use super::place::Place;
 use super::stage::manifest;
 
 const NAME: &str = "sloservices.weir.dev";
@@ -24,7 +26,14 @@ pub(crate) enum Definition {
 }
 
 impl Definition {
-    pub(crate) async fn ensure(client: &kube::Client) -> Definition {
+    /// How it was found, and what the API server warned of as it was applied.
+    pub(crate) async fn ensure(place: &Place) -> (Definition, Vec<String>) {
+        let (client, asked) = Asked::client(place.config.clone());
+        let found = Definition::applied(&client).await;
+        (found, asked.warnings())
+    }
+
+    async fn applied(client: &kube::Client) -> Definition {
         let api: Api<CustomResourceDefinition> = Api::all(client.clone());
         let shipped = manifest("k8s/base/crd.yaml").remove(0);
         let Some(found) = api.get_opt(NAME).await.unwrap() else {

@@ -56,7 +56,9 @@ impl Ground {
 
     /// Makes sure of the resource's definition.
     pub(crate) async fn define(&self) {
-        *self.definition.lock().await = Some(Definition::ensure(&self.client).await);
+        let (found, warned) = Definition::ensure(&self.place).await;
+        *self.definition.lock().await = Some(found);
+        assert_eq!(warned, Vec::<String>::new(), "of k8s/base/crd.yaml");
     }
 
     /// Removes the namespace, and what was put beside it.

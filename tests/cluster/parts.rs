@@ -23,15 +23,18 @@ pub(crate) struct Parts {
     pub(crate) nodes: usize,
     /// Thousandths of a core that the roomiest of them has left.
     pub(crate) room_m: i64,
+    /// Thousandths of a core that the greatest of them has, taken or not.
+    pub(crate) greatest_m: i64,
 }
 
 impl Parts {
     pub(crate) async fn look(client: &kube::Client, namespace: &str) -> Parts {
-        let (nodes, room_m) = nodes(client).await;
+        let nodes = nodes(client).await;
         let parts = Parts {
             deployments: deployments(client, namespace).await,
-            nodes,
-            room_m,
+            nodes: nodes.len(),
+            room_m: nodes.iter().map(|node| node.1).max().unwrap_or(0),
+            greatest_m: nodes.iter().map(|node| node.0).max().unwrap_or(0),
         };
         eprintln!("{parts}");
         parts
@@ -82,8 +85,8 @@ async fn deployments(client: &kube::Client, namespace: &str) -> bool {
     noticed
 }
 
-/// How many nodes take pods, and what the roomiest has left.
-async fn nodes(client: &kube::Client) -> (usize, i64) {
+/// What the nodes that take pods have, and what they have left.
+async fn nodes(client: &kube::Client) -> Vec<(i64, i64)> {
     let all: Api<Node> = Api::all(client.clone());
     let all = all.list(&ListParams::default()).await.unwrap().items;
     let there: Vec<Node> = all.into_iter().filter(takes_pods).collect();
@@ -98,14 +101,14 @@ async fn nodes(client: &kube::Client) -> (usize, i64) {
         });
         requests.sum()
     };
-    let room = there.iter().map(|node| {
+    let both = there.iter().map(|node| {
         let status = node.status.as_ref();
         let has = status.and_then(|status| status.allocatable.as_ref());
         let has = has.and_then(|has| has.get("cpu"));
-        has.map_or(0, |cpu| cpu_m(&cpu.0)) - taken(&node.name_any())
+        let has = has.map_or(0, |cpu| cpu_m(&cpu.0));
+        (has, has - taken(&node.name_any()))
     });
-    let room = room.max().unwrap_or(0);
-    (there.len(), room)
+    both.collect()
 }
 
 fn takes_pods(node: &Node) -> bool {
