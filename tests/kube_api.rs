@@ -31,6 +31,8 @@ mod rbac;
 mod recorded;
 #[path = "kube_api/resize.rs"]
 mod resize;
+#[path = "kube_api/views.rs"]
+mod views;
 #[path = "kube_api/watch.rs"]
 mod watch;
 #[path = "kube_api/workloads.rs"]

@@ -111,7 +111,24 @@ impl ConditionType {
 
 /// The resource's definition, as a manifest.
 pub fn definition() -> serde_json::Value {
-    serde_json::to_value(SloService::crd()).unwrap_or_default()
+    let mut definition = serde_json::to_value(SloService::crd()).unwrap_or_default();
+    without_rusts_formats(&mut definition);
+    definition
+}
+
+/// An API server warns of formats it does not know; `uint32` says no more than the minimum beside it.
+fn without_rusts_formats(schema: &mut serde_json::Value) {
+    let format = schema.get("format").and_then(serde_json::Value::as_str);
+    if format.is_some_and(|format| format.starts_with("uint"))
+        && let Some(schema) = schema.as_object_mut()
+    {
+        schema.remove("format");
+    }
+    match schema {
+        serde_json::Value::Object(parts) => parts.values_mut().for_each(without_rusts_formats),
+        serde_json::Value::Array(parts) => parts.iter_mut().for_each(without_rusts_formats),
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -123,6 +140,19 @@ mod tests {
             "[]" => &schema["items"],
             key => &schema["properties"][key],
         })
+    }
+
+    #[test]
+    fn an_api_server_knows_all_formats() {
+        let text = definition().to_string();
+        let formats = text.split("\"format\":\"").skip(1);
+        for format in formats.map(|rest| rest.split('"').next().unwrap()) {
+            let known = ["int32", "int64", "float", "double", "date-time"];
+            assert!(known.contains(&format), "{format}");
+        }
+        let slo_ms = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/slo_ms";
+        let slo_ms = &definition().pointer(slo_ms).cloned().unwrap();
+        assert!(slo_ms["minimum"].is_number(), "{slo_ms}");
     }
 
     #[test]

@@ -1,20 +1,10 @@
 //! What the stories share: a cluster as `k8s/base` makes it, a model's deployments, a proxy that counts, planners.
 
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::get;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
-use weir_planner::key::Key;
-use weir_planner::operate::{Options, operate};
 use weir_tests::kube::{self, ApiServer, Key as Object};
+use weir_tests::operate::{self, Planner, Proxy};
 use weir_tests::wait;
 
 /// Longest wait for anything.
@@ -23,33 +13,12 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 pub(crate) const MODELS: &str = "models";
 /// Where the planner is.
 pub(crate) const WEIR: &str = "weir-system";
-pub(crate) const KEY: &str = "secret-key";
 const SUBJECT: &str = "system:serviceaccount:weir-system:weir-planner";
 
 /// An API server with the planner's definition and rights, a node of 16 cores and a proxy.
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     pub(crate) proxy: Proxy,
-}
-
-/// A proxy that counts requests as they would arrive.
-#[derive(Clone)]
-pub(crate) struct Proxy {
-    pub(crate) address: SocketAddr,
-    counted: Arc<Mutex<Counted>>,
-}
-
-struct Counted {
-    rate_rps: f64,
-    since: Instant,
-    total: f64,
-}
-
-/// A planner of the cluster.
-pub(crate) struct Planner {
-    pub(crate) url: String,
-    stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
 }
 
 impl Cluster {
@@ -74,7 +43,7 @@ impl Cluster {
         server.store().node("node-a", 16, 65_536).unwrap();
         let cluster = Cluster {
             server,
-            proxy: Proxy::start().await,
+            proxy: Proxy::start().await.unwrap(),
         };
         for file in ["k8s/base/crd.yaml", "k8s/base/rbac.yaml"] {
             cluster.apply(file, &keeps);
@@ -139,22 +108,7 @@ impl Cluster {
     /// A planner that asks the API server as that subject.
     pub(crate) async fn planner_as(&self, name: &str, subject: &str) -> Planner {
         let client = self.server.client(subject).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let (stop, stopped) = watch::channel(false);
-        let options = Options {
-            name: name.to_owned(),
-            namespace: WEIR.to_owned(),
-            namespaces: vec![MODELS.to_owned()],
-            address: url.clone(),
-        };
-        let key = Key::new(KEY).unwrap();
-        let task = tokio::spawn(async move {
-            operate(client, options, key, listener, stopped)
-                .await
-                .unwrap();
-        });
-        Planner { url, stop, task }
+        Planner::start(client, name, WEIR, MODELS).await.unwrap()
     }
 
     /// The resource as it is stored.
@@ -166,21 +120,7 @@ impl Cluster {
 
     /// `status reason: message` of a condition.
     pub(crate) fn condition(&self, name: &str, about: &str) -> String {
-        let resource = self.resource(name);
-        let all = resource["status"]["conditions"].as_array().cloned();
-        let all = all.unwrap_or_default().into_iter();
-        let found = all.filter(|condition| condition["type"] == about);
-        let text = |condition: &Value, key: &str| condition[key].as_str().unwrap_or("").to_owned();
-        found
-            .map(|c| {
-                format!(
-                    "{} {}: {}",
-                    text(&c, "status"),
-                    text(&c, "reason"),
-                    text(&c, "message")
-                )
-            })
-            .collect()
+        operate::condition(&self.resource(name), about)
     }
 
     pub(crate) async fn until_condition(&self, name: &str, about: &str, begins: &str) -> String {
@@ -241,87 +181,5 @@ impl Cluster {
         about
             .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
             .collect()
-    }
-}
-
-impl Proxy {
-    async fn start() -> Proxy {
-        let counted = Counted {
-            rate_rps: 0.0,
-            since: Instant::now(),
-            total: 0.0,
-        };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let proxy = Proxy {
-            address: listener.local_addr().unwrap(),
-            counted: Arc::new(Mutex::new(counted)),
-        };
-        let router = Router::new()
-            .route("/stats/prometheus", get(stats))
-            .with_state(proxy.clone());
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        proxy
-    }
-
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}/stats/prometheus", self.address)
-    }
-
-    /// Its statistics.
-    pub(crate) fn text(&self) -> String {
-        let total = self.total().round();
-        format!(
-            "# TYPE weir_arrivals__service__demo counter\nweir_arrivals__service__demo{{}} {total}\n"
-        )
-    }
-
-    fn total(&self) -> f64 {
-        let mut counted = self.counted.lock().unwrap();
-        let elapsed = counted.since.elapsed().as_secs_f64();
-        counted.total += counted.rate_rps * elapsed;
-        counted.since = Instant::now();
-        counted.total
-    }
-
-    /// So many requests a second, from now on.
-    pub(crate) fn load(&self, rate_rps: f64) {
-        self.total();
-        self.counted.lock().unwrap().rate_rps = rate_rps;
-    }
-}
-
-async fn stats(State(proxy): State<Proxy>) -> String {
-    proxy.text()
-}
-
-impl Planner {
-    /// The plan as a proxy without a name gets it, or the status of the answer.
-    pub(crate) async fn plan(&self) -> Result<Value, u16> {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let asked = client.get(format!("{}/v1/plans/demo", self.url));
-        let answer = asked.bearer_auth(KEY).send().await.map_err(|_| 0u16)?;
-        match answer.status().as_u16() {
-            200 => Ok(answer.json().await.unwrap()),
-            other => Err(other),
-        }
-    }
-
-    /// Its metrics.
-    pub(crate) async fn metrics(&self) -> String {
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let answer = client.get(format!("{}/metrics", self.url)).send().await;
-        answer.unwrap().text().await.unwrap()
-    }
-
-    /// Ends it as SIGTERM does.
-    pub(crate) async fn end(self) {
-        self.stop.send_replace(true);
-        self.task.await.unwrap();
-    }
-
-    /// Ends it as SIGKILL does.
-    pub(crate) async fn kill(self) {
-        self.task.abort();
-        let _ = self.task.await;
     }
 }

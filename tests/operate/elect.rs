@@ -95,10 +95,10 @@ async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
 
     // Given back, it need not be waited for.
     let third = cluster.planner("weir-c").await;
-    second.end().await;
+    second.end().await.unwrap();
     assert_eq!(holder(&cluster), "");
     wait::until("the third", LIMIT, || holder(&cluster) == "weir-c")
         .await
         .unwrap();
-    third.end().await;
+    third.end().await.unwrap();
 }

@@ -90,7 +90,7 @@ async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
     .await
     .unwrap();
     assert_eq!(planner.plan().await, Err(404));
-    planner.end().await;
+    planner.end().await.unwrap();
 
     let refused: Vec<_> = cluster
         .server
@@ -151,7 +151,7 @@ async fn advisory_changes_nothing_and_says_what_it_would() {
     })
     .await
     .unwrap();
-    planner.end().await;
+    planner.end().await.unwrap();
     let patched = cluster.server.log().requests().into_iter();
     let patched = patched.filter(|request| request.verb == Verb::Patch && request.status == 200);
     let patched: Vec<String> = patched.map(|request| request.resource).collect();
@@ -180,7 +180,7 @@ async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
         .await;
     assert!(said.contains("add nodes, or lower budget.cores"), "{said}");
     let missing = "weir_planner_cores_unmet{reason=\"Deferred\"";
-    let shown = async || planner.metrics().await.contains(missing);
+    let shown = async || planner.metrics().await.unwrap().contains(missing);
     wait::until_async("the metric", LIMIT, shown).await.unwrap();
     cluster.server.kubelet().resizes(Resizing::Actuated {
         after: std::time::Duration::from_millis(100),
@@ -197,7 +197,7 @@ async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
     })
     .await
     .unwrap();
-    planner.end().await;
+    planner.end().await.unwrap();
 }
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn what_something_else_changes_is_left_alone_and_said() {
         .unwrap();
     let said = cluster.condition("demo", "Degraded");
     assert!(said.contains("to 0.5 after it was set to"), "{said}");
-    planner.end().await;
+    planner.end().await.unwrap();
 }
 
 #[tokio::test]
@@ -304,5 +304,5 @@ async fn load_moves_to_where_there_is_room() {
     })
     .await
     .unwrap();
-    planner.end().await;
+    planner.end().await.unwrap();
 }

@@ -99,7 +99,7 @@ async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
     })
     .await
     .unwrap();
-    planner.end().await;
+    planner.end().await.unwrap();
 }
 
 #[tokio::test]

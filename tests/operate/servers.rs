@@ -9,9 +9,10 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use weir_tests::operate::Proxy;
 use weir_tests::wait;
 
-use super::bed::{Cluster, LIMIT, Proxy};
+use super::bed::{Cluster, LIMIT};
 
 /// A server of all pods: a proxy that counts, and model servers with so many threads.
 #[derive(Clone)]
@@ -100,5 +101,5 @@ async fn proxies_are_found_by_their_pods_and_servers_are_told_their_cores() {
     cluster
         .until_condition("demo", "Actuated", "True InForce")
         .await;
-    planner.end().await;
+    planner.end().await.unwrap();
 }

@@ -14,6 +14,7 @@ pub mod envoy;
 pub mod kube;
 pub mod load;
 pub mod oip;
+pub mod operate;
 pub mod path;
 pub mod planner;
 pub mod process;

@@ -8,6 +8,7 @@
 mod board;
 mod clients;
 mod clock;
+mod cluster;
 mod compile;
 mod debian;
 mod image;
@@ -60,7 +61,8 @@ enum Task {
     Workers(Passed),
     /// Measure the planner on an emulated Kubernetes (`kube --help`).
     Kube(Passed),
-    /// Run all tests, those against a real Envoy included; arguments go to `cargo test`.
+    /// Run all tests, those against a real Envoy included; arguments go to `cargo test`. With `--kubeconfig PATH` only the
+    /// stories of Kubernetes, on that cluster, in namespaces of their own.
     Test(Passed),
     /// Check at length the protocol by which workers share a queue: minutes, and some gigabytes.
     CheckBoard,
@@ -153,10 +155,14 @@ fn demo(task: &str, layout: &Layout) -> Result<()> {
 }
 
 fn test(layout: &Layout) -> Result<()> {
+    let (kubeconfig, others) = cluster::kubeconfig(passed())?;
+    if let Some(path) = kubeconfig {
+        return cluster::test(layout, path, others);
+    }
     let sh = ready_to_test(layout)?;
     compile::solvers_for_browsers(&sh)?;
     Err(replace(
-        compile::cargo(&sh, &["test", "--workspace"]).args(passed()),
+        compile::cargo(&sh, &["test", "--workspace"]).args(others),
     ))
 }
 

@@ -103,6 +103,20 @@ fn of_stage(
 
 /// What holds over all stages.
 fn together(variants: &[Variant], frame: Frame) -> Result<(), ConfigError> {
+    let workloads = variants.iter().filter_map(|variant| {
+        let workload = variant.workload.as_ref()?;
+        Some((workload.kind.label(), &workload.name))
+    });
+    let mut seen = BTreeSet::new();
+    for (kind, name) in workloads {
+        // Each of the two would resize the other's pods, and count them.
+        rule(
+            seen.insert((kind, name)),
+            "variants[].workload",
+            format!("{kind} {name}"),
+            "another workload: this one stands twice",
+        )?;
+    }
     let sum = |cores: fn(&Variant) -> u32| variants.iter().map(cores).sum::<u32>();
     let right = format!("at most budget.cores ({}) over all variants", frame.budget);
     let within_budget = |path, cores| rule(cores <= frame.budget, path, cores, &right);

@@ -99,6 +99,12 @@ fn part(kind: &Kind, subresource: &str) -> Value {
         "scale" => ("autoscaling", "v1", "Scale", None),
         "eviction" => ("policy", "v1", "Eviction", Some(json!(["create"]))),
         "binding" => ("", "v1", "Binding", Some(json!(["create"]))),
+        "token" => (
+            "authentication.k8s.io",
+            "v1",
+            "TokenRequest",
+            Some(json!(["create"])),
+        ),
         _ => return part,
     };
     let (group, version, name, verbs) = other;

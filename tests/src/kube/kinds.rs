@@ -51,6 +51,8 @@ pub(super) struct Kind {
     pub(super) typed: Option<Typed>,
     /// Version → its schema, for custom kinds.
     pub(super) schemas: Option<BTreeMap<String, Value>>,
+    /// Version → what a table of them shows, for custom kinds.
+    pub(super) columns: BTreeMap<String, Vec<Value>>,
 }
 
 /// Where a kind keeps what `/scale` shows.
@@ -94,6 +96,7 @@ impl Kind {
             further: &[],
             typed,
             schemas: None,
+            columns: BTreeMap::new(),
         }
     }
 
@@ -167,6 +170,13 @@ impl Kind {
             .iter()
             .filter_map(|name| Some(name.as_str()?.to_owned()))
             .collect();
+        made.columns = versions
+            .iter()
+            .map(|version| {
+                let columns = list(version, "/additionalPrinterColumns").to_vec();
+                (text(version, "/name").to_owned(), columns)
+            })
+            .collect();
         made.schemas = Some(
             versions
                 .iter()
@@ -216,6 +226,8 @@ fn built_in() -> Vec<Kind> {
     nodes.generation = false;
     let mut services = core("services", "Service", typed::<Service>).with_status();
     services.generation = false;
+    let mut accounts = core("serviceaccounts", "ServiceAccount", typed::<ServiceAccount>);
+    accounts.further = &["token"];
     let hpa = ("horizontalpodautoscalers", "HorizontalPodAutoscaler");
     let vpa = ("verticalpodautoscalers", "VerticalPodAutoscaler");
     let pdb = ("poddisruptionbudgets", "PodDisruptionBudget");
@@ -228,7 +240,7 @@ fn built_in() -> Vec<Kind> {
         services,
         core("configmaps", "ConfigMap", typed::<ConfigMap>),
         core("secrets", "Secret", typed::<Secret>),
-        core("serviceaccounts", "ServiceAccount", typed::<ServiceAccount>),
+        accounts,
         core("namespaces", "Namespace", typed::<Namespace>).cluster_wide(),
         apps("deployments", "Deployment", typed::<Deployment>),
         apps("statefulsets", "StatefulSet", typed::<StatefulSet>),

@@ -6,7 +6,7 @@
 //!
 //! Real here: objects with versions, generations and uids; lists, pages, watches with bookmarks and 410;
 //! JSON, merge and strategic patches, server-side apply; custom resources with schemas and CEL rules; RBAC;
-//! `pods/resize`, `/status`, `/scale`, `/eviction`; discovery. Emulated by [`Kubelets`]: pods that start,
+//! `pods/resize`, `/status`, `/scale`, `/eviction`, `/token`; tables; discovery. Emulated by [`Kubelets`]: pods that start,
 //! become ready, are resized, end. Simplified where a file says so: what managers own of the controllers'
 //! writes, pages of a list, conversion between versions, rollouts, and no admission but what is named.
 //! Not there: quotas, priorities, taints, services' addresses, StatefulSets' and autoscalers' controllers.
@@ -48,6 +48,8 @@ mod status;
 mod status_of;
 mod store;
 mod strategic;
+mod table;
+mod token;
 mod views;
 mod watch;
 mod workloads;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
-use super::object::Key;
+use super::object::{Key, at};
 use super::request::Asked;
 use super::scale;
 use super::select::{Fields, Labels};
 use super::status::Refusal;
+use super::table;
 use super::views;
 use super::world::World;
 
@@ -121,6 +122,18 @@ pub(super) fn get(world: &World, asked: &Asked) -> Result<Value, Refusal> {
     if asked.subresource == "scale" {
         return scale::shown(&asked.kind, &object);
     }
+    if table::is_asked(&asked.accept) {
+        let now = world.clock.now();
+        let metadata = json!({"resourceVersion": at(&object, "/metadata/resourceVersion")});
+        let objects = std::iter::once(&*object);
+        return Ok(table::of(
+            &asked.kind,
+            &asked.version,
+            objects,
+            &metadata,
+            &now,
+        ));
+    }
     Ok(Selection::of(asked)?.shown(&object))
 }
 
@@ -147,12 +160,20 @@ pub(super) fn list(world: &World, asked: &Asked) -> Result<Value, Refusal> {
         && let Some((key, object)) = found.next()
     {
         last = key.clone();
-        items.push(selection.shown(object));
+        items.push(match table::is_asked(&asked.accept) {
+            true => Value::clone(object),
+            false => selection.shown(object),
+        });
     }
     let more = found.peek().is_some();
     let mut metadata = json!({"resourceVersion": version.to_string()});
     if more {
         super::object::set(&mut metadata, "/continue", json!(token(version, &last)));
+    }
+    if table::is_asked(&asked.accept) {
+        let now = world.clock.now();
+        let (kind, version) = (&asked.kind, &asked.version);
+        return Ok(table::of(kind, version, items.iter(), &metadata, &now));
     }
     let (api_version, kind) = selection.types();
     Ok(

@@ -233,7 +233,7 @@ impl Asked {
 fn verb(method: &Method, target: &Target, query: &BTreeMap<String, String>) -> Option<Verb> {
     let named = !target.key.name.is_empty();
     let watch = matches!(query.get("watch").map(String::as_str), Some("true" | "1"));
-    let making = ["eviction", "binding"].contains(&target.subresource.as_str());
+    let making = ["eviction", "binding", "token"].contains(&target.subresource.as_str());
     match (method, named) {
         (&Method::POST, _) if making || !named => Some(Verb::Create),
         _ if making => None,

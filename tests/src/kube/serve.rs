@@ -29,7 +29,7 @@ use super::patch;
 use super::request::{Asked, Subject, Verb, target};
 use super::status::Refusal;
 use super::world::World;
-use super::{discovery, rbac, read, watch, write};
+use super::{discovery, object, rbac, read, token, watch, write};
 
 /// Pause after a failed accept: out of descriptors, most likely; others must close theirs first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -241,6 +241,9 @@ fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
             Err(refusal) => log_refused(server, asked, &refusal, lost),
         };
     }
+    if asked.subresource == "token" {
+        return token_given(server, asked, lost);
+    }
     let act = |world: &mut World| {
         let answer = match asked.verb {
             Verb::Get => read::get(world, asked).map(|body| (200, body)),
@@ -263,7 +266,20 @@ fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
     }
 }
 
-fn log_refused(server: &Arc<Server>, asked: &Asked, refusal: &Refusal, lost: bool) -> Response {
+fn token_given(server: &Server, asked: &Asked, lost: bool) -> Response {
+    let answer = token::answer(&server.world(), asked);
+    match answer {
+        Ok((subject, mut body)) => {
+            let token = server.token(&subject);
+            object::set(&mut body, "/status/token", Value::from(token));
+            log(&server.world(), asked, 201, "", lost);
+            json_answer(201, &body)
+        }
+        Err(refusal) => log_refused(server, asked, &refusal, lost),
+    }
+}
+
+fn log_refused(server: &Server, asked: &Asked, refusal: &Refusal, lost: bool) -> Response {
     log(&server.world(), asked, refusal.code, refusal.reason, lost);
     refused(refusal)
 }

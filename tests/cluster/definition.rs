@@ -1,0 +1,95 @@
+//! The resource's definition, which is the cluster's and not the namespace's: left as it was found.
+//!
+//! Where there is none, `k8s/base/crd.yaml` is applied, and taken away again. Where there is another, it is brought up
+//! to date if no resource lives by it, and never otherwise.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::ApiResource;
+use serde_json::Value;
+use weir_planner::resource::SloService;
+
+use super::asked::Asked;
+use super::ground::{LIMIT, until_within};
+use super::place::Place;
+use super::stage::manifest;
+
+const NAME: &str = "sloservices.weir.dev";
+/// Whose fields a story's objects are.
+pub(crate) const MANAGER: &str = "weir-tests";
+
+/// How the definition was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Definition {
+    Absent,
+    There,
+}
+
+impl Definition {
+    /// How it was found, and what the API server warned of as it was applied.
+    pub(crate) async fn ensure(place: &Place) -> (Definition, Vec<String>) {
+        let (client, asked) = Asked::client(place.config.clone());
+        let found = Definition::applied(&client).await;
+        (found, asked.warnings())
+    }
+
+    async fn applied(client: &kube::Client) -> Definition {
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let shipped = manifest("k8s/base/crd.yaml").remove(0);
+        let Some(found) = api.get_opt(NAME).await.unwrap() else {
+            apply(&api, &shipped).await;
+            return Definition::Absent;
+        };
+        let dry = PatchParams::apply(MANAGER).force().dry_run();
+        let wanted = api.patch(NAME, &dry, &Patch::Apply(&shipped)).await;
+        if wanted.unwrap().spec == found.spec {
+            eprintln!("definition: as shipped, and left");
+            return Definition::There;
+        }
+        let living = services(client).await;
+        assert_eq!(
+            living, 0,
+            "the cluster's definition of SloService is another one, and {living} resources live by it: \
+             see to k8s/base/crd.yaml first, or take another cluster"
+        );
+        eprintln!("definition: another one, without resources; brought up to date, and left so");
+        apply(&api, &shipped).await;
+        Definition::There
+    }
+
+    /// Leaves it as it was found.
+    pub(crate) async fn restore(self, client: &kube::Client) {
+        if self == Definition::There {
+            return;
+        }
+        let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let living = services(client).await;
+        if living > 0 {
+            eprintln!("definition: {living} resources live by it by now, left");
+            return;
+        }
+        api.delete(NAME, &DeleteParams::default()).await.unwrap();
+        let gone = async || api.get_opt(NAME).await.unwrap().is_none();
+        assert!(until_within(LIMIT, gone).await, "{NAME} is still there");
+    }
+}
+
+async fn apply(api: &Api<CustomResourceDefinition>, shipped: &Value) {
+    let params = PatchParams::apply(MANAGER).force();
+    let applied = api.patch(NAME, &params, &Patch::Apply(shipped)).await;
+    applied.unwrap_or_else(|error| panic!("k8s/base/crd.yaml is not taken: {error}"));
+    let served = async || {
+        let read = api.get(NAME).await.unwrap().status.unwrap_or_default();
+        let mut said = read.conditions.into_iter().flatten();
+        said.any(|one| one.type_ == "Established" && one.status == "True")
+    };
+    assert!(until_within(LIMIT, served).await, "{NAME} is not served");
+}
+
+/// How many resources there are in all of the cluster.
+async fn services(client: &kube::Client) -> usize {
+    let kind = ApiResource::erase::<SloService>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    let all = api.list(&ListParams::default()).await;
+    all.unwrap().items.len()
+}

@@ -1,0 +1,43 @@
+//! `serviceaccounts/token`: a token by which requests are an account's. It never expires here.
+
+use serde_json::{Value, json};
+
+use super::object::{at, number, set};
+use super::patch;
+use super::request::Asked;
+use super::status::{Cause, Refusal};
+use super::world::World;
+
+/// Shortest life that may be asked for, as in Kubernetes.
+const EXPIRES_LEAST_S: i64 = 600;
+/// Where nothing is asked for.
+const EXPIRES_S: i64 = 3_600;
+
+/// The answer, which lacks the token, and whose it is to be.
+///
+/// # Errors
+/// There is no such account, or it is to live too shortly.
+pub(super) fn answer(world: &World, asked: &Asked) -> Result<(String, Value), Refusal> {
+    if world.store.get(&asked.kind.shelf, &asked.key).is_none() {
+        return Err(asked.not_found());
+    }
+    let body = patch::body(asked)?;
+    let life_s = number(&body, "/spec/expirationSeconds").unwrap_or(EXPIRES_S);
+    if life_s < EXPIRES_LEAST_S {
+        let why = "may not specify a duration less than 10 minutes";
+        let cause = Cause::invalid("spec.expirationSeconds", &json!(life_s), why);
+        let (group, name) = ("authentication.k8s.io", asked.key.name.as_str());
+        return Err(Refusal::invalid(group, "TokenRequest", name, vec![cause]));
+    }
+    let (namespace, name) = (&asked.key.namespace, &asked.key.name);
+    let life = std::time::Duration::from_secs(life_s.unsigned_abs());
+    let mut answer = json!({"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": at(&body, "/spec"),
+        "status": {"expirationTimestamp": world.clock.after(life)}});
+    set(&mut answer, "/spec/expirationSeconds", json!(life_s));
+    if at(&answer, "/spec/audiences").is_null() {
+        set(&mut answer, "/spec/audiences", json!([]));
+    }
+    Ok((format!("system:serviceaccount:{namespace}:{name}"), answer))
+}

@@ -1,0 +1,79 @@
+//! `test --kubeconfig PATH`: the stories of Kubernetes on somebody's cluster, and no others.
+//!
+//! It decides which arguments are whose; what is done to the cluster is `tests/cluster.rs`'s to say.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use crate::layout::Layout;
+use crate::setup::Tools;
+use crate::{compile, replace};
+
+/// Where the stories read which cluster it is.
+const KUBECONFIG: &str = "WEIR_KUBECONFIG";
+const FLAG: &str = "--kubeconfig";
+
+/// The path after `--kubeconfig`, if it is there, and everything else.
+pub(crate) fn kubeconfig(
+    typed: impl Iterator<Item = OsString>,
+) -> Result<(Option<PathBuf>, Vec<OsString>)> {
+    let (mut typed, mut path, mut others) = (typed, None, Vec::new());
+    while let Some(argument) = typed.next() {
+        let text = argument.to_str().unwrap_or_default();
+        if text == "--" {
+            // The test program's own.
+            others.push(argument);
+            others.extend(typed.by_ref());
+        } else if text == FLAG {
+            path = Some(typed.next().context("--kubeconfig needs a path")?);
+        } else if let Some(given) = text.strip_prefix("--kubeconfig=") {
+            path = Some(given.into());
+        } else {
+            others.push(argument);
+        }
+    }
+    Ok((path.map(PathBuf::from), others))
+}
+
+/// Tells the stories on that cluster.
+pub(crate) fn test(layout: &Layout, path: PathBuf, mut others: Vec<OsString>) -> Result<()> {
+    let path = std::path::absolute(path).context("where is this folder?")?;
+    anyhow::ensure!(path.is_file(), "there is no file {}", path.display());
+    let sh = Tools::ensure(layout)?.shell(layout)?;
+    if !others.iter().any(|other| other == OsStr::new("--")) {
+        others.push("--".into());
+    }
+    // What is played, left out and left behind is said in passing.
+    others.push("--nocapture".into());
+    let story = ["test", "--workspace", "--test", "cluster"];
+    Err(replace(
+        compile::cargo(&sh, &story)
+            .env(KUBECONFIG, path)
+            .args(others),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_flag_is_found_and_the_rest_is_left() {
+        for (typed, path, others) in [
+            ("", None, ""),
+            ("--kubeconfig a/b", Some("a/b"), ""),
+            ("-q --kubeconfig=a x", Some("a"), "-q x"),
+            ("x -- --kubeconfig a", None, "x -- --kubeconfig a"),
+        ] {
+            let words = typed.split_whitespace().map(OsString::from);
+            let (found, rest) = kubeconfig(words).unwrap();
+            assert_eq!(found, path.map(PathBuf::from), "{typed}");
+            let rest: Vec<&str> = rest.iter().filter_map(|one| one.to_str()).collect();
+            assert_eq!(rest.join(" "), others, "{typed}");
+        }
+        let alone = ["--kubeconfig"].map(OsString::from);
+        assert!(kubeconfig(alone.into_iter()).is_err());
+    }
+}
