@@ -74,7 +74,7 @@ async fn cores_grow_shrink_and_change_sides_under_load_and_no_request_is_refused
 async fn containers_that_a_resize_restarts_are_seen() {
     let _alone = ALONE.lock().await;
     let mesh = Mesh::start(Restarts::AtEachResize).await;
-    let seen = mesh.play(ramp(40.0, 64.0, 6).collect()).await;
+    let seen = mesh.play(ramp(40.0, 60.0, 5).collect()).await;
     println!("{}", seen.sum());
     assert!(
         seen.resizes.iter().any(|(_, one)| one.restarted),
@@ -88,14 +88,15 @@ async fn containers_that_a_resize_restarts_are_seen() {
 async fn cores_that_go_before_their_slots_are_seen() {
     let _alone = ALONE.lock().await;
     let mesh = Mesh::start(Restarts::Never).await;
-    let rates = ramp(8.0, 32.0, 6).chain([32.0; 4]);
+    let rates = ramp(8.0, 48.0, 5).chain([48.0; 3]);
     // As many under way as will not be executed at once by what is left.
-    let busy = async || mesh.servers.executing("large").await >= 3;
+    let busy = async || mesh.servers.executing("large").await >= 5;
     let taken = async {
         wait::until_async("work", bed::LIMIT, busy).await.unwrap();
         mesh.take_cores_of("large").await;
     };
     let (seen, ()) = tokio::join!(mesh.play(rates.collect()), taken);
     println!("{}", seen.sum());
-    assert!(!seen.waited().is_empty(), "{}", seen.told());
+    let well = seen.cut.is_empty() && seen.waited().is_empty();
+    assert!(!well, "{}", seen.told());
 }
