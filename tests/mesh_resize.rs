@@ -89,14 +89,14 @@ async fn cores_that_go_before_their_slots_are_seen() {
     let _alone = ALONE.lock().await;
     let mesh = Mesh::start(Restarts::Never).await;
     let rates = ramp(8.0, 48.0, 5).chain([48.0; 3]);
-    // As many under way as will not be executed at once by what is left.
-    let busy = async || mesh.servers.executing("large").await >= 5;
+    let servers = &mesh.servers;
     let taken = async {
-        wait::until_async("work", bed::LIMIT, busy).await.unwrap();
-        mesh.take_cores_of("large").await;
+        let taken = async || servers.take_cores_at_work("large").await;
+        let waited = wait::until_async("work", bed::LIMIT, taken).await;
+        waited.unwrap();
     };
     let (seen, ()) = tokio::join!(mesh.play(rates.collect()), taken);
     println!("{}", seen.sum());
-    let well = seen.cut.is_empty() && seen.waited().is_empty();
-    assert!(!well, "{}", seen.told());
+    assert!(!seen.cut.is_empty(), "{}", seen.told());
+    assert!(!seen.waited().is_empty(), "{}", seen.told());
 }

@@ -6,8 +6,6 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::sync::broadcast::Receiver;
@@ -15,7 +13,7 @@ use tokio::task::JoinHandle;
 use weir_api::metrics::Metric;
 use weir_tests::emulator::{Emulator, Execution, Law, ServerConfig};
 use weir_tests::envoy::{Bootstrap, Envoy};
-use weir_tests::kube::{ADMIN, Change, Happening, Key};
+use weir_tests::kube::{Change, Happening, Key};
 use weir_tests::wait;
 
 use super::bed::{Cluster, KEY, LIMIT, MODELS, Planner};
@@ -109,22 +107,6 @@ impl Mesh {
         format!("http://{address}/v2/models/model/infer")
     }
 
-    /// Somebody who knows nothing of slots takes a variant's pod all cores but one.
-    pub(crate) async fn take_cores_of(&self, name: &str) {
-        let admin = self.cluster.server.client(ADMIN).await.unwrap();
-        let one = json!({"cpu": "1"});
-        let container = json!({"name": "server", "resources": {"requests": one, "limits": one}});
-        let patch = Patch::Strategic(json!({"spec": {"containers": [container]}}));
-        for pod in self.cluster.server.kubelet().pods() {
-            if is_of(name, &pod.key) {
-                let pods: Api<Pod> = Api::namespaced(admin.clone(), MODELS);
-                let params = PatchParams::default();
-                let patched = pods.patch_resize(&pod.key.name, &params, &patch).await;
-                patched.unwrap();
-            }
-        }
-    }
-
     /// The uids of the variants' pods.
     pub(crate) fn pods(&self) -> BTreeSet<String> {
         let pods = self.cluster.server.kubelet().pods().into_iter();
@@ -193,11 +175,15 @@ impl Servers {
         executions
     }
 
-    /// Requests that a variant's server executes now.
-    pub(crate) async fn executing(&self, name: &str) -> usize {
+    /// Takes a variant's server all cores but one, where it executes several requests now; nobody is told.
+    pub(crate) async fn take_cores_at_work(&self, name: &str) -> bool {
         let index = BOTH.into_iter().position(|one| one == name).unwrap();
-        let (_, executing) = self.0[index].lock().await.emulator.load();
-        executing
+        let mut server = self.0[index].lock().await;
+        let (_, executing) = server.emulator.load();
+        if executing >= 2 {
+            server.has(1.0);
+        }
+        executing >= 2
     }
 
     /// How often a server executed more than it was left cores: so many requests, so many cores.
