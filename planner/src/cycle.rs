@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use act::{ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
+pub use act::{DRAIN_MAX, ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 use linger::Linger;
 pub use solver::{Aside, Solver};
 use weir_api::{Rps, Share};

@@ -61,6 +61,9 @@ pub trait Publish {
     /// Waits until every live proxy has what was out with `revision`, at most `within`; whether they have.
     fn taken_over(&self, revision: Revision, within: Duration)
     -> impl Future<Output = bool> + Send;
+
+    /// Waits until what was sent by an older plan has been executed, which takes so long.
+    fn drained(&self, takes: Duration) -> impl Future<Output = ()> + Send;
 }
 
 /// Publishes to the real filters of one stage, which poll.

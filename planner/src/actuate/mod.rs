@@ -31,6 +31,12 @@ impl Resize {
     pub fn cores(&self) -> Cores {
         self.goal.cores(self.ready)
     }
+
+    /// Whether anything that serves is to have less.
+    pub fn shrinks(&self) -> bool {
+        let staying = self.goal.ready(self.ready);
+        staying.replicas() < self.ready.replicas() || staying.each() < self.ready.each()
+    }
 }
 
 /// The port to the backends' cores; a replay answers from its simulation.

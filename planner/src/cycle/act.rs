@@ -16,6 +16,9 @@ use crate::publish::Publish;
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
 /// with every worker within 100 ms.
 pub const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
+/// How long a shrinking waits besides for what is under way on the cores that go. Who executes for longer may be slowed
+/// down by it.
+pub const DRAIN_MAX: Duration = Duration::from_millis(250);
 /// How long a variant whose nodes are full is planned with what it has, where the load is to move to others:
 /// a node that is made takes about as long.
 pub const ROOM_AGAIN: Duration = Duration::from_secs(60);
@@ -43,6 +46,14 @@ struct Pace<'a> {
     now: Now,
     /// When the first plan had been offered.
     first_out: Option<Duration>,
+}
+
+/// The longest that an execution takes of those variants that are to have less, as far as that is waited for.
+fn longest(plan: &[VariantPlan], changes: &[Resize]) -> Duration {
+    let shrinking = changes.iter().filter(|change| change.shrinks());
+    let each = shrinking.filter_map(|change| Some(plan.get(change.variant)?.service_ms));
+    let longest_s = each.fold(0.0, f64::max) / 1e3;
+    Duration::from_secs_f64(longest_s.clamp(0.0, DRAIN_MAX.as_secs_f64()))
 }
 
 impl Pace<'_> {
@@ -102,6 +113,8 @@ impl Planner {
                     // Once for each plan: what follows a shrinking need not wait again.
                     if let Some(revision) = acted.revision.filter(|out| awaited != Some(*out)) {
                         ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
+                        let under_way = longest(&acted.plan, &changes);
+                        ports.publish.drained(under_way).await;
                         awaited = Some(revision);
                     }
                     self.resize(ports.actuate, transition, &changes, acted)

@@ -38,6 +38,8 @@ struct World {
     /// What was done, in order.
     log: Mutex<Vec<String>>,
     plans: Mutex<Vec<Vec<VariantPlan>>>,
+    /// How long was waited for what was under way.
+    drained: Mutex<Vec<Duration>>,
 }
 
 impl Observe for World {
@@ -121,6 +123,10 @@ impl Publish for World {
             .unwrap()
             .push(format!("taken over {}", revision.0));
         true
+    }
+
+    async fn drained(&self, takes: Duration) {
+        self.drained.lock().unwrap().push(takes);
     }
 }
 
@@ -263,6 +269,12 @@ async fn demand_moves_cores_make_before_break() {
     assert_eq!(asked(&report), [1.0, 3.0]);
     assert_eq!(actuated(&report), [1.0, 3.0]);
     assert_eq!(bed.log(), ["1=3", "plan 1 2", "taken over 3", "0=1"]);
+    // Before a has less, what is under way there has its time.
+    let service_ms = bed.world.plans.lock().unwrap().last().unwrap()[0].service_ms;
+    let waited = bed.world.drained.lock().unwrap().clone();
+    let expected = Duration::from_secs_f64(service_ms / 1e3).min(DRAIN_MAX);
+    assert_eq!(waited, [expected]);
+    assert!(!expected.is_zero());
     assert_eq!(bed.shares(), [0.0, 1.0]);
     assert_eq!(report.measured_rps, Some(Rps(20.0)));
     assert_eq!(

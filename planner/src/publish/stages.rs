@@ -82,6 +82,10 @@ impl Publish for Publishers {
         let all = futures_util::future::join_all(self.all().map(Publisher::taken_over));
         tokio::time::timeout(within, all).await.is_ok()
     }
+
+    async fn drained(&self, takes: Duration) {
+        tokio::time::sleep(takes).await;
+    }
 }
 
 #[cfg(test)]

@@ -195,6 +195,11 @@ impl Publish for Desk {
         };
         self.when(until, all, false).await
     }
+
+    async fn drained(&self, takes: Duration) {
+        let until = self.board().now + takes;
+        self.when(until, |_| None, ()).await;
+    }
 }
 
 impl Solver for Desk {
