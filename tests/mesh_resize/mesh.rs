@@ -14,9 +14,10 @@ use weir_api::metrics::Metric;
 use weir_tests::emulator::{Emulator, Execution, Law, ServerConfig};
 use weir_tests::envoy::{Bootstrap, Envoy};
 use weir_tests::kube::{Change, Happening, Key};
+use weir_tests::operate::{KEY, Planner};
 use weir_tests::wait;
 
-use super::bed::{Cluster, KEY, LIMIT, MODELS, Planner};
+use super::bed::{Cluster, LIMIT, MODELS};
 
 pub(crate) const SERVICE: &str = "demo";
 /// Each has a deployment, a cluster and a server of its name; the accurate one is the last.

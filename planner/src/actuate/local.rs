@@ -1,20 +1,26 @@
 //! Reads and changes cores over HTTP, backend by backend: `GET` and `PUT {"cores": 4.0}` at the
 //! variant's `resize` address, answered with `{"cores": 4.0, …}`, what is then in force. Bounded in
-//! time and size; a change counts once it is confirmed.
+//! time and size; a change counts once it is confirmed. One without an answer may come to be in force later: both
+//! are counted with until the backend says so, or has answered another, for [`DOUBT_MAX`] at most.
 //!
 //! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
 //! are the cores of all together, dealt out evenly, and how many there are.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 use weir_api::Cores;
 
-use super::{Actuate, ActuateError, Allocation, InForce, Resize};
+use super::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
 
 /// Largest answer of a backend.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// From a change without an answer until it is not expected any more.
+pub const DOUBT_MAX: Duration = Duration::from_secs(60);
 
 /// Changes the cores of real backends.
 #[derive(Debug, Clone)]
@@ -22,7 +28,11 @@ pub struct Local {
     http: reqwest::Client,
     backends: Vec<Backend>,
     timeout: Duration,
+    doubts: Arc<Mutex<Doubts>>,
 }
+
+/// By variant: what it was asked to have without an answer, and until when that may come to be.
+type Doubts = BTreeMap<usize, (Goal, Instant)>;
 
 /// Where a variant's cores are read and changed.
 #[derive(Debug, Clone)]
@@ -51,12 +61,32 @@ impl Local {
             http,
             backends,
             timeout,
+            doubts: Arc::default(),
         }
     }
 
     /// The same without the means to act.
     pub fn advisory(self) -> Advisory {
         Advisory(self)
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, Doubts> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// With what it may come to have besides.
+    fn with_doubt(&self, variant: usize, there: InForce) -> InForce {
+        let mut doubts = self.doubts();
+        let Some((goal, until)) = doubts.get(&variant).copied() else {
+            return there;
+        };
+        let come =
+            there.ready == goal.ready(there.ready) && there.at_most == goal.cores(there.ready);
+        if come || Instant::now() >= until {
+            doubts.remove(&variant);
+            return there;
+        }
+        there.or(goal)
     }
 
     /// Begins to ask that backend, or to have it change; `None` where it has no address.
@@ -100,9 +130,12 @@ impl Actuate for Local {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
         let asked: Vec<Option<Asked>> = self.backends.iter().map(|b| self.ask(b, None)).collect();
         let mut answers = Vec::with_capacity(asked.len());
-        for asked in asked {
+        for (variant, asked) in asked.into_iter().enumerate() {
             answers.push(match asked {
-                Some(asked) => Some(answered(asked).await),
+                Some(asked) => {
+                    let there = answered(asked).await;
+                    Some(there.map(|there| self.with_doubt(variant, there)))
+                }
                 None => None,
             });
         }
@@ -116,11 +149,20 @@ impl Actuate for Local {
         };
         let asked: Vec<Option<Asked>> = changes.iter().map(ask).collect();
         let mut answers = Vec::with_capacity(asked.len());
-        for asked in asked {
-            answers.push(match asked {
+        for (change, asked) in changes.iter().zip(asked) {
+            let answer = match asked {
                 Some(asked) => answered(asked).await,
                 None => Err(ActuateError::NoAddress),
-            });
+            };
+            match &answer {
+                Ok(_) => _ = self.doubts().remove(&change.variant),
+                Err(error) if error.leaves_doubt() => {
+                    let doubt = (change.goal, Instant::now() + DOUBT_MAX);
+                    self.doubts().insert(change.variant, doubt);
+                }
+                Err(_) => {}
+            }
+            answers.push(answer);
         }
         answers
     }
@@ -171,7 +213,6 @@ fn broken(error: &tokio::task::JoinError) -> ActuateError {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use axum::Router;
@@ -179,7 +220,6 @@ mod tests {
     use axum::routing::get;
 
     use super::*;
-    use crate::actuate::Goal;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -305,5 +345,38 @@ mod tests {
             vec![Err(ActuateError::Advisory); 3]
         );
         assert_eq!(changes.load(Ordering::SeqCst), 1, "nothing was asked for");
+    }
+
+    #[tokio::test]
+    async fn a_change_without_an_answer_is_reckoned_with_until_it_comes() {
+        let cores = Arc::new(AtomicU32::new(2));
+        let told = Arc::clone(&cores);
+        let says = move || async move { format!("{{\"cores\":{}}}", told.load(Ordering::SeqCst)) };
+        let late = get(says).put(std::future::pending::<&str>);
+        let router = Router::new().route("/late", late);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let local = local(&[&format!("http://{address}/late")]);
+        let one = |cores| Allocation::one(Cores::whole(cores));
+        let now = async || local.in_force().await.remove(0).unwrap().unwrap();
+        assert_eq!(now().await, InForce::certain(one(2)));
+        for (asked, fewest, most) in [(4, 2, 4), (1, 1, 2)] {
+            let change = Resize {
+                variant: 0,
+                goal: Goal::of(one(asked)),
+                ready: one(2),
+            };
+            let answer = local.resize(&[change]).await.remove(0);
+            assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
+            let there = now().await;
+            let expected = (one(fewest), Cores::whole(most));
+            assert_eq!((there.ready, there.at_most), expected, "asked for {asked}");
+        }
+        // It comes; what was asked before that is past.
+        cores.store(1, Ordering::SeqCst);
+        assert_eq!(now().await, InForce::certain(one(1)));
+        cores.store(2, Ordering::SeqCst);
+        assert_eq!(now().await, InForce::certain(one(2)));
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_api::{Cores, Plan, PlanError, Revision};
 
 use super::kubelet::Kubelet;
-use crate::actuate::{Actuate, ActuateError, Allocation, InForce, Resize};
+use crate::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
 use crate::clock::Now;
 use crate::config::Service;
 use crate::cycle::Solver;
@@ -133,12 +133,11 @@ impl Observe for Desk {
 impl Actuate for Desk {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
         let board = self.board();
-        board
-            .kubelet
-            .confirmed()
-            .iter()
-            .map(|cores| Some(Ok(one(*cores))))
-            .collect()
+        let known = board.kubelet.known().map(|(confirmed, pending)| {
+            let now = one(confirmed);
+            Some(Ok(pending.map_or(now, |cores| now.or(Goal::one(cores)))))
+        });
+        known.collect()
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {

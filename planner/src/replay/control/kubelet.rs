@@ -56,6 +56,13 @@ impl Kubelet {
         &self.confirmed
     }
 
+    /// What each has confirmed, and what it will have.
+    pub(in crate::replay) fn known(&self) -> impl Iterator<Item = (Cores, Option<Cores>)> {
+        let pending = self.pending.iter();
+        let pending = pending.map(|change| change.map(|change| change.cores));
+        self.confirmed.iter().copied().zip(pending)
+    }
+
     /// Asks for other cores: when they can be used; `None` where that is refused. Asked again for
     /// what is on its way, it goes on; asked for anything else, that takes its place.
     pub(in crate::replay) fn ask(&mut self, now: u64, variant: usize, cores: Cores) -> Option<u64> {
