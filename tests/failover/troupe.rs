@@ -2,8 +2,9 @@
 
 use serde_json::json;
 use weir_tests::kube::{Fault, Key, Rule};
+use weir_tests::operate::Planner;
 
-use super::bed::{Cluster, MODELS, Planner, WEIR};
+use super::bed::{Cluster, MODELS, WEIR};
 
 /// Most planners of a schedule, those that come later included.
 const MOST: usize = 5;
@@ -78,7 +79,7 @@ impl Troupe<'_> {
         self.actors.iter().position(alive)
     }
 
-    /// It does nothing any more. What its tasks would still do, which a process does not leave behind, reaches nobody.
+    /// It does nothing any more, and what it has just sent reaches nobody.
     pub(crate) async fn kill(&mut self, index: usize) {
         self.actors[index].cut = Some(Fault::HangUp);
         let planner = self.actors[index].planner.take();
