@@ -1,7 +1,7 @@
 //! Reads and changes cores over HTTP, backend by backend: `GET` and `PUT {"cores": 4.0}` at the
 //! variant's `resize` address, answered with `{"cores": 4.0, …}`, what is then in force. Bounded in
 //! time and size; a change counts once it is confirmed. One without an answer may come to be in force later: both
-//! are counted with until the backend says so, or has answered another, for [`DOUBT_MAX`] at most.
+//! are counted with until the backend says so, or has answered another, for a minute at most.
 //!
 //! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
 //! are the cores of all together, dealt out evenly, and how many there are.
@@ -20,7 +20,7 @@ use super::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
 /// Largest answer of a backend.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// From a change without an answer until it is not expected any more.
-pub const DOUBT_MAX: Duration = Duration::from_secs(60);
+const DOUBT_MAX: Duration = Duration::from_secs(60);
 
 /// Changes the cores of real backends.
 #[derive(Debug, Clone)]

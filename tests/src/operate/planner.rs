@@ -17,7 +17,8 @@ pub const KEY: &str = "secret-key";
 /// A planner; it is killed when dropped.
 #[derive(Debug)]
 pub struct Planner {
-    url: String,
+    /// Where it answers.
+    pub url: String,
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<anyhow::Result<()>>>,
     runtime: Option<Runtime>,
