@@ -80,7 +80,7 @@ impl<'a> Stage<'a> {
     pub(crate) async fn planner(&self, name: &str) -> (Planner, Asked) {
         let (client, asked) = Asked::client(self.account.clone());
         let namespace = &self.ground.namespace;
-        let planner = Planner::start(client, name, namespace, namespace).await;
+        let planner = Planner::start_apart(client, name, namespace, namespace).await;
         (planner.unwrap(), asked)
     }
 

@@ -79,7 +79,7 @@ impl Troupe<'_> {
         self.actors.iter().position(alive)
     }
 
-    /// It does nothing any more, and what it has just sent reaches nobody.
+    /// It does nothing any more. What its tasks would still do, which a process does not leave behind, reaches nobody.
     pub(crate) async fn kill(&mut self, index: usize) {
         self.actors[index].cut = Some(Fault::HangUp);
         let planner = self.actors[index].planner.take();

@@ -1,6 +1,7 @@
 //! A planner of a cluster, in this process: asked as proxies and people ask it, ended as Kubernetes ends it.
 //!
-//! It has a runtime of its own: all that it has begun ends with that, as with a process.
+//! On the runtime of the story, whose clock may be a paused one; or on its own, with which all that it has begun ends,
+//! as with a process.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -14,13 +15,14 @@ use weir_planner::operate::{Options, operate};
 /// The key that proxies show.
 pub const KEY: &str = "secret-key";
 
-/// A planner; it is killed when dropped.
+/// A planner; it ends when dropped.
 #[derive(Debug)]
 pub struct Planner {
     /// Where it answers.
     pub url: String,
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<anyhow::Result<()>>>,
+    /// Its own, where it has one.
     runtime: Option<Runtime>,
 }
 
@@ -28,8 +30,35 @@ impl Planner {
     /// The planner of that name, with its Lease in `namespace`, for the resources of `planned`.
     ///
     /// # Errors
-    /// No port, or no thread.
+    /// No port.
     pub async fn start(
+        client: kube::Client,
+        name: &str,
+        namespace: &str,
+        planned: &str,
+    ) -> anyhow::Result<Planner> {
+        Planner::on(None, client, name, namespace, planned).await
+    }
+
+    /// The same on a runtime of its own.
+    ///
+    /// # Errors
+    /// No port, or no thread.
+    pub async fn start_apart(
+        client: kube::Client,
+        name: &str,
+        namespace: &str,
+        planned: &str,
+    ) -> anyhow::Result<Planner> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        Planner::on(Some(runtime), client, name, namespace, planned).await
+    }
+
+    async fn on(
+        runtime: Option<Runtime>,
         client: kube::Client,
         name: &str,
         namespace: &str,
@@ -45,19 +74,19 @@ impl Planner {
             address: url.clone(),
         };
         let key = Key::new(KEY).context("the key is too short")?;
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
-        let task = runtime.spawn(async move {
+        let operates = async move {
             operate(client, options, key, listener, stopped).await?;
             Ok(())
-        });
+        };
+        let task = match &runtime {
+            Some(runtime) => runtime.spawn(operates),
+            None => tokio::spawn(operates),
+        };
         Ok(Planner {
             url,
             stop,
             task: Some(task),
-            runtime: Some(runtime),
+            runtime,
         })
     }
 
@@ -94,12 +123,13 @@ impl Planner {
         task.await.context("the planner panicked")?
     }
 
-    /// Ends it as SIGKILL does, with all that it is at.
+    /// Ends it as SIGKILL does; apart, with all that it has begun.
     pub async fn kill(mut self) {
         let task = self.task.take();
         drop(self);
         if let Some(task) = task {
-            // Returns once its runtime has dropped it.
+            task.abort();
+            // Returns once it is dropped.
             drop(task.await);
         }
     }
