@@ -5,6 +5,7 @@
 //! features of what the programs are made of, so where there are tests to run, they and the programs are
 //! compiled in one go.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -76,11 +77,22 @@ pub(crate) fn solvers_for_browsers(sh: &Shell) -> Result<()> {
 }
 
 /// Cargo with these arguments, announced; the one that runs this program, so that both are of one
-/// toolchain.
+/// toolchain. It knows nothing of this program's package, as it would not from a shell: build scripts run again,
+/// and all that follows from them, where such a variable differs.
 pub(crate) fn cargo(sh: &Shell, args: &[&str]) -> Command {
     eprintln!("$ cargo {}", args.join(" "));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    Command::from(sh.cmd(cargo).args(args))
+    let mut command = Command::from(sh.cmd(cargo).args(args));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| is_of_a_package(name)) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Whether cargo gives a program of its workspace that variable about its package.
+fn is_of_a_package(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 fn run(sh: &Shell, args: &[&str]) -> Result<()> {
