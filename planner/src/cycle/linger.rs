@@ -1,6 +1,7 @@
 //! Replicas that are no longer wanted → those that stay for a while. A replica takes long to start, cores do not: so
 //! replicas are taken away once so few have been wanted for a time, and meanwhile have the cores that fewer would
-//! have. They never cost others anything: what the budget does not bear beside all that is wanted goes at once. Pure.
+//! have. They never cost others anything: what the budget does not bear beside all that is wanted goes at once.
+//! Themis is left to itself: it knows two speeds of its own, and takes replicas away to give the others more. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use weir_api::Cores;
 
 use crate::actuate::{Allocation, Goal, InForce};
-use crate::config::{Replicas, Service, Variant};
+use crate::config::{Policy, Replicas, Service, Variant};
 
 /// By variant: since when nobody has wanted more replicas than so many. Falling, so that the first is the most of
 /// the time remembered; bounded by the most replicas there may be.
@@ -30,6 +31,9 @@ impl Linger {
         goals: &[Goal],
     ) -> Vec<Goal> {
         let mut held = goals.to_vec();
+        if matches!(service.policy, Policy::Themis(_)) {
+            return held;
+        }
         let lists = service.variants.iter().zip(in_force).zip(&mut self.0);
         for ((goal, most), ((variant, there), wanted)) in held.iter_mut().zip(goals).zip(lists) {
             if wanted.is_empty() {
