@@ -9,7 +9,7 @@ use std::time::Duration;
 use weir_api::Cores;
 
 use crate::actuate::{Allocation, Goal, InForce};
-use crate::config::{Policy, Replicas, Service, Variant};
+use crate::config::{Policy, Service, Variant};
 
 /// By variant: since when nobody has wanted more replicas than so many. Falling, so that the first is the most of
 /// the time remembered; bounded by the most replicas there may be.
@@ -81,9 +81,9 @@ impl Linger {
     }
 }
 
-/// Whether fewer cores may mean fewer replicas.
+/// Whether its replicas are pods, which take long to start: of what is behind an address nothing is known.
 fn is_scaled(variant: &Variant) -> bool {
-    variant.workload.is_some() || variant.replicas != Replicas::ONE
+    variant.workload.is_some()
 }
 
 /// `wanted` on more replicas: those that are to go have no more cores than they must.
@@ -109,6 +109,7 @@ fn total(in_force: &[InForce], goals: &[Goal]) -> Cores {
 mod tests {
     use super::*;
     use crate::config::tests::service;
+    use crate::config::{Workload, WorkloadKind};
 
     const AFTER: u64 = 30;
 
@@ -118,6 +119,12 @@ mod tests {
         service.scale_down_after = Duration::from_secs(AFTER);
         for variant in &mut service.variants {
             variant.replicas.greatest = 4;
+            variant.workload = Some(Workload {
+                kind: WorkloadKind::Deployment,
+                name: variant.name.clone(),
+                container: None,
+                retune: None,
+            });
         }
         service
     }
@@ -195,7 +202,7 @@ mod tests {
     fn one_that_is_not_scaled_is_as_it_is_wanted() {
         let mut service = replicated();
         for variant in &mut service.variants {
-            variant.replicas = Replicas::ONE;
+            variant.workload = None;
         }
         check(
             &service,
