@@ -35,16 +35,16 @@ impl Linger {
             return held;
         }
         let lists = service.variants.iter().zip(in_force).zip(&mut self.0);
-        for ((goal, most), ((variant, there), wanted)) in held.iter_mut().zip(goals).zip(lists) {
+        for ((goal, wish), ((variant, there), wanted)) in held.iter_mut().zip(goals).zip(lists) {
             if wanted.is_empty() {
                 // Who wanted those that are there, and when, is not known.
                 wanted.push_back((at, there.replicas()));
             }
             let mut since = at;
-            while let Some((before, _)) = wanted.pop_back_if(|(_, few)| *few <= most.replicas) {
+            while let Some((before, _)) = wanted.pop_back_if(|(_, few)| *few <= wish.replicas) {
                 since = before;
             }
-            wanted.push_back((since, most.replicas));
+            wanted.push_back((since, wish.replicas));
             while wanted.len() > 1
                 && wanted
                     .get(1)
@@ -54,8 +54,8 @@ impl Linger {
             }
             let recent = wanted.front().map_or(0, |(_, replicas)| *replicas);
             let stay = recent.min(there.replicas());
-            if is_scaled(variant) && stay > most.replicas {
-                *goal = more(variant, *there, *most, stay);
+            if is_scaled(variant) && stay > wish.replicas {
+                *goal = more(variant, *there, *wish, stay);
             }
         }
         let budget = Cores::whole(service.budget);
