@@ -12,10 +12,11 @@
 //! is certain of it: two deviations below what was counted, (k − 2√k) / s. The greatest of ten such
 //! bounds lies below the true rate while that is steady, and within a cycle of it when it doubles.
 //!
-//! Where proxies are looked at several times a second, a rise shows sooner: once what is certain of the last
+//! Where proxies are looked at several times a second, a *rise* shows sooner: once what is certain of the last
 //! two looks, or of those of the last second, exceeds all that was known before, and each of them does so by
-//! itself, the load is another one since, and its mean since then counts, not what is certain of it. A single
-//! look proves nothing: requests come in bursts, and a look is in the midst of the rise.
+//! itself, the load is another one since, and its mean since then counts, not what is certain of it. The first
+//! look to exceed it may be in the midst of the rise, and is left out where it is below the others. While each
+//! further look exceeds what was known before the rise, it joins the mean, which so comes closer to the rate.
 //!
 //! Until the window has filled, its greatest is not known, only what there was of it: the forecast
 //! is not *settled*, and cores that carry it are not taken away (a load that has just begun, or a
@@ -42,6 +43,8 @@ const SWIFT_S: f64 = 1.0;
 const RISE_S: [f64; 2] = [0.4, 0.9];
 /// How many deviations below its count a rate is certain.
 const DEVIATIONS: f64 = 2.0;
+/// How many deviations a look may be below the mean of a rise, of which it is the first, and count as a whole one.
+const FIRST_DEVIATIONS: f64 = 0.5;
 
 /// What to plan for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,6 +68,16 @@ pub struct Demand {
     first: Option<Duration>,
     last: Option<Duration>,
     intervals: VecDeque<Interval>,
+    rise: Option<Rise>,
+}
+
+/// Looks of a load that is another one since.
+#[derive(Debug, Clone, Copy)]
+struct Rise {
+    /// The greatest that the rate could be taken for before.
+    known: f64,
+    requests: f64,
+    seconds: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +89,8 @@ struct Interval {
     mean: f64,
     /// The greatest that the rate could be taken for at its end.
     greatest: f64,
+    /// Whether it exceeds all that was known at its begin.
+    exceeds: bool,
 }
 
 impl Demand {
@@ -87,6 +102,7 @@ impl Demand {
             first: None,
             last: None,
             intervals: VecDeque::new(),
+            rise: None,
         }
     }
 
@@ -110,9 +126,12 @@ impl Demand {
                 requests: rate.0 * seconds,
                 mean: 0.0,
                 greatest: 0.0,
+                exceeds: rate.0 > known,
             });
+            self.rise = self.risen(known).or(self.rise_goes_on(rate, seconds));
+            let risen = self.rise.map_or(0.0, |rise| rise.requests / rise.seconds);
             let mean = self.moving_mean();
-            let greatest = mean.max(self.certain_rate()).max(self.risen(known));
+            let greatest = mean.max(self.certain_rate()).max(risen);
             if let Some(latest) = self.intervals.back_mut() {
                 (latest.mean, latest.greatest) = (mean, greatest);
             }
@@ -149,23 +168,47 @@ impl Demand {
         recent.fold(self.average.unwrap_or_default(), f64::max)
     }
 
-    /// The mean rate since the load rose above what was `known`, where the latest intervals are certain of it.
-    fn risen(&self, known: f64) -> f64 {
-        let rate = |span: f64| -> Option<f64> {
-            let latest = self.intervals.iter().rev();
-            let (mut requests, mut seconds, mut looks) = (0.0, 0.0, 0);
-            for interval in latest.take_while(|one| one.requests > known * one.seconds) {
-                requests += interval.requests;
-                seconds += interval.seconds;
-                looks += 1;
-                if seconds >= span {
-                    break;
-                }
-            }
-            let certain = requests - DEVIATIONS * requests.sqrt() > known * seconds;
-            (looks >= 2 && seconds >= span && certain).then_some(requests / seconds)
+    /// Whether the load is seen to rise: more than before is certain, and not only for a moment.
+    pub fn is_rising(&self) -> bool {
+        self.rise.is_some()
+    }
+
+    /// A rise above what was `known`, where the latest intervals are certain of it.
+    fn risen(&self, known: f64) -> Option<Rise> {
+        let mut rise = Rise {
+            known,
+            requests: 0.0,
+            seconds: 0.0,
         };
-        RISE_S.into_iter().filter_map(rate).fold(0.0, f64::max)
+        let mut spans = RISE_S.into_iter().peekable();
+        let mut first = None::<&Interval>;
+        for interval in self.intervals.iter().rev() {
+            let full = spans.next_if(|span| rise.seconds >= *span).is_some();
+            let whole = || interval.exceeds || first.is_some_and(|first| rise.is_like(first));
+            if full && rise.is_certain() && whole() {
+                return Some(rise);
+            }
+            first = Some(interval);
+            if interval.requests <= known * interval.seconds || spans.peek().is_none() {
+                return None;
+            }
+            rise.requests += interval.requests;
+            rise.seconds += interval.seconds;
+        }
+        None
+    }
+
+    /// The rise there is, where the latest interval is one of it.
+    fn rise_goes_on(&self, rate: Rps, seconds: f64) -> Option<Rise> {
+        let lasting = |rise: &Rise| rise.seconds < self.rule.moving.as_secs_f64();
+        let rise = self
+            .rise
+            .filter(|rise| rate.0 > rise.known && lasting(rise))?;
+        Some(Rise {
+            requests: rise.requests + rate.0 * seconds,
+            seconds: rise.seconds + seconds,
+            ..rise
+        })
     }
 
     /// The intervals of the window, the latest first.
@@ -201,6 +244,19 @@ impl Demand {
             seconds += interval.seconds;
         }
         (requests, seconds)
+    }
+}
+
+impl Rise {
+    fn is_certain(&self) -> bool {
+        self.requests - DEVIATIONS * self.requests.sqrt() > self.known * self.seconds
+    }
+
+    /// Whether that interval of it is one of several, and no lower than the others but for chance.
+    fn is_like(&self, interval: &Interval) -> bool {
+        let mean = self.requests / self.seconds * interval.seconds;
+        self.seconds > interval.seconds
+            && interval.requests >= mean - FIRST_DEVIATIONS * mean.sqrt()
     }
 }
 
@@ -274,14 +330,21 @@ mod tests {
         // One look is a burst, or half before and half after the rise.
         let certain_of = |requests: f64| requests - 2.0 * requests.sqrt();
         check_looks(&[40.0], certain_of(70.0));
-        check_looks(&[30.0, 40.0], 140.0);
-        // Which may be chance is not gone after.
-        check_looks(&[30.0, 40.0, 40.0], 140.0);
+        check_looks(&[25.0, 40.0], certain_of(85.0));
+        check_looks(&[25.0, 40.0, 40.0], 160.0);
+        // Each further one makes the mean more certain, and the greatest of them holds.
+        check_looks(&[25.0, 40.0, 38.0, 42.0], 160.0);
+        check_looks(&[25.0, 36.0, 40.0, 44.0, 40.0], 160.0);
+        // What is certainly more than that is another rise.
+        check_looks(&[25.0, 40.0, 40.0, 80.0, 80.0], 320.0);
+        // The first of them that exceeds it need not be in the midst of the rise.
+        check_looks(&[40.0, 40.0], 160.0);
+        check_looks(&[36.0, 40.0], 152.0);
         // A small one has to last for a second.
-        check_looks(&[15.0, 15.0], 40.0 + 10.0 / 3.0);
-        check_looks(&[16.0, 16.0, 16.0, 16.0], 64.0);
+        check_looks(&[12.0, 16.0, 15.0], 40.0 + 13.0 / 3.0);
+        check_looks(&[15.0, 16.0, 16.0, 16.0, 16.0], 79.0 / 1.25);
         // Nor is what each look does not bear out.
-        check_looks(&[35.0, 10.0], certain_of(65.0));
+        check_looks(&[25.0, 35.0, 10.0], certain_of(80.0));
     }
 
     #[test]

@@ -13,9 +13,9 @@ use tokio::time::Instant;
 pub const PATCHES_MAX_PER_S: u32 = 10;
 /// Most patches of one pod in any [`POD_WINDOW`]: one a cycle of the planner's, and what a rise turns out to be
 /// may be mended at once.
-pub const POD_PATCHES_MAX: usize = 2;
+pub const POD_PATCHES_MAX: usize = 3;
 /// See [`POD_PATCHES_MAX`].
-pub const POD_WINDOW: Duration = Duration::from_secs(2);
+pub const POD_WINDOW: Duration = Duration::from_secs(3);
 
 /// A second, and what the way there may take off it.
 const WINDOW: Duration = Duration::from_millis(1_100);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_grow_go_first_and_a_pod_twice_in_a_while() {
+    fn those_that_grow_go_first_and_a_pod_three_times_in_a_while() {
         let (mut pace, begin) = (Pace::default(), Instant::now());
         let wishes = [
             wish("a", false),
@@ -104,8 +104,9 @@ mod tests {
         ];
         assert_eq!(pace.pick(&wishes, ms(begin, 5)), [1, 3, 0]);
         assert_eq!(pace.pick(&wishes[..2], ms(begin, 300)), [1, 0]);
-        assert_eq!(pace.pick(&wishes, ms(begin, 2004)), [3]);
-        assert_eq!(pace.pick(&wishes, ms(begin, 2005)), [1, 3, 0]);
+        assert_eq!(pace.pick(&wishes[..2], ms(begin, 600)), [1, 0]);
+        assert_eq!(pace.pick(&wishes, ms(begin, 3004)), [3]);
+        assert_eq!(pace.pick(&wishes, ms(begin, 3005)), [1, 3, 0]);
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub(crate) struct KubeArgs {
 #[derive(Debug, Clone, Serialize)]
 struct Steps {
     count: usize,
+    /// Of each step: until more cores are in force, and until all are that the demand wants.
+    each: Vec<[f64; 2]>,
     /// Until more cores are in force.
     first_p50: f64,
     first_max: f64,
@@ -150,12 +152,15 @@ async fn steps(count: u32) -> Result<Steps> {
         all.push(since.as_secs_f64());
         cluster.proxies.load(STEP, LOW);
     }
+    let each = first.iter().zip(&all);
+    let each = each.map(|(first, all)| [*first, *all]).collect();
     first.sort_by(f64::total_cmp);
     all.sort_by(f64::total_cmp);
     let p50 = |sorted: &[f64]| sorted.get(sorted.len() / 2).copied().unwrap_or_default();
     let max = |sorted: &[f64]| sorted.last().copied().unwrap_or_default();
     Ok(Steps {
         count: all.len(),
+        each,
         first_p50: p50(&first),
         first_max: max(&first),
         all_p50: p50(&all),
