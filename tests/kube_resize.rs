@@ -13,6 +13,8 @@
 mod bed;
 #[path = "kube_resize/refused.rs"]
 mod refused;
+#[path = "kube_resize/replaced.rs"]
+mod replaced;
 #[path = "kube_resize/resized.rs"]
 mod resized;
 #[path = "kube_resize/scaled.rs"]

@@ -17,5 +17,7 @@ mod elect;
 mod follow;
 #[path = "operate/refuse.rs"]
 mod refuse;
+#[path = "operate/replace.rs"]
+mod replace;
 #[path = "operate/servers.rs"]
 mod servers;

@@ -148,6 +148,8 @@ pub enum Fallback {
     Keep,
     /// For [`crate::cycle::ROOM_AGAIN`] the others are planned with more instead.
     Move,
+    /// A pod is evicted, and another one takes its place, perhaps on another node ([`crate::kube::replace`]).
+    Replace,
 }
 
 /// Whether the planner acts.

@@ -16,6 +16,7 @@
 mod act;
 mod exchange;
 mod linger;
+mod replace;
 mod report;
 mod solver;
 #[cfg(test)]
@@ -41,7 +42,7 @@ use crate::status::{CycleReport, Stages};
 use crate::trouble::Troubles;
 
 /// A demand so many times that of the last turn is not left to the next cycle.
-pub const RISE: f64 = 1.05;
+pub const RISE: f64 = 1.02;
 
 /// What a planner knows from turn to turn.
 #[derive(Debug)]
@@ -70,6 +71,8 @@ pub struct Planner {
     unmet: Vec<Option<Obstacle>>,
     /// By variant: until when it is planned with what it has at most, because its nodes are full.
     full: Vec<Option<(Duration, Obstacle)>>,
+    /// The variant that has a pod which is to be replaced and does not end yet.
+    retired: Option<usize>,
     /// When this turn began.
     now: Duration,
     troubles: Troubles,
@@ -116,6 +119,7 @@ impl Planner {
             last: None,
             unmet: vec![None; service.variants.len()],
             full: vec![None; service.variants.len()],
+            retired: None,
             now: Duration::ZERO,
             troubles: Troubles::default(),
             lost: Troubles::default(),
@@ -242,10 +246,12 @@ impl Planner {
         }
     }
 
+    /// Whether that is not left to the next cycle.
     fn has_risen(&self) -> bool {
         let now = self.demand.forecast().map(|forecast| forecast.demand.0);
         let before = self.planned.map_or(0.0, |planned| planned.0);
-        now.is_some_and(|now| now > before * RISE)
+        let urgent = self.demand.is_rising() || before == 0.0;
+        urgent && now.is_some_and(|now| now > before * RISE)
     }
 
     fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {

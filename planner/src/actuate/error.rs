@@ -76,6 +76,8 @@ pub enum ActuateError {
         budget: String,
         partly: bool,
     },
+    #[error("pod {pod} is to be replaced, and stays: {why}")]
+    Unreplaced { pod: String, why: Refused },
     #[error("pod {pod} has its cores, and its server could not be told: {why}")]
     Untuned { pod: String, why: String },
     #[error("{0}; some of it had been asked for by then")]
@@ -108,7 +110,9 @@ impl ActuateError {
                 Unmet::Failed(_) => Reason::Refused,
                 Unmet::Left | Unmet::NoRoom | Unmet::Late(_) => Reason::Waiting,
             },
-            ActuateError::Unscaled { why, .. } => of_refusal(why),
+            ActuateError::Unscaled { why, .. } | ActuateError::Unreplaced { why, .. } => {
+                of_refusal(why)
+            }
             ActuateError::Midway(why) => why.reason(),
         }
     }
@@ -123,6 +127,7 @@ impl ActuateError {
             | ActuateError::Midway(_) => true,
             ActuateError::Unmet { why, partly, .. } => *partly || why.leaves_doubt(),
             ActuateError::Unscaled { why, partly, .. } => *partly || why.leaves_doubt(),
+            ActuateError::Unreplaced { why, .. } => why.leaves_doubt(),
             ActuateError::Unaffordable { partly, .. }
             | ActuateError::Unpriced { partly, .. }
             | ActuateError::Protected { partly, .. } => *partly,
@@ -145,6 +150,7 @@ fn of_refusal(why: &Refused) -> Reason {
         Refused::Forbidden { .. } => Reason::Forbidden,
         Refused::Gone | Refused::Conflict | Refused::Throttled { .. } => Reason::Waiting,
         Refused::Invalid { .. } => Reason::Refused,
+        Refused::Protected { .. } => Reason::Protected,
         Refused::NotLeading | Refused::Unreachable { .. } => Reason::Unknown,
     }
 }
@@ -179,6 +185,8 @@ pub enum Reason {
     Refused,
     /// A disruption budget does not let it go.
     Protected,
+    /// A pod is being replaced, because its node has no room for it.
+    Replacing,
     /// It has not had its turn, or its time.
     Waiting,
     /// Nothing is known for certain.
@@ -208,6 +216,7 @@ impl Reason {
             Reason::Deferred => "Deferred",
             Reason::Refused => "Refused",
             Reason::Protected => "Protected",
+            Reason::Replacing => "Replacing",
             Reason::Waiting => "Waiting",
             Reason::Unknown => "Unknown",
         }

@@ -10,6 +10,8 @@ use std::future::Future;
 
 use weir_api::Cores;
 
+use crate::kube::replace::Kept;
+
 pub use allocation::{Allocation, Goal, InForce};
 pub use error::{ActuateError, Obstacle, Reason};
 pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
@@ -49,4 +51,22 @@ pub trait Actuate {
         &self,
         changes: &[Resize],
     ) -> impl Future<Output = Vec<Result<InForce, ActuateError>>> + Send;
+
+    /// Chooses what of a variant is to be replaced because it cannot have what it is to have where it is, and counts
+    /// on it no more; what is in force then, which the budget with `room` cores left bears once it is replaced. The
+    /// same again until it is. `None` where there is nothing to replace.
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
+        let _ = (variant, room);
+        None
+    }
+
+    /// Replaces what [`Actuate::retire`] has chosen, once no plan counts on it; what is in force then. Refused, it is
+    /// counted on again.
+    fn replace(
+        &self,
+        variant: usize,
+    ) -> impl Future<Output = Result<InForce, ActuateError>> + Send {
+        let _ = variant;
+        std::future::ready(Err(ActuateError::NoAddress))
+    }
 }

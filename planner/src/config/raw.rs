@@ -266,7 +266,9 @@ pub struct RawResize {
     /// Less than cycle_ms.
     pub timeout_ms: u64,
     /// Where the nodes have no room. keep: the variant stays as it is and is asked for again each cycle.
-    /// move: for a minute the others are planned with more instead.
+    /// move: for a minute the others are planned with more instead. replace: a pod is evicted, as PodDisruptionBudgets
+    /// allow, and the next one is resized where it comes to be: at once where its node can never hold what it is to
+    /// have, after five minutes where the kubelet puts it off.
     pub fallback: Fallback,
     /// Replicas are taken away once so few have been wanted for so long, in s: cores follow at once, a replica takes
     /// long to start.

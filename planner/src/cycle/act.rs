@@ -90,6 +90,8 @@ impl Planner {
                 .await;
             self.in_force = transition.in_force();
         }
+        self.replace(ports, forecast, pace.now.after(pace.elapsed()), &mut acted)
+            .await;
         acted.settle = pace.elapsed() - pace.first_out.unwrap_or_default();
         acted
     }
@@ -188,7 +190,7 @@ impl Planner {
         }
     }
 
-    fn publish<P: Publish>(
+    pub(super) fn publish<P: Publish>(
         &mut self,
         publish: &P,
         there: &[Allocation],

@@ -6,6 +6,7 @@
 
 mod memory;
 mod overruled;
+mod replace;
 mod send;
 mod unmet;
 
@@ -35,6 +36,7 @@ use super::namespace::Namespace;
 use super::pace::{Pace, Wish};
 use super::pod::PodState;
 use super::refused::Refused;
+use super::replace::Kept;
 use super::workload::{Spec, Watched};
 use crate::actuate::{Actuate, ActuateError, InForce, Resize};
 use crate::config::Workload;
@@ -119,6 +121,7 @@ impl KubeBackends {
             pods.push(PodState {
                 maybe,
                 tuned,
+                retired: memory.replacing.is_retired(&state.uid),
                 ..state
             });
         }
@@ -310,17 +313,7 @@ impl KubeBackends {
         self.until(deadline, decided).await;
         let seen = self.seen(one.variant);
         let seen = seen.map_err(|error| one.met(error))?;
-        let unmet = {
-            let memory = self.memory();
-            let unmet = |pod: &PodState| one.unmet(pod, &memory.refusals, self.timeout);
-            let all = seen.pods.iter().filter(|pod| pod.stays());
-            let mut all: Vec<(String, Unmet)> = all
-                .filter_map(|pod| Some((pod.name.clone(), unmet(pod)?)))
-                .collect();
-            // What leaves doubt is told first: it decides what is reckoned with.
-            all.sort_by_key(|(_, why)| !why.leaves_doubt());
-            all.into_iter().next()
-        };
+        let unmet = self.unmet(&one, &seen);
         let partly = one.asked;
         if let Some(why) = one.unscaled {
             let workload = self.watched(one.variant)?.label();
@@ -358,6 +351,23 @@ impl KubeBackends {
         self.seen(one.variant)
             .map(|seen| seen.in_force())
             .map_err(|error| one.met(error))
+    }
+
+    /// What stands in the way of any of the pods.
+    fn unmet(&self, one: &Try, seen: &Seen) -> Option<(String, Unmet)> {
+        let (memory, now) = (&mut *self.memory(), Instant::now());
+        let mut all = Vec::new();
+        for pod in seen.pods.iter().filter(|pod| pod.stays()) {
+            let unmet = one.unmet(pod, &memory.refusals, self.timeout);
+            memory.replacing.see(pod, unmet.as_ref(), now);
+            all.extend(unmet.map(|unmet| (pod.name.clone(), unmet)));
+        }
+        if all.is_empty() {
+            memory.replacing.settled(one.variant);
+        }
+        // What leaves doubt is told first: it decides what is reckoned with.
+        all.sort_by_key(|(_, why)| !why.leaves_doubt());
+        all.into_iter().next()
     }
 
     /// Tells the servers that could not be told, or that nobody has told yet.
@@ -412,5 +422,13 @@ impl Actuate for KubeBackends {
             Err(error) => Err(error),
         });
         join_all(finished).await
+    }
+
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
+        self.count_off(variant, room)
+    }
+
+    async fn replace(&self, variant: usize) -> Result<InForce, ActuateError> {
+        self.evict(variant).await
     }
 }

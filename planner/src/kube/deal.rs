@@ -212,4 +212,4 @@ fn times(cores: Cores, count: u32) -> Cores {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -130,6 +130,8 @@ pub struct PodState {
     pub tuned: Option<Cores>,
     /// The request it may have been given by a patch whose answer never came; no pod tells of that.
     pub maybe: Option<Cores>,
+    /// Whether it is to be replaced, and is counted on no more; no pod tells of that.
+    pub retired: bool,
 }
 
 impl PodState {
@@ -191,6 +193,7 @@ impl PodState {
                 .and_then(|ip| ip.parse().ok()),
             tuned: None,
             maybe: None,
+            retired: false,
         };
         state.resizing = state.resizing(pod);
         Ok(state)
@@ -228,7 +231,20 @@ impl PodState {
 
     /// Whether it is one of the replicas that are to be.
     pub fn stays(&self) -> bool {
-        !self.ending && !self.ended
+        !self.ending && !self.ended && !self.retired
+    }
+
+    /// As it would be if it had never been asked to have more than it has.
+    #[must_use]
+    pub fn without_wish(&self) -> PodState {
+        let request = self.desired.request.min(self.has());
+        PodState {
+            desired: Cpu {
+                request,
+                ..self.desired
+            },
+            ..self.clone()
+        }
     }
 
     fn resizing(&self, pod: &Pod) -> Resizing {

@@ -12,6 +12,9 @@ pub const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Causes of a 403 that speak of the node, not of who asks.
 const NEVER: [&str; 2] = ["NodeCapacity", "UnsupportedPlatform"];
 
+/// The cause of a 429 that no waiting a while ends.
+const BUDGET: &str = "DisruptionBudget";
+
 /// Why a request was not carried out, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
@@ -28,6 +31,8 @@ pub enum Refused {
     Invalid { why: String },
     #[error("the API server has too much to do, and can be asked again in {after:?}")]
     Throttled { after: Duration },
+    #[error("a PodDisruptionBudget does not let it go now: {why}")]
+    Protected { why: String },
     #[error("this planner does not lead any more")]
     NotLeading,
     #[error("the API server did not answer: {why}")]
@@ -83,6 +88,12 @@ impl Refused {
                 why: format!("it cannot {verb} (Kubernetes before 1.33?): {why}"),
             },
             409 => Refused::Conflict,
+            429 if causes().any(|cause| cause.reason == BUDGET) => {
+                let each = causes().map(|cause| cause.message.as_str());
+                Refused::Protected {
+                    why: each.collect::<Vec<_>>().join("; "),
+                }
+            }
             429 => {
                 let seconds = details.map_or(0, |details| details.retry_after_seconds);
                 let after = Duration::from_secs(u64::from(seconds));
@@ -205,6 +216,12 @@ mod tests {
         check(
             json!({"code": 429, "message": ""}),
             &Refused::Throttled { after: AGAIN_AFTER },
+        );
+        let text = "The disruption budget web needs 2 healthy pods and has 2 currently";
+        check(
+            json!({"code": 429, "reason": "TooManyRequests", "message": "Cannot evict pod as it would violate the pod's disruption budget.",
+                "details": {"causes": [{"reason": "DisruptionBudget", "message": text}]}}),
+            &Refused::Protected { why: why(text) },
         );
         let lost = Refused::Unreachable {
             why: why("status 504: slow"),

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use weir_api::Cores;
+
 use super::Shared;
 use super::claims::Name;
 use super::leader::Candidate;
@@ -10,6 +12,7 @@ use crate::actuate::{Actuate, ActuateError, InForce, Local, Resize};
 use crate::config::{Mode, Service, Variant};
 use crate::kube::actuate::KubeBackends;
 use crate::kube::proxies::ProxyWatch;
+use crate::kube::replace::Kept;
 use crate::observe::{Observe, Scrape, Scraper, Targets};
 use crate::serve::{local, scraper};
 
@@ -134,5 +137,18 @@ impl Actuate for Backends {
             answer.unwrap_or(Err(ActuateError::NoAddress))
         };
         changes.iter().map(next).collect()
+    }
+
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
+        let acts = self.mode == Mode::Active && self.candidate.leads();
+        let pods = self.place(variant).filter(|_| acts)?;
+        self.pods.retire(pods, room)
+    }
+
+    async fn replace(&self, variant: usize) -> Result<InForce, ActuateError> {
+        match self.place(variant) {
+            Some(pods) => self.pods.replace(pods).await,
+            None => Err(ActuateError::NoAddress),
+        }
     }
 }

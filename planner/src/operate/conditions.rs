@@ -199,7 +199,7 @@ fn of_health(report: &CycleReport) -> Said {
             Reason::Forbidden | Reason::NoWorkload | Reason::NotResizable | Reason::Refused => {
                 return said(unmet.reason.label(), format!("{name}: {}", unmet.why));
             }
-            Reason::Protected | Reason::Waiting | Reason::Unknown => {}
+            Reason::Protected | Reason::Replacing | Reason::Waiting | Reason::Unknown => {}
         }
     }
     let (answered, lost) = (report.proxies_answered, report.proxies_lost);

@@ -15,6 +15,7 @@ use weir_api::Cores;
 
 use crate::kube::deal::Refusals;
 use crate::kube::pod::PodState;
+use crate::kube::replace::Replacing;
 use crate::kube::workload::Spec;
 
 /// From a request without an answer until it cannot be carried out any more: an API server works on one for
@@ -26,6 +27,8 @@ pub const DOUBT_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Memory {
     /// Wishes that need not be told again.
     pub(super) refusals: Refusals,
+    /// Pods that are to be replaced, and those that may come to be.
+    pub(super) replacing: Replacing,
     /// By uid: pods as they were answered, until a watch is as far.
     ahead: BTreeMap<String, Arc<Pod>>,
     /// By uid: patches without an answer.
@@ -143,6 +146,7 @@ impl Memory {
     /// Forgets pods that are gone, and what the watches have caught up with. `there`: pods' generations.
     pub(super) fn tidy(&mut self, there: &BTreeMap<String, Option<i64>>, now: Instant) {
         self.refusals.retain(|uid| there.contains_key(uid));
+        self.replacing.retain(|uid| there.contains_key(uid));
         self.ahead.retain(|uid, ahead| {
             let told = there.get(uid);
             told.is_some_and(|told| ahead.metadata.generation > *told)

@@ -67,7 +67,7 @@ impl KubeBackends {
         }
     }
 
-    fn may_change(&self) -> Result<(), Refused> {
+    pub(super) fn may_change(&self) -> Result<(), Refused> {
         match (self.fence)() {
             true => Ok(()),
             false => Err(Refused::NotLeading),
@@ -121,7 +121,7 @@ async fn wait(refused: Refused, deadline: Instant) -> Result<(), Refused> {
     }
 }
 
-async fn in_time<T>(
+pub(super) async fn in_time<T>(
     deadline: Instant,
     asked: impl Future<Output = kube::Result<T>>,
     verb: &'static str,

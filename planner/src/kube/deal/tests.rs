@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::kube::pod::{Actual, Class, Cpu, Resizing};
 
-fn cpu(millis: u32) -> Cpu {
+pub(in crate::kube) fn cpu(millis: u32) -> Cpu {
     let request = Cores::from_millis(millis);
     Cpu {
         request,
@@ -14,7 +14,7 @@ fn cpu(millis: u32) -> Cpu {
 }
 
 /// A serving pod that has so many cores.
-fn pod(name: &str, cores: u32) -> PodState {
+pub(in crate::kube) fn pod(name: &str, cores: u32) -> PodState {
     PodState {
         name: name.to_owned(),
         uid: format!("uid-{name}"),
@@ -36,10 +36,11 @@ fn pod(name: &str, cores: u32) -> PodState {
         address: None,
         tuned: None,
         maybe: None,
+        retired: false,
     }
 }
 
-fn starting(name: &str, cores: u32) -> PodState {
+pub(in crate::kube) fn starting(name: &str, cores: u32) -> PodState {
     PodState {
         ready: false,
         served: false,
@@ -49,14 +50,14 @@ fn starting(name: &str, cores: u32) -> PodState {
     }
 }
 
-fn ending(name: &str, cores: u32) -> PodState {
+pub(in crate::kube) fn ending(name: &str, cores: u32) -> PodState {
     PodState {
         ending: true,
         ..pod(name, cores)
     }
 }
 
-fn seen(replicas: u32, pods: Vec<PodState>) -> Seen {
+pub(in crate::kube) fn seen(replicas: u32, pods: Vec<PodState>) -> Seen {
     Seen {
         replicas,
         maybe: None,

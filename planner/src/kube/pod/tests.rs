@@ -70,6 +70,7 @@ fn a_settled_pod_is_read_whole() {
             address: None,
             tuned: None,
             maybe: None,
+            retired: false,
         }
     );
 }

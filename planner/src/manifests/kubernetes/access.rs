@@ -27,7 +27,7 @@ const READS_WHY: &str = "What it reads, and what it writes about itself: events,
     namespace of the model servers; bind it (and weir-planner-acts) in each further one. The autoscalers are read so \
     that it never works against one, the budgets so that it never takes more pods away than they allow.";
 const ACTS_WHY: &str = "What it changes: resources of pods in place, and numbers of replicas; never a pod template, never a deletion. \
-    The overlay advisory leaves this out.";
+    With `resize.fallback: replace` it also evicts (`create` of `pods/eviction`). The overlay advisory leaves this out.";
 const LEADS_WHY: &str = "Which replica plans.";
 const NODES_WHY: &str = "Optional: how much room nodes have. Without it a resize that does not fit is learnt of from the kubelet.";
 const NETWORK_WHY: &str = "Polls and REST from where proxies are, and from the planner that does not lead; the key is asked for as well. Out: names, the API server (any \
@@ -67,7 +67,10 @@ pub(super) fn rbac(frame: &Frame) -> Result<Vec<Document>, ManifestError> {
             typed::<ClusterRole>(cluster_role(READS, reads()))?,
         ),
         Document::new("", in_models(READS)?),
-        Document::new(ACTS_WHY, typed::<ClusterRole>(cluster_role(ACTS, acts()))?),
+        Document::new(
+            ACTS_WHY,
+            typed::<ClusterRole>(cluster_role(ACTS, acts(frame.replaces)))?,
+        ),
         Document::new("", in_models(ACTS)?),
         Document::new(LEADS_WHY, typed::<Role>(own("Role", rules(leads())))?),
         Document::new(
@@ -123,15 +126,16 @@ fn reads() -> Value {
     ])
 }
 
-fn acts() -> Value {
-    json!([
+fn acts(replaces: bool) -> Value {
+    let scale = &["deployments/scale", "statefulsets/scale"];
+    let mut rules = vec![
         rule("", &["pods/resize"], &["patch"]),
-        rule(
-            "apps",
-            &["deployments/scale", "statefulsets/scale"],
-            &["patch"]
-        ),
-    ])
+        rule("apps", scale, &["patch"]),
+    ];
+    if replaces {
+        rules.push(rule("", &["pods/eviction"], &["create"]));
+    }
+    rules.into()
 }
 
 fn leads() -> Value {

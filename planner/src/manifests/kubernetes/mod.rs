@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::backend::{backends, namespace};
 use super::typed::typed;
 use super::{Document, File, ManifestError, Options};
-use crate::config::{Service, ServiceSpec};
+use crate::config::{Fallback, Service, ServiceSpec};
 
 /// What the files have in common.
 struct Frame<'a> {
@@ -22,6 +22,8 @@ struct Frame<'a> {
     /// Where the model servers are.
     models: &'a str,
     service: &'a str,
+    /// Whether pods may be evicted.
+    replaces: bool,
 }
 
 /// The base's files, in the order of its list.
@@ -50,6 +52,7 @@ pub(super) fn files(
         options,
         models: namespace(&backends),
         service: &service.name,
+        replaces: service.fallback == Fallback::Replace,
     };
     let mut files = Vec::new();
     for name in BASE {
