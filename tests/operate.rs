@@ -15,6 +15,8 @@ mod bed;
 mod elect;
 #[path = "operate/follow.rs"]
 mod follow;
+#[path = "operate/profile.rs"]
+mod profile;
 #[path = "operate/refuse.rs"]
 mod refuse;
 #[path = "operate/replace.rs"]

@@ -5,7 +5,9 @@
 //! refused with the key's path, the value and what is allowed.
 
 mod check;
+mod classes;
 mod policy;
+mod profile;
 mod raw;
 mod rule;
 mod stages;
@@ -22,8 +24,10 @@ use crate::actuate::Allocation;
 use crate::key::KeySource;
 use crate::profile::Profile;
 
+pub use classes::Classes;
+pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
 pub(crate) use raw::from_yaml;
-pub use raw::{RetuneMethod, ServiceSpec, SloService, WorkloadKind};
+pub use raw::{RawReference, RetuneMethod, ServiceSpec, SloService, WorkloadKind};
 
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -123,6 +127,8 @@ pub struct Service {
     pub scale_down_after: Duration,
     /// Longest resize.
     pub resize_timeout: Duration,
+    /// Of requests; the filters' alone.
+    pub classes: Classes,
     /// One or more, in the order of a request's way.
     pub stages: Vec<Stage>,
     /// Of all stages, in their order; names distinct.
@@ -268,6 +274,8 @@ pub struct Variant {
     pub replicas: Replicas,
     /// What it does with them.
     pub profile: Profile,
+    /// Where that is, where it does not stand in the service.
+    pub profile_from: Option<String>,
     /// Whether its server stops executing what was abandoned.
     pub cancels: bool,
     /// Time from loading to the first answer: rt_m of InfAdapter's Eq. 1.
@@ -356,10 +364,15 @@ impl ServiceFile {
     /// # Errors
     /// The first thing that is wrong, with the key's path, the value and what is allowed.
     pub fn from_yaml(text: &str) -> Result<ServiceFile, ConfigError> {
+        ServiceFile::shape(text)?.try_into()
+    }
+
+    /// The shape of a service file of no more than [`FILE_BYTES_MAX`].
+    fn shape(text: &str) -> Result<ServiceSpec, ConfigError> {
         if text.len() > FILE_BYTES_MAX {
             return Err(ConfigError::TooLarge(text.len()));
         }
-        ServiceSpec::from_yaml(text)?.try_into()
+        ServiceSpec::from_yaml(text)
     }
 }
 

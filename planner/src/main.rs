@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing_subscriber::EnvFilter;
-use weir_planner::config::ServiceFile;
+use weir_planner::config::{ServiceFile, ServiceSpec};
 use weir_planner::serve::serve;
 
 /// Plans which model variants serve, with how many cores and what share of the traffic.
@@ -86,8 +86,8 @@ async fn run(arguments: Serve) -> anyhow::Result<()> {
     let path = &arguments.config;
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("service file {}", path.display()))?;
-    let file = ServiceFile::from_yaml(&text)
-        .with_context(|| format!("service file {}", path.display()))?;
+    let file = ServiceSpec::of_file(path, &text).and_then(ServiceFile::try_from);
+    let file = file.with_context(|| format!("service file {}", path.display()))?;
     let key = file
         .key
         .read()

@@ -189,7 +189,7 @@ mod tests {
         assert!(!text.contains("$ref"), "not structural");
         assert_eq!(
             spec["x-kubernetes-validations"].as_array().map(Vec::len),
-            Some(6)
+            Some(7)
         );
     }
 

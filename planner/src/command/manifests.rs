@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_planner::config::{Service, ServiceSpec};
+use weir_planner::config::{ServiceFile, ServiceSpec};
 use weir_planner::manifests::{
     COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
 };
@@ -56,8 +56,9 @@ impl Manifests {
         let path = &self.service;
         let about = || format!("service file {}", path.display());
         let text = std::fs::read_to_string(path).with_context(about)?;
-        let spec = ServiceSpec::from_yaml(&text).with_context(about)?;
-        let service = Service::from_yaml(&text).with_context(about)?;
+        let spec = ServiceSpec::of_file(path, &text).with_context(about)?;
+        let file = ServiceFile::try_from(spec.clone()).with_context(about)?;
+        let service = file.service;
         let (target, flag) = self.target.chosen();
         let command = self.command(flag);
         let options = Options {

@@ -11,8 +11,8 @@ use super::rule::{millis, named, refused, rule, seconds, url, within};
 use super::stages::stages;
 use super::variant::Frame;
 use super::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, DemandRule, LOOKS, Objective, ProxyPods,
-    SCRAPE_INTERVAL_MIN, STATS_MAX, Service, ServiceFile, WINDOW_MAX,
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, Classes, ConfigError, DemandRule, LOOKS, Objective,
+    ProxyPods, SCRAPE_INTERVAL_MIN, STATS_MAX, Service, ServiceFile, WINDOW_MAX,
 };
 use crate::key::KeySource;
 
@@ -108,6 +108,12 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
             "",
         )?,
         resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
+        classes: Classes {
+            list: raw.classes,
+            default_class: raw.default_class,
+            starvation: raw.starvation,
+        }
+        .check()?,
         stages,
         variants,
     })

@@ -10,6 +10,8 @@
     reason = "each printer column has its own"
 )]
 
+mod classes;
+mod profile;
 mod variant;
 mod yaml;
 
@@ -26,6 +28,9 @@ use super::{
 };
 use crate::resource::SloServiceStatus;
 
+pub use classes::RawClass;
+pub use profile::RawReference;
+pub(crate) use profile::{RawMeasured, RawProfile};
 pub use variant::*;
 pub(crate) use yaml::from_yaml;
 
@@ -80,6 +85,7 @@ pub(crate) use yaml::from_yaml;
 #[x_kube(
     validation = Rule::new("has(self.variants) != has(self.stages)").message("exactly one of the two: variants (of a service) or stages (of a pipeline)"),
     validation = Rule::new("!has(self.stages) || self.policy in ['ipa', 'themis']").message("stages are for policy ipa and themis: the others know one stage"),
+    validation = Rule::new("has(self.default_class) == (has(self.classes) && self.classes.size() > 0)").message("default_class is to be one of classes, and left out without any"),
     validation = Rule::new("!has(self.sponge) || self.policy == 'sponge'").message("sponge is for policy sponge"),
     validation = Rule::new("!has(self.ipa) || self.policy == 'ipa'").message("ipa is for policy ipa"),
     validation = Rule::new("!has(self.infaas) || self.policy == 'infaas'").message("infaas is for policy infaas"),
@@ -155,6 +161,17 @@ pub struct ServiceSpec {
     /// How long a change may take before the cycle goes on.
     #[serde(default)]
     pub resize: RawResize,
+    /// Classes of requests, for the filters' configuration; none: all are alike.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub classes: Vec<RawClass>,
+    /// The class of those that ask for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_class: Option<String>,
+    /// A class that waits is let through once in so many slots at least, whatever its priority.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub starvation: Option<u32>,
     /// What there is to choose from; of a pipeline, `stages` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 64))]

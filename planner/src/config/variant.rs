@@ -7,9 +7,10 @@ use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
 use super::policy::RawPolicy;
 use super::raw::{
-    RawCapacity, RawLatency, RawParallelism, RawReplicas, RawRetune, RawVariant, RawWorkload,
+    RawCapacity, RawLatency, RawParallelism, RawReference, RawReplicas, RawRetune, RawVariant,
+    RawWorkload,
 };
-use super::rule::{named, rule, seconds, url, within};
+use super::rule::{named, refused, rule, seconds, url, within};
 use super::{
     CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant, Workload,
 };
@@ -50,9 +51,17 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         least..=greatest,
         unit,
     )?;
+    let unread = raw.profile.as_ref().filter(|reference| !reference.read);
+    if let Some(reference) = unread {
+        let right = "left out, and latency given instead: references are not followed here";
+        return Err(refused(key("profile"), reference.label(), right));
+    }
+    let right = "given, or profile (where it is)";
+    let law = raw.latency.as_ref();
+    let law = law.ok_or_else(|| refused(key("latency"), "missing", right))?;
     let profile = Profile {
-        latency: latency(&key("latency"), &raw.latency)?,
-        parallelism: parallelism(&key("latency.parallelism"), raw.latency.parallelism)?,
+        latency: latency(&key("latency"), law)?,
+        parallelism: parallelism(&key("latency.parallelism"), law.parallelism)?,
         batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
         fit: match &raw.capacity {
             Some(capacity) => Some(fit(&key("capacity"), capacity)?),
@@ -117,6 +126,7 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         greatest,
         replicas,
         profile,
+        profile_from: raw.profile.as_ref().map(RawReference::label),
         cancels: raw.cancels,
         readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
         resize,

@@ -134,6 +134,9 @@ pub(super) fn plugin(
     if service.rest_ms > 0.0 {
         set("/plan", "rest_ms", json!(service.rest_ms));
     }
+    for (key, value) in service.classes.plugin() {
+        set("", &key, value);
+    }
     if let Some(PlannerAt { cluster, authority }) = planner {
         let planner = json!({ "cluster": cluster, "authority": authority, "key": KEY });
         set("", "planner", planner);

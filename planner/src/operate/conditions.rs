@@ -14,6 +14,9 @@ use crate::status::{CycleReport, VariantReport};
 /// Longest message of a condition, in characters; the API takes 32,768.
 pub const MESSAGE_MAX: usize = 1024;
 
+/// Why a resource is not gone by: what is to say how fast its variants are is not there, or says it wrongly.
+pub const NO_PROFILE: &str = "NoProfile";
+
 /// What a condition says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Said {
@@ -60,12 +63,7 @@ pub fn planned(
             "Valid",
             "the resource is gone by",
         ),
-        Said::new(
-            ConditionType::ProfileReady,
-            true,
-            "Given",
-            "every variant's latency is given in the resource",
-        ),
+        of_profiles(service),
         of_plan(report),
         of_cores(service, report),
         of_health(report),
@@ -90,7 +88,10 @@ pub fn refused(
     before: &SloServiceStatus,
     now: Timestamp,
 ) -> SloServiceStatus {
-    let said = [Said::new(ConditionType::Accepted, false, reason, why)];
+    let mut said = vec![Said::new(ConditionType::Accepted, false, reason, why)];
+    if reason == NO_PROFILE {
+        said.push(Said::new(ConditionType::ProfileReady, false, reason, why));
+    }
     let mut status = before.clone();
     status.conditions = conditions(&said, generation, before, now);
     status.observed_generation = Some(generation);
@@ -126,6 +127,18 @@ fn conditions(
         })
     };
     ConditionType::ALL.into_iter().filter_map(new).collect()
+}
+
+fn of_profiles(service: &Service) -> Said {
+    let said =
+        |reason, message: &str| Said::new(ConditionType::ProfileReady, true, reason, message);
+    let each = service.variants.iter();
+    let each = each.filter_map(|one| Some(format!("{}: {}", one.name, one.profile_from.as_ref()?)));
+    let from: Vec<String> = each.collect();
+    match from.is_empty() {
+        true => said("Given", "every variant's latency is given in the resource"),
+        false => said("Read", &from.join("; ")),
+    }
 }
 
 fn of_plan(report: &CycleReport) -> Said {

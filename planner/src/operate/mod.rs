@@ -11,6 +11,7 @@ pub mod conditions;
 mod keeper;
 pub mod leader;
 pub mod lease;
+mod profiles;
 mod reconcile;
 pub mod standby;
 mod writer;
@@ -39,6 +40,8 @@ use crate::served::Services;
 use claims::Name;
 use keeper::Keeper;
 use leader::Candidate;
+pub use profiles::PROFILES_AGAIN;
+use profiles::Profiles;
 pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, FINALIZER, REFUSED_AGAIN, RESYNC};
 pub use writer::{MANAGER, RENEW_EVERY, WRITE_EVERY};
 
@@ -85,6 +88,7 @@ struct Shared {
     followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
     stores: Vec<Store<SloService>>,
     keepers: tokio::sync::Mutex<BTreeMap<Name, Keeper>>,
+    profiles: Profiles,
     /// How often in a row a resource's reconciliation failed.
     failures: Mutex<BTreeMap<Name, u32>>,
 }
@@ -170,6 +174,7 @@ async fn keep(
         followed: Mutex::default(),
         stores: controllers.iter().map(Controller::store).collect(),
         keepers: tokio::sync::Mutex::default(),
+        profiles: Profiles::default(),
         failures: Mutex::default(),
     });
     let running = controllers.into_iter().map(|controller| {

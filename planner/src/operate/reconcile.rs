@@ -12,10 +12,12 @@ use kube::runtime::finalizer::{self, finalizer};
 use kube::{Resource, ResourceExt};
 
 use super::claims::{Claim, Name, refused};
+use super::conditions::NO_PROFILE;
 use super::keeper::Keeper;
+use super::profiles::{PROFILES_AGAIN, Profiles};
 use super::writer::Writer;
 use super::{Shared, conditions};
-use crate::config::Service;
+use crate::config::{ConfigError, Service};
 use crate::resource::SloService;
 
 /// Holds a resource until no turn for it is under way any more.
@@ -102,9 +104,12 @@ fn wait(failures: u32) -> Duration {
 }
 
 async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Result<Action, Failed> {
+    let client = &shared.client;
+    let (profiles, again) = (&shared.profiles, again(resource));
+    profiles.read(client, &name.namespace, &resource.spec).await;
     // Who may keep what is decided by one at a time.
     let mut keepers = shared.keepers.lock().await;
-    let service = match accepted(resource, &shared.resources(), &keepers, name) {
+    let service = match accepted(resource, &shared.resources(), profiles, &keepers, name) {
         Ok(service) => service,
         Err(wrong) => {
             drop(keepers);
@@ -117,7 +122,7 @@ async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Resul
     let generation = resource.metadata.generation.unwrap_or(0);
     let kept = keepers.get(name);
     if kept.is_some_and(|kept| kept.generation == generation && kept.service == service) {
-        return Ok(Action::requeue(RESYNC));
+        return Ok(Action::requeue(again));
     }
     if let Some(before) = keepers.remove(name) {
         before.end().await;
@@ -126,25 +131,31 @@ async fn keep(resource: &SloService, shared: &Arc<Shared>, name: &Name) -> Resul
         name.clone(),
         Keeper::start(shared, name, resource, service)?,
     );
-    Ok(Action::requeue(RESYNC))
+    Ok(Action::requeue(again))
+}
+
+/// When it is looked at again though nothing is told of it.
+fn again(resource: &SloService) -> Duration {
+    match resource.spec.references().is_empty() {
+        true => RESYNC,
+        false => PROFILES_AGAIN,
+    }
 }
 
 fn accepted(
     resource: &SloService,
     all: &[Arc<SloService>],
+    profiles: &Profiles,
     keepers: &BTreeMap<Name, Keeper>,
     own: &Name,
 ) -> Result<Service, Wrong> {
-    let service = described(resource).map_err(|why| Wrong {
-        reason: "Invalid",
-        why,
-    })?;
+    let service = described(resource, profiles)?;
     let made = |one: &SloService| {
         let time = one.creation_timestamp();
         time.map_or(0, |time| time.0.as_second())
     };
     let said = all.iter().filter_map(|one| {
-        let service = described(one).ok()?;
+        let service = described(one, profiles).ok()?;
         Some(Claim::of(false, made(one), name(one), &service))
     });
     let kept = keepers
@@ -160,9 +171,17 @@ fn accepted(
 }
 
 /// The service that a resource describes.
-fn described(resource: &SloService) -> Result<Service, String> {
-    Service::from_resource(&resource.name_any(), resource.spec.clone())
-        .map_err(|error| error.to_string())
+fn described(resource: &SloService, profiles: &Profiles) -> Result<Service, Wrong> {
+    let wrong = |reason| {
+        move |error: ConfigError| Wrong {
+            reason,
+            why: error.to_string(),
+        }
+    };
+    let namespace = resource.namespace().unwrap_or_default();
+    let spec = profiles.resolved(&namespace, &resource.spec);
+    let spec = spec.map_err(wrong(NO_PROFILE))?;
+    Service::from_resource(&resource.name_any(), spec).map_err(wrong("Invalid"))
 }
 
 async fn refuse(resource: &SloService, shared: &Shared, name: &Name, wrong: &Wrong) {

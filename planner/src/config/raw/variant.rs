@@ -5,10 +5,14 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::profile::RawReference;
+
 /// A variant of the model, and what runs it.
 #[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[x_kube(
+    validation = Rule::new("has(self.latency) != has(self.profile)").message("exactly one of the two: latency (its law) or profile (where that is)"),
+    validation = Rule::new("!has(self.profile) || !has(self.capacity)").message("capacity is the profile's, where there is one"),
     validation = Rule::new("!has(self.resize) || !has(self.workload)").message("at most one of the two: resize (an address) or workload (of this cluster)")
 )]
 pub struct RawVariant {
@@ -30,7 +34,11 @@ pub struct RawVariant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,
     /// ms for a batch b on c cores: gamma·b/c + epsilon/c + delta·b + eta.
-    pub latency: RawLatency,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<RawLatency>,
+    /// Where latency and capacity are, or the measurements that they follow from, instead of standing here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<RawReference>,
     /// From loading to the first answer.
     #[serde(default)]
     #[schemars(range(min = 0.0, max = 3600.0))]
@@ -272,11 +280,11 @@ const fn least() -> u32 {
 }
 
 /// InfAdapter's published code plans with 0.8 of the fit.
-const fn utilisation() -> f64 {
+pub(super) const fn utilisation() -> f64 {
     0.8
 }
 
 /// The law as given.
-const fn tail() -> f64 {
+pub(super) const fn tail() -> f64 {
     1.0
 }

@@ -98,6 +98,7 @@ fn read(all: &[(&str, &[&str])]) -> Value {
 fn reads() -> Value {
     json!([
         rule("", &["pods"], &["get", "list", "watch"]),
+        rule("", &["configmaps"], &["get"]),
         rule(
             "apps",
             &["deployments", "statefulsets"],

@@ -57,7 +57,11 @@ fn resource(service: &Service, spec: &ServiceSpec, frame: &Frame) -> Result<Valu
     let variants = spec.get_mut("variants").and_then(Value::as_array_mut);
     for (variant, backend) in variants.into_iter().flatten().zip(backends(service)?) {
         let unnamed = variant.get("workload").is_none() && variant.get("resize").is_none();
-        let variant = variant.as_object_mut();
+        let mut variant = variant.as_object_mut();
+        if let Some(variant) = &mut variant {
+            // A file beside the service file: what stands there stands in the variant by now.
+            variant.remove("profile");
+        }
         if let Some(variant) = variant.filter(|_| unnamed && backend.subset.is_none()) {
             variant.insert("workload".to_owned(), json!({ "name": backend.name }));
         }
