@@ -85,8 +85,10 @@ pub(crate) fn taken(entry: &Entry) -> Option<&Request> {
 
 /// Whether it changes cores.
 pub(crate) fn acts(request: &Request) -> bool {
-    let acting = ["pods/resize", "deployments/scale"].contains(&request.resource.as_str());
-    acting && request.verb == Verb::Patch
+    matches!(
+        (request.resource.as_str(), request.verb),
+        ("pods/resize" | "deployments/scale", Verb::Patch) | ("pods/eviction", Verb::Create)
+    )
 }
 
 fn claims(request: &Request) -> bool {

@@ -99,6 +99,7 @@ pub(crate) async fn play(schedule: &Schedule) -> Result<Played, String> {
                 faults: cluster.server.faults().met(),
                 resizes: acting("pods/resize"),
                 scalings: acting("deployments/scale"),
+                evictions: acting("pods/eviction"),
                 most: meter.most(),
                 settled_after,
             })
@@ -158,6 +159,9 @@ impl Stage<'_> {
             small["cores"] = json!({"initial": 1, "least": 1, "greatest": 2});
             small["replicas"] = json!({"initial": 1, "least": 1, "greatest": 3});
             spec["variants"][1]["cores"]["greatest"] = json!(2);
+        }
+        if self.schedule.replaces {
+            spec["resize"]["fallback"] = json!("replace");
         }
         resource
     }
@@ -222,7 +226,12 @@ impl Stage<'_> {
 
     async fn strike(&mut self) -> Result<(), String> {
         if self.schedule.full {
-            self.cluster.server.kubelet().resizes(Resizing::Deferred);
+            let never = || Resizing::Infeasible("Node didn't have enough capacity".to_owned());
+            let full = match self.schedule.replaces {
+                true => never(),
+                false => Resizing::Deferred,
+            };
+            self.cluster.server.kubelet().resizes(full);
             self.pause(Duration::from_secs(1)).await;
         }
         let waits = self.now() + LIMIT;

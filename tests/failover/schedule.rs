@@ -47,6 +47,8 @@ pub(crate) struct Schedule {
     pub(crate) exits_after: Duration,
     /// Whether nodes have no room from shortly before the blow until shortly after it.
     pub(crate) full: bool,
+    /// Whether pods are replaced then: their nodes never have it.
+    pub(crate) replaces: bool,
     /// Requests/s, each for so long; the last one for good.
     pub(crate) loads: Vec<(Duration, f64)>,
     pub(crate) moment: Moment,
@@ -148,6 +150,7 @@ impl Schedule {
             loads.push((dice.ms(800, 3_500), dice.0.random_range(2.0..70.0)));
         }
         let replicated = dice.chance(0.5);
+        let replaces = replicated && seed.is_multiple_of(2);
         // Far from where noise in the demand would want another number of cores.
         let high = if replicated { 60.0 } else { 45.0 };
         loads.push((
@@ -164,7 +167,8 @@ impl Schedule {
             starts_after: dice.ms(20, 1_500),
             ready_after: dice.ms(20, 1_500),
             exits_after: dice.ms(10, 1_000),
-            full: dice.chance(0.2),
+            full: dice.chance(0.2) || replaces,
+            replaces,
             loads,
             moment,
             blow,

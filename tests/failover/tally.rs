@@ -13,6 +13,7 @@ pub(crate) struct Played {
     pub(crate) faults: u64,
     pub(crate) resizes: usize,
     pub(crate) scalings: usize,
+    pub(crate) evictions: usize,
     pub(crate) most: f64,
     pub(crate) settled_after: Duration,
 }
@@ -30,7 +31,7 @@ pub(crate) fn told(all: &[Played]) -> String {
     };
     let most = all.iter().map(|played| played.most).fold(0.0, f64::max);
     format!(
-        "{} schedules, {} s of their time: {} faults, {} resizes and {} scalings taken, {} kills, {} struck in a resize; \
+        "{} schedules, {} s of their time: {} faults, {} resizes, {} scalings and {} evictions taken, {} kills, {} struck in a resize; \
          taken over after {:.1?} (median) and at most {:.1?} of {} where no fault befell the Lease; at most {most} of \
          {BUDGET} cores; all in order {:.1?} (median) and at most {:.1?} after the last fault",
         all.len(),
@@ -38,6 +39,7 @@ pub(crate) fn told(all: &[Played]) -> String {
         sum(|played| played.faults),
         sum(|played| played.resizes as u64),
         sum(|played| played.scalings as u64),
+        sum(|played| played.evictions as u64),
         sum(|played| u64::from(played.killed)),
         sum(|played| u64::from(played.in_resize)),
         at(&took, 50),

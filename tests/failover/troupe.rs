@@ -51,6 +51,7 @@ impl Troupe<'_> {
                 binding["subjects"] = all.collect();
             });
         }
+        cluster.may_evict();
         Troupe {
             cluster,
             actors: Vec::new(),

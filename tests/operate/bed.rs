@@ -62,6 +62,20 @@ impl Cluster {
             }
         }
     }
+
+    /// What `weir-planner manifests` adds for a service with `fallback: replace`.
+    pub(crate) fn may_evict(&self) {
+        let rule = json!({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]});
+        let (kind, role) = (
+            "clusterroles.rbac.authorization.k8s.io",
+            Object::new("", "weir-planner-acts"),
+        );
+        self.server.store().amend(kind, &role, |role| {
+            let rules = role["rules"].as_array_mut();
+            rules.expect("a role has rules").push(rule);
+        });
+    }
+
     /// A deployment of so many pods with so many cores each.
     pub(crate) fn deploy(&self, name: &str, replicas: u32, cores: u32) {
         let amounts = json!({"cpu": cores.to_string(), "memory": "256Mi"});

@@ -12,13 +12,8 @@ const LARGE: &str = "large-";
 /// Two pods of `large`, one of which its node can never give more.
 async fn stage(may_evict: bool) -> (Cluster, Planner, Key) {
     let cluster = Cluster::start().await;
-    let role = Key::new("", "weir-planner-acts");
     if may_evict {
-        let rule = json!({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]});
-        let kind = "clusterroles.rbac.authorization.k8s.io";
-        cluster.server.store().amend(kind, &role, |role| {
-            role["rules"].as_array_mut().unwrap().push(rule);
-        });
+        cluster.may_evict();
     }
     cluster.deploy("small", 1, 1);
     cluster.deploy("large", 2, 1);

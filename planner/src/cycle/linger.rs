@@ -1,7 +1,8 @@
 //! Replicas that are no longer wanted → those that stay for a while. A replica takes long to start, cores do not: so
 //! replicas are taken away once so few have been wanted for a time, and meanwhile have the cores that fewer would
 //! have. They never cost others anything: what the budget does not bear beside all that is wanted goes at once.
-//! Themis is left to itself: it knows two speeds of its own, and takes replicas away to give the others more. Pure.
+//! Themis is left to itself: it knows two speeds of its own, and takes replicas away to give the others more. IPA has
+//! one variant of a stage: another one that stayed would be given a share, and its batches would not fill. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -54,7 +55,9 @@ impl Linger {
             }
             let recent = wanted.front().map_or(0, |(_, replicas)| *replicas);
             let stay = recent.min(there.replicas());
-            if is_scaled(variant) && stay > wish.replicas {
+            let alone = matches!(service.policy, Policy::Ipa(_));
+            let lingers = is_scaled(variant) && !(alone && wish.replicas == 0);
+            if lingers && stay > wish.replicas {
                 *goal = more(variant, *there, *wish, stay);
             }
         }
@@ -109,7 +112,7 @@ fn total(in_force: &[InForce], goals: &[Goal]) -> Cores {
 mod tests {
     use super::*;
     use crate::config::tests::service;
-    use crate::config::{Workload, WorkloadKind};
+    use crate::config::{IpaRule, Workload, WorkloadKind};
 
     const AFTER: u64 = 30;
 
@@ -180,6 +183,25 @@ mod tests {
                 (3, [(0, 0), (2, 2)], [(2, 1), (2, 2)]),
                 (32, [(0, 0), (2, 2)], [(2, 1), (2, 2)]),
                 (33, [(0, 0), (2, 2)], [(0, 0), (2, 2)]),
+            ],
+        );
+    }
+
+    #[test]
+    fn with_ipa_a_stages_other_variants_go_at_once() {
+        let mut service = replicated();
+        service.policy = Policy::Ipa(IpaRule {
+            alpha: 1.0,
+            beta: 0.1,
+            delta: 0.0,
+            tolerance: 0.0,
+        });
+        check(
+            &service,
+            &[
+                (0, [(3, 1), (0, 0)], [(3, 1), (0, 0)]),
+                (1, [(2, 1), (0, 0)], [(3, 1), (0, 0)]),
+                (2, [(0, 0), (2, 2)], [(0, 0), (2, 2)]),
             ],
         );
     }

@@ -125,9 +125,12 @@ impl KubeBackends {
                 ..state
             });
         }
+        let staying = |uid: &str| pods.iter().any(|pod| pod.uid == uid && pod.stays());
+        let leaving = memory.leaving(variant, staying, now);
         Ok(Seen {
             replicas: spec.replicas,
             maybe: spec.maybe,
+            leaving,
             template: spec.template,
             pods,
         })

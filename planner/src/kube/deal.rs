@@ -21,6 +21,8 @@ pub struct Seen {
     pub replicas: u32,
     /// Replicas it may have been given by a scaling whose answer never came.
     pub maybe: Option<u32>,
+    /// Pods that were told to end by a scaling, or may have been, and are not seen to: which of them is the workload's choice.
+    pub leaving: u32,
     /// Cores that a new pod starts with.
     pub template: Cores,
     /// All that are not gone, in the order of their names.
@@ -116,8 +118,13 @@ impl Seen {
     /// All cores that its pods, and those it is still to have, may hold.
     pub fn at_most(&self) -> Cores {
         let pods: Cores = self.pods.iter().map(PodState::at_most).sum();
-        let missing = self.most_replicas().saturating_sub(self.staying());
-        pods + times(self.template, missing)
+        pods + times(self.template, self.missing(self.most_replicas()))
+    }
+
+    /// How many new pods there may be to come for so many replicas.
+    fn missing(&self, replicas: u32) -> u32 {
+        let stay = self.staying().saturating_sub(self.leaving);
+        replicas.saturating_sub(stay)
     }
 
     fn most_replicas(&self) -> u32 {
@@ -137,8 +144,9 @@ impl Seen {
             let room = most.saturating_sub(held).millis();
             let fit = room.checked_div(self.template.millis()).unwrap_or(0);
             let new = more.min(fit);
-            dealt.scale = Some(borne + new)
-                .filter(|replicas| *replicas > self.replicas || self.maybe.is_some());
+            // Asked again, a scaling down that was carried out would be taken back: another pod beside one that ends.
+            let again = self.maybe.is_some() && held <= most;
+            dealt.scale = Some(borne + new).filter(|replicas| *replicas > self.replicas || again);
             dealt.unaffordable = more - new;
             held = held + times(self.template, new);
         }

@@ -184,7 +184,9 @@ impl Replacing {
             if !staying().any(|other| other.ready && other.uid != pod.uid) {
                 return Err(Kept::Alone(label.to_owned()));
             }
-            let all = seen.pods.len() == seen.replicas as usize && seen.maybe.is_none();
+            let all = seen.pods.len() == seen.replicas as usize
+                && seen.maybe.is_none()
+                && seen.leaving == 0;
             if !all || staying().any(|other| !other.ready && other.uid != pod.uid) {
                 return Err(Kept::Busy(label.to_owned()));
             }

@@ -232,3 +232,30 @@ fn times_follow_from_the_promise() {
         assert_eq!(found, Some(&serde_json::json!(time)), "{path}");
     }
 }
+
+#[test]
+fn classes_go_into_the_filters_configuration() {
+    let classes =
+        "\nclasses: [{name: gold, share: 0.7}, {name: low, share: 0.3}]\ndefault_class: low\n";
+    let text = example() + classes;
+    for (target, path, pointer) in [
+        (
+            Target::Istio,
+            "istio/gateway/wasmplugin.yaml",
+            "/spec/pluginConfig",
+        ),
+        (
+            Target::Istio,
+            "istio/sidecar/wasmplugins.yaml",
+            "/spec/pluginConfig",
+        ),
+    ] {
+        let files = render(&text, &Options::default(), target).unwrap();
+        let file = files.iter().find(|file| file.path == path);
+        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        let file = file.unwrap_or_else(|| panic!("{path} of {paths:?}"));
+        let config = file.documents[0].body.pointer(pointer).unwrap();
+        assert_eq!(config["default_class"], "low", "{path}");
+        assert_eq!(config["classes"][0]["name"], "gold", "{path}");
+    }
+}

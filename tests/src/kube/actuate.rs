@@ -10,7 +10,7 @@ use super::controllers::Due;
 use super::journal::{Actuation, What};
 use super::kubelet::{Resizing, Seen, room_on, undefer};
 use super::object::{Key, at, list, number, text};
-use super::pods::{Amount, Resources, requests};
+use super::pods::{Amount, Resources, allocated, requests};
 use super::status_of;
 use super::world::World;
 
@@ -55,7 +55,11 @@ fn verdict(world: &World, key: &Key, pod: &Value) -> Verdict {
     let wanted = requests(pod);
     let kubelet = &world.controllers.kubelet;
     let resizing = kubelet.resizing(key);
-    if let Resizing::Infeasible(why) = resizing {
+    // No node lacks what a pod gives back.
+    let grows = wanted.beyond(allocated(pod)).is_some();
+    if let Resizing::Infeasible(why) = resizing
+        && grows
+    {
         return Verdict::Infeasible(why.clone());
     }
     if let Some((name, wanted, all)) = allocatable.and_then(|all| wanted.beyond(all)) {

@@ -4,7 +4,7 @@
 //! A patch of a pod names the version that it is for: once another version is told, one without an answer has
 //! been carried out, as that version shows, or never will be. A scaling counts the generation up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,7 +35,19 @@ pub(super) struct Memory {
     doubts: BTreeMap<String, Doubt>,
     /// By variant.
     scaled: BTreeMap<usize, Scaled>,
+    /// By variant, the latest last: of the earlier ones those that still say something.
+    fewer: BTreeMap<usize, Vec<Fewer>>,
 }
+
+/// Scaled down: of these pods so many stay at most, whatever the watches tell yet.
+struct Fewer {
+    of: BTreeSet<String>,
+    stay: u32,
+    until: Instant,
+}
+
+/// Most of these that are remembered of a variant.
+const FEWER_MAX: usize = 8;
 
 struct Doubt {
     version: String,
@@ -127,6 +139,40 @@ impl Memory {
         self.scaled.insert(variant, scaled);
     }
 
+    /// A workload whose pods are these was scaled down to so many, or may have been.
+    pub(super) fn scaled_down(
+        &mut self,
+        variant: usize,
+        of: BTreeSet<String>,
+        stay: u32,
+        now: Instant,
+    ) {
+        let all = self.fewer.entry(variant).or_default();
+        if all.len() >= FEWER_MAX {
+            all.remove(0);
+        }
+        let until = now + DOUBT_MAX;
+        all.push(Fewer { of, stay, until });
+    }
+
+    /// How many of these pods of a variant, none of which is seen to end, end all the same.
+    pub(super) fn leaving(
+        &self,
+        variant: usize,
+        staying: impl Fn(&str) -> bool,
+        now: Instant,
+    ) -> u32 {
+        let all = self.fewer.get(&variant).into_iter().flatten();
+        let current = all.filter(|fewer| now < fewer.until);
+        let leaving = current.map(|fewer| {
+            let there = fewer.of.iter().filter(|uid| staying(uid)).count();
+            u32::try_from(there)
+                .unwrap_or(u32::MAX)
+                .saturating_sub(fewer.stay)
+        });
+        leaving.max().unwrap_or(0)
+    }
+
     /// The newest that is known of a workload.
     pub(super) fn spec(&self, variant: usize, told: Spec, now: Instant) -> Spec {
         let scaled = self.scaled.get(&variant);
@@ -151,6 +197,9 @@ impl Memory {
             let told = there.get(uid);
             told.is_some_and(|told| ahead.metadata.generation > *told)
         });
+        for all in self.fewer.values_mut() {
+            all.retain(|fewer| now < fewer.until);
+        }
         self.doubts
             .retain(|uid, doubt| there.contains_key(uid) && now < doubt.until);
     }

@@ -1,6 +1,8 @@
 //! One patch, or one scaling, until it is answered: again after a conflict, once, with the newest state of the
 //! pod, and after "too many requests" when that says, as long as there is time.
 
+use std::collections::BTreeSet;
+
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -86,6 +88,21 @@ impl KubeBackends {
         };
         let body = json!({"spec": {"replicas": replicas}});
         let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
+        let before: BTreeSet<String> = match self.seen(variant) {
+            Ok(seen) => seen
+                .pods
+                .into_iter()
+                .filter(PodState::stays)
+                .map(|pod| pod.uid)
+                .collect(),
+            Err(_) => return Err(Refused::Gone),
+        };
+        let down = |now| {
+            if replicas < spec.replicas {
+                let before = before.clone();
+                self.memory().scaled_down(variant, before, replicas, now);
+            }
+        };
         loop {
             self.may_change()?;
             let asked = watched
@@ -94,12 +111,14 @@ impl KubeBackends {
             match in_time(deadline, asked, SCALE).await {
                 Ok(_) => {
                     let now = Instant::now();
+                    down(now);
                     self.memory().scaled(variant, &spec, replicas, now);
                     return Ok(());
                 }
                 Err(refused) => {
                     if refused.leaves_doubt() {
                         let now = Instant::now();
+                        down(now);
                         self.memory().maybe_scaled(variant, &spec, replicas, now);
                     }
                     wait(refused, deadline).await?;

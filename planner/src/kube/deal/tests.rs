@@ -61,6 +61,7 @@ pub(in crate::kube) fn seen(replicas: u32, pods: Vec<PodState>) -> Seen {
     Seen {
         replicas,
         maybe: None,
+        leaving: 0,
         template: Cores::whole(1),
         pods,
     }
@@ -115,6 +116,34 @@ fn what_is_in_force_is_the_least_that_serves_and_the_most_that_is_held() {
     assert_eq!(in_force.starting, Allocation::new(3, Cores::whole(1)));
     assert_eq!(in_force.at_most, Cores::whole(3 + 4 + 2 + 7 + 2));
     assert_eq!(seen(0, vec![]).in_force(), InForce::default());
+}
+
+#[test]
+fn who_is_told_to_end_and_is_not_seen_to_costs_another_one() {
+    // Scaled from 3 to 2 and back: one that ends beside three.
+    let three = || vec![pod("a", 2), pod("b", 2), pod("c", 1)];
+    let all = Seen {
+        leaving: 1,
+        ..seen(3, three())
+    };
+    assert_eq!(all.at_most(), Cores::whole(5 + 1));
+    assert_eq!(all.in_force().at_most, Cores::whole(5 + 1));
+    // Scaled to 2, and not back: three are there at most.
+    let fewer = Seen {
+        leaving: 1,
+        ..seen(2, three())
+    };
+    assert_eq!(fewer.at_most(), Cores::whole(5));
+    check(&fewer, goal(3, 2, 1), 6, ("", Some(3), 0));
+    check(&fewer, goal(3, 2, 1), 5, ("", None, 1));
+    // Whether it was scaled down is not known: it is not taken back where the budget would not bear it.
+    let maybe = Seen {
+        maybe: Some(2),
+        leaving: 1,
+        ..seen(3, three())
+    };
+    check(&maybe, goal(3, 2, 1), 6, ("", Some(3), 0));
+    check(&maybe, goal(3, 1, 1), 5, ("a=1 b=1", None, 0));
 }
 
 #[test]
@@ -278,7 +307,7 @@ proptest! {
         for (i, pod) in pods.iter_mut().enumerate() {
             pod.uid = i.to_string();
         }
-        let mut all = Seen { replicas, maybe, template: Cores::whole(template), pods };
+        let mut all = Seen { replicas, maybe, leaving: 0, template: Cores::whole(template), pods };
         let before = all.at_most();
         let dealt = all.deal(goal(wanted, each, start), Cores::whole(most), &Refusals::default());
         for patched in &dealt.patches {

@@ -93,3 +93,32 @@ fn a_scaling_holds_until_the_watch_tells_of_it() {
     assert_eq!(known(&memory, spec("d", 4, 5), now + DOUBT_MAX), (5, None));
     assert_eq!(known(&memory, spec("d", 5, 6), now), (6, None));
 }
+
+#[test]
+fn who_is_told_to_end_is_reckoned_with_until_seen_to_or_for_a_minute() {
+    let (mut memory, now) = (Memory::default(), Instant::now());
+    let uids = |text: &str| -> BTreeSet<String> { text.chars().map(String::from).collect() };
+    let leaving = |memory: &Memory, staying: &str, after: Duration| {
+        memory.leaving(0, |uid| staying.contains(uid), now + after)
+    };
+    memory.scaled_down(0, uids("abc"), 2, now);
+    for (staying, expected) in [("abc", 1), ("abcd", 1), ("ac", 0), ("acd", 0), ("", 0)] {
+        assert_eq!(
+            leaving(&memory, staying, Duration::ZERO),
+            expected,
+            "{staying}"
+        );
+    }
+    assert_eq!(memory.leaving(1, |_| true, now), 0, "another variant");
+    // Down again: of those that stay of all, and of each scaling.
+    memory.scaled_down(0, uids("abcd"), 1, now);
+    assert_eq!(leaving(&memory, "abcd", Duration::ZERO), 3);
+    assert_eq!(leaving(&memory, "ab", Duration::ZERO), 1);
+    assert_eq!(leaving(&memory, "abcd", DOUBT_MAX), 0);
+    for _ in 0..2 * FEWER_MAX {
+        memory.scaled_down(0, uids("ab"), 1, now);
+    }
+    assert_eq!(memory.fewer[&0].len(), FEWER_MAX);
+    memory.tidy(&BTreeMap::new(), now + DOUBT_MAX);
+    assert_eq!(memory.fewer[&0].len(), 0);
+}
