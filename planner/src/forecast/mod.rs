@@ -15,8 +15,10 @@
 //! Where proxies are looked at several times a second, a *rise* shows sooner: once what is certain of the last
 //! two looks, or of those of the last second, exceeds all that was known before, and each of them does so by
 //! itself, the load is another one since, and its mean since then counts, not what is certain of it. The first
-//! look to exceed it may be in the midst of the rise, and is left out where it is below the others. While each
-//! further look exceeds what was known before the rise, it joins the mean, which so comes closer to the rate.
+//! look to exceed it may be in the midst of the rise, and is left out where it is below the others. Each further
+//! look joins the mean, which so comes closer to the rate, for as long as it takes until the moving mean is of the
+//! new load alone. What the mean was with fewer looks counts no more: a rise is found where chance makes it look the
+//! larger. Nor does the rise, once all looks since it together are not certain of it any more.
 //!
 //! Until the window has filled, its greatest is not known, only what there was of it: the forecast
 //! is not *settled*, and cores that carry it are not taken away (a load that has just begun, or a
@@ -87,8 +89,10 @@ struct Interval {
     requests: f64,
     /// The mean rate over `moving` up to its end.
     mean: f64,
-    /// The greatest that the rate could be taken for at its end.
+    /// The greatest that the rate could be taken for at its end, rises aside.
     greatest: f64,
+    /// The mean since the rise of which it is the latest.
+    risen: f64,
     /// Whether it exceeds all that was known at its begin.
     exceeds: bool,
 }
@@ -126,14 +130,15 @@ impl Demand {
                 requests: rate.0 * seconds,
                 mean: 0.0,
                 greatest: 0.0,
+                risen: 0.0,
                 exceeds: rate.0 > known,
             });
-            self.rise = self.risen(known).or(self.rise_goes_on(rate, seconds));
+            self.follow_rise(known, rate, seconds);
             let risen = self.rise.map_or(0.0, |rise| rise.requests / rise.seconds);
             let mean = self.moving_mean();
-            let greatest = mean.max(self.certain_rate()).max(risen);
+            let greatest = mean.max(self.certain_rate());
             if let Some(latest) = self.intervals.back_mut() {
-                (latest.mean, latest.greatest) = (mean, greatest);
+                (latest.mean, latest.greatest, latest.risen) = (mean, greatest, risen);
             }
         }
         let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
@@ -164,7 +169,8 @@ impl Demand {
 
     /// Of all that the rate may be taken for.
     fn greatest(&self) -> f64 {
-        let recent = self.recent().map(|interval| interval.greatest);
+        let recent = self.recent();
+        let recent = recent.map(|interval| interval.greatest.max(interval.risen));
         recent.fold(self.average.unwrap_or_default(), f64::max)
     }
 
@@ -198,17 +204,27 @@ impl Demand {
         None
     }
 
-    /// The rise there is, where the latest interval is one of it.
-    fn rise_goes_on(&self, rate: Rps, seconds: f64) -> Option<Rise> {
-        let lasting = |rise: &Rise| rise.seconds < self.rule.moving.as_secs_f64();
-        let rise = self
-            .rise
-            .filter(|rise| rate.0 > rise.known && lasting(rise))?;
-        Some(Rise {
+    /// Finds a rise, or goes on with the one there is.
+    fn follow_rise(&mut self, known: f64, rate: Rps, seconds: f64) {
+        if let Some(found) = self.risen(known) {
+            self.rise = Some(found);
+            return;
+        }
+        let Some(rise) = self.rise.take() else {
+            return;
+        };
+        if rise.seconds >= self.rule.moving.as_secs_f64() {
+            return;
+        }
+        let longer = Rise {
             requests: rise.requests + rate.0 * seconds,
             seconds: rise.seconds + seconds,
             ..rise
-        })
+        };
+        self.rise = Some(longer).filter(Rise::is_certain);
+        if let Some(before) = self.intervals.iter_mut().nth_back(1) {
+            before.risen = 0.0;
+        }
     }
 
     /// The intervals of the window, the latest first.
@@ -332,9 +348,10 @@ mod tests {
         check_looks(&[40.0], certain_of(70.0));
         check_looks(&[25.0, 40.0], certain_of(85.0));
         check_looks(&[25.0, 40.0, 40.0], 160.0);
-        // Each further one makes the mean more certain, and the greatest of them holds.
+        // Each further one makes the mean more certain.
         check_looks(&[25.0, 40.0, 38.0, 42.0], 160.0);
-        check_looks(&[25.0, 36.0, 40.0, 44.0, 40.0], 160.0);
+        check_looks(&[25.0, 44.0, 40.0, 36.0, 40.0], 160.0);
+        check_looks(&[25.0, 40.0, 38.0, 9.0], 4.0 * 87.0 / 3.0);
         // What is certainly more than that is another rise.
         check_looks(&[25.0, 40.0, 40.0, 80.0, 80.0], 320.0);
         // The first of them that exceeds it need not be in the midst of the rise.
