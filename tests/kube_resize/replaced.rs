@@ -85,6 +85,28 @@ async fn what_a_budget_keeps_stays_and_is_counted_on() {
 }
 
 #[tokio::test]
+async fn what_something_else_changes_is_not_replaced() {
+    let stage = stage().await;
+    stage.stuck().await;
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
+    let scaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "old", "namespace": DEMO},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 3},
+    });
+    stage.server.store().create(&scaler).unwrap();
+    let told = async || {
+        let error = stage.resize(goal(2, 10)).await.unwrap_err();
+        matches!(error, ActuateError::AnotherWriter { .. })
+    };
+    wait::until_async("the autoscaler", LIMIT, told)
+        .await
+        .unwrap();
+    assert_eq!(stage.backends.retire(0, ROOM), None);
+    assert_eq!(stage.in_force().await.unwrap().ready, cores(2, 1));
+}
+
+#[tokio::test]
 async fn a_refused_eviction_leaves_the_pod_as_it_was() {
     for (fault, doubt) in [(Fault::Error(403), false), (Fault::LoseAnswer, true)] {
         let stage = stage().await;

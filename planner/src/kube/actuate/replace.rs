@@ -20,6 +20,8 @@ const EVICT: &str = "create pods/eviction";
 impl KubeBackends {
     /// See [`crate::actuate::Actuate::retire`].
     pub(super) fn count_off(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
+        // What something else changes is left alone, whatever was found of it before.
+        self.is_ours(variant).ok()?;
         let seen = self.seen(variant).ok()?;
         let store = self.namespace.pods().ok()?;
         let pods = self.spec(variant).ok()?.pods(store);

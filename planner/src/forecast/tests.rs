@@ -1,0 +1,142 @@
+//! Rates as they come, and what is planned for.
+
+use super::*;
+
+fn demand(headroom: f64) -> Demand {
+    let seconds = Duration::from_secs;
+    Demand::new(DemandRule {
+        smoothing: seconds(5),
+        window: seconds(10),
+        moving: seconds(3),
+        headroom,
+    })
+}
+
+/// Rates, one a second from second 0, and the demand after the last.
+fn check(headroom: f64, rates: &[f64], expected: f64) {
+    let mut demand = demand(headroom);
+    for (second, rate) in rates.iter().enumerate() {
+        demand.observe(Duration::from_secs(second as u64), Rps(*rate));
+    }
+    let got = demand.forecast().unwrap().demand.0;
+    assert!(
+        (got - expected).abs() < 1e-6,
+        "{rates:?}: {got}, not {expected}"
+    );
+}
+
+#[test]
+fn demand_by_history() {
+    assert_eq!(demand(1.1).forecast(), None);
+    check(1.1, &[0.0], 0.0);
+    check(1.1, &[40.0; 20], 44.0);
+    // One noisy second counts for a third.
+    check(
+        1.0,
+        &[[40.0; 20].as_slice(), &[55.0], &[40.0; 3]].concat(),
+        45.0,
+    );
+    // A steep rise counts at once, by what is certain of it; then at the moving mean's pace.
+    check(1.0, &[[40.0; 20].as_slice(), &[100.0]].concat(), 80.0);
+    check(1.0, &[[40.0; 20].as_slice(), &[100.0; 3]].concat(), 100.0);
+    // The greatest mean holds for a window after the fall, and then the average's rest.
+    check(1.0, &[[100.0; 20].as_slice(), &[0.0; 9]].concat(), 100.0);
+    check(
+        1.0,
+        &[[100.0; 60].as_slice(), &[0.0; 13]].concat(),
+        100.0 * libm::exp(-13.0 / 5.0),
+    );
+}
+
+/// Looks a quarter of a second apart: 40 requests/s for 20 s, and then these counts → the demand.
+fn check_looks(counts: &[f64], expected: f64) {
+    let mut demand = demand(1.0);
+    let steady = std::iter::repeat_n(&10.0, 80);
+    for (look, count) in steady.chain(counts).enumerate() {
+        demand.observe(Duration::from_millis(250 * look as u64), Rps(count * 4.0));
+    }
+    let got = demand.forecast().unwrap().demand.0;
+    assert!(
+        (got - expected).abs() < 1e-6,
+        "{counts:?}: {got}, not {expected}"
+    );
+}
+
+#[test]
+fn a_rise_counts_once_two_looks_are_certain_of_it() {
+    check_looks(&[], 40.0);
+    // One look is a burst, or half before and half after the rise.
+    let certain_of = |requests: f64| requests - 2.0 * requests.sqrt();
+    check_looks(&[40.0], certain_of(70.0));
+    check_looks(&[25.0, 40.0], certain_of(85.0));
+    check_looks(&[25.0, 40.0, 40.0], 160.0);
+    // Each further one makes the mean more certain.
+    check_looks(&[25.0, 40.0, 38.0, 42.0], 160.0);
+    check_looks(&[25.0, 44.0, 40.0, 36.0, 40.0], 160.0);
+    check_looks(&[25.0, 40.0, 38.0, 9.0], 4.0 * 87.0 / 3.0);
+    // What is certainly more than that is another rise.
+    check_looks(&[25.0, 40.0, 40.0, 80.0, 80.0], 320.0);
+    // The first of them that exceeds it need not be in the midst of the rise.
+    check_looks(&[40.0, 40.0], 160.0);
+    check_looks(&[36.0, 40.0], 152.0);
+    // A small one has to last for a second.
+    check_looks(&[12.0, 16.0, 15.0], 40.0 + 13.0 / 3.0);
+    check_looks(&[15.0, 16.0, 16.0, 16.0, 16.0], 79.0 / 1.25);
+    // Nor is what each look does not bear out.
+    check_looks(&[25.0, 35.0, 10.0], certain_of(80.0));
+}
+
+#[test]
+fn a_forecast_settles_once_its_window_has_filled() {
+    let mut demand = demand(1.0);
+    for second in 100..120 {
+        demand.observe(Duration::from_secs(second), Rps(40.0));
+        assert_eq!(
+            demand.forecast().unwrap().settled,
+            second >= 110,
+            "{second}"
+        );
+    }
+}
+
+#[test]
+fn what_has_lasted_is_the_windows_least() {
+    let mut demand = demand(1.1);
+    let rate = |second| if second < 130 { 40.0 } else { 80.0 };
+    for second in 100..150 {
+        demand.observe(Duration::from_secs(second), Rps(rate(second)));
+        let lasted = demand.forecast().unwrap().lasted;
+        let expected = match second {
+            ..110 => None,
+            // The last interval of 40 is the mean's until 132, and in the window until 139.
+            110..139 => Some(Rps(1.1 * 40.0)),
+            _ => lasted.filter(|lasted| lasted.0 > 1.1 * 40.0),
+        };
+        assert_eq!(lasted, expected, "{second}");
+        assert!(
+            second < 142 || lasted == Some(Rps(1.1 * 80.0)),
+            "{second}: {lasted:?}"
+        );
+    }
+}
+
+#[test]
+fn irregular_intervals_weigh_by_their_length() {
+    let mut demand = demand(1.0);
+    for (at_ms, rate) in [(0, 40.0), (1000, 40.0), (1100, 400.0), (3000, 40.0)] {
+        demand.observe(Duration::from_millis(at_ms), Rps(rate));
+    }
+    // Greatest is (40 + 40) / 1.1 s, the tenth of a second at 400 included.
+    assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
+    // Nothing observed for a while: the demand holds.
+    assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let mut demand = demand(1.0);
+    for tick in 0..3 * INTERVALS_MAX as u64 {
+        demand.observe(Duration::from_micros(tick), Rps(1.0));
+    }
+    assert!(demand.intervals.len() <= INTERVALS_MAX);
+}
