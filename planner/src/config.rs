@@ -4,6 +4,7 @@
 //! `service.example.yaml` beside this crate documents every key. Unknown, missing or wrong keys are
 //! refused with the key's path, the value and what is allowed.
 
+mod bounds;
 mod check;
 mod classes;
 mod policy;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-use crate::actuate::Allocation;
+use crate::actuate::{Allocation, Bounds};
 use crate::key::KeySource;
 use crate::profile::Profile;
 
@@ -109,6 +110,8 @@ pub struct Service {
     pub objective: Objective,
     /// Cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
     pub budget: u32,
+    /// What replicas hold besides, and how much of it there may be.
+    pub bounds: Bounds,
     /// How demand is made of arrivals.
     pub demand: DemandRule,
     /// Longest solve.
@@ -395,6 +398,14 @@ impl Service {
 }
 
 impl Variant {
+    /// Replicas it keeps without any share.
+    pub fn fewest(&self) -> u32 {
+        match self.least {
+            0 => 0,
+            _ => self.replicas.least,
+        }
+    }
+
     /// What a replica sustains with `cores` where one answer may take `latency_max_ms`.
     pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> f64 {
         self.profile.capacity(cores, latency_max_ms).0

@@ -20,6 +20,7 @@ pub(crate) struct Meter(Arc<Mutex<Metered>>);
 struct Metered {
     pods: BTreeMap<String, PodNow>,
     most: f64,
+    most_pods: usize,
     then: String,
 }
 
@@ -42,6 +43,7 @@ impl Meter {
             Happening::Deleted => metered.pods.remove(&pod.uid),
             _ => metered.pods.insert(pod.uid.clone(), pod),
         };
+        metered.most_pods = metered.most_pods.max(metered.pods.len());
         let sum: f64 = metered.pods.values().map(PodNow::cores_at_most).sum();
         if sum > metered.most + EPSILON {
             metered.most = sum;
@@ -60,6 +62,17 @@ impl Meter {
 
     pub(crate) fn most(&self) -> f64 {
         self.0.lock().unwrap().most
+    }
+
+    pub(crate) fn most_pods(&self) -> usize {
+        self.0.lock().unwrap().most_pods
+    }
+
+    /// Never more pods than what they hold lets there be.
+    pub(crate) fn within_pods(&self, bound: usize) -> Result<(), String> {
+        let most = self.most_pods();
+        let error = || format!("{most} pods of {bound}");
+        (most <= bound).then_some(()).ok_or_else(error)
     }
 
     /// Never more than the budget.
@@ -253,5 +266,7 @@ mod tests {
             .unwrap();
         assert_eq!(meter.within(6.0), Ok(()));
         assert!(meter.within(5.0).is_err());
+        assert_eq!(meter.within_pods(2), Ok(()));
+        assert!(meter.within_pods(1).is_err());
     }
 }

@@ -16,6 +16,8 @@ use super::troupe::Troupe;
 
 /// All cores there may be.
 pub(crate) const BUDGET: f64 = 8.0;
+/// All pods there may be, where what each holds is bounded.
+pub(crate) const PODS: usize = 4;
 /// Another plans so long after the leader was struck, or after requests about the Lease fail no more.
 const TAKE_OVER: Duration = Duration::from_secs(15);
 /// Longest wait for a first leader, and for a resize to strike in.
@@ -63,6 +65,7 @@ pub(crate) async fn play(schedule: &Schedule) -> Result<Played, String> {
     let log = cluster.server.log().after(0);
     for found in [
         meter.within(BUDGET),
+        meter.within_pods(if schedule.bound { PODS } else { usize::MAX }),
         judge::nothing_is_resized_twice(&log),
         judge::only_the_holder_acts(&log),
         stage.taken_over(&log).map(drop),
@@ -101,6 +104,8 @@ pub(crate) async fn play(schedule: &Schedule) -> Result<Played, String> {
                 scalings: acting("deployments/scale"),
                 evictions: acting("pods/eviction"),
                 most: meter.most(),
+                most_pods: meter.most_pods(),
+                bound: schedule.bound,
                 settled_after,
             })
         }
@@ -159,6 +164,12 @@ impl Stage<'_> {
             small["cores"] = json!({"initial": 1, "least": 1, "greatest": 2});
             small["replicas"] = json!({"initial": 1, "least": 1, "greatest": 3});
             spec["variants"][1]["cores"]["greatest"] = json!(2);
+        }
+        if self.schedule.bound {
+            spec["budget"]["held"] = json!({"memory": format!("{PODS}Gi")});
+            for index in 0..2 {
+                spec["variants"][index]["holds"] = json!({"memory": "1Gi"});
+            }
         }
         if self.schedule.replaces {
             spec["resize"]["fallback"] = json!("replace");

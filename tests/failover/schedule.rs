@@ -38,6 +38,8 @@ pub(crate) struct Schedule {
     pub(crate) planners: usize,
     /// Whether one variant is changed by replicas too.
     pub(crate) replicated: bool,
+    /// Whether what each pod holds lets there be no more than [`PODS`](super::play::PODS).
+    pub(crate) bound: bool,
     pub(crate) cycle: Duration,
     pub(crate) resize_timeout: Duration,
     /// The kubelets'.
@@ -161,6 +163,7 @@ impl Schedule {
             seed,
             planners: dice.0.random_range(2..=3),
             replicated,
+            bound: replicated && seed.is_multiple_of(3),
             cycle: Duration::from_millis(cycle),
             resize_timeout: dice.ms(150, cycle - 50),
             actuated_after: dice.ms(20, 1_500),

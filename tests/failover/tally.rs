@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::play::BUDGET;
+use super::play::{BUDGET, PODS};
 
 /// What came of a schedule.
 pub(crate) struct Played {
@@ -15,6 +15,9 @@ pub(crate) struct Played {
     pub(crate) scalings: usize,
     pub(crate) evictions: usize,
     pub(crate) most: f64,
+    pub(crate) most_pods: usize,
+    /// Whether these were bounded.
+    pub(crate) bound: bool,
     pub(crate) settled_after: Duration,
 }
 
@@ -30,10 +33,12 @@ pub(crate) fn told(all: &[Played]) -> String {
         sorted.get(last * part / 100).copied().unwrap_or_default()
     };
     let most = all.iter().map(|played| played.most).fold(0.0, f64::max);
+    let bound = all.iter().filter(|played| played.bound);
+    let most_pods = bound.clone().map(|played| played.most_pods).max();
     format!(
         "{} schedules, {} s of their time: {} faults, {} resizes, {} scalings and {} evictions taken, {} kills, {} struck in a resize; \
          taken over after {:.1?} (median) and at most {:.1?} of {} where no fault befell the Lease; at most {most} of \
-         {BUDGET} cores; all in order {:.1?} (median) and at most {:.1?} after the last fault",
+         {BUDGET} cores, and in {} of them at most {} of {PODS} pods; all in order {:.1?} (median) and at most {:.1?} after the last fault",
         all.len(),
         sum(|played| played.virtual_time.as_secs()),
         sum(|played| played.faults),
@@ -45,6 +50,8 @@ pub(crate) fn told(all: &[Played]) -> String {
         at(&took, 50),
         at(&took, 100),
         took.len(),
+        bound.count(),
+        most_pods.unwrap_or_default(),
         at(&settled, 50),
         at(&settled, 100),
     )

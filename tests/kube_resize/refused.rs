@@ -176,6 +176,7 @@ async fn who_may_not_is_told_what() {
         variant: 0,
         goal,
         ready: cores(1, 1),
+        bound: false,
     };
     let error = blind.resize(&[change(goal(1, 2))]).await.remove(0);
     let error = error.unwrap_err();
@@ -213,6 +214,7 @@ async fn without_a_server_or_a_workload_it_says_so() {
         variant: 0,
         goal: goal(1, 2),
         ready: last.ready,
+        bound: false,
     };
     let error = backends.resize(&[change]).await.remove(0).unwrap_err();
     assert!(

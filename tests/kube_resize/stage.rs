@@ -71,6 +71,7 @@ impl Stage {
             variant: 0,
             goal,
             ready,
+            bound: false,
         };
         self.backends.resize(&[change]).await.remove(0)
     }

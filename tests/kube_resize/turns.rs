@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use weir_api::Cores;
-use weir_planner::actuate::{Actuate, Goal, InForce, Step, Transition};
+use weir_planner::actuate::{Actuate, Bounds, Goal, InForce, Step, Transition};
 use weir_planner::cycle::STEPS_MAX;
 use weir_planner::kube::actuate::KubeBackends;
 use weir_tests::kube::{ApiServer, Fault, Happening, Rule, Verb};
@@ -28,7 +28,7 @@ async fn turn(backends: &KubeBackends, goals: &[Goal]) {
     let Some(in_force) = there(backends).await else {
         return;
     };
-    let mut transition = Transition::new(&in_force, goals, BUDGET);
+    let mut transition = Transition::new(&in_force, goals, BUDGET, &Bounds::default());
     for _ in 0..STEPS_MAX {
         match transition.next() {
             Step::Resize(changes) => {

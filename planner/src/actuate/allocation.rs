@@ -71,6 +71,8 @@ pub struct InForce {
     pub starting: Allocation,
     /// What the budget has to bear.
     pub at_most: Cores,
+    /// Replicas that there may be, those that end included: what each holds, so many hold.
+    pub replicas_at_most: u32,
 }
 
 impl InForce {
@@ -80,6 +82,7 @@ impl InForce {
             ready,
             starting: Allocation::NONE,
             at_most: ready.cores(),
+            replicas_at_most: ready.replicas,
         }
     }
 
@@ -93,6 +96,7 @@ impl InForce {
                 ready.each.min(changed.each),
             ),
             at_most: self.at_most.max(goal.cores(ready)),
+            replicas_at_most: self.replicas_at_most.max(goal.replicas),
             ..self
         }
     }
@@ -177,6 +181,15 @@ impl Goal {
             replicas: ready.replicas.max(staying + started),
             each: each.max(ready.each),
             start: self.start,
+        }
+    }
+
+    /// The same with no more replicas than so many.
+    #[must_use]
+    pub fn at_most(self, replicas: u32) -> Goal {
+        match self.replicas.min(replicas) {
+            0 => Goal::default(),
+            replicas => Goal { replicas, ..self },
         }
     }
 

@@ -201,6 +201,15 @@ impl Obstacle {
             why: error.to_string(),
         }
     }
+
+    /// A variant that cannot take over from another one.
+    pub fn stuck() -> Obstacle {
+        Obstacle {
+            reason: Reason::Waiting,
+            why: "it cannot start: beside the last replica that serves, what it holds is more than budget.held bears"
+                .to_owned(),
+        }
+    }
 }
 
 impl Reason {

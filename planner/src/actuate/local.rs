@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use weir_api::Cores;
 
 use super::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
+use crate::kube::replace::Kept;
 
 /// Largest answer of a backend.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -166,6 +167,14 @@ impl Actuate for Local {
         }
         answers
     }
+
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+        None
+    }
+
+    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+        Err(ActuateError::NoAddress)
+    }
 }
 
 impl Actuate for Advisory {
@@ -178,6 +187,14 @@ impl Actuate for Advisory {
             .iter()
             .map(|_| Err(ActuateError::Advisory))
             .collect()
+    }
+
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+        None
+    }
+
+    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+        Err(ActuateError::NoAddress)
     }
 }
 
@@ -316,6 +333,7 @@ mod tests {
             variant: 0,
             goal,
             ready: there.ready,
+            bound: false,
         };
         // Two keep 2.5 cores, two start with one: dealt out evenly 1.75 each.
         let dealt = Allocation::new(4, Cores::from_millis(1750));
@@ -330,6 +348,7 @@ mod tests {
             variant,
             goal: Goal::one(Cores::whole(cores)),
             ready: Allocation::NONE,
+            bound: false,
         };
         let wishes = [change(1, 4), change(0, 1), change(7, 1)];
         let none = Err(ActuateError::NoAddress);
@@ -366,6 +385,7 @@ mod tests {
                 variant: 0,
                 goal: Goal::of(one(asked)),
                 ready: one(2),
+                bound: false,
             };
             let answer = local.resize(&[change]).await.remove(0);
             assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));

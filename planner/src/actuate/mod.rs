@@ -2,6 +2,7 @@
 //! and weight moves away before capacity shrinks; what counts is what a backend has confirmed.
 
 mod allocation;
+mod bounds;
 mod error;
 mod local;
 mod steps;
@@ -13,6 +14,7 @@ use weir_api::Cores;
 use crate::kube::replace::Kept;
 
 pub use allocation::{Allocation, Goal, InForce};
+pub use bounds::{Amount, BOUNDS_MAX, Bound, Bounds};
 pub use error::{ActuateError, Obstacle, Reason};
 pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
 pub use steps::{Step, Transition};
@@ -26,6 +28,9 @@ pub struct Resize {
     pub goal: Goal,
     /// What of it serves now.
     pub ready: Allocation,
+    /// Whether no more replicas may be there at any moment than it is to have, because of what each holds
+    /// ([`Bounds`]).
+    pub bound: bool,
 }
 
 impl Resize {
@@ -55,18 +60,10 @@ pub trait Actuate {
     /// Chooses what of a variant is to be replaced because it cannot have what it is to have where it is, and counts
     /// on it no more; what is in force then, which the budget with `room` cores left bears once it is replaced. The
     /// same again until it is. `None` where there is nothing to replace.
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
-        let _ = (variant, room);
-        None
-    }
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>>;
 
     /// Replaces what [`Actuate::retire`] has chosen, once no plan counts on it; what is in force then. Refused, it is
     /// counted on again.
-    fn replace(
-        &self,
-        variant: usize,
-    ) -> impl Future<Output = Result<InForce, ActuateError>> + Send {
-        let _ = variant;
-        std::future::ready(Err(ActuateError::NoAddress))
-    }
+    fn replace(&self, variant: usize)
+    -> impl Future<Output = Result<InForce, ActuateError>> + Send;
 }

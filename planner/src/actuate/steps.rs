@@ -1,8 +1,8 @@
 //! From what is in force to what is wanted, one safe step at a time. Pure.
 //!
 //! Grow what fits the budget, publish weights for what is there, shrink, grow the rest, publish.
-//! At no step do the cores exceed the budget (or what there may have been at the start, if that was more), and
-//! no published plan counts on cores that are not in force or are about to go. A change that failed
+//! At no step do the cores exceed the budget, or what replicas hold its bounds (or what there may have been at the
+//! start, if that was more), and no published plan counts on cores that are not in force or are about to go. A change that failed
 //! is given up for this time, and where it may have happened all the same, both are reckoned with:
 //! the budget counts the more, the plan the fewer.
 //!
@@ -11,7 +11,7 @@
 
 use weir_api::Cores;
 
-use super::{Allocation, Goal, InForce, Resize};
+use super::{Allocation, Bounds, Goal, InForce, Resize};
 
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +28,7 @@ pub enum Step {
 #[derive(Debug, Clone)]
 pub struct Transition {
     budget: Cores,
+    bounds: Bounds,
     variants: Vec<Variant>,
     published: Option<Vec<Allocation>>,
 }
@@ -40,8 +41,8 @@ struct Variant {
 }
 
 impl Transition {
-    /// From what is `in_force` to `goals` within `budget`.
-    pub fn new(in_force: &[InForce], goals: &[Goal], budget: Cores) -> Transition {
+    /// From what is `in_force` to `goals` within `budget` and `bounds`.
+    pub fn new(in_force: &[InForce], goals: &[Goal], budget: Cores, bounds: &Bounds) -> Transition {
         debug_assert_eq!(in_force.len(), goals.len());
         let variant = |(in_force, goal): (&InForce, &Goal)| Variant {
             in_force: *in_force,
@@ -51,6 +52,7 @@ impl Transition {
         let variants = in_force.iter().zip(goals).map(variant).collect();
         Transition {
             budget,
+            bounds: bounds.clone(),
             variants,
             published: None,
         }
@@ -69,7 +71,7 @@ impl Transition {
         }
         let shrinking = self.pending(Variant::shrinks);
         let shrinking: Vec<Resize> = shrinking
-            .map(|(variant, pending)| pending.change(variant, pending.shrunk()))
+            .map(|(variant, pending)| self.change(variant, &pending, pending.shrunk()))
             .collect();
         if shrinking.is_empty() {
             Step::Done
@@ -114,12 +116,19 @@ impl Transition {
         self.variants.iter().map(Variant::safe).collect()
     }
 
-    /// What can grow within the budget, partly where not wholly. A core is kept back for each that is still
-    /// to have its first: without it nothing could take over what others are to lose.
+    /// What can grow within the budget, partly where not wholly. A core, and what a replica holds, are kept back for each
+    /// that is still to have its first: without it nothing could take over what others are to lose.
     fn growth(&self) -> Vec<Resize> {
         let mut total: Cores = self.variants.iter().map(|v| v.in_force.at_most).sum();
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
         let mut firsts: Cores = growing.iter().map(|(_, variant)| variant.first()).sum();
+        let each = self.variants.iter().map(|v| v.in_force.replicas_at_most);
+        let mut held: Vec<u32> = each.collect();
+        for (index, variant) in &growing {
+            if let Some(held) = held.get_mut(*index).filter(|held| **held == 0) {
+                *held = variant.goal.replicas.min(1);
+            }
+        }
         let mut growth = Vec::with_capacity(growing.len());
         for (index, variant) in growing {
             let (ready, at_most) = (variant.in_force.ready, variant.in_force.at_most);
@@ -127,13 +136,29 @@ impl Transition {
             firsts = firsts.saturating_sub(own);
             let free = self.budget.saturating_sub(total.saturating_sub(at_most));
             let most = free.saturating_sub(firsts).max(free.min(own));
-            let goal = variant.goal.within(most, ready);
+            let borne = self
+                .bounds
+                .room(index, &held)
+                .max(variant.in_force.replicas());
+            let goal = variant.goal.within(most, ready).at_most(borne);
+            if let Some(held) = held.get_mut(index) {
+                *held = variant.in_force.replicas_at_most.max(goal.replicas);
+            }
             total = total.saturating_sub(at_most) + at_most.max(goal.cores(ready));
             if (Variant { goal, ..variant }).grows() {
-                growth.push(variant.change(index, goal));
+                growth.push(self.change(index, &variant, goal));
             }
         }
         growth
+    }
+
+    fn change(&self, variant: usize, of: &Variant, goal: Goal) -> Resize {
+        Resize {
+            variant,
+            goal,
+            ready: of.in_force.ready,
+            bound: self.bounds.bound(variant),
+        }
     }
 
     fn pending(&self, which: fn(&Variant) -> bool) -> impl Iterator<Item = (usize, Variant)> {
@@ -181,14 +206,6 @@ impl Variant {
             return Cores::ZERO;
         }
         self.goal.first()
-    }
-
-    fn change(&self, variant: usize, goal: Goal) -> Resize {
-        Resize {
-            variant,
-            goal,
-            ready: self.in_force.ready,
-        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_api::plan::HOUR_MS;
 
+use super::bounds::{bounds, holds};
 use super::policy::{WEIGHT_MAX, policy};
 use super::raw::{RawDemand, RawObjective, RawPods, RawProxies, ServiceSpec};
 use super::rule::{millis, named, refused, rule, seconds, url, within};
@@ -82,7 +83,9 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         rule: policy,
         policy: raw.policy,
     };
+    let holds = holds(raw.variants.as_deref(), raw.stages.as_deref());
     let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
+    let bounds = bounds(&raw.budget.held, &holds, &stages, &variants)?;
     Ok(Service {
         name,
         slo: Duration::from_millis(slo_ms),
@@ -94,6 +97,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         policy,
         objective: objective(&raw.objective)?,
         budget,
+        bounds,
         demand: demand(&raw.demand)?,
         solver_limit: shorter("solver.time_limit_ms", raw.solver.time_limit_ms)?,
         stats: stats(&raw.proxies)?,

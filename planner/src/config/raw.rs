@@ -10,6 +10,7 @@
     reason = "each printer column has its own"
 )]
 
+mod amount;
 mod classes;
 mod profile;
 mod variant;
@@ -28,6 +29,7 @@ use super::{
 };
 use crate::resource::SloServiceStatus;
 
+pub(crate) use amount::RawAmount;
 pub use classes::RawClass;
 pub use profile::RawReference;
 pub(crate) use profile::{RawMeasured, RawProfile};
@@ -208,12 +210,17 @@ pub struct RawObjective {
 }
 
 /// What all variants may have together.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawBudget {
     /// Whole cores, never exceeded.
     #[schemars(range(min = 1, max = 65_536))]
     pub cores: u32,
+    /// So much of what replicas hold besides (`holds`), by its name in Kubernetes (memory, nvidia.com/gpu); never
+    /// exceeded either, by replicas that start or end included.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub held: BTreeMap<String, RawAmount>,
 }
 
 /// headroom × the greater of the arrivals' exponential average and, over the last window, their greatest mean.

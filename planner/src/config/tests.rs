@@ -3,6 +3,7 @@
 
 use super::*;
 
+mod bounds;
 mod policies;
 
 const EXAMPLE: &str = include_str!("../../service.example.yaml");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_api::{Cores, Revision, Share, VariantPlan};
 
-use super::exchange::halfway;
+use super::exchange::way;
 use super::{Planner, Ports};
 use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Reason, Resize, Step, Transition};
 use crate::clock::Now;
@@ -82,10 +82,14 @@ impl Planner {
             now,
             first_out: None,
         };
-        let first = halfway(&self.service, &self.in_force, goals);
-        for goals in first.iter().map(Vec::as_slice).chain([goals]) {
+        let way = way(&self.service, &self.in_force, goals);
+        for variant in way.stuck {
+            self.obstructed(variant, Obstacle::stuck());
+        }
+        for goals in &way.legs {
+            let budget = Cores::whole(self.service.budget);
             let mut transition =
-                Transition::new(&self.in_force, goals, Cores::whole(self.service.budget));
+                Transition::new(&self.in_force, goals, budget, &self.service.bounds);
             self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
                 .await;
             self.in_force = transition.in_force();

@@ -61,8 +61,7 @@ impl Linger {
                 *goal = more(variant, *there, *wish, stay);
             }
         }
-        let budget = Cores::whole(service.budget);
-        while total(in_force, &held) > budget {
+        while !is_borne(service, in_force, &held) {
             let costs = |index: &usize| {
                 let at = |goals: &[Goal]| goals.get(*index).copied().unwrap_or_default();
                 let ready = in_force
@@ -103,9 +102,11 @@ fn more(variant: &Variant, there: InForce, wanted: Goal, replicas: u32) -> Goal 
     }
 }
 
-fn total(in_force: &[InForce], goals: &[Goal]) -> Cores {
+fn is_borne(service: &Service, in_force: &[InForce], goals: &[Goal]) -> bool {
     let each = in_force.iter().zip(goals);
-    each.map(|(there, goal)| goal.cores(there.ready)).sum()
+    let cores: Cores = each.map(|(there, goal)| goal.cores(there.ready)).sum();
+    let replicas: Vec<u32> = goals.iter().map(|goal| goal.replicas).collect();
+    cores <= Cores::whole(service.budget) && service.bounds.bear(&replicas)
 }
 
 #[cfg(test)]

@@ -70,8 +70,22 @@ impl Planner {
         let held: Cores = self.in_force.iter().map(|one| one.at_most).sum();
         let room = Cores::whole(self.service.budget).saturating_sub(held);
         let begun = self.retired;
+        let replicas: Vec<u32> = self
+            .in_force
+            .iter()
+            .map(|one| one.replicas_at_most)
+            .collect();
         for (variant, unmet) in self.unmet.iter_mut().enumerate() {
             if unmet.is_none() && begun != Some(variant) {
+                continue;
+            }
+            let own = replicas.get(variant).copied().unwrap_or(0);
+            if begun != Some(variant) && self.service.bounds.room(variant, &replicas) <= own {
+                // The newcomer is there before who ends is gone.
+                if let Some(unmet) = unmet {
+                    unmet.why +=
+                        "; it is not replaced: what another one holds would exceed budget.held now";
+                }
                 continue;
             }
             match actuate.retire(variant, room) {

@@ -13,6 +13,7 @@ use weir_api::{Cores, PlanError, Revision, VariantPlan};
 use super::*;
 use crate::actuate::Resize;
 use crate::config::tests::service;
+use crate::kube::replace::Kept;
 use crate::observe::{Counts, Route, ScrapeError};
 use crate::plan::Draft;
 use crate::publish::Receipt;
@@ -95,6 +96,14 @@ impl Actuate for World {
             answers.push(stubborn.map_or(Ok(there), Err));
         }
         answers
+    }
+
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+        None
+    }
+
+    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+        Err(ActuateError::NoAddress)
     }
 }
 

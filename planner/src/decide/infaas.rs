@@ -1,6 +1,9 @@
 //! By INFaaS (ATC '21, §4.2.1): replicas of each variant to start and to stop, as cheap as the load and
 //! the least accuracy allow. A replica executes one batch at a time ([`replica`]) and costs its cores.
 //!
+//! INFaaS knows no bound of a variant's replicas but its resources: where it would start more than there may be, they
+//! are a resource, as many as there may be.
+//!
 //! What users of INFaaS say of each request, they say here of the service: the SLO (a variant that takes
 //! longer than `latency_budget` allows carries nothing) and the least accuracy. Before the forecast
 //! settles, replicas are started, never stopped.
@@ -15,7 +18,8 @@ use crate::clock::stopwatch;
 use crate::config::{InfaasRule, Service, Variant};
 use crate::forecast::Forecast;
 use crate::solve::infaas::{
-    self, Architecture, Input, LATENCY_MS_MAX, Plan, Problem, Resource, solve,
+    self, Architecture, ArchitecturePlan, Input, LATENCY_MS_MAX, Plan, Problem, RESOURCES_MAX,
+    Resource, solve,
 };
 use crate::solve::{Outcome, Patience, Refused};
 
@@ -35,9 +39,8 @@ pub(super) fn decide(
         .collect();
     let elapsed = stopwatch();
     let patience = Patience::new(service.solver_limit, &elapsed);
-    let problem: Result<Problem, Refused> = input(service, rule, &running, forecast).try_into();
-    let outcome = match problem {
-        Ok(problem) => solve(&problem, &patience),
+    let outcome = match solved(service, input(service, rule, &running, forecast), &patience) {
+        Ok(outcome) => outcome,
         Err(refused) => return keep(in_force, Kind::Infeasible, refused.to_string()),
     };
     let (kind, plan, note) = match outcome {
@@ -94,6 +97,54 @@ pub(super) fn decide(
         objective: (!kept).then_some(-plan.objective),
         optimum: Some(-plan.objective),
     }
+}
+
+/// The optimum within the most replicas that each may have.
+fn solved(
+    service: &Service,
+    mut input: Input,
+    patience: &Patience<'_>,
+) -> Result<Outcome<Plan>, Refused> {
+    loop {
+        let problem: Problem = input.clone().try_into()?;
+        let outcome = solve(&problem, patience);
+        let plan = outcome.plan();
+        let too_many: Vec<&Variant> = service
+            .variants
+            .iter()
+            .filter(|variant| planned(plan, variant) > replica::most(variant))
+            .collect();
+        if too_many.is_empty() || input.resources.len() + too_many.len() > RESOURCES_MAX {
+            return Ok(outcome);
+        }
+        for variant in too_many {
+            let name = format!("replicas of {}", variant.name);
+            input.resources.push(Resource {
+                name: name.clone(),
+                available: f64::from(replica::most(variant)),
+            });
+            let mut all = input
+                .architectures
+                .iter_mut()
+                .flat_map(|one| &mut one.variants);
+            let takes = all.find(|one| one.name == variant.name);
+            if let Some(takes) = takes.and_then(|one| one.takes.as_mut()) {
+                takes.insert(name, 1.0);
+            }
+        }
+    }
+}
+
+fn planned(plan: Option<&Plan>, variant: &Variant) -> u32 {
+    let mut actions = plan.into_iter().flat_map(|plan| &plan.architectures);
+    let of = |one: &ArchitecturePlan| {
+        let action = one
+            .variants
+            .iter()
+            .find(|action| action.name == variant.name);
+        action.map(|action| action.replicas)
+    };
+    actions.find_map(of).unwrap_or(0)
 }
 
 fn input(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecast) -> Input {
@@ -161,13 +212,7 @@ fn carries(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forec
 
 /// N + δ, in the variants' order and within their bounds.
 fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
-    let of = |variant: &Variant| {
-        let mut actions = plan.architectures.iter().flat_map(|one| &one.variants);
-        let action = actions.find(|action| action.name == variant.name);
-        action
-            .map_or(0, |action| action.replicas)
-            .min(replica::most(variant))
-    };
+    let of = |variant: &Variant| planned(Some(plan), variant).min(replica::most(variant));
     service.variants.iter().map(of).collect()
 }
 

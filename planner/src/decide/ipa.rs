@@ -296,7 +296,11 @@ fn input(service: &Service, rule: IpaRule, demand: Rps, price: f64) -> Input {
     let stage = |stage: &Stage| StageInput {
         name: stage.name.clone(),
         after: None,
-        variants: of(service, stage).iter().map(variant).collect(),
+        variants: of(service, stage)
+            .iter()
+            .filter(|variant| replica::most(variant) > 0)
+            .map(variant)
+            .collect(),
     };
     Input {
         arrival_rps: demand.0,

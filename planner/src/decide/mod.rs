@@ -5,8 +5,10 @@
 //! - optimal → the optimum, unless the cores in force carry the demand and are within the tolerance of
 //!   it, or the forecast has not settled
 //! - more demand than capacity → the greatest capacity there is
+//! - what replicas hold exceeds a bound → decided again with fewer of them ([`bounded`])
 //! - the solver found nothing in time → what carries the demand without it, or else the cores stay
 
+mod bounded;
 mod infaas;
 mod infadapter;
 mod ipa;
@@ -20,6 +22,7 @@ use crate::actuate::{Allocation, Goal, InForce};
 use crate::config::{Policy, Service, Variant};
 use crate::forecast::Forecast;
 use crate::solve::law::Law;
+pub use bounded::BRANCHES_MAX;
 pub use infadapter::problem;
 
 /// The least demand solved for once a request was seen: a service that idles is still one.
@@ -87,13 +90,17 @@ pub fn decide(service: &Service, in_force: &[InForce], forecast: Option<Forecast
         let why = "no demand is known yet: no request was seen, or none since its first count";
         return keep(in_force, Kind::NoDemand, why.to_owned());
     };
-    match service.policy {
+    let solve = |service: &Service, in_force: &[InForce]| match service.policy {
         Policy::Infadapter => infadapter::decide(service, in_force, forecast),
         Policy::Sponge(rule) => sponge::decide(service, rule, in_force, forecast),
         Policy::Ipa(rule) => ipa::decide(service, rule, in_force, forecast),
         Policy::Infaas(rule) => infaas::decide(service, rule, in_force, forecast),
         Policy::Themis(rule) => themis::decide(service, rule, in_force, forecast),
+    };
+    if service.bounds.is_empty() {
+        return solve(service, in_force);
     }
+    bounded::decide(service, in_force, forecast.settled, solve)
 }
 
 /// The batch in which each variant is to execute: it follows from what is there, because a plan must hold

@@ -22,9 +22,9 @@ pub(super) fn cores_each(variant: &Variant) -> u32 {
     }
 }
 
-/// Most of them.
+/// Most of them; none where its workload may have none.
 pub(super) fn most(variant: &Variant) -> u32 {
-    if is_core(variant) {
+    if is_core(variant) && variant.replicas.greatest > 0 {
         variant.greatest
     } else {
         variant.replicas.greatest

@@ -30,7 +30,7 @@ pub use unmet::Unmet;
 use self::memory::Memory;
 use self::overruled::Overruled;
 use self::unmet::Try;
-use super::deal::{Dealt, Patched, Seen};
+use super::deal::{Dealt, Most, Patched, Seen};
 use super::disruption::Allowed;
 use super::namespace::Namespace;
 use super::pace::{Pace, Wish};
@@ -176,7 +176,7 @@ impl KubeBackends {
 
     fn deal(&self, change: Resize) -> Result<Dealt, ActuateError> {
         let seen = self.seen(change.variant)?;
-        Ok(seen.deal(change.goal, change.cores(), &self.memory().refusals))
+        Ok(seen.deal(change.goal, Most::of(&change), &self.memory().refusals))
     }
 
     /// Whether nobody else changes this variant's pods.

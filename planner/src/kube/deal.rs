@@ -3,7 +3,7 @@
 //!
 //! Serving pods get `each`, starting ones `start`, once they exist: until then they have what the workload's
 //! template says, and count with that. Those that are unready for a while keep what they have. Nothing is asked for that would make all that the pods may hold, those
-//! that end included, more than the goal costs.
+//! that end included, more than the goal costs, nor for more pods than its replicas where what each holds is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use weir_api::Cores;
 use super::patch::{self, Change, NotPatchable};
 use super::pod::PodState;
 use super::refused::Refused;
-use crate::actuate::{Allocation, Goal, InForce};
+use crate::actuate::{Allocation, Goal, InForce, Resize};
 
 /// A workload and its pods, as they were seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,15 @@ pub struct Seen {
     pub template: Cores,
     /// All that are not gone, in the order of their names.
     pub pods: Vec<PodState>,
+}
+
+/// What a workload's pods may hold together, those that end included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Most {
+    /// All their cores.
+    pub cores: Cores,
+    /// So many pods, where what each holds is bounded.
+    pub replicas: u32,
 }
 
 /// A pod that is to be patched.
@@ -112,7 +121,15 @@ impl Seen {
             ready,
             starting: Allocation::new(count, starting.each()),
             at_most: self.at_most(),
+            replicas_at_most: self.replicas_at_most(),
         }
+    }
+
+    /// All pods that there may be, those that it is still to have included.
+    fn replicas_at_most(&self) -> u32 {
+        let there = self.pods.iter().filter(|pod| !pod.ended).count();
+        let there = u32::try_from(there).unwrap_or(u32::MAX);
+        there.saturating_add(self.missing(self.most_replicas()))
     }
 
     /// All cores that its pods, and those it is still to have, may hold.
@@ -131,10 +148,14 @@ impl Seen {
         self.replicas.max(self.maybe.unwrap_or(0))
     }
 
-    /// What `goal` comes to, where no more than `most` cores may be held.
-    pub fn deal(&self, goal: Goal, most: Cores, refusals: &Refusals) -> Dealt {
+    /// What `goal` comes to, where no more than `most` may be held.
+    pub fn deal(&self, goal: Goal, most: Most, refusals: &Refusals) -> Dealt {
         let mut dealt = Dealt::default();
-        let mut held = self.at_most();
+        let (mut held, pods) = (self.at_most(), self.replicas_at_most());
+        let Most {
+            cores: most,
+            replicas: most_pods,
+        } = most;
         if goal.replicas < self.replicas {
             dealt.scale = Some(goal.replicas);
         } else {
@@ -143,9 +164,9 @@ impl Seen {
             let more = goal.replicas - borne;
             let room = most.saturating_sub(held).millis();
             let fit = room.checked_div(self.template.millis()).unwrap_or(0);
-            let new = more.min(fit);
+            let new = more.min(fit).min(most_pods.saturating_sub(pods));
             // Asked again, a scaling down that was carried out would be taken back: another pod beside one that ends.
-            let again = self.maybe.is_some() && held <= most;
+            let again = self.maybe.is_some() && held <= most && pods <= most_pods;
             dealt.scale = Some(borne + new).filter(|replicas| *replicas > self.replicas || again);
             dealt.unaffordable = more - new;
             held = held + times(self.template, new);
@@ -188,6 +209,20 @@ impl Seen {
             });
         }
         dealt
+    }
+}
+
+impl Most {
+    /// What that change may come to.
+    pub fn of(change: &Resize) -> Most {
+        Most {
+            cores: change.cores(),
+            replicas: if change.bound {
+                change.goal.replicas
+            } else {
+                u32::MAX
+            },
+        }
     }
 }
 

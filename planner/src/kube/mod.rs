@@ -28,4 +28,4 @@ pub mod actuate;
 
 pub mod proxies;
 
-mod quantity;
+pub(crate) mod quantity;

@@ -59,6 +59,13 @@ pub(super) fn nanos(text: &str) -> Option<i128> {
     }
 }
 
+/// Whole units; `None` where it is no whole number of them too.
+pub(crate) fn whole(text: &str) -> Option<u64> {
+    let nanos = nanos(text)?;
+    let whole = nanos.rem_euclid(NANO) == 0;
+    u64::try_from(nanos.div_euclid(NANO)).ok().filter(|_| whole)
+}
+
 /// CPU in whole thousandths, rounded up as Kubernetes does.
 pub(super) fn cores(text: &str) -> Option<Cores> {
     let millis = ceil(nanos(text)?, NANO / 1_000);
@@ -106,6 +113,17 @@ mod tests {
             ("1E", None),
         ] {
             assert_eq!(cores(text).map(Cores::millis), millis, "{text}");
+        }
+        for (text, amount) in [
+            ("64Gi", Some(64 << 30)),
+            ("1.5Ki", Some(1536)),
+            ("4", Some(4)),
+            ("0.5", None),
+            ("100m", None),
+            ("18Ei", None),
+            ("lots", None),
+        ] {
+            assert_eq!(whole(text), amount, "{text}");
         }
         assert_eq!(nanos("1Gi"), nanos("1024Mi"));
         assert_ne!(nanos("1Gi"), nanos("1G"));

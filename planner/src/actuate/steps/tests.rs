@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::actuate::Bound;
 use crate::cycle::STEPS_MAX;
 
 fn allocations(cores: &[u32]) -> Vec<Allocation> {
@@ -22,7 +23,7 @@ fn goals(allocations: &[Allocation]) -> Vec<Goal> {
 fn way(actuated: &[u32], target: &[u32], budget: u32) -> Vec<String> {
     let goals = goals(&allocations(target));
     let in_force = certain(&allocations(actuated));
-    let transition = Transition::new(&in_force, &goals, Cores::whole(budget));
+    let transition = Transition::new(&in_force, &goals, Cores::whole(budget), &Bounds::default());
     walk(transition, |change| {
         InForce::certain(change.goal.ready(Allocation::one(Cores::whole(1))))
     })
@@ -113,7 +114,7 @@ fn way_of_replicas(
         start: Cores::whole(start),
     };
     let in_force = certain(&several(&[there]));
-    let transition = Transition::new(&in_force, &[goal], Cores::whole(budget));
+    let transition = Transition::new(&in_force, &[goal], Cores::whole(budget), &Bounds::default());
     walk(transition, if ready_at_once { at_once } else { starts })
 }
 
@@ -129,6 +130,7 @@ fn starts(change: &Resize) -> InForce {
         ready: serving,
         starting: Allocation::new(more, change.goal.start),
         at_most: change.cores(),
+        replicas_at_most: change.goal.replicas,
     }
 }
 
@@ -172,12 +174,12 @@ fn replicas_that_start_count_for_the_budget_and_not_for_the_plan() {
     in_force[0].starting = Allocation::new(3, Cores::whole(1));
     in_force[0].at_most = Cores::whole(7);
     let goals = goals(&several(&[(4, 4), (1, 4)]));
-    let transition = Transition::new(&in_force, &goals, Cores::whole(10));
+    let transition = Transition::new(&in_force, &goals, Cores::whole(10), &Bounds::default());
     let Step::Resize(changes) = transition.next() else {
         panic!("{:?}", transition.next())
     };
     assert_eq!(text(&changes), " 1=3", "one core is left");
-    let mut transition = Transition::new(&in_force, &goals, Cores::whole(9));
+    let mut transition = Transition::new(&in_force, &goals, Cores::whole(9), &Bounds::default());
     assert_eq!(transition.next(), Step::Publish(several(&[(1, 4), (1, 2)])));
     transition.published(several(&[(1, 4), (1, 2)]));
     assert_eq!(transition.next(), Step::Done);
@@ -248,7 +250,84 @@ impl World {
     }
 }
 
+/// Of a and b, whose replicas have a core each: the whole way, where memory bears so much.
+fn bounded(there: (u32, u32), wanted: (u32, u32), most: u64) -> Vec<String> {
+    let of = |(a, b): (u32, u32)| several(&[(a, 1), (b, 1)]);
+    let bounds = Bounds(vec![Bound {
+        name: "memory".to_owned(),
+        most,
+        each: vec![2, 3],
+    }]);
+    let goals = goals(&of(wanted));
+    let transition = Transition::new(&certain(&of(there)), &goals, Cores::whole(99), &bounds);
+    walk(transition, at_once)
+}
+
+#[test]
+fn replicas_start_as_what_they_hold_is_borne() {
+    let at_once = ["resize 1=2 × 1 + 1", "publish 1 2 × 1"];
+    assert_eq!(bounded((1, 0), (1, 2), 8), at_once);
+    let one_by_one = [
+        "resize 1=1",
+        "publish 1 1",
+        "resize 0=1",
+        "resize 1=2 × 1 + 1",
+        "publish 1 2 × 1",
+    ];
+    assert_eq!(bounded((2, 0), (1, 2), 8), one_by_one);
+    // What is kept back for the first of b, a does not get.
+    assert_eq!(bounded((1, 0), (3, 1), 8)[0], "resize 0=2 × 1 + 1 1=1");
+    // More than there may be is there already: it only shrinks.
+    assert_eq!(bounded((3, 2), (4, 2), 8), ["publish 3 × 1 2 × 1"]);
+}
+
 proptest! {
+    #[test]
+    fn never_more_held_than_there_may_be(
+        start in prop::collection::vec(0u32..6, 3),
+        wanted in prop::collection::vec(0u32..6, 3),
+        most in 0u64..30,
+        each in prop::collection::vec(0u64..5, 3),
+        fates in prop::collection::vec(any_fate(), 0..12),
+    ) {
+        let of = |counts: &[u32]| -> Vec<Allocation> {
+            counts.iter().map(|count| Allocation::new(*count, Cores::whole(1))).collect()
+        };
+        let bounds = Bounds(vec![Bound { name: String::new(), most, each }]);
+        let held = |counts: &[u32]| bounds.0[0].held(counts);
+        let (mut real, mut fates) = (start.clone(), fates.into_iter());
+        let in_force = certain(&of(&start));
+        let mut transition = Transition::new(&in_force, &goals(&of(&wanted)), Cores::whole(99), &bounds);
+        for _ in 0..STEPS_MAX {
+            let changes = match transition.next() {
+                Step::Resize(changes) => changes,
+                Step::Publish(there) => {
+                    transition.published(there);
+                    continue;
+                }
+                Step::Done => break,
+            };
+            for change in changes {
+                let (now, goal) = (real[change.variant], change.goal.replicas);
+                let fate = fates.next().unwrap_or(Fate::Confirmed);
+                real[change.variant] = match fate {
+                    Fate::Confirmed | Fate::LostAfter => goal,
+                    Fate::Halfway => now.midpoint(goal),
+                    Fate::Refused | Fate::LostBefore => now,
+                };
+                let there = of(&[real[change.variant]])[0];
+                match fate {
+                    Fate::Confirmed | Fate::Halfway => transition.confirmed(change, InForce::certain(there)),
+                    Fate::Refused => transition.failed(change, false),
+                    Fate::LostBefore | Fate::LostAfter => transition.failed(change, true),
+                }
+                prop_assert!(held(&real) <= most.max(held(&start)), "{real:?}");
+            }
+        }
+        let known: Vec<u32> = transition.in_force().iter().map(|one| one.replicas_at_most).collect();
+        prop_assert!(known.iter().zip(&real).all(|(known, real)| known >= real));
+    }
+
     #[test]
     fn never_above_the_budget_and_never_promised_what_is_not_there(
         start in prop::collection::vec(0u32..9, 1..5),
@@ -271,7 +350,7 @@ proptest! {
             }
             let used: Cores = in_force.iter().map(|cores| cores.at_most).sum();
             let goals: Vec<Goal> = target.iter().copied().map(Goal::one).collect();
-            let mut transition = Transition::new(&in_force, &goals, budget);
+            let mut transition = Transition::new(&in_force, &goals, budget, &Bounds::default());
             // What was published before holds until the first publication of this turn.
             let mut steps = 0;
             loop {

@@ -1,10 +1,13 @@
 //! A variant as written: what there is of it, how fast it is, and what runs it.
 
+use std::collections::BTreeMap;
+
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Deserializer, Error, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::amount::RawAmount;
 use super::profile::RawReference;
 
 /// A variant of the model, and what runs it.
@@ -30,6 +33,10 @@ pub struct RawVariant {
     /// How many instances, each with `cores`.
     #[serde(default)]
     pub replicas: RawReplicas,
+    /// What each replica holds as long as it is there, whatever its cores; each of it bounded by budget.held.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub holds: BTreeMap<String, RawAmount>,
     /// What it sustains within the SLO, where that was measured; needed with policy infadapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<RawCapacity>,

@@ -75,9 +75,17 @@ fn goal(replicas: u32, each: u32, start: u32) -> Goal {
     }
 }
 
+/// So many cores, in as many pods as there may be.
+fn cores(most: u32) -> Most {
+    Most {
+        cores: Cores::whole(most),
+        replicas: u32::MAX,
+    }
+}
+
 /// Names and cores of the patched, the replicas to scale to, those that are too many.
 fn check(seen: &Seen, goal: Goal, most: u32, expected: (&str, Option<u32>, u32)) {
-    let dealt = seen.deal(goal, Cores::whole(most), &Refusals::default());
+    let dealt = seen.deal(goal, cores(most), &Refusals::default());
     let patches: Vec<String> = dealt
         .patches
         .iter()
@@ -231,10 +239,49 @@ fn nothing_is_asked_that_the_goal_does_not_bear() {
 }
 
 #[test]
+fn where_pods_are_bounded_what_ends_counts_as_one() {
+    let (template, five) = (Cores::whole(1), Cores::whole(50));
+    for (ending_ones, maybe, leaving, most, scale, too_many) in [
+        (0, None, 0, 5, Some(5), 0),
+        (1, None, 0, 5, Some(4), 1),
+        (3, None, 0, 5, None, 3),
+        (4, None, 0, 5, None, 3),
+        (4, None, 0, u32::MAX, Some(5), 0),
+        // Two have been started already, perhaps.
+        (1, Some(4), 0, 5, Some(4), 1),
+        (0, Some(4), 0, 5, Some(5), 0),
+        (2, Some(4), 0, 5, Some(4), 1),
+        // One was told to end and is not seen to.
+        (0, None, 1, 5, Some(4), 1),
+    ] {
+        let names = ["c", "d", "e", "f"];
+        let end = names.iter().take(ending_ones).map(|name| ending(name, 1));
+        let pods = [pod("a", 1), pod("b", 1)].into_iter().chain(end);
+        let all = Seen {
+            maybe,
+            leaving,
+            template,
+            ..seen(2, pods.collect())
+        };
+        let most = Most {
+            cores: five,
+            replicas: most,
+        };
+        let dealt = all.deal(goal(5, 1, 1), most, &Refusals::default());
+        let got = (dealt.scale, dealt.unaffordable);
+        assert_eq!(
+            got,
+            (scale, too_many),
+            "{ending_ones} {maybe:?} {leaving} {most:?}"
+        );
+    }
+}
+
+#[test]
 fn no_shrinking_pays_for_a_growing() {
     let all = seen(2, vec![pod("a", 4), starting("b", 1)]);
     check(&all, goal(2, 2, 3), 5, ("a=2", None, 0));
-    let dealt = all.deal(goal(2, 2, 3), Cores::whole(5), &Refusals::default());
+    let dealt = all.deal(goal(2, 2, 3), cores(5), &Refusals::default());
     assert_eq!(dealt.waiting, ["uid-b".to_owned()].into());
 }
 
@@ -246,10 +293,7 @@ fn what_was_refused_for_good_is_not_asked_again_until_something_changes() {
     let one = pod("a", 2);
     let patched = |pod: &PodState, goal: Goal, refusals: &Refusals| {
         let seen = seen(1, vec![pod.clone()]);
-        !seen
-            .deal(goal, Cores::whole(99), refusals)
-            .patches
-            .is_empty()
+        !seen.deal(goal, cores(99), refusals).patches.is_empty()
     };
     refusals.remember(&one, wish.each, &Refused::Conflict);
     assert!(patched(&one, wish, &refusals), "a conflict passes");
@@ -271,7 +315,7 @@ fn what_cannot_be_patched_says_why() {
         actual: Actual::Untold,
         ..pod("a", 2)
     };
-    let dealt = seen(1, vec![untold]).deal(goal(1, 3, 3), Cores::whole(9), &Refusals::default());
+    let dealt = seen(1, vec![untold]).deal(goal(1, 3, 3), cores(9), &Refusals::default());
     assert_eq!(dealt.patches, []);
     assert_eq!(
         dealt.unpatchable,
@@ -302,20 +346,22 @@ proptest! {
         (replicas, maybe, template) in (0u32..8, prop::option::of(0u32..8), 0u32..5),
         (wanted, each, start) in (0u32..8, 0u32..9, 0u32..9),
         most in 0u32..40,
+        pods_most in prop_oneof![0u32..8, Just(u32::MAX)],
     ) {
         let mut pods = pods;
         for (i, pod) in pods.iter_mut().enumerate() {
             pod.uid = i.to_string();
         }
         let mut all = Seen { replicas, maybe, leaving: 0, template: Cores::whole(template), pods };
-        let before = all.at_most();
-        let dealt = all.deal(goal(wanted, each, start), Cores::whole(most), &Refusals::default());
+        let (before, pods_before) = (all.at_most(), all.replicas_at_most());
+        let dealt = all.deal(goal(wanted, each, start), Most { cores: Cores::whole(most), replicas: pods_most }, &Refusals::default());
         for patched in &dealt.patches {
             let pod = all.pods.iter_mut().find(|pod| pod.uid == patched.pod.uid).unwrap();
             pod.desired.request = pod.desired.request.max(patched.change.request);
         }
         all.replicas = all.replicas.max(dealt.scale.unwrap_or(0));
         prop_assert!(all.at_most() <= before.max(Cores::whole(most)));
+        prop_assert!(all.replicas_at_most() <= pods_before.max(pods_most));
         let in_force = all.in_force();
         prop_assert!(in_force.ready.cores() <= in_force.at_most);
     }

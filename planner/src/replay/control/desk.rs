@@ -16,6 +16,7 @@ use crate::config::Service;
 use crate::cycle::Solver;
 use crate::decide::{Decision, decide};
 use crate::forecast::Forecast;
+use crate::kube::replace::Kept;
 use crate::observe::{Counts, Observe, Scrape, ScrapeError};
 use crate::plan::Draft;
 use crate::publish::{Publish, Publisher, Receipt};
@@ -168,6 +169,14 @@ impl Actuate for Desk {
             });
         }
         answers
+    }
+
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+        None
+    }
+
+    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+        Err(ActuateError::NoAddress)
     }
 }
 

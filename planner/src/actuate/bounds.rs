@@ -1,0 +1,142 @@
+//! What replicas hold besides their cores, as long as they are there, and how much of it there may be at any
+//! moment: memory, GPUs. Cores change from moment to moment; this does not, so it bounds replicas. Pure.
+
+use std::fmt;
+
+/// Most kinds of it that a service is bounded in.
+pub const BOUNDS_MAX: usize = 8;
+
+/// One kind of it, by its name in Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bound {
+    /// Such as `memory` or `nvidia.com/gpu`.
+    pub name: String,
+    /// So much of it all replicas may hold together, in bytes or pieces.
+    pub most: u64,
+    /// So much of it one replica holds, by variant in the variants' order.
+    pub each: Vec<u64>,
+}
+
+/// All kinds in which a service is bounded; none where its budget is cores alone.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Bounds(pub Vec<Bound>);
+
+impl Bound {
+    /// What so many replicas of each variant hold.
+    pub fn held(&self, replicas: &[u32]) -> u64 {
+        let each = self.each.iter().zip(replicas);
+        each.fold(0, |held: u64, (each, replicas)| {
+            held.saturating_add(each.saturating_mul(u64::from(*replicas)))
+        })
+    }
+
+    /// What so many replicas hold beyond what there may be.
+    pub fn excess(&self, replicas: &[u32]) -> u64 {
+        self.held(replicas).saturating_sub(self.most)
+    }
+
+    /// So many replicas of a variant it bears beside those of the others.
+    fn room(&self, variant: usize, replicas: &[u32]) -> u32 {
+        let each = self.each.get(variant).copied().unwrap_or(0);
+        let own = replicas.get(variant).copied().unwrap_or(0);
+        let others = self
+            .held(replicas)
+            .saturating_sub(each.saturating_mul(u64::from(own)));
+        let free = self.most.saturating_sub(others);
+        free.checked_div(each)
+            .map_or(u32::MAX, |count| u32::try_from(count).unwrap_or(u32::MAX))
+    }
+}
+
+impl Bounds {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether so many replicas of each variant are borne.
+    pub fn bear(&self, replicas: &[u32]) -> bool {
+        self.0.iter().all(|bound| bound.excess(replicas) == 0)
+    }
+
+    /// So many replicas of a variant are borne beside those of the others.
+    pub fn room(&self, variant: usize, replicas: &[u32]) -> u32 {
+        let each = self.0.iter().map(|bound| bound.room(variant, replicas));
+        each.min().unwrap_or(u32::MAX)
+    }
+
+    /// Whether anything bounds a variant's replicas.
+    pub fn bound(&self, variant: usize) -> bool {
+        let holds = |bound: &Bound| bound.each.get(variant).is_some_and(|each| *each > 0);
+        self.0.iter().any(holds)
+    }
+}
+
+/// An amount as Kubernetes writes it: `64Gi`, `4`.
+#[derive(Debug, Clone, Copy)]
+pub struct Amount(pub u64);
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+        let whole = |(_, shift): &(&str, u32)| self.0 > 0 && self.0.trailing_zeros() >= *shift;
+        match units.into_iter().find(whole) {
+            Some((unit, shift)) => write!(f, "{}{unit}", self.0 >> shift),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_what_others_leave() {
+        let bound = |most, each: &[u64]| Bound {
+            name: String::new(),
+            most,
+            each: each.to_vec(),
+        };
+        let bounds = Bounds(vec![bound(16, &[4, 6, 0]), bound(2, &[0, 1, 0])]);
+        for (replicas, bears, room) in [
+            ([0, 0, 0], true, [4, 2, u32::MAX]),
+            ([1, 2, 9], true, [1, 2, u32::MAX]),
+            ([2, 1, 0], true, [2, 1, u32::MAX]),
+            ([2, 2, 0], false, [1, 1, u32::MAX]),
+            ([9, 0, 0], false, [4, 0, u32::MAX]),
+            ([0, 3, 0], false, [0, 2, u32::MAX]),
+        ] {
+            assert_eq!(bounds.bear(&replicas), bears, "{replicas:?}");
+            let got = [0, 1, 2].map(|variant| bounds.room(variant, &replicas));
+            assert_eq!(got, room, "{replicas:?}");
+        }
+        assert_eq!([0, 1, 2].map(|v| bounds.bound(v)), [true, true, false]);
+        assert!(Bounds::default().bear(&[u32::MAX]) && !Bounds::default().bound(0));
+    }
+
+    #[test]
+    fn more_than_can_be_counted_is_too_much() {
+        let bounds = Bounds(vec![Bound {
+            name: "memory".to_owned(),
+            most: 1 << 60,
+            each: vec![u64::MAX, 1],
+        }]);
+        assert!(!bounds.bear(&[2, 1]));
+        assert_eq!(bounds.room(1, &[2, 1]), 0);
+    }
+
+    #[test]
+    fn amounts_are_written_as_kubernetes_writes_them() {
+        for (amount, text) in [
+            (0, "0"),
+            (4, "4"),
+            (64 << 30, "64Gi"),
+            (1536 << 20, "1536Mi"),
+            (1 << 40, "1Ti"),
+            (1000, "1000"),
+        ] {
+            assert_eq!(Amount(amount).to_string(), text);
+        }
+    }
+}
