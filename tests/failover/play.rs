@@ -272,6 +272,8 @@ impl Stage<'_> {
             let after = self.schedule.actuated_after;
             let kubelet = self.cluster.server.kubelet();
             kubelet.resizes(Resizing::Actuated { after });
+            // What never fitted does now.
+            kubelet.restart();
         }
         Ok(())
     }

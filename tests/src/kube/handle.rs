@@ -266,6 +266,11 @@ impl Kubelets<'_> {
         });
     }
 
+    /// They begin anew: what was infeasible is looked at again.
+    pub fn restart(&self) {
+        self.0.change(kubelet::restart);
+    }
+
     /// How one pod's resizes go from now on, or `None`: as usual; what waits is tried again.
     pub fn resizes_of(&self, pod: &Key, resizing: Option<Resizing>) {
         self.0.change(|world| {

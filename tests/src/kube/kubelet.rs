@@ -13,7 +13,7 @@ use super::actuate::{self, ACTUATED_AFTER};
 use super::changes;
 use super::controllers::Due;
 use super::ledger::Ledger;
-use super::object::{Key, at, number, set, text};
+use super::object::{Key, at, list, number, set, text};
 use super::status_of;
 use super::store::{Event, Happened};
 use super::world::World;
@@ -102,6 +102,22 @@ pub(super) fn reconsider(world: &mut World, pod: Option<&Key>) {
         .cloned()
         .collect();
     for key in waiting {
+        actuate::resize(world, &key);
+    }
+}
+
+/// All kubelets begin anew: what was infeasible is looked at again, as it is not otherwise.
+pub(super) fn restart(world: &mut World) {
+    let keys: Vec<Key> = world.controllers.kubelet.seen.keys().cloned().collect();
+    let infeasible = |key: &Key| {
+        let pod = world.store.get("pods", key);
+        pod.is_some_and(|pod| {
+            let mut conditions = list(&pod, "/status/conditions").iter();
+            conditions.any(|one| text(one, "/reason") == "Infeasible")
+        })
+    };
+    let infeasible: Vec<Key> = keys.into_iter().filter(infeasible).collect();
+    for key in infeasible {
         actuate::resize(world, &key);
     }
 }
