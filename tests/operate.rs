@@ -15,6 +15,8 @@ mod bed;
 mod elect;
 #[path = "operate/follow.rs"]
 mod follow;
+#[path = "operate/held.rs"]
+mod held;
 #[path = "operate/profile.rs"]
 mod profile;
 #[path = "operate/refuse.rs"]

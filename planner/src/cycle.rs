@@ -233,6 +233,7 @@ impl Planner {
             optimum: decision.optimum,
             resizes_confirmed: acted.confirmed,
             resizes_failed: acted.failed,
+            held: self.held(),
             variants,
         }
     }

@@ -81,6 +81,8 @@ pub struct ServiceMetrics {
     cores_asked: GaugeVec,
     cores_actuated: GaugeVec,
     cores_unmet: GaugeVec,
+    held: GaugeVec,
+    held_budget: GaugeVec,
     capacity_rps: GaugeVec,
     share: GaugeVec,
     routed_share: GaugeVec,
@@ -219,6 +221,11 @@ impl ServiceMetrics {
                 ),
                 &["variant", "reason"],
             )?)?,
+            held: make.by_resource(
+                "held",
+                "What replicas hold besides cores, those that start and end included, in bytes or pieces.",
+            )?,
+            held_budget: make.by_resource("held_budget", "What the budget bears of it.")?,
             capacity_rps: make.gauges(
                 "capacity_rps",
                 "What a variant sustains with the cores in force.",
@@ -267,6 +274,13 @@ impl ServiceMetrics {
         self.plans_unfit.inc_by(report.unpublished.into());
         // What has gone out of the way must not be in it.
         self.cores_unmet.reset();
+        for (resource, held) in &report.held {
+            let show = |gauges: &GaugeVec, amount: u64| {
+                gauges.with_label_values(&[resource]).set(amount as f64);
+            };
+            show(&self.held, held.held);
+            show(&self.held_budget, held.budget);
+        }
         for (name, variant) in &report.variants {
             if let Some(unmet) = &variant.unmet {
                 let missing = variant.cores_asked.saturating_sub(variant.cores_actuated);
@@ -347,6 +361,10 @@ impl Make {
 
     fn gauges(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
         self.registered(GaugeVec::new(Opts::new(name, help), &["variant"])?)
+    }
+
+    fn by_resource(&self, name: &str, help: &str) -> prometheus::Result<GaugeVec> {
+        self.registered(GaugeVec::new(Opts::new(name, help), &["resource"])?)
     }
 
     fn histogram(&self, name: &str, help: &str) -> prometheus::Result<Histogram> {

@@ -56,8 +56,20 @@ pub struct CycleReport {
     pub resizes_confirmed: u32,
     /// Changes of cores that failed.
     pub resizes_failed: u32,
+    /// Of what replicas hold besides cores, by its name in Kubernetes; empty where nothing of it is bounded.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, HeldReport>,
     /// By name.
     pub variants: BTreeMap<String, VariantReport>,
+}
+
+/// What replicas hold of one kind at the end of a turn, in bytes or pieces.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct HeldReport {
+    /// By all that there may be, those that start and end included.
+    pub held: u64,
+    /// What the budget bears.
+    pub budget: u64,
 }
 
 /// How long each stage took.

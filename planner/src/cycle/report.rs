@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use weir_api::{Rps, VariantPlan};
 
 use super::Planner;
-use crate::actuate::{Allocation, Goal};
+use crate::actuate::{Allocation, Bound, Goal};
 use crate::config::{Mode, Stage};
 use crate::decide::Decision;
 use crate::forecast::Forecast;
 use crate::observe::{Got, Routes};
 use crate::plan::capacities;
-use crate::status::VariantReport;
+use crate::status::{HeldReport, VariantReport};
 
 impl Planner {
     /// One line for each changed decision.
@@ -48,6 +48,21 @@ impl Planner {
         each.filter_map(|(variant, got)| got.shortfall(&variant.name))
             .map(|shortfall| format!("; {shortfall}"))
             .collect()
+    }
+
+    /// What all replicas hold that there may be.
+    pub(super) fn held(&self) -> BTreeMap<String, HeldReport> {
+        let each = self.in_force.iter().map(|one| one.replicas_at_most);
+        let replicas: Vec<u32> = each.collect();
+        let bounds = self.service.bounds.0.iter();
+        let report = |bound: &Bound| {
+            let held = HeldReport {
+                held: bound.held(&replicas),
+                budget: bound.most,
+            };
+            (bound.name.clone(), held)
+        };
+        bounds.map(report).collect()
     }
 
     /// What each variant got, in the order of all; `None` until enough is known of every stage.
