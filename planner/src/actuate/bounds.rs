@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// Most kinds of it that a service is bounded in.
-pub const BOUNDS_MAX: usize = 8;
+pub const BOUNDS_MAX: usize = 4;
 
 /// One kind of it, by its name in Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -219,7 +219,7 @@ pub struct RawBudget {
     /// So much of what replicas hold besides (`holds`), by its name in Kubernetes (memory, nvidia.com/gpu); never
     /// exceeded either, by replicas that start or end included.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 8))]
+    #[schemars(extend("maxProperties" = 4))]
     pub held: BTreeMap<String, RawAmount>,
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use weir_api::Cores;
 
 use super::{DEMAND_MIN, Decision, Kind, keep, replica, stay};
-use crate::actuate::{Goal, InForce};
+use crate::actuate::{Bound, Goal, InForce};
 use crate::clock::stopwatch;
 use crate::config::{InfaasRule, Service, Variant};
 use crate::forecast::Forecast;
@@ -23,7 +23,7 @@ use crate::solve::infaas::{
 };
 use crate::solve::{Outcome, Patience, Refused};
 
-/// The one resource type.
+/// The resource type that every replica takes, beside what it holds.
 const CORES: &str = "cores";
 
 /// The cheapest replicas that carry the load, or what comes nearest.
@@ -149,10 +149,24 @@ fn planned(plan: Option<&Plan>, variant: &Variant) -> u32 {
 
 fn input(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecast) -> Input {
     let each = service.variants.iter().zip(running);
-    let variant = |(variant, replicas): (&Variant, &u32)| infaas::Variant {
+    let takes = |index: usize, variant: &Variant| {
+        // Of cores that are replicas, none holds what their pod does.
+        let bounds = service
+            .bounds
+            .0
+            .iter()
+            .filter(|_| !replica::is_core(variant));
+        let holds = bounds.map(|bound| {
+            let each = bound.each.get(index).copied().unwrap_or(0);
+            (bound.name.clone(), part(each, bound))
+        });
+        let cores = (CORES.to_owned(), cores_of(variant));
+        holds.chain([cores]).collect::<BTreeMap<_, _>>()
+    };
+    let variant = |(index, (variant, replicas)): (usize, (&Variant, &u32))| infaas::Variant {
         name: variant.name.clone(),
         resource: CORES.to_owned(),
-        takes: Some(BTreeMap::from([(CORES.to_owned(), cores_of(variant))])),
+        takes: Some(takes(index, variant)),
         cost: cores_of(variant),
         // What carries nothing is too slow for the problem, whose replicas all sustain something.
         sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
@@ -166,20 +180,33 @@ fn input(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecas
         replicas: *replicas,
     };
     Input {
-        resources: vec![Resource {
-            name: CORES.to_owned(),
-            available: f64::from(service.budget),
-        }],
+        resources: resources(service),
         architectures: vec![Architecture {
             name: service.name.clone(),
             load_qps: forecast.demand.0.max(DEMAND_MIN.0),
             slack_qps: rule.slack_rps,
             slo_ms: Some(service.latency_max_ms),
-            variants: each.map(variant).collect(),
+            variants: each.enumerate().map(variant).collect(),
         }],
         loading_weight_per_s: rule.loading_weight_per_s,
         gap: 0.0,
     }
+}
+
+fn resources(service: &Service) -> Vec<Resource> {
+    let resource = |name: &str, available: f64| Resource {
+        name: name.to_owned(),
+        available,
+    };
+    let cores = resource(CORES, f64::from(service.budget));
+    let bounds = service.bounds.0.iter();
+    let held = bounds.map(|bound| resource(&bound.name, part(bound.most, bound)));
+    [cores].into_iter().chain(held).collect()
+}
+
+/// Of all that there may be of it: bytes are too many for the problem.
+fn part(amount: u64, bound: &Bound) -> f64 {
+    amount as f64 / bound.most.max(1) as f64
 }
 
 /// L: requests/s of one replica; none of a variant that is not accurate enough.

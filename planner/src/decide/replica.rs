@@ -9,7 +9,7 @@ use crate::config::Variant;
 use crate::solve::law::Parallelism;
 
 /// Whether a core is a replica.
-fn is_core(variant: &Variant) -> bool {
+pub(super) fn is_core(variant: &Variant) -> bool {
     variant.profile.parallelism == Parallelism::PerCore
 }
 

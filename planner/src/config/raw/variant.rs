@@ -35,7 +35,7 @@ pub struct RawVariant {
     pub replicas: RawReplicas,
     /// What each replica holds as long as it is there, whatever its cores; each of it bounded by budget.held.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 8))]
+    #[schemars(extend("maxProperties" = 4))]
     pub holds: BTreeMap<String, RawAmount>,
     /// What it sustains within the SLO, where that was measured; needed with policy infadapter.
     #[serde(default, skip_serializing_if = "Option::is_none")]

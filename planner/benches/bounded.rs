@@ -1,0 +1,72 @@
+//! How long a decision takes where what replicas hold bounds them: the policy alone, and within half and a quarter of
+//! the memory that it would take. `cargo bench -p weir-planner --bench bounded`
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+use std::fmt::Write;
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use weir_api::{Cores, Rps};
+use weir_planner::actuate::{Allocation, InForce};
+use weir_planner::config::Service;
+use weir_planner::decide::{Kind, decide};
+use weir_planner::forecast::Forecast;
+
+/// So many variants from quick and light to accurate and heavy, up to so many replicas of each.
+fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {
+    let held = memory_gi.map_or(String::new(), |gi| format!(", held: {{memory: {gi}Gi}}"));
+    let mut text = format!(
+        "service: bench\nlisten: 127.0.0.1:0\nkey_env: KEY\nslo_ms: 1000\nmode: advisory\n\
+         budget: {{cores: 400{held}}}\nproxies: {{stats: [\"http://127.0.0.1:1/stats\"]}}\nvariants:\n"
+    );
+    for index in 0..variants {
+        let (ms, accuracy, gi) = (30 + 25 * index, 65 + 4 * index, 2 + 3 * index);
+        let slope = 900.0 / f64::from(ms);
+        let holds = memory_gi.map_or(String::new(), |_| format!("  holds: {{memory: {gi}Gi}}\n"));
+        write!(
+            text,
+            "- name: v{index}\n  cluster: v{index}\n  accuracy: {accuracy}\n  readiness_s: 5\n\
+             \x20 cores: {{initial: 4, greatest: 4}}\n\
+             \x20 replicas: {{initial: 0, least: 0, greatest: {replicas}}}\n\
+             \x20 capacity: {{slope_rps: {slope}, intercept_rps: -1}}\n\
+             \x20 latency: {{gamma_ms: 0, epsilon_ms: 0, delta_ms: 0, eta_ms: {ms}, parallelism: 1}}\n{holds}"
+        )
+        .unwrap();
+    }
+    Service::from_yaml(&text).unwrap()
+}
+
+fn bounded(criterion: &mut Criterion) {
+    for (variants, replicas) in [(3, 8), (5, 20), (8, 20)] {
+        let nothing = vec![InForce::certain(Allocation::new(0, Cores::ZERO)); variants as usize];
+        let forecast = Forecast {
+            demand: Rps(f64::from(replicas) * 20.0),
+            settled: true,
+            lasted: None,
+            communication_ms: None,
+        };
+        let free = decide(&service(variants, replicas, None), &nothing, Some(forecast));
+        assert_eq!(free.kind, Kind::Optimal, "{}", free.why);
+        let each = (2..).step_by(3);
+        let takes = free.goals.iter().zip(each);
+        let takes: u32 = takes.map(|(goal, gi)| goal.replicas * gi).sum();
+        let mut group =
+            criterion.benchmark_group(format!("{variants} variants/{replicas} replicas"));
+        group.sample_size(10);
+        for (name, memory_gi) in [
+            ("free", None),
+            ("half", Some(takes / 2)),
+            ("quarter", Some(takes / 4)),
+        ] {
+            let service = service(variants, replicas, memory_gi);
+            let decision = decide(&service, &nothing, Some(forecast));
+            println!("{name}: {:?} {}", decision.kind, decision.why);
+            group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+                bencher.iter(|| black_box(decide(&service, &nothing, Some(forecast))));
+            });
+        }
+    }
+}
+
+criterion_group!(benches, bounded);
+criterion_main!(benches);
