@@ -21,5 +21,7 @@ mod resized;
 mod scaled;
 #[path = "kube_resize/stage.rs"]
 mod stage;
+#[path = "kube_resize/stateful.rs"]
+mod stateful;
 #[path = "kube_resize/turns.rs"]
 mod turns;

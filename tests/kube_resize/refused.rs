@@ -4,6 +4,7 @@ use serde_json::json;
 use std::time::Duration;
 use weir_api::Cores;
 use weir_planner::actuate::{Actuate, ActuateError, InForce, Resize};
+use weir_planner::config::WorkloadKind;
 use weir_planner::kube::actuate::{KubeBackends, Unmet};
 use weir_planner::kube::refused::Refused;
 use weir_tests::kube::{Fault, Rule};
@@ -147,7 +148,7 @@ async fn who_may_not_is_told_what() {
     let stage = Stage::new(1, 1, SHORT).await;
     let subject = "system:serviceaccount:demo:weir";
     let blind = stage.server.client_without_retries(subject).await.unwrap();
-    let blind = backends_of(&blind, &["web"], SHORT);
+    let blind = backends_of(&blind, WorkloadKind::Deployment, &["web"], SHORT);
     let told = async |backends: &KubeBackends| backends.in_force().await.remove(0).unwrap();
     let forbidden = async || match told(&blind).await {
         Err(ActuateError::Unseen(why)) => why.contains("forbidden"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use serde_json::Value;
+use serde_json::{Value, json, to_value};
 use weir_api::Cores;
 use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
 use weir_planner::config::{Workload, WorkloadKind};
@@ -50,6 +50,22 @@ impl Stage {
             .until("ready pods", |in_force| {
                 in_force.ready.replicas() == replicas as u32
             })
+            .await;
+        stage
+    }
+
+    /// The same of a StatefulSet.
+    pub(crate) async fn stateful(replicas: u32, cores: u32, timeout: Duration) -> Stage {
+        let server = start(|_| {}).await;
+        let mut made = to_value(super::bed::deployment("web", replicas, cores * 1000)).unwrap();
+        made["kind"] = json!("StatefulSet");
+        made["spec"]["serviceName"] = json!("web");
+        server.store().create(&made).unwrap();
+        let client = admin(&server).await;
+        let backends = backends_of(&client, WorkloadKind::StatefulSet, &["web"], timeout);
+        let stage = Stage { server, backends };
+        stage
+            .until("ready pods", |now| now.ready.replicas() == replicas)
             .await;
         stage
     }
@@ -106,16 +122,18 @@ pub(crate) async fn backends(
     names: &[&str],
     timeout: Duration,
 ) -> KubeBackends {
-    backends_of(&admin(server).await, names, timeout)
+    let kind = WorkloadKind::Deployment;
+    backends_of(&admin(server).await, kind, names, timeout)
 }
 
 pub(crate) fn backends_of(
     client: &kube::Client,
+    kind: WorkloadKind,
     names: &[&str],
     timeout: Duration,
 ) -> KubeBackends {
     let workload = |name: &&str| Workload {
-        kind: WorkloadKind::Deployment,
+        kind,
         name: (*name).to_owned(),
         container: Some("app".to_owned()),
         retune: None,

@@ -196,7 +196,11 @@ fn minutes(text: &str) -> Result<f64> {
 }
 
 fn bench(layout: &Layout) -> Result<()> {
-    const BENCHED: [(&str, &str); 2] = [("filter", "weir-filter"), ("planner/solve", "weir-solve")];
+    const BENCHED: [(&str, &str); 3] = [
+        ("filter", "weir-filter"),
+        ("planner", "weir-planner"),
+        ("planner/solve", "weir-solve"),
+    ];
     let tools = Tools::ensure(layout)?;
     let sh = tools.shell(layout)?;
     let packages: Vec<_> = BENCHED

@@ -49,9 +49,14 @@ struct Pace<'a> {
 }
 
 /// The longest that an execution takes of those variants that are to have less, as far as that is waited for.
-fn longest(plan: &[VariantPlan], changes: &[Resize]) -> Duration {
+fn longest_of(plan: &[VariantPlan], changes: &[Resize]) -> Duration {
     let shrinking = changes.iter().filter(|change| change.shrinks());
-    let each = shrinking.filter_map(|change| Some(plan.get(change.variant)?.service_ms));
+    longest(plan, shrinking.map(|change| change.variant))
+}
+
+/// The longest that an execution of these takes, as far as that is waited for.
+pub(super) fn longest(plan: &[VariantPlan], variants: impl Iterator<Item = usize>) -> Duration {
+    let each = variants.filter_map(|variant| Some(plan.get(variant)?.service_ms));
     let longest_s = each.fold(0.0, f64::max) / 1e3;
     Duration::from_secs_f64(longest_s.clamp(0.0, DRAIN_MAX.as_secs_f64()))
 }
@@ -119,7 +124,7 @@ impl Planner {
                     // Once for each plan: what follows a shrinking need not wait again.
                     if let Some(revision) = acted.revision.filter(|out| awaited != Some(*out)) {
                         ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
-                        let under_way = longest(&acted.plan, &changes);
+                        let under_way = longest_of(&acted.plan, &changes);
                         ports.publish.drained(under_way).await;
                         awaited = Some(revision);
                     }

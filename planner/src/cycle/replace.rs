@@ -3,7 +3,7 @@
 
 use weir_api::Cores;
 
-use super::act::{Acted, DRAIN_MAX, TAKE_OVER_MAX};
+use super::act::{Acted, TAKE_OVER_MAX, longest};
 use super::{Planner, Ports};
 use crate::actuate::{Actuate, InForce, Obstacle, Reason};
 use crate::clock::Now;
@@ -36,7 +36,8 @@ impl Planner {
         }
         if let Some(revision) = acted.revision {
             ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
-            ports.publish.drained(DRAIN_MAX).await;
+            let under_way = longest(&acted.plan, [variant].into_iter());
+            ports.publish.drained(under_way).await;
         }
         let name = self.service.variants.get(variant);
         let who = name.map_or(String::new(), |variant| {

@@ -13,6 +13,7 @@ use super::eviction;
 use super::kubelet::{self, Kubelet};
 use super::object::{Key, at, controller, holds, list, text};
 use super::scheduler;
+use super::stateful;
 use super::store::{Event, Happened};
 use super::workloads;
 use super::world::{FOREGROUND, World};
@@ -131,10 +132,14 @@ fn see(world: &mut World, event: &Event) {
             if !counts(event) {
                 return;
             }
-            if let Some(("ReplicaSet", _)) = controller(object) {
-                let owner = owner_name(object);
-                let owner = Key::new(&key.namespace, owner);
-                world.controllers.dirty.insert((workloads::SETS, owner));
+            let shelf = match controller(object) {
+                Some(("ReplicaSet", _)) => Some(workloads::SETS),
+                Some(("StatefulSet", _)) => Some(stateful::STATEFUL),
+                _ => None,
+            };
+            if let Some(shelf) = shelf {
+                let owner = Key::new(&key.namespace, owner_name(object));
+                world.controllers.dirty.insert((shelf, owner));
             }
             world.controllers.budgets.insert(key.namespace.clone());
         }
@@ -158,6 +163,9 @@ fn see(world: &mut World, event: &Event) {
                 .dirty
                 .insert((workloads::DEPLOYMENTS, key)),
         ),
+        stateful::STATEFUL => {
+            world.controllers.dirty.insert((stateful::STATEFUL, key));
+        }
         eviction::BUDGETS => drop(world.controllers.budgets.insert(key.namespace)),
         _ => {}
     }

@@ -9,7 +9,7 @@
 //! `pods/resize`, `/status`, `/scale`, `/eviction`, `/token`; tables; discovery. Emulated by [`Kubelets`]: pods that start,
 //! become ready, are resized, end. Simplified where a file says so: what managers own of the controllers'
 //! writes, pages of a list, conversion between versions, rollouts, and no admission but what is named.
-//! Not there: quotas, priorities, taints, services' addresses, StatefulSets' and autoscalers' controllers.
+//! Not there: quotas, priorities, taints, services' addresses, autoscalers' controllers.
 //!
 //! Read `serve` for a request's way, `write` for what a change passes, `controllers` for what works by
 //! itself; [`Faults`] break things, the [`Journal`] says what happened.
@@ -44,6 +44,7 @@ mod scheduler;
 mod schema;
 mod select;
 mod serve;
+mod stateful;
 mod status;
 mod status_of;
 mod store;
@@ -107,7 +108,7 @@ pub struct Options {
     pub kubelet: bool,
     /// Whether pods are given nodes.
     pub scheduler: bool,
-    /// Whether deployments and ReplicaSets make pods.
+    /// Whether Deployments, ReplicaSets and StatefulSets make pods.
     pub workloads: bool,
     /// The address of all pods, so that a test can answer for them; `None`: each has its own, where nobody answers.
     pub pods_at: Option<std::net::IpAddr>,

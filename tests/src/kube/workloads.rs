@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::eviction::share;
 use super::object::{Key, at, condition, holds, number, remove, set, set_condition, text, texts};
 use super::pods;
+use super::stateful::{self, STATEFUL};
 use super::world::World;
 
 pub(super) const DEPLOYMENTS: &str = "deployments.apps";
@@ -34,6 +35,7 @@ pub(super) fn run(world: &mut World) -> bool {
     if text(&object, "/metadata/deletionTimestamp").is_empty() {
         match kind {
             DEPLOYMENTS => roll(world, &key, &object),
+            STATEFUL => stateful::match_ordinals(world, &key, &object),
             _ => match_replicas(world, &key, &object),
         }
     }
@@ -41,7 +43,7 @@ pub(super) fn run(world: &mut World) -> bool {
 }
 
 /// What an owner owns of a kind.
-fn owned(world: &World, owner: &Value, shelf: &str) -> Vec<Arc<Value>> {
+pub(super) fn owned(world: &World, owner: &Value, shelf: &str) -> Vec<Arc<Value>> {
     let all = world.store.owned_by(text(owner, "/metadata/uid"));
     let of_kind = all.into_iter().filter(|(other, _)| &**other == shelf);
     of_kind
@@ -57,7 +59,7 @@ fn owner_of(object: &Value, kind: &str) -> Value {
 /// Most pods of a set: ten times what the emulator is meant for; a slip must not fill the memory.
 const REPLICAS_MAX: i64 = 5_000;
 
-fn replicas(object: &Value) -> i64 {
+pub(super) fn replicas(object: &Value) -> i64 {
     number(object, "/spec/replicas")
         .unwrap_or(1)
         .clamp(0, REPLICAS_MAX)
@@ -222,7 +224,8 @@ fn match_replicas(world: &mut World, key: &Key, owner: &Value) {
     let wanted = replicas(owner);
     let now = living.len() as i64;
     for _ in now..wanted {
-        make_pod(world, key, owner);
+        let name = new_name(world, key);
+        make_pod(world, owner, &name, "ReplicaSet");
     }
     if now > wanted {
         living.sort_by_cached_key(|pod| rank(pod));
@@ -263,26 +266,26 @@ fn rank(pod: &Value) -> Rank {
     )
 }
 
-fn make_pod(world: &mut World, key: &Key, owner: &Value) {
-    let Some(kind) = world.kinds.by_id("pods") else {
+fn new_name(world: &mut World, key: &Key) -> String {
+    loop {
+        let name = format!("{}-{}", key.name, world.suffix(5));
+        let taken = world.store.get("pods", &Key::new(&key.namespace, &name));
+        if taken.is_none() {
+            return name;
+        }
+    }
+}
+
+pub(super) fn make_pod(world: &mut World, owner: &Value, name: &str, kind: &str) {
+    let Some(pods) = world.kinds.by_id("pods") else {
         return;
     };
-    let prefix = format!("{}-", key.name);
-    let name = loop {
-        let name = format!("{prefix}{}", world.suffix(5));
-        if world
-            .store
-            .get("pods", &Key::new(&key.namespace, &name))
-            .is_none()
-        {
-            break name;
-        }
-    };
+    let prefix = name.rsplit_once('-').map_or("", |(prefix, _)| prefix);
     let template = at(owner, "/spec/template");
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "generateName": prefix, "namespace": key.namespace,
-            "labels": at(template, "/metadata/labels"), "ownerReferences": owner_of(owner, "ReplicaSet")},
+        "metadata": {"name": name, "generateName": format!("{prefix}-"), "namespace": at(owner, "/metadata/namespace"),
+            "labels": at(template, "/metadata/labels"), "ownerReferences": owner_of(owner, kind)},
         "spec": at(template, "/spec"),
     });
     let annotations = at(template, "/metadata/annotations");
@@ -290,5 +293,5 @@ fn make_pod(world: &mut World, key: &Key, owner: &Value) {
         set(&mut pod, "/metadata/annotations", annotations.clone());
     }
     pods::default_new(&mut pod);
-    world.make(&kind, pod);
+    world.make(&pods, pod);
 }
