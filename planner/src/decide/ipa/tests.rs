@@ -2,6 +2,7 @@
 
 use super::super::{batches, decide};
 use super::*;
+use crate::actuate::{Bound, Bounds};
 use crate::config::tests::service;
 use crate::config::{Policy, SpongeRule};
 use crate::plan::drafts;
@@ -270,4 +271,33 @@ fn other_policies_have_batches_of_their_own() {
         percentile: 99.0,
     });
     assert_eq!(all(&service), [1; 4]);
+}
+
+#[test]
+fn what_its_pods_hold_bounds_it() {
+    // m is what 10 requests/s get without a bound; with room for two pods of a GiB it is n beside r.
+    let mut service = pipeline(14);
+    let free = decided(&service, [1, 0, 1, 0], 10.0);
+    let runs = |decision: &Decision| {
+        decision
+            .goals
+            .iter()
+            .map(|goal| goal.replicas)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(runs(&free)[1], 1, "{}", free.why);
+    service.bounds = Bounds(vec![Bound {
+        name: "memory".to_owned(),
+        most: 2,
+        each: vec![1, 4, 1, 1],
+    }]);
+    let bound = decided(&service, [1, 0, 1, 0], 10.0);
+    assert_eq!(runs(&bound)[..2], [1, 0], "{}", bound.why);
+    assert!(
+        service.bounds.bear(&runs(&bound)) && bound.kind != Kind::Infeasible,
+        "{}",
+        bound.why
+    );
+    // The accurate one of the second stage is as light as the other.
+    assert_eq!(runs(&bound)[2..], runs(&free)[2..], "{}", bound.why);
 }

@@ -4,7 +4,7 @@ use weir_api::Rps;
 
 use super::super::{batches, decide};
 use super::*;
-use crate::actuate::Allocation;
+use crate::actuate::{Allocation, Bound, Bounds};
 use crate::config::tests::service;
 use crate::config::{Policy, Replicas, Stage};
 use crate::plan::drafts;
@@ -243,4 +243,32 @@ fn plans_have_a_slot_for_each_request_of_a_batch_of_each_replica() {
     assert_eq!((classify.slots, classify.service_ms), (4, 90.0));
     // A batch of two fills in 23 ms.
     assert_eq!(drafts[0].rest_ms, 90.0 + 1000.0 / 44.0);
+}
+
+#[test]
+fn what_its_replicas_hold_bounds_it() {
+    let mut service = pipeline(16);
+    let running = there([(1, 4), (1, 2)]);
+    let lasting = forecast(40.0, Some(35.0));
+    // Without a bound there would be four and two.
+    service.bounds = Bounds(vec![Bound {
+        name: "memory".to_owned(),
+        most: 5,
+        each: vec![1, 1],
+    }]);
+    let bound = decide(&service, &running, Some(lasting));
+    let replicas: Vec<u32> = bound.goals.iter().map(|goal| goal.replicas).collect();
+    assert!(service.bounds.bear(&replicas), "{replicas:?} {}", bound.why);
+    assert!(
+        replicas.iter().all(|n| *n > 0),
+        "{replicas:?} {}",
+        bound.why
+    );
+    // What serves keeps its cores as long as it carries the load alone.
+    let serving = bound
+        .goals
+        .iter()
+        .zip(&running)
+        .all(|(goal, now)| goal.each >= now.ready.each());
+    assert!(serving, "{:?} {}", bound.goals, bound.why);
 }
