@@ -5,12 +5,16 @@ use weir_tests::kube::{Key, Request, Resizing, Verb};
 use weir_tests::operate::Planner;
 use weir_tests::wait;
 
-use super::bed::{Cluster, LIMIT};
+use super::bed::{Cluster, LIMIT, MODELS};
 
 const LARGE: &str = "large-";
 
 /// Two pods of `large`, one of which its node can never give more.
 async fn stage(may_evict: bool) -> (Cluster, Planner, Key) {
+    stage_of(may_evict, |_| {}).await
+}
+
+async fn stage_of(may_evict: bool, change: impl FnOnce(&mut Value)) -> (Cluster, Planner, Key) {
     let cluster = Cluster::start().await;
     if may_evict {
         cluster.may_evict();
@@ -26,6 +30,7 @@ async fn stage(may_evict: bool) -> (Cluster, Planner, Key) {
     let mut demo = cluster.demo();
     demo["spec"]["resize"]["fallback"] = json!("replace");
     demo["spec"]["variants"][1]["replicas"] = json!({"initial": 2, "least": 2, "greatest": 2});
+    change(&mut demo["spec"]);
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
@@ -91,4 +96,34 @@ async fn without_the_right_it_stays_and_that_is_said() {
     assert_eq!(evictions(&cluster).len(), 1);
     planner.end().await.unwrap();
     assert_eq!(large(&cluster).len(), 2);
+}
+
+#[tokio::test]
+async fn a_pod_whose_newcomer_would_hold_too_much_stays() {
+    let (cluster, planner, stuck) = stage_of(true, |spec| {
+        // As much as the three pods hold that there are.
+        spec["budget"]["held"] = json!({"memory": "3Gi"});
+        for variant in [0, 1] {
+            spec["variants"][variant]["holds"] = json!({"memory": "1Gi"});
+        }
+    })
+    .await;
+    let kept = "it is not replaced: what another one holds would exceed budget.held now";
+    wait::until("why it stays", LIMIT, || {
+        cluster.condition("demo", "Actuated").contains(kept)
+    })
+    .await
+    .unwrap();
+    // With room for one more it goes.
+    assert_eq!(evictions(&cluster).len(), 0);
+    let key = Key::new(MODELS, "demo");
+    let store = cluster.server.store();
+    store.amend("sloservices.weir.dev", &key, |resource| {
+        resource["spec"]["budget"]["held"]["memory"] = json!("4Gi");
+    });
+    wait::until("another pod", LIMIT, || !large(&cluster).contains(&stuck))
+        .await
+        .unwrap();
+    assert!(!evictions(&cluster).is_empty());
+    planner.end().await.unwrap();
 }

@@ -83,7 +83,8 @@ impl Planner {
             let own = replicas.get(variant).copied().unwrap_or(0);
             if begun != Some(variant) && self.service.bounds.room(variant, &replicas) <= own {
                 // The newcomer is there before who ends is gone.
-                if let Some(unmet) = unmet {
+                let full = [Reason::Deferred, Reason::Infeasible];
+                if let Some(unmet) = unmet.as_mut().filter(|one| full.contains(&one.reason)) {
                     unmet.why +=
                         "; it is not replaced: what another one holds would exceed budget.held now";
                 }
