@@ -58,6 +58,8 @@ pub(super) struct Search<'a, S> {
     open: Vec<Branch>,
     /// The best that is borne.
     pub(super) found: Option<Branch>,
+    /// Whether what each branch was decided to be worth is its best.
+    proven: bool,
 }
 
 impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
@@ -75,13 +77,14 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
             known: BTreeSet::new(),
             open: Vec::new(),
             found: None,
+            proven: true,
         }
     }
 
     /// Looks until nothing that is left can be better by more than the tolerance, or time is over; what may be.
     pub(super) fn run(&mut self, tolerance: f64) -> Left {
-        let mut left = Left::Nothing;
         self.see(self.most(), 0);
+        let mut left = self.left();
         while let Some(next) = self.next() {
             let found = self.found.as_ref().map(|found| found.worth);
             if found.is_some_and(|found| next.worth <= found) {
@@ -93,14 +96,20 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
                     Worth::Short(_) => left,
                 };
             }
-            if next.decision.kind == Kind::Good {
-                left = Left::Unproven;
-            }
             for most in self.below(&next) {
                 self.see(most, next.depth + 1);
             }
+            left = self.left();
         }
         left
+    }
+
+    /// What may be better though no branch is worth more: some were not proven by the policy, or not in time.
+    fn left(&self) -> Left {
+        match self.proven {
+            true => Left::Nothing,
+            false => Left::Unproven,
+        }
     }
 
     /// Of what is open, the best; before anything is found, of what is deepest.
@@ -130,6 +139,7 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
             return;
         }
         let branch = self.branch(most, depth);
+        self.proven &= !matches!(branch.decision.kind, Kind::Good | Kind::OutOfTime);
         if !self.is_borne(&branch.decision) {
             self.open.push(branch);
         } else if self.offer(branch) {

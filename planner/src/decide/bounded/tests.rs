@@ -177,6 +177,31 @@ fn out_of_time_what_runs_has_fewer_replicas() {
 }
 
 #[test]
+fn what_a_branch_had_no_time_for_is_not_called_worse() {
+    let service = infadapter(vec![memory(2, &[1, 1])]);
+    let running = there(&NOTHING);
+    // Where a may have one and b two, nobody knows.
+    let solve = |service: &Service, _: &[InForce]| {
+        let most = [0, 1].map(|index: usize| service.variants[index].replicas.greatest);
+        let (counts, kind, optimum) = match most {
+            [a, b] if a >= 2 && b >= 2 => ([2, 2], Kind::Optimal, Some(10.0)),
+            [2, 1] => ([1, 1], Kind::Optimal, Some(5.0)),
+            [1, 2] => ([1, 2], Kind::OutOfTime, None),
+            _ => ([0, 0], Kind::Infeasible, None),
+        };
+        let mut decision = keep(&running, kind, String::new());
+        let one = |n| Goal::of(Allocation::new(n, Cores::whole(1)));
+        (decision.goals, decision.optimum) = (counts.map(one).to_vec(), optimum);
+        decision
+    };
+    let decision = super::decide(&service, &running, true, solve);
+    assert_eq!(
+        (replicas(&decision.goals), decision.kind),
+        (vec![1, 1], Kind::Good)
+    );
+}
+
+#[test]
 fn no_more_replicas_of_a_variant_than_there_may_be() {
     // Ten of a would be the cheapest for 240 requests/s, and there may be six: 150 and 90 of b.
     let mut service = infaas(vec![]);
