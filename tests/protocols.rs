@@ -306,16 +306,52 @@ async fn a_later_stages_refusal_reaches_the_client() {
     assert_eq!(classifier.backends[0].executions(), []);
 }
 
+/// Fifteen events, one after the other, over twice the budget; `/v1/stream` is configured as a path of streams.
+async fn long_stream(scene: &Scene, path: &str) -> reqwest::Result<reqwest::Response> {
+    // Fifteen times as long as planned.
+    scene.backends[0].slow_by(15.0).unwrap();
+    let events = scene.client.post(url(scene, path));
+    let events = events.header("accept", "text/event-stream");
+    events.header("x-slo-ms", "700").send().await
+}
+
+/// A scene in which an answer may not outlast its deadline, but for those on that path.
+async fn with_streams(paths: Value) -> Scene {
+    let configured = |bootstrap, plugin: &mut Value| {
+        plugin["deadline"]["finish_ms"] = json!(0);
+        plugin["streams"] = json!({ "answers": paths });
+        bootstrap
+    };
+    Scene::start(&[STAGE], 1, configured).await.unwrap()
+}
+
+/// Whatever its client says that it accepts: a stream is what is configured as one.
+#[tokio::test]
+async fn events_that_are_no_configured_stream_end_with_the_budget() {
+    let scene = with_streams(json!([])).await;
+    let answer = long_stream(&scene, "/v1/stream?events=15").await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(answer.bytes().await.is_err(), "it was not cut");
+}
+
+/// Before its first byte a stream is on the clock as any other.
+#[tokio::test]
+async fn a_stream_that_does_not_begin_is_ended_at_its_deadline() {
+    let scene = with_streams(json!(["/v2/models/*"])).await;
+    scene.backends[0].slow_by(10_000.0).unwrap();
+    let silent = scene.infer().header("accept", "text/event-stream");
+    let seen = see(silent.header("x-slo-ms", "700")).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "expired"));
+}
+
 /// The deadline is for the first event: a stream that has begun goes on past it.
 #[tokio::test]
 async fn events_are_not_cut_by_the_budget_once_they_have_begun() {
-    let scene = scene(STAGE).await;
+    let scene = with_streams(json!(["/v1/stream"])).await;
     // Fifteen times as long as planned, and twice as long as the budget.
     scene.backends[0].slow_by(15.0).unwrap();
     let events = scene.client.post(url(&scene, "/v1/stream?events=15"));
-    let events = events
-        .header("accept", "text/event-stream")
-        .header("x-slo-ms", "700");
+    let events = events.header("x-slo-ms", "700");
     let seen = see(events).await.unwrap();
     let text = String::from_utf8_lossy(&seen.body);
     assert_eq!(seen.status, 200);

@@ -27,6 +27,8 @@ pub struct Class {
     pub priority: u8,
     /// Most that one worker holds of it.
     pub held_max: Option<usize>,
+    /// Whether its answers are streams, which may go on after the deadline once they have begun.
+    pub streams: bool,
     /// Who may claim it; anybody where there is none.
     pub claim: Option<Claim>,
 }
@@ -78,6 +80,7 @@ impl Default for Classes {
             share: 1.0,
             priority: 0,
             held_max: None,
+            streams: false,
             claim: None,
         };
         Classes {

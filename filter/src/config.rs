@@ -9,10 +9,12 @@ use weir_api::plan::PlanError;
 use weir_api::{Plan, json};
 
 use crate::board::Scope;
+use crate::body::Limits;
 use crate::class::Classes;
 use crate::deadline;
-use crate::protocol::Bypass;
+use crate::protocol::{Bypass, Streams};
 
+mod body;
 mod classes;
 mod protocol;
 mod raw;
@@ -37,6 +39,10 @@ pub struct Config {
     pub variant: Option<String>,
     /// What is let through untouched.
     pub bypass: Bypass,
+    /// What is a stream.
+    pub streams: Streams,
+    /// How many bytes of bodies are held.
+    pub body: Limits,
     /// What clients may say of their deadlines.
     pub deadline: deadline::Policy,
     /// How clients' clocks are told from ours.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use weir_api::metrics::Metric;
 
 use crate::board::{Member, Standing, Store};
+use crate::body::{Ledger, Receiving, Share};
 use crate::class::{CLASSES_MAX, ClassId};
 use crate::config::{Config, Role};
 use crate::deadline::Deadline;
@@ -24,6 +25,7 @@ use crate::route::Router;
 use crate::skew::Sources;
 use crate::stats::{Label, Stats};
 use crate::time::{Mono, Now};
+use crate::timers::Timers;
 use crate::verdict::{Reason, Verdict};
 
 mod answer;
@@ -32,6 +34,7 @@ mod claim;
 mod flow;
 mod gauge;
 mod plans;
+mod receive;
 mod route;
 mod variants;
 
@@ -73,6 +76,13 @@ pub struct Engine {
     class_names: Vec<Rc<str>>,
     requests: HashMap<StreamId, Request, Hasher>,
     held: Held,
+    receiving: Receiving,
+    /// Bytes of bodies held, of those received and of those that wait.
+    ledger: Ledger,
+    /// When those received can be answered no more, and when those upstream have to have their answer.
+    timers: Timers,
+    /// Workers of the proxy that serve, as the slot table last said.
+    workers: u32,
     arrivals: u64,
     /// What the rest of the pipeline needs after this stage.
     rest: Duration,
@@ -102,23 +112,43 @@ struct Request {
     named: Option<VariantId>,
     /// Counts arrivals, so that equal deadlines keep their order.
     arrival: u64,
+    /// How long it was under way when its headers came, where that was asked and believed.
+    age: Option<Duration>,
+    /// When its last byte came, or else when it was decided.
+    whole: Mono,
+    /// Whether it counts as demand here: no router has counted it.
+    counts: bool,
+    /// Whether its body is still coming.
+    uploads: bool,
+    /// What is held of its body.
+    body: Share,
     variant: VariantId,
     state: State,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
+    /// Its body is still coming; until then some variant could answer it in time.
+    Receiving {
+        until: Mono,
+    },
+    /// It waits for a slot.
     Held,
     InFlight(Flight),
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Flight {
+    /// When the server could begin: at dispatch, or with the request's last byte.
     sent: Mono,
     /// The plan's service time then.
     planned: Duration,
     /// Whether upstream's answer is an error, which says nothing of its service time.
     failed: bool,
+    /// Whether upstream's answer has begun.
+    answered: bool,
+    /// Whether it still has its slot.
+    owns_slot: bool,
 }
 
 /// Whom a refusal is for.
@@ -196,6 +226,10 @@ impl Engine {
                 .collect(),
             requests: HashMap::default(),
             held: Held::default(),
+            receiving: Receiving::default(),
+            ledger: Ledger::default(),
+            timers: Timers::default(),
+            workers: 1,
             arrivals: 0,
             rest: Duration::ZERO,
             stirred: Vec::new(),
@@ -238,6 +272,9 @@ impl Engine {
             (Read::Refused(_, who), Rule::Refuse) => self.refuse(Reason::NoPlan, who),
             (Read::Request(request), Rule::Refuse) => self.refuse(Reason::NoPlan, request.who()),
             (Read::Refused(reason, who), Rule::Plan) => self.refuse(reason, who),
+            (Read::Request(request), Rule::Plan) if asked.more => {
+                self.receive(stream, request, now, verdicts)
+            }
             (Read::Request(request), Rule::Plan) => self.admit(stream, request, now, verdicts),
         }
     }
@@ -251,12 +288,18 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let Some(request) = self.requests.remove(&stream) else {
+        if let Some(mut request) = self.leave_receiving(stream) {
+            self.ledger.release(&mut request.body);
+            return self.stats.count(Metric::Gone, Label::None);
+        }
+        let Some(mut request) = self.requests.remove(&stream) else {
             return;
         };
         match request.state {
+            State::Receiving { .. } => {}
             State::Held => {
                 self.leave_room(&request);
+                self.ledger.release(&mut request.body);
                 self.stats.count(Metric::Gone, Label::None);
             }
             State::InFlight(flight) => self.land(stream, &request, flight, end, now),
@@ -269,7 +312,19 @@ impl Engine {
     /// Time has passed, or this worker was rung: verdicts for those that were held.
     pub fn release(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.retire_stale_plan(now, verdicts);
+        self.expire(now, verdicts);
         self.hand_over_all(now, verdicts);
+    }
+
+    /// Ends those whose time has passed while their bodies came, or while a server was at work.
+    fn expire(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        while let Some(stream) = self.timers.pop(now.mono) {
+            match self.requests.get(&stream).map(|request| request.state) {
+                Some(State::Receiving { .. }) => self.expire_receiving(stream, now, verdicts),
+                Some(State::InFlight(_)) => self.expire_flight(stream, now, verdicts),
+                Some(State::Held) | None => debug_assert!(false, "a timer that nobody set"),
+            }
+        }
     }
 
     /// When [`Engine::release`] should be asked at the latest; `None`: there is nothing to wait for.
@@ -278,17 +333,19 @@ impl Engine {
         let variants = self.variants.iter();
         let wait = self.config.batch_wait;
         let wakes = variants.filter_map(|variant| variant.next_wake(wait, now));
-        wakes.min()
+        let timer = self.timers.next().map(|at| at + Duration::from_nanos(1));
+        wakes.chain(timer).min()
     }
 
     /// Renews the lease on the board; `polls`: this VM can poll the planner. `None` where the board is
     /// full or contended.
     pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Standing> {
         self.variants.predict(now);
-        self.member.hold(self.held.all);
+        self.member.hold(self.held.all + self.receiving.len());
         let (standing, outcome) = self.member.renew(polls, now);
         self.count(&outcome);
         if let Some(standing) = &standing {
+            self.workers = standing.workers;
             self.gauge(standing, now);
         }
         standing

@@ -13,6 +13,7 @@
 //! `host`, which exists on wasm32 alone, knows proxy-wasm; it asks for verdicts and obeys them.
 
 pub mod board;
+pub mod body;
 pub mod class;
 pub mod config;
 pub mod deadline;
@@ -27,6 +28,7 @@ pub mod route;
 pub mod skew;
 pub mod stats;
 pub mod time;
+pub mod timers;
 pub mod verdict;
 
 #[cfg(target_arch = "wasm32")]

@@ -1,5 +1,5 @@
-//! What kind of request it is, by its method, path and protocol headers: one to leave alone, gRPC, one
-//! that wants a stream of events.
+//! What kind of request it is, by its method, path and protocol headers: one to leave alone, gRPC, a
+//! stream.
 //!
 //! Left alone is what no model computes for: configured methods and paths (health checks), and what
 //! turns its connection into something else (CONNECT, an upgrade such as websocket; Envoy removes an
@@ -15,7 +15,7 @@ pub const PATHS_MAX: usize = 64;
 /// Longest method or path pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
 
-/// How much of a list of protocols or media types is read: browsers send 150 bytes.
+/// How much of a list of protocols is read: browsers send few.
 const LIST_BYTES_MAX: usize = 1024;
 
 /// Methods let through where the configuration names none.
@@ -36,6 +36,19 @@ pub const PATHS: [&str; 12] = [
     "/grpc.health.v1.Health/*",
     "/grpc.reflection.*",
 ];
+
+/// Paths of streams in both directions, where the configuration names none: those of the Open Inference
+/// Protocol.
+pub const STREAMS: [&str; 1] = ["/inference.GRPCInferenceService/ModelStreamInfer"];
+
+/// Paths of streams. What a client says of itself (`accept`) makes no stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Streams {
+    /// Requests that are decided by their headers: their bodies may not end before the answer begins.
+    pub requests: Vec<Pattern>,
+    /// Answers that may go on after the deadline once they have begun.
+    pub answers: Vec<Pattern>,
+}
 
 /// What is let through untouched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,19 +78,23 @@ pub struct Shape {
     pub grpc_timeout: bool,
     /// It carries an `x-slo-stage-ms`, which is another stage's, or a client's.
     pub stage: bool,
-    /// It asks for a stream of events, which may go on after the deadline once it has begun.
+    /// Its answer is a stream, which may go on after the deadline once it has begun.
     pub stream: bool,
+    /// Its body is a stream: its headers decide.
+    pub upload: bool,
 }
 
 /// The shape of a request.
 #[must_use]
-pub fn shape(bypass: &Bypass, wire: &Wire<'_>) -> Shape {
+pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
+    let path = wire.get(Field::Path).unwrap_or_default();
     Shape {
         bypass: bypass.applies(wire),
         grpc: is_grpc(wire),
         grpc_timeout: wire.get(Field::GrpcTimeout).is_some(),
         stage: wire.get(Field::Stage).is_some(),
-        stream: wire.get(Field::Accept).is_some_and(names_event_stream),
+        stream: covers(&streams.answers, path),
+        upload: covers(&streams.requests, path),
     }
 }
 
@@ -87,11 +104,23 @@ impl Bypass {
         method == b"CONNECT"
             || self.methods.iter().any(|other| other.as_bytes() == method)
             || wire.get(Field::Upgrade).is_some_and(upgrades)
-            || wire.get(Field::Path).is_some_and(|path| self.covers(path))
+            || wire
+                .get(Field::Path)
+                .is_some_and(|path| covers(&self.paths, path))
     }
+}
 
-    fn covers(&self, path: &[u8]) -> bool {
-        self.paths.iter().any(|pattern| pattern.matches(path))
+fn covers(patterns: &[Pattern], path: &[u8]) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(path))
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        let streams: Vec<_> = STREAMS.into_iter().filter_map(Pattern::new).collect();
+        Streams {
+            requests: streams.clone(),
+            answers: streams,
+        }
     }
 }
 
@@ -181,25 +210,6 @@ fn names_grpc(value: &[u8]) -> bool {
         return false;
     };
     name.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b';' | b'+' | b' '))
-}
-
-/// Whether `text/event-stream` is among what is accepted, and not with the weight 0, which is a no.
-fn names_event_stream(value: &[u8]) -> bool {
-    items(value).any(|range| {
-        let mut parts = range.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
-        let named = parts
-            .next()
-            .is_some_and(|name| name.eq_ignore_ascii_case(b"text/event-stream"));
-        named && !parts.any(is_refusal)
-    })
-}
-
-/// `q=0`, `q=0.0` and so on.
-fn is_refusal(parameter: &[u8]) -> bool {
-    match parameter {
-        [b'q' | b'Q', b'=', b'0', rest @ ..] => rest.iter().all(|byte| matches!(byte, b'.' | b'0')),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 /// The callbacks that `filter/src/host` listens to, and those without which there is no VM.
-const HEARD: [&str; 12] = [
+const HEARD: [&str; 14] = [
     "proxy_on_memory_allocate",
     "proxy_on_vm_start",
     "proxy_on_configure",
@@ -19,6 +19,8 @@ const HEARD: [&str; 12] = [
     "proxy_on_http_call_response",
     "proxy_on_context_create",
     "proxy_on_request_headers",
+    "proxy_on_request_body",
+    "proxy_on_request_trailers",
     "proxy_on_response_headers",
     "proxy_on_response_body",
     "proxy_on_response_trailers",

@@ -40,6 +40,8 @@ pub(super) struct RawClass {
     #[serde(default)]
     priority: u8,
     held_max: Option<u32>,
+    #[serde(default)]
+    streams: bool,
     claim: Option<RawClaim>,
 }
 
@@ -128,6 +130,7 @@ impl RawClass {
             share: self.share,
             priority: self.priority,
             held_max: self.held_max.map(|max| max as usize),
+            streams: self.streams,
             claim: claim.transpose()?,
         })
     }

@@ -1,10 +1,13 @@
-//! What the configuration lets through untouched: few, short, and never everything.
+//! What the configuration lets through untouched, and what it calls a stream: few paths, short, and never
+//! everything.
 
 use serde::Deserialize;
 
 use super::ConfigError;
 use super::raw::wrong;
-use crate::protocol::{Bypass, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern};
+use crate::protocol::{
+    Bypass, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern, STREAMS, Streams,
+};
 
 /// What is not named keeps its default; an empty list is none.
 #[derive(Deserialize)]
@@ -25,14 +28,10 @@ impl Default for RawBypass {
 
 impl RawBypass {
     pub(super) fn check(self) -> Result<Bypass, ConfigError> {
-        for (path, len, most) in [
-            ("bypass.methods", self.methods.len(), METHODS_MAX),
-            ("bypass.paths", self.paths.len(), PATHS_MAX),
-        ] {
-            if len > most {
-                let right = format!("at most {most}");
-                return Err(wrong(path, format!("{len} of them"), right));
-            }
+        if self.methods.len() > METHODS_MAX {
+            let right = format!("at most {METHODS_MAX}");
+            let many = format!("{} of them", self.methods.len());
+            return Err(wrong("bypass.methods", many, right));
         }
         for (index, method) in self.methods.iter().enumerate() {
             let upper = method.bytes().all(|b| b.is_ascii_uppercase() || b == b'-');
@@ -42,21 +41,59 @@ impl RawBypass {
                 return Err(wrong(path, shown(method), right));
             }
         }
-        let pattern = |(index, path): (usize, &String)| {
-            Pattern::new(path).ok_or_else(|| {
-                let right = format!(
-                    "a path from its / on, at most {PATTERN_BYTES_MAX} printable ASCII characters \
-                     without a query, with at most one *, without .., and not /*"
-                );
-                wrong(format!("bypass.paths[{index}]"), shown(path), right)
-            })
-        };
-        let paths = self.paths.iter().enumerate().map(pattern);
         Ok(Bypass {
-            paths: paths.collect::<Result<_, _>>()?,
+            paths: patterns("bypass.paths", &self.paths)?,
             methods: self.methods,
         })
     }
+}
+
+/// What is not named keeps its default; an empty list is none.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawStreams {
+    requests: Vec<String>,
+    answers: Vec<String>,
+}
+
+impl Default for RawStreams {
+    fn default() -> RawStreams {
+        let streams = STREAMS.map(str::to_owned).to_vec();
+        RawStreams {
+            requests: streams.clone(),
+            answers: streams,
+        }
+    }
+}
+
+impl RawStreams {
+    pub(super) fn check(self) -> Result<Streams, ConfigError> {
+        Ok(Streams {
+            requests: patterns("streams.requests", &self.requests)?,
+            answers: patterns("streams.answers", &self.answers)?,
+        })
+    }
+}
+
+fn patterns(list: &str, paths: &[String]) -> Result<Vec<Pattern>, ConfigError> {
+    if paths.len() > PATHS_MAX {
+        let right = format!("at most {PATHS_MAX}");
+        return Err(wrong(
+            list.to_owned(),
+            format!("{} of them", paths.len()),
+            right,
+        ));
+    }
+    let pattern = |(index, path): (usize, &String)| {
+        Pattern::new(path).ok_or_else(|| {
+            let right = format!(
+                "a path from its / on, at most {PATTERN_BYTES_MAX} printable ASCII characters \
+                 without a query, with at most one *, without .., and not /*"
+            );
+            wrong(format!("{list}[{index}]"), shown(path), right)
+        })
+    };
+    paths.iter().enumerate().map(pattern).collect()
 }
 
 /// What an error shows of a value: as much as names it.

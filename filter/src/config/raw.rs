@@ -7,8 +7,9 @@ use serde::Deserialize;
 use weir_api::plan::{FORMAT, HOUR_MS, is_cluster, is_name};
 use weir_api::{Plan, Revision, Share, VariantPlan};
 
+use super::body::RawBody;
 use super::classes::{RawClass, RawClasses};
-use super::protocol::RawBypass;
+use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
 use super::{BATCH_WAIT_MAX_MS, Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner, Role};
 use crate::board::Scope;
@@ -28,6 +29,10 @@ pub(super) struct RawConfig {
     variant: Option<String>,
     #[serde(default)]
     bypass: RawBypass,
+    #[serde(default)]
+    streams: RawStreams,
+    #[serde(default)]
+    body: RawBody,
     #[serde(default)]
     deadline: RawDeadline,
     #[serde(default)]
@@ -52,6 +57,7 @@ struct RawDeadline {
     greatest_age_ms: u64,
     skew_allowance_ms: u64,
     reserve_ms: u64,
+    finish_ms: u64,
     trust_deadline: bool,
 }
 
@@ -66,6 +72,8 @@ impl Default for RawDeadline {
             // What NTP keeps honest machines within, with room.
             skew_allowance_ms: 50,
             reserve_ms: 0,
+            // Longer than an honest client takes to read what has begun to come.
+            finish_ms: 10_000,
             trust_deadline: false,
         }
     }
@@ -177,6 +185,8 @@ impl RawConfig {
             role: self.role,
             variant: self.variant,
             bypass: self.bypass.check()?,
+            streams: self.streams.check()?,
+            body: self.body.check()?,
             deadline: self.deadline.check(skew.delay_allowance)?,
             claim_headers,
             classes,
@@ -285,6 +295,7 @@ impl RawDeadline {
         for (path, value) in [
             ("deadline.greatest_age_ms", self.greatest_age_ms),
             ("deadline.skew_allowance_ms", self.skew_allowance_ms),
+            ("deadline.finish_ms", self.finish_ms),
         ] {
             if value > HOUR_MS {
                 return Err(wrong(path, value, format!("0 to {HOUR_MS}")));
@@ -303,6 +314,7 @@ impl RawDeadline {
             skew_allowance: ms(self.skew_allowance_ms),
             delay_allowance,
             reserve: ms(self.reserve_ms),
+            finish: ms(self.finish_ms),
             trust_deadline: self.trust_deadline,
         })
     }

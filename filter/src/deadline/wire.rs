@@ -39,15 +39,13 @@ pub enum Field {
     Path,
     /// `content-type`: gRPC or not.
     ContentType,
-    /// `accept`: an event stream or not.
-    Accept,
     /// `upgrade`: to another protocol.
     Upgrade,
 }
 
 impl Field {
     /// All of them.
-    pub const ALL: [Field; 17] = [
+    pub const ALL: [Field; 16] = [
         Field::SloMs,
         Field::TtftMs,
         Field::InferenceTtl,
@@ -63,7 +61,6 @@ impl Field {
         Field::Method,
         Field::Path,
         Field::ContentType,
-        Field::Accept,
         Field::Upgrade,
     ];
     /// Those whose values can be disbelieved: what a client says of its urgency and rank.
@@ -109,7 +106,6 @@ impl Field {
             Field::Method => ":method",
             Field::Path => ":path",
             Field::ContentType => "content-type",
-            Field::Accept => "accept",
             Field::Upgrade => "upgrade",
         }
     }
@@ -118,7 +114,6 @@ impl Field {
         // By length and a letter at most one is left, so that one comparison settles it.
         let field = match (name.len(), name.as_bytes().first()?) {
             (5, b':') => Field::Path,
-            (6, b'a') => Field::Accept,
             (7, b':') => Field::Method,
             (7, b'u') => Field::Upgrade,
             (8, b'x') => Field::SloMs,

@@ -3,9 +3,10 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{Engine, State, StreamId};
+use super::{End, Engine, State, StreamId};
 use crate::config::Role;
 use crate::time::{Now, Wall};
+use crate::verdict::{Reason, Verdict};
 
 /// An answer from upstream, as the shell has it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,6 +42,10 @@ impl Engine {
             return None;
         };
         flight.failed = answer.failed;
+        if !std::mem::replace(&mut flight.answered, true) {
+            // An answer that has begun is let finish: cut off it would be of no use to anybody.
+            self.timers.cancel(request.deadline.client_at, stream);
+        }
         let (flight, request) = (*flight, *request);
         let variant = self.variants.get_mut(request.variant)?;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
@@ -49,9 +54,43 @@ impl Engine {
         Some(Tags {
             variant: variant.name.clone(),
             remaining: request.deadline.client_at.since(now.mono),
-            waited: (role != Role::Router).then(|| flight.sent.since(request.arrived.mono)),
+            waited: (role != Role::Router).then(|| flight.sent.since(request.whole)),
             expected: (role == Role::Gate).then(|| variant.expected()),
             came: request.stamped.then_some(request.arrived.wall),
         })
+    }
+
+    /// So much of an answer has come that its client's reading may hold up the rest: the server's part in
+    /// it is over, and its slot free. Not so of a stream, which the server goes on making.
+    pub fn on_bulk(&mut self, stream: StreamId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        let State::InFlight(flight) = &mut request.state else {
+            return;
+        };
+        if request.shape.stream || !std::mem::replace(&mut flight.owns_slot, false) {
+            return;
+        }
+        let (flight, request) = (*flight, *request);
+        self.free(stream, &request, flight, End::Answered, now);
+        self.hand_over(request.variant, false, now, verdicts);
+    }
+
+    /// Ends a flight that has outlived its deadline without an answer.
+    pub(super) fn expire_flight(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(request) = self.requests.remove(&stream) else {
+            return;
+        };
+        if let State::InFlight(flight) = request.state {
+            self.land(stream, &request, flight, End::TimedOut, now);
+            let refusal = self.refusal(Reason::Expired, request.who());
+            verdicts.push((stream, refusal));
+        }
     }
 }

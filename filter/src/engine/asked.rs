@@ -4,6 +4,7 @@
 use weir_api::metrics::Metric;
 
 use super::{Engine, Request, State, Who};
+use crate::body::Share;
 use crate::class::{Claim, ClassId};
 use crate::config::Role;
 use crate::deadline::{self, Field, Reading, Wire};
@@ -22,6 +23,8 @@ pub struct Asked<'a> {
     pub source: Option<u64>,
     /// What proves its class; where [`Wants::proof`] asked for it.
     pub proof: Option<&'a [u8]>,
+    /// Whether its body is still to come, and will be told of ([`Engine::on_body`]).
+    pub more: bool,
 }
 
 impl<'a> From<Wire<'a>> for Asked<'a> {
@@ -67,24 +70,25 @@ impl Engine {
 
     pub(super) fn read(&mut self, asked: &Asked<'_>, now: Now) -> Read {
         let wire = &asked.wire;
-        let shape = protocol::shape(&self.config.bypass, wire);
+        let mut shape = protocol::shape(&self.config.bypass, &self.config.streams, wire);
         if shape.bypass {
             self.stats.count(Metric::Bypassed, Label::None);
             return Read::Bypass;
         }
         let class = self.class(asked);
+        shape.stream |= self
+            .config
+            .classes
+            .get(class)
+            .is_some_and(|class| class.streams);
         let who = Who {
             class,
             grpc: shape.grpc,
             variant: None,
         };
-        if !self.was_routed(wire) {
-            self.stats.count(Metric::Arrivals, Label::None);
-            self.count_class(Metric::ClassArrivals, class);
-        }
         let sources = Some(&mut self.sources).filter(|_| self.config.skew.estimate);
         let reading = deadline::read(&self.config.deadline, wire, now, sources.zip(asked.source));
-        self.note(&reading, now.mono);
+        self.note(&reading);
         let Ok(deadline) = reading.deadline else {
             return Read::Refused(Reason::Expired, who);
         };
@@ -109,6 +113,11 @@ impl Engine {
             class,
             renamed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
             arrival: self.arrivals,
+            age: reading.age,
+            whole: now.mono,
+            counts: !self.was_routed(wire),
+            uploads: false,
+            body: Share::default(),
             variant: VariantId(0),
             state: State::Held,
         })
@@ -159,20 +168,28 @@ impl Engine {
         wire.get(Field::Class) == self.config.classes.name(class).map(str::as_bytes)
     }
 
-    fn note(&mut self, reading: &Reading, now: Mono) {
+    fn note(&mut self, reading: &Reading) {
         for field in reading.disbelieved.iter() {
             self.stats.count(Metric::Disbelieved, Label::Header(field));
         }
         if reading.clamped {
             self.stats.count(Metric::Clamped, Label::None);
         }
-        if let Some(age) = reading.age {
-            self.stats.time(Metric::NetworkMs, Label::None, age);
+    }
+
+    /// A request is here whole: from now on it is demand, and how long it was under way is known.
+    pub(super) fn arrived(&mut self, request: &Request) {
+        if request.counts {
+            self.stats.count(Metric::Arrivals, Label::None);
+            self.count_class(Metric::ClassArrivals, request.class);
         }
-        if let Ok(deadline) = reading.deadline {
-            let left = deadline.at.since(now);
-            self.stats.time(Metric::ArrivalSlackMs, Label::None, left);
+        if let Some(age) = request.age {
+            let upload = request.whole.since(request.arrived.mono);
+            self.stats
+                .time(Metric::NetworkMs, Label::None, age + upload);
         }
+        let left = request.deadline.at.since(request.whole);
+        self.stats.time(Metric::ArrivalSlackMs, Label::None, left);
     }
 
     /// Where there is but one class its metrics would say what others say.

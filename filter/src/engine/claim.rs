@@ -114,7 +114,7 @@ impl Engine {
                     self.stirred.push(to);
                 }
             }
-            None => verdicts.push((stream, self.refuse(reason, request.who()))),
+            None => verdicts.push((stream, self.turn_away(&request, reason))),
         }
     }
 

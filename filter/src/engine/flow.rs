@@ -18,6 +18,8 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
+        request.whole = now.mono;
+        self.arrived(&request);
         request.variant = match self.choose(&request, now) {
             Ok(variant) => variant,
             Err(reason) => {
@@ -27,6 +29,9 @@ impl Engine {
                 return self.refuse(reason, Who { variant, ..who });
             }
         };
+        if request.uploads && self.owns_slots() && self.exceeds_streams(request.variant) {
+            return self.refuse(Reason::QueueFull, request.who());
+        }
         if self.config.role != Role::Gate {
             let variant = Label::Variant(request.variant);
             self.stats.count(Metric::Routed, variant);
@@ -83,7 +88,7 @@ impl Engine {
         });
         let displaced = displaced.ok_or(Reason::QueueFull)?;
         if let Some(other) = self.forget_held(displaced) {
-            verdicts.push((displaced, self.refuse(Reason::QueueFull, other.who())));
+            verdicts.push((displaced, self.turn_away(&other, Reason::QueueFull)));
         }
         Ok(())
     }
@@ -100,9 +105,10 @@ impl Engine {
         }
     }
 
-    pub(super) fn park(&mut self, stream: StreamId, request: Request) {
+    pub(super) fn park(&mut self, stream: StreamId, mut request: Request) {
+        request.state = State::Held;
         if let Some(variant) = self.variants.get_mut(request.variant) {
-            variant.company_since.get_or_insert(request.arrived.mono);
+            variant.company_since.get_or_insert(request.whole);
             // It may fill a batch, which then leaves from the next look, at once.
             variant.gate.unsettled |= variant.batch > 1;
             let room = &mut variant.gate.room;
@@ -122,8 +128,9 @@ impl Engine {
         let stage = request.due.since(now.mono);
         if owns_slots {
             variant.gate.take(now.mono + variant.predicted.high);
+            variant.uploads += u32::from(request.uploads);
             self.stats.count(Metric::Dispatched, label);
-            let waited = now.mono.since(request.arrived.mono);
+            let waited = now.mono.since(request.whole);
             self.stats.time(Metric::WaitMs, Label::None, waited);
             self.stats.time(Metric::SlackMs, Label::None, stage);
         }
@@ -131,7 +138,11 @@ impl Engine {
             sent: now.mono,
             planned: variant.planned,
             failed: false,
+            answered: false,
+            owns_slot: owns_slots,
         });
+        self.timers.set(request.deadline.client_at, stream);
+        self.ledger.release(&mut request.body);
         let class = self.class_names.get(usize::from(request.class.0));
         let class = class.filter(|_| request.renamed).cloned();
         let dispatch = Dispatch {
@@ -144,7 +155,8 @@ impl Engine {
                 (true, true) => Stage::Foreign,
                 (true, false) => Stage::Absent,
             },
-            timeout: (!request.shape.stream).then(|| request.deadline.client_at.since(now.mono)),
+            timeout: (!request.shape.stream)
+                .then(|| request.deadline.client_at.since(now.mono) + self.config.deadline.finish),
             deadline: request.deadline.client_wall,
             grpc_timeout: request.shape.grpc_timeout,
             class,
@@ -161,13 +173,30 @@ impl Engine {
         end: End,
         now: Now,
     ) {
-        let owns_slots = self.owns_slots();
+        if !flight.answered {
+            self.timers.cancel(request.deadline.client_at, stream);
+        }
+        if flight.owns_slot {
+            self.free(stream, request, flight, end, now);
+        }
+        self.count_landed(request, flight, end, now);
+    }
+
+    /// The server's part in a request is over, or its slot is left to a ghost.
+    pub(super) fn free(
+        &mut self,
+        stream: StreamId,
+        request: &Request,
+        flight: Flight,
+        end: End,
+        now: Now,
+    ) {
         let took = now.mono.since(flight.sent);
         let Some(variant) = self.variants.get_mut(request.variant) else {
             return;
         };
+        variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploads));
         match end {
-            _ if !owns_slots => {}
             End::TimedOut | End::Gone if !variant.cancels => {
                 // The server may be slower this once than most executions were: what the plan
                 // foresaw counts where that is longer.
@@ -178,11 +207,15 @@ impl Engine {
             }
             _ => variant.gate.give_back(),
         }
-        // What was given up took at least so long.
-        if self.config.correct && matches!(end, End::Answered | End::TimedOut) && !flight.failed {
+        // What was given up took at least so long. While the body still came the time was the client's.
+        let says = matches!(end, End::Answered | End::TimedOut) && !flight.failed;
+        if self.config.correct && says && !request.uploads {
             variant.observe(flight.planned, took, now.mono);
         }
-        self.count_landed(request, flight, end, now);
+        if end == End::Answered {
+            let label = Label::Variant(request.variant);
+            self.stats.time(Metric::ServiceMs, label, took);
+        }
     }
 
     /// The gates count what becomes of requests; a router before them only what it refuses itself.
@@ -196,8 +229,6 @@ impl Engine {
             }
             End::Answered => {
                 self.stats.count(Metric::Served, label);
-                let took = now.mono.since(flight.sent);
-                self.stats.time(Metric::ServiceMs, label, took);
                 if now.mono > request.deadline.client_at {
                     self.stats.count(Metric::Late, label);
                 } else if !flight.failed {
@@ -227,8 +258,20 @@ impl Engine {
         Some(request)
     }
 
+    /// Refuses a request that was held: what is held of its body goes.
+    pub(super) fn turn_away(&mut self, request: &Request, reason: Reason) -> Verdict {
+        let mut body = request.body;
+        self.ledger.release(&mut body);
+        self.refuse(reason, request.who())
+    }
+
     pub(super) fn refuse(&mut self, reason: Reason, who: Who) -> Verdict {
         self.refused(reason, who.class);
+        self.refusal(reason, who)
+    }
+
+    /// A refusal that has been counted.
+    pub(super) fn refusal(&self, reason: Reason, who: Who) -> Verdict {
         let gate = self.config.role == Role::Gate;
         let variant = who.variant.filter(|_| gate);
         let variant = variant.and_then(|id| self.variants.get(id));

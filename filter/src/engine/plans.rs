@@ -70,7 +70,7 @@ impl Engine {
                     request.variant = variant;
                     self.park(stream, request);
                 }
-                Err(reason) => verdicts.push((stream, self.refuse(reason, request.who()))),
+                Err(reason) => verdicts.push((stream, self.turn_away(&request, reason))),
             }
         }
         self.hand_over_all(now, verdicts);

@@ -1,6 +1,8 @@
 //! Where a request goes: by quota on arrival, elsewhere when its variant cannot answer in time any
 //! more.
 
+use std::time::Duration;
+
 use weir_api::metrics::Metric;
 
 use super::{Engine, Request};
@@ -64,6 +66,19 @@ impl Engine {
             Some(name) => self.variants.named(name),
             None => request.named.or_else(|| self.variants.only()),
         }
+    }
+
+    /// How long the quickest variant that may serve a request would take if nobody waited.
+    ///
+    /// # Errors
+    /// Why none could serve it in time.
+    pub(super) fn quickest(&self, request: &Request, now: Now) -> Result<Duration, Reason> {
+        let only = match self.config.role {
+            Role::Gate => Some(self.fronted(request).ok_or(Reason::NoCapacity)?),
+            Role::Both | Role::Router => None,
+        };
+        let wish = request.wish(now.mono);
+        self.variants.quickest(wish, only).map_err(reason)
     }
 
     fn downgraded(&mut self, from: VariantId, to: VariantId) {

@@ -11,6 +11,7 @@ use crate::time::Wall;
 mod batches;
 mod classes;
 mod feasible;
+mod receive;
 mod roles;
 mod workers;
 
@@ -157,7 +158,8 @@ fn what_expires_while_held_is_refused_at_its_deadline_and_not_before() {
     let verdicts = release(&mut engine, at(200));
     assert_eq!(verdicts.len(), 1);
     assert_eq!(reason(&verdicts[0].1), Some(Reason::Expired));
-    assert_eq!(engine.next_wake(at(200).mono), None);
+    let in_flight = Mono(at(1000).mono.0 + 1);
+    assert_eq!(engine.next_wake(at(200).mono), Some(in_flight));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::gate::{Gate, VariantId, latest_start};
 use crate::observed::{Observed, Predicted};
 use crate::queue::Place;
 use crate::room::Room;
-use crate::route::{Candidate, Wish};
+use crate::route::{Candidate, NoRoute, Wish};
 use crate::time::Mono;
 
 /// How long before the last moment a batch is closed that is not full, at the least: the timer that
@@ -38,6 +38,8 @@ pub(super) struct Variant {
     pub(super) batch: u32,
     pub(super) cancels: bool,
     pub(super) gate: Gate,
+    /// Requests upstream whose bodies are still coming.
+    pub(super) uploads: u32,
     /// Since when the room has been waiting for a batch to fill.
     pub(super) company_since: Option<Mono>,
     observed: Observed,
@@ -118,6 +120,31 @@ impl Variants {
         };
         for variant in self.table.iter_mut().filter(alone) {
             variant.gate.room.contend();
+        }
+    }
+
+    /// How long the quickest that could serve this wish would take if nobody waited; `only` this one may.
+    ///
+    /// # Errors
+    /// Why none could.
+    pub(super) fn quickest(
+        &self,
+        wish: Wish,
+        only: Option<VariantId>,
+    ) -> Result<Duration, NoRoute> {
+        let allowed = (0..).zip(&self.table).filter(|(id, variant)| {
+            only.is_none_or(|only| only.0 == *id) && variant.gate.slots() > 0
+        });
+        let mut any_slots = false;
+        let times = allowed.filter_map(|(_, variant)| {
+            any_slots = true;
+            let service = variant.predicted.high;
+            (variant.accuracy >= wish.min_accuracy && service <= wish.left).then_some(service)
+        });
+        match times.min() {
+            Some(least) => Ok(least),
+            None if any_slots => Err(NoRoute::Infeasible),
+            None => Err(NoRoute::NoCapacity),
         }
     }
 
@@ -263,6 +290,7 @@ impl Variant {
             batch: 1,
             cancels: false,
             gate: Gate::new(Room::new(classes)),
+            uploads: 0,
             company_since: None,
             observed: Observed::default(),
             heard: None,

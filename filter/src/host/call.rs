@@ -59,6 +59,13 @@ pub(super) fn request_headers() -> Vec<(String, Bytes)> {
     hostcalls::get_map_bytes(MapType::HttpRequestHeaders).unwrap_or_default()
 }
 
+/// A header of the current request; several of one name as a list.
+pub(super) fn request_header(name: &str) -> Option<Bytes> {
+    hostcalls::get_map_value_bytes(MapType::HttpRequestHeaders, name)
+        .ok()
+        .flatten()
+}
+
 /// Sets, or with `None` removes, a header of the current request.
 pub(super) fn set_request_header(name: &str, value: Option<&str>) {
     let _ = hostcalls::set_map_value(MapType::HttpRequestHeaders, name, value);

@@ -6,6 +6,7 @@
 //! a hostcall which can call back.
 
 mod call;
+mod hearing;
 mod meter;
 mod poll;
 mod root;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_api::metrics::Metric;
 
 use crate::board::TERMS;
+use crate::body::Received;
 use crate::config::Config;
 use crate::engine::{Answer, Asked, End, Engine, StreamId, Tags};
 use crate::plan;
@@ -15,6 +16,7 @@ use crate::time::{Mono, Now};
 use crate::verdict::Verdict;
 
 use super::call;
+use super::hearing::Hearing;
 use super::meter::Meter;
 use super::poll::{Brought, Poll};
 use super::shared::{self, Plans, Shared};
@@ -42,6 +44,7 @@ pub(super) struct Service {
     samples: Vec<Sample>,
     /// Verdicts on held requests that wait for the next tick: see [`on_end`].
     owed: Vec<(StreamId, Verdict)>,
+    hearing: Hearing,
 }
 
 impl Service {
@@ -64,6 +67,7 @@ impl Service {
             tick_at: Mono(0),
             samples: Vec::new(),
             owed: Vec::new(),
+            hearing: Hearing::default(),
         };
         // A VM that takes the place of one that trapped goes by the plan the others go by.
         service.take_plan(now, &mut Vec::new());
@@ -75,13 +79,49 @@ impl Service {
         // Whoever has to make room is refused at the next tick: see [`on_end`].
         let owed = &mut self.owed;
         let verdict = self.engine.on_request(stream, asked, now, owed);
+        if asked.more && verdict == Verdict::Park {
+            self.hearing.watch(stream);
+        }
+        self.after(stream, Some(&verdict), now);
+        verdict
+    }
+
+    /// Whether Envoy tells of bodies, as far as is known.
+    pub(super) fn hears_bodies(&self) -> bool {
+        self.hearing != Hearing::Unheard
+    }
+
+    /// Finds out whether Envoy tells of the bodies that come; where it does not, nobody is held for theirs.
+    fn listen(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if self.hearing.look(self.root) {
+            self.engine.stop_receiving(now, verdicts);
+        }
+    }
+
+    /// What follows a verdict on the current stream, in its own callback.
+    fn after(&mut self, stream: StreamId, verdict: Option<&Verdict>, now: Now) {
         self.report();
-        if verdict == Verdict::Park || !self.owed.is_empty() {
-            self.arm(now.mono);
+        let parked = verdict == Some(&Verdict::Park);
+        if (parked || !self.owed.is_empty()) && self.arm(now.mono) {
             // The timer is the root's; what follows is about this stream again. Without this it would be
             // forwarded, or refused, in the root's name, which the host does not have and the SDK traps on.
             call::turn_to(stream);
         }
+    }
+
+    /// A part of a request's body has come.
+    pub(super) fn on_body(
+        &mut self,
+        stream: StreamId,
+        received: Received,
+        now: Now,
+    ) -> Option<Verdict> {
+        self.hearing.heard();
+        let owed = &mut self.owed;
+        let header = self.engine.config().skew.source_header.clone();
+        let source = || stream::body_source(header.as_deref());
+        let verdict = self.engine.on_body(stream, received, source, now, owed);
+        self.after(stream, verdict.as_ref(), now);
         verdict
     }
 
@@ -171,8 +211,8 @@ impl Service {
         }
     }
 
-    /// Sees to it that a tick comes when the engine has to look again.
-    fn arm(&mut self, now: Mono) {
+    /// Sees to it that a tick comes when the engine has to look again; whether that turned to the root.
+    fn arm(&mut self, now: Mono) -> bool {
         let idle = now + TICK_MOST;
         let wake = if self.owed.is_empty() {
             self.engine.next_wake(now).unwrap_or(idle)
@@ -181,11 +221,22 @@ impl Service {
         };
         let period = wake.since(now).clamp(TICK_LEAST, TICK_MOST);
         let late = self.tick_at <= now;
-        if late || now + period + TICK_LEAST < self.tick_at {
+        let sooner = late || now + period + TICK_LEAST < self.tick_at;
+        if sooner {
             self.tick_at = now + period;
             call::turn_to(self.root);
             call::set_tick(period);
         }
+        sooner
+    }
+
+    /// Keeps refusals of other streams for the next tick: see [`on_end`].
+    fn settle_elsewhere(&mut self, verdicts: &mut Vec<(StreamId, Verdict)>, now: Now) {
+        let refused =
+            |(_, verdict): &mut (StreamId, Verdict)| matches!(verdict, Verdict::Reject(_));
+        self.owed.extend(verdicts.extract_if(.., refused));
+        self.arm(now.mono);
+        self.report();
     }
 
     fn report(&mut self) {
@@ -209,6 +260,7 @@ pub(super) fn on_tick(service: &Handle, now: Now) {
         }
         service.ask_planner(now);
         verdicts.append(&mut service.owed);
+        service.listen(now, &mut verdicts);
         service.engine.release(now, &mut verdicts);
         service.tick_at = Mono(0);
         service.arm(now.mono);
@@ -257,13 +309,21 @@ pub(super) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
         let mut service = service.borrow_mut();
         service.keep_lease(now);
         service.engine.on_end(stream, end, now, &mut verdicts);
-        let refused =
-            |(_, verdict): &mut (StreamId, Verdict)| matches!(verdict, Verdict::Reject(_));
-        service.owed.extend(verdicts.extract_if(.., refused));
-        service.arm(now.mono);
-        service.report();
+        service.settle_elsewhere(&mut verdicts, now);
     }
     obey(service, verdicts, now);
+}
+
+/// More of an answer has come than its client has to have read; whoever waits for the slot goes next.
+pub(super) fn on_bulk(service: &Handle, stream: StreamId, now: Now) {
+    let mut verdicts = Vec::new();
+    {
+        let mut service = service.borrow_mut();
+        service.engine.on_bulk(stream, now, &mut verdicts);
+        service.settle_elsewhere(&mut verdicts, now);
+    }
+    obey(service, verdicts, now);
+    call::turn_to(stream);
 }
 
 /// Carries out verdicts on held streams. A stream that is not there any more has left.

@@ -8,8 +8,8 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, GrpcStatusCode};
 use weir_api::plan::HOUR_MS;
 
+use crate::body::Received;
 use crate::config::Role;
-
 use crate::deadline::Wire;
 use crate::engine::{Answer, Asked, End, Tags};
 use crate::protocol;
@@ -27,6 +27,11 @@ const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
 /// The largest number `grpc-timeout` can carry: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 
+/// So much of an answer Envoy takes from a server though its client reads nothing: what
+/// `per_connection_buffer_limit_bytes` is in the shipped files. The time of what comes after it may be the
+/// client's.
+const ANSWER_BUFFERED: usize = 65_536;
+
 /// Why a request was refused, for its client.
 const DROPPED_REASON: &str = "x-slo-dropped-reason";
 /// What a gate tells the router before it.
@@ -39,6 +44,8 @@ pub(super) struct Stream {
     open: bool,
     /// Whether it speaks gRPC, in which even Envoy's own answers have status 200.
     grpc: bool,
+    /// Bytes of the answer's body that have come.
+    answered: usize,
 }
 
 impl Stream {
@@ -48,7 +55,39 @@ impl Stream {
             service,
             open: false,
             grpc: false,
+            answered: 0,
         }
+    }
+
+    /// A part of the body has come; `size`: bytes so far, all of which Envoy holds.
+    fn receive(&mut self, size: usize, complete: bool) -> Action {
+        let Some(service) = self.service.as_ref().filter(|_| self.open) else {
+            return Action::Continue;
+        };
+        let received = Received {
+            bytes: size as u64,
+            complete,
+        };
+        let verdict = service.borrow_mut().on_body(self.id, received, call::now());
+        match verdict {
+            None => Action::Continue,
+            Some(verdict) => self.carry_out(verdict),
+        }
+    }
+
+    /// Carries out a verdict on this request, in its own callback.
+    fn carry_out(&mut self, verdict: Verdict) -> Action {
+        self.open = matches!(verdict, Verdict::Forward(_) | Verdict::Park);
+        match verdict {
+            Verdict::Pass => pass(),
+            Verdict::Forward(dispatch) => forward(&dispatch),
+            Verdict::Park => return Action::Pause,
+            Verdict::Reject(refusal) => {
+                refuse(refusal);
+                return Action::Pause;
+            }
+        }
+        Action::Continue
     }
 
     fn end(&mut self, end: End) {
@@ -57,12 +96,19 @@ impl Stream {
         }
         self.open = false;
     }
+
+    /// More of the answer has come than Envoy keeps for a client that does not read.
+    fn bulk(&self) {
+        if let Some(service) = self.service.as_ref().filter(|_| self.open) {
+            service::on_bulk(service, self.id, call::now());
+        }
+    }
 }
 
 impl Context for Stream {}
 
 impl HttpContext for Stream {
-    fn on_http_request_headers(&mut self, _: usize, _: bool) -> Action {
+    fn on_http_request_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
         let Some(service) = &self.service else {
             return Action::Continue;
         };
@@ -85,21 +131,21 @@ impl HttpContext for Stream {
                 wire,
                 source,
                 proof: proof.as_deref(),
+                more: !end_of_stream && service.hears_bodies(),
             };
             self.grpc = protocol::is_grpc(&wire);
             service.on_request(self.id, &asked, call::now())
         };
-        self.open = matches!(verdict, Verdict::Forward(_) | Verdict::Park);
-        match verdict {
-            Verdict::Pass => pass(),
-            Verdict::Forward(dispatch) => forward(&dispatch),
-            Verdict::Park => return Action::Pause,
-            Verdict::Reject(refusal) => {
-                refuse(refusal);
-                return Action::Pause;
-            }
-        }
-        Action::Continue
+        self.carry_out(verdict)
+    }
+
+    fn on_http_request_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        self.receive(size, end_of_stream)
+    }
+
+    fn on_http_request_trailers(&mut self, _: usize) -> Action {
+        // With trailers the body has no end of its own.
+        self.receive(0, true)
     }
 
     fn on_http_response_headers(&mut self, _: usize, end_of_stream: bool) -> Action {
@@ -135,9 +181,13 @@ impl HttpContext for Stream {
         Action::Continue
     }
 
-    fn on_http_response_body(&mut self, _: usize, end_of_stream: bool) -> Action {
+    fn on_http_response_body(&mut self, size: usize, end_of_stream: bool) -> Action {
+        let before = self.answered;
+        self.answered = before.saturating_add(size);
         if end_of_stream {
             self.end(End::Answered);
+        } else if before <= ANSWER_BUFFERED && self.answered > ANSWER_BUFFERED {
+            self.bulk();
         }
         Action::Continue
     }
@@ -280,14 +330,33 @@ fn source(service: &Service, wire: &Wire<'_>) -> Option<u64> {
     let mut hasher = fnv::FnvHasher::default();
     match service.engine().config().source_header() {
         Some(at) => hasher.write(wire.claim(at)?),
-        None => {
-            let address = call::text(&["source", "address"])?;
-            let host = address
-                .rsplit_once(':')
-                .map_or(address.as_str(), |(host, _)| host);
-            hasher.write(host.as_bytes());
-        }
+        None => return peer(),
     }
+    Some(hasher.finish())
+}
+
+/// The source of the current request's body, hashed: as a trusted proxy names the client in `header`, else
+/// the connection's other end. A list names nobody.
+pub(super) fn body_source(header: Option<&str>) -> Option<u64> {
+    let named = header.and_then(call::request_header);
+    match named.filter(|value| !value.contains(&b',')) {
+        Some(value) => {
+            let mut hasher = fnv::FnvHasher::default();
+            hasher.write(&value);
+            Some(hasher.finish())
+        }
+        None => peer(),
+    }
+}
+
+/// The connection's other end without its port, hashed.
+fn peer() -> Option<u64> {
+    let address = call::text(&["source", "address"])?;
+    let host = address
+        .rsplit_once(':')
+        .map_or(address.as_str(), |(host, _)| host);
+    let mut hasher = fnv::FnvHasher::default();
+    hasher.write(host.as_bytes());
     Some(hasher.finish())
 }
 

@@ -7,7 +7,11 @@ fn shape_of(headers: &[(&str, &str)]) -> Shape {
     let headers = headers
         .iter()
         .map(|(name, value)| (*name, value.as_bytes()));
-    shape(&Bypass::default(), &Wire::pick(headers))
+    shape(
+        &Bypass::default(),
+        &Streams::default(),
+        &Wire::pick(headers),
+    )
 }
 
 #[track_caller]
@@ -22,6 +26,7 @@ const ORDINARY: Shape = Shape {
     grpc: false,
     grpc_timeout: false,
     stream: false,
+    upload: false,
 };
 
 #[test]
@@ -135,27 +140,36 @@ fn grpc_is_told_by_its_content_type() {
 }
 
 #[test]
-fn a_stream_of_events_is_told_by_what_is_accepted() {
-    let stream = Shape {
-        stream: true,
-        ..ORDINARY
+fn a_stream_is_told_by_its_path_and_never_by_what_is_accepted() {
+    check("accept", "text/event-stream", ORDINARY);
+    let streams = Streams {
+        requests: Pattern::new("/up*").into_iter().collect(),
+        answers: Pattern::new("/chat*").into_iter().collect(),
     };
-    for (accepted, expected) in [
-        ("text/event-stream", stream),
-        ("Text/Event-Stream", stream),
-        ("application/json, text/event-stream", stream),
-        ("text/event-stream;q=0.5,*/*", stream),
-        ("text/event-stream; charset=utf-8 ; q=1", stream),
-        ("text/event-stream;q=0", ORDINARY),
-        ("text/event-stream; Q=0.000", ORDINARY),
-        ("text/event-streams", ORDINARY),
-        ("application/json;x=text/event-stream", ORDINARY),
-        ("*/*", ORDINARY),
-        ("text/*", ORDINARY),
-        ("", ORDINARY),
+    for (path, upload, stream) in [
+        ("/upload", true, false),
+        ("/chat/completions?x", false, true),
+        ("/infer", false, false),
+        (
+            "/inference.GRPCInferenceService/ModelStreamInfer",
+            false,
+            false,
+        ),
     ] {
-        check("accept", accepted, expected);
+        let found = shape(
+            &Bypass::default(),
+            &streams,
+            &Wire::pick([(":path", path.as_bytes())]),
+        );
+        assert_eq!((found.upload, found.stream), (upload, stream), "{path}");
     }
+    let by_default = shape_of(&[(":path", STREAMS[0])]);
+    assert!(by_default.upload && by_default.stream);
+    assert_eq!(
+        Streams::default().requests.len(),
+        STREAMS.len(),
+        "each default is one"
+    );
 }
 
 #[test]
@@ -191,7 +205,7 @@ proptest! {
         let asked = format!("{path}{query}");
         let headers = [(":method", b"POST".as_slice()), (":path", asked.as_bytes())];
         let wire = Wire::pick(headers);
-        prop_assert_eq!(shape(&bypass(prefix.clone()), &wire).bypass, path == prefix);
+        prop_assert_eq!(bypass(prefix.clone()).applies(&wire), path == prefix);
         let pattern = format!("{prefix}*{suffix}");
         if pattern == "/*" {
             return Ok(());
@@ -199,30 +213,25 @@ proptest! {
         let within = (prefix.len() + suffix.len() <= path.len()).then(|| &path[prefix.len()..path.len() - suffix.len()]);
         let expected = path.starts_with(&prefix) && path.ends_with(&suffix)
             && within.is_some_and(|part| !part.contains('%')) && !path.contains("..");
-        prop_assert_eq!(shape(&bypass(pattern.clone()), &wire).bypass, expected, "{} {}", pattern, path);
+        prop_assert_eq!(bypass(pattern.clone()).applies(&wire), expected, "{} {}", pattern, path);
     }
 
     /// No bytes panic, and what nobody configured is let through by no path.
     #[test]
     fn no_bytes_are_let_through_by_nothing(path in prop::collection::vec(any::<u8>(), 0..65_536)) {
         let none = Bypass { methods: Vec::new(), paths: Vec::new() };
-        let wire = Wire::pick([(":path", path.as_slice()), ("accept", &path), ("content-type", &path)]);
-        prop_assert!(!shape(&none, &wire).bypass);
+        let wire = Wire::pick([(":path", path.as_slice()), ("content-type", &path)]);
+        prop_assert!(!none.applies(&wire));
     }
 }
 
 #[test]
 fn of_a_list_without_end_the_beginning_is_read() {
-    let list = |last: &str| format!("{}{last}", "a/b,".repeat(LIST_BYTES_MAX / 4));
-    assert_eq!(
-        shape_of(&[("accept", &list("text/event-stream"))]),
-        ORDINARY
-    );
-    let short = list("text/event-stream").split_off(40);
-    assert!(
-        shape_of(&[("accept", &short)]).stream,
-        "all of it within what is read"
-    );
+    let list = |last: &str| format!("{}{last}", "h2c,".repeat(LIST_BYTES_MAX / 4));
+    assert_eq!(shape_of(&[("upgrade", &list("websocket"))]), ORDINARY);
+    let short = list("websocket").split_off(40);
+    let found = shape_of(&[("upgrade", &short)]);
+    assert!(found.bypass, "all of it within what is read");
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn classes(list: &[(f64, u8)], starvation: u32) -> Classes {
         share: *share,
         priority: *priority,
         held_max: None,
+        streams: false,
         claim: None,
     };
     Classes {

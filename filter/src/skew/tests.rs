@@ -19,6 +19,7 @@ fn policy() -> Policy {
         greatest_age: ms(30_000),
         skew_allowance: ms(50),
         delay_allowance: ms(250),
+        finish: Duration::from_secs(10),
         reserve: ms(0),
         trust_deadline: false,
     }

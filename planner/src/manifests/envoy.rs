@@ -61,7 +61,6 @@ fn whole(service: &Service, planner: Option<Asked<'_>>) -> Result<Value, Manifes
     }
     let times = Times::of(service);
     for (name, key, time) in [
-        ("events", "idle_timeout", times.answer),
         ("variant", "timeout", times.answer),
         ("variant", "idle_timeout", times.answer),
         ("fallback", "timeout", times.greatest()),

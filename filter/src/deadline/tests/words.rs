@@ -1,7 +1,7 @@
 //! Picking headers out of many; and whatever bytes they hold.
 
 use super::*;
-use crate::protocol::{Bypass, shape};
+use crate::protocol::{Bypass, Streams, shape};
 
 #[test]
 fn each_field_is_found_by_its_name_alone() {
@@ -143,7 +143,7 @@ proptest! {
             prop_assert!(!reading.clamped, "one stamp moves nothing");
         }
         prop_assert!(wire.min_accuracy().is_none_or(|floor| (0.0..=100.0).contains(&floor)));
-        let _ = shape(&Bypass::default(), &wire);
+        let _ = shape(&Bypass::default(), &Streams::default(), &wire);
     }
 
     /// A repeated header is as if it stood there once; and what is not of the deadline does not touch it.

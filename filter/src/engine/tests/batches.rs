@@ -119,6 +119,8 @@ impl Watched {
         for (stream, verdict) in verdicts {
             if matches!(verdict, Verdict::Reject(_)) {
                 self.waiting.retain(|(id, _)| id != stream);
+                // What has not been answered in time ends too; its server was done before.
+                self.running.retain(|id| id != stream);
             }
         }
         self.open = self.open.min(self.waiting.len());

@@ -75,13 +75,15 @@ impl<W: Witness> World<'_, W> {
         self.send_rings(index);
     }
 
-    /// Carries out verdicts on held requests; refusals wait for the next tick where the call they
+    /// Carries out verdicts on requests that are held or in flight; refusals wait for the next tick where the call they
     /// come from is another stream's end.
     pub(super) fn obey(&mut self, index: u32, owes_refusals: bool) {
         let mut verdicts = std::mem::take(&mut self.verdicts);
         for (stream, verdict) in verdicts.drain(..) {
             let place = self.flights.get(stream as usize).map(|flight| flight.place);
-            if place != Some(Place::Held) {
+            // What is in flight can only be ended: its deadline has passed.
+            let ends = place == Some(Place::InFlight) && matches!(verdict, Verdict::Reject(_));
+            if place != Some(Place::Held) && !ends {
                 continue;
             }
             match (&verdict, &mut self.plane) {

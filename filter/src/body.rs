@@ -1,0 +1,228 @@
+//! Bodies that are held: bounded for each request, for each source and in all.
+//!
+//! A request is held until its last byte has come, because a server can work on nothing less: until then
+//! it owns no slot. What is held lies in Envoy; only its length is known here. At the limit of all bytes,
+//! or of all requests under way, the request whose body has been coming for the longest makes room: a quick
+//! upload takes milliseconds, so that is a slow one.
+//!
+//! It decides nothing about time; the deadline runs on while a body comes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::BuildHasherDefault;
+
+/// Sources are hashed before they come here.
+type Hasher = BuildHasherDefault<fnv::FnvHasher>;
+
+/// The configured limits of bodies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes held of one request; one that is larger is let through as a stream.
+    pub request_max: u64,
+    /// Bytes held of one source, by one worker.
+    pub source_max: u64,
+    /// Bytes held in all, by one worker.
+    pub held_max: u64,
+}
+
+/// A part of a request's body that has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of the body so far.
+    pub bytes: u64,
+    /// Whether it was the last.
+    pub complete: bool,
+}
+
+/// The bytes held of one request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Share {
+    /// Bytes held.
+    pub bytes: u64,
+    /// The source that they are counted for, hashed; `None` while nobody has asked.
+    pub source: Option<u64>,
+}
+
+/// A limit that more bytes would exceed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exceeded {
+    /// That of the source.
+    Source,
+    /// That of all.
+    All,
+}
+
+/// Bytes held by one worker, in all and by source.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    all: u64,
+    of_source: HashMap<u64, u64, Hasher>,
+}
+
+impl Ledger {
+    /// Bytes held in all.
+    #[must_use]
+    pub fn all(&self) -> u64 {
+        self.all
+    }
+
+    /// Sources with bytes held.
+    #[must_use]
+    pub fn sources(&self) -> usize {
+        self.of_source.len()
+    }
+
+    /// The limit that would be exceeded, were `share` to grow to `bytes`.
+    ///
+    /// # Errors
+    /// Which limit it is.
+    pub fn check(&self, share: &Share, bytes: u64, limits: &Limits) -> Result<(), Exceeded> {
+        let more = bytes.saturating_sub(share.bytes);
+        if let Some(source) = share.source {
+            let held = self.of_source.get(&source).copied().unwrap_or_default();
+            if held.saturating_add(more) > limits.source_max {
+                return Err(Exceeded::Source);
+            }
+        }
+        if self.all.saturating_add(more) > limits.held_max {
+            return Err(Exceeded::All);
+        }
+        Ok(())
+    }
+
+    /// Names the source that a request's bytes are counted for, those already held included.
+    pub fn name(&mut self, share: &mut Share, source: u64) {
+        if share.source.is_none() {
+            share.source = Some(source);
+            *self.of_source.entry(source).or_default() += share.bytes;
+        }
+    }
+
+    /// Sets what is held of a request.
+    pub fn set(&mut self, share: &mut Share, bytes: u64) {
+        self.all = self.all.saturating_sub(share.bytes).saturating_add(bytes);
+        if let Some(source) = share.source {
+            let held = self.of_source.entry(source).or_default();
+            *held = held.saturating_sub(share.bytes).saturating_add(bytes);
+        }
+        share.bytes = bytes;
+    }
+
+    /// Gives back what is held of a request: it goes upstream, or has ended.
+    pub fn release(&mut self, share: &mut Share) {
+        self.set(share, 0);
+        if let Some(source) = share.source.take()
+            && self.of_source.get(&source) == Some(&0)
+        {
+            self.of_source.remove(&source);
+        }
+    }
+}
+
+/// Requests whose bodies are still coming, the longest under way first.
+#[derive(Debug, Default)]
+pub struct Receiving {
+    by_arrival: BTreeSet<(u64, u32)>,
+}
+
+impl Receiving {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_arrival.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_arrival.is_empty()
+    }
+
+    /// Adds the request of `stream`, the `arrival`-th to come.
+    pub fn add(&mut self, arrival: u64, stream: u32) {
+        self.by_arrival.insert((arrival, stream));
+    }
+
+    /// Takes one out.
+    pub fn remove(&mut self, arrival: u64, stream: u32) {
+        self.by_arrival.remove(&(arrival, stream));
+    }
+
+    /// The stream that has been coming for the longest.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u32> {
+        self.by_arrival.first().map(|(_, stream)| *stream)
+    }
+
+    /// Their streams, the longest under way first.
+    pub fn streams(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_arrival.iter().map(|(_, stream)| *stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn limits() -> Limits {
+        Limits {
+            request_max: 100,
+            source_max: 150,
+            held_max: 400,
+        }
+    }
+
+    proptest! {
+        /// Whatever comes and goes: the sums are those of what is held, no limit is exceeded, and
+        /// nothing is remembered of a source that holds nothing.
+        #[test]
+        fn sums_are_those_of_what_is_held(
+            steps in prop::collection::vec((0..8_usize, 0..3_u64, 0..100_u64, any::<bool>()), 1..200),
+        ) {
+            let limits = limits();
+            let mut ledger = Ledger::default();
+            let mut held = [Share::default(); 8];
+            for (at, source, bytes, leaves) in steps {
+                let share = &mut held[at];
+                ledger.name(share, source);
+                if leaves {
+                    ledger.release(share);
+                } else if ledger.check(share, bytes, &limits).is_ok() {
+                    ledger.set(share, bytes);
+                }
+                let all: u64 = held.iter().map(|share| share.bytes).sum();
+                prop_assert_eq!(ledger.all(), all);
+                prop_assert!(all <= limits.held_max);
+                for source in 0..3 {
+                    let its = held.iter().filter(|share| share.source == Some(source));
+                    prop_assert!(its.map(|share| share.bytes).sum::<u64>() <= limits.source_max);
+                }
+            }
+            for share in &mut held {
+                ledger.release(share);
+            }
+            prop_assert_eq!((ledger.all(), ledger.of_source.len()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn each_limit_is_told_apart() {
+        let limits = limits();
+        let mut ledger = Ledger::default();
+        let mut shares = [Share::default(); 4];
+        for (at, share) in shares.iter_mut().enumerate() {
+            ledger.name(share, at as u64 / 2);
+            ledger.set(share, 70);
+        }
+        let check = |share: &Share, bytes| ledger.check(share, bytes, &limits);
+        assert_eq!(check(&shares[0], 80), Ok(()));
+        assert_eq!(check(&shares[0], 81), Err(Exceeded::Source));
+        let unnamed = Share::default();
+        assert_eq!(
+            check(&unnamed, 120),
+            Ok(()),
+            "nobody has asked for its source"
+        );
+        assert_eq!(check(&unnamed, 121), Err(Exceeded::All));
+    }
+}

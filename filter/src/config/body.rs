@@ -1,0 +1,63 @@
+//! Limits of bodies that are held, as they are configured.
+
+use serde::Deserialize;
+
+use super::ConfigError;
+use super::raw::wrong;
+use crate::body::Limits;
+
+/// Most bytes that may be configured for anything: a gibibyte.
+const BYTES_MAX: u64 = 1 << 30;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawBody {
+    request_max_bytes: u64,
+    source_max_bytes: u64,
+    held_max_bytes: u64,
+}
+
+impl Default for RawBody {
+    fn default() -> RawBody {
+        RawBody {
+            // An image or a few; the shipped routes let Envoy buffer twice as much.
+            request_max_bytes: 1 << 20,
+            // A quarter of all: one source cannot fill the rest, and a load balancer in front of the
+            // proxy, which is one source, has room for sixteen of the largest.
+            source_max_bytes: 1 << 24,
+            // 300 requests of 200 KB.
+            held_max_bytes: 1 << 26,
+        }
+    }
+}
+
+impl RawBody {
+    pub(super) fn check(self) -> Result<Limits, ConfigError> {
+        let limits = [
+            ("body.request_max_bytes", self.request_max_bytes, None),
+            (
+                "body.source_max_bytes",
+                self.source_max_bytes,
+                Some(("body.request_max_bytes", self.request_max_bytes)),
+            ),
+            (
+                "body.held_max_bytes",
+                self.held_max_bytes,
+                Some(("body.source_max_bytes", self.source_max_bytes)),
+            ),
+        ];
+        for (path, bytes, least) in limits {
+            if let Some((other, least)) = least.filter(|(_, least)| bytes < *least) {
+                return Err(wrong(path, bytes, format!("at least {other} ({least})")));
+            }
+            if bytes > BYTES_MAX {
+                return Err(wrong(path, bytes, format!("0 to {BYTES_MAX}")));
+            }
+        }
+        Ok(Limits {
+            request_max: self.request_max_bytes,
+            source_max: self.source_max_bytes,
+            held_max: self.held_max_bytes,
+        })
+    }
+}

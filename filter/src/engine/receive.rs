@@ -1,0 +1,273 @@
+//! Requests whose bodies are still coming: heard, bounded, and admitted with their last byte.
+//!
+//! A request that has no body yet could not be worked on, so it owns no slot and stands before nobody. Its
+//! deadline runs on: when no variant could finish it any more it is refused. Two kinds go upstream while
+//! their bodies still come: those on a path configured as a stream, with their headers, and those larger
+//! than [`Limits::request_max`](crate::body::Limits::request_max), once so much has come. They take a slot
+//! each; together at most half of a variant's.
+
+use crate::body::{Exceeded, Received};
+use crate::config::Role;
+use crate::gate::{VariantId, latest_start};
+use crate::time::{Mono, Now};
+use crate::verdict::{Reason, Verdict};
+
+use super::{Engine, Request, State, StreamId};
+
+impl Engine {
+    /// Holds a request whose body is still to come, unless it is a stream, whose headers decide.
+    pub(super) fn receive(
+        &mut self,
+        stream: StreamId,
+        mut request: Request,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Verdict {
+        request.uploads = true;
+        if self.config.role == Role::Router || request.shape.upload {
+            return self.admit_stream(stream, request, now, verdicts);
+        }
+        let least = match self.quickest(&request, now) {
+            Ok(least) => least,
+            Err(reason) => return self.refuse(reason, request.who()),
+        };
+        if self.receiving.len() >= self.config.held_max
+            && let Some(oldest) = self.receiving.oldest()
+        {
+            verdicts.push((oldest, self.refuse_held(oldest, Reason::QueueFull)));
+        }
+        self.receiving.add(request.arrival, stream);
+        self.set_receiving(stream, request, latest_start(request.due, least));
+        Verdict::Park
+    }
+
+    fn set_receiving(&mut self, stream: StreamId, mut request: Request, until: Mono) {
+        request.state = State::Receiving { until };
+        self.timers.set(until, stream);
+        self.requests.insert(stream, request);
+    }
+
+    /// A part of a request's body has come. `source` tells who sends it, and is asked only where bytes
+    /// are held. `None`: the request is upstream, or none of ours; its body follows it.
+    pub fn on_body(
+        &mut self,
+        stream: StreamId,
+        received: Received,
+        source: impl FnOnce() -> Option<u64>,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Option<Verdict> {
+        let request = self.requests.get_mut(&stream)?;
+        match &mut request.state {
+            State::InFlight(flight) => {
+                if received.complete && request.uploads {
+                    // From here on the time is the server's.
+                    flight.sent = now.mono;
+                    request.uploads = false;
+                    let variant = self.variants.get_mut(request.variant);
+                    variant.map(|variant| variant.uploads = variant.uploads.saturating_sub(1));
+                }
+                return None;
+            }
+            State::Held => {
+                request.uploads &= !received.complete;
+                let bytes = received.bytes.max(request.body.bytes);
+                if bytes > self.config.body.request_max && !received.complete {
+                    return Some(self.refuse_held(stream, Reason::HeldBytes));
+                }
+                if let Err(reason) = self.hold_bytes(stream, bytes, source, verdicts) {
+                    return Some(self.refuse_held(stream, reason));
+                }
+                return Some(Verdict::Park);
+            }
+            State::Receiving { .. } => {}
+        }
+        if !received.complete && received.bytes <= self.config.body.request_max {
+            return Some(
+                match self.hold_bytes(stream, received.bytes, source, verdicts) {
+                    Ok(()) => Verdict::Park,
+                    Err(reason) => self.refuse_held(stream, reason),
+                },
+            );
+        }
+        let mut request = self.leave_receiving(stream)?;
+        let mut body = request.body;
+        request.uploads = !received.complete;
+        let verdict = self.admit_stream(stream, request, now, verdicts);
+        match &verdict {
+            Verdict::Park => {
+                // With trailers the end comes without a length.
+                let bytes = received.bytes.max(body.bytes);
+                if let Err(reason) = self.hold_bytes(stream, bytes, source, verdicts) {
+                    return Some(self.refuse_held(stream, reason));
+                }
+            }
+            Verdict::Reject(_) => self.ledger.release(&mut body),
+            Verdict::Forward(_) | Verdict::Pass => {}
+        }
+        Some(verdict)
+    }
+
+    /// Bodies are not told of, as the shell has found out: all that are held for theirs are admitted as
+    /// they are, and later ones with their headers.
+    pub fn stop_receiving(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        let streams: Vec<StreamId> = self.receiving.streams().collect();
+        for stream in streams {
+            let Some(mut request) = self.leave_receiving(stream) else {
+                continue;
+            };
+            request.uploads = false;
+            self.ledger.release(&mut request.body);
+            match self.admit(stream, request, now, verdicts) {
+                Verdict::Park => {}
+                verdict => verdicts.push((stream, verdict)),
+            }
+        }
+    }
+
+    /// Requests whose bodies are still coming.
+    #[must_use]
+    pub fn receiving(&self) -> usize {
+        self.receiving.len()
+    }
+
+    /// Bytes of bodies held, in all.
+    #[must_use]
+    pub fn bytes_held(&self) -> u64 {
+        self.ledger.all()
+    }
+
+    /// Refuses those whose bodies have not come in time for any variant to answer.
+    pub(super) fn expire_receiving(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let Some(request) = self.requests.get(&stream).copied() else {
+            return;
+        };
+        // What the variants are predicted to take may be another than when it came.
+        let least = self.quickest(&request, now);
+        let until = least.map_or(Mono(0), |least| latest_start(request.due, least));
+        if until >= now.mono {
+            self.set_receiving(stream, request, until);
+            return;
+        }
+        let verdict = self.refuse_held(stream, Reason::Expired);
+        verdicts.push((stream, verdict));
+    }
+
+    /// Takes a request out of those that are received, with what is held of its body.
+    pub(super) fn leave_receiving(&mut self, stream: StreamId) -> Option<Request> {
+        let request = self.requests.get(&stream)?;
+        let State::Receiving { until } = request.state else {
+            return None;
+        };
+        self.timers.cancel(until, stream);
+        self.receiving.remove(request.arrival, stream);
+        self.requests.remove(&stream)
+    }
+
+    /// Sends a request upstream before its body is complete, or refuses it: one that is too large is not
+    /// held for a slot, because its body would have to be held without a limit. A stream by its path is.
+    fn admit_stream(
+        &mut self,
+        stream: StreamId,
+        request: Request,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Verdict {
+        match self.admit(stream, request, now, verdicts) {
+            Verdict::Park if request.uploads && !request.shape.upload => {
+                self.refuse_held(stream, Reason::HeldBytes)
+            }
+            verdict => verdict,
+        }
+    }
+
+    /// Whether a variant has as many streams as it may: half of its slots, divided among the workers, and
+    /// one in any case.
+    pub(super) fn exceeds_streams(&self, variant: VariantId) -> bool {
+        self.variants.get(variant).is_some_and(|variant| {
+            let most = variant.gate.slots() / 2 / self.workers.max(1);
+            variant.uploads >= most.max(1)
+        })
+    }
+
+    /// Holds so many bytes of a request's body. At the limit of all, those that have been coming for the
+    /// longest make room.
+    ///
+    /// # Errors
+    /// The limit that leaves no room.
+    fn hold_bytes(
+        &mut self,
+        stream: StreamId,
+        bytes: u64,
+        source: impl FnOnce() -> Option<u64>,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Result<(), Reason> {
+        let Some(request) = self.requests.get(&stream) else {
+            return Ok(());
+        };
+        let mut share = request.body;
+        if bytes == share.bytes {
+            return Ok(());
+        }
+        if share.source.is_none()
+            && let Some(source) = source()
+        {
+            self.ledger.name(&mut share, source);
+        }
+        let room = loop {
+            match self.ledger.check(&share, bytes, &self.config.body) {
+                Ok(()) => break Ok(()),
+                Err(Exceeded::Source) => break Err(Reason::SourceLimit),
+                Err(Exceeded::All) if !self.evict_oldest_but(stream, verdicts) => {
+                    break Err(Reason::HeldBytes);
+                }
+                Err(Exceeded::All) => {}
+            }
+        };
+        if room.is_ok() {
+            self.ledger.set(&mut share, bytes);
+        }
+        if let Some(request) = self.requests.get_mut(&stream) {
+            request.body = share;
+        }
+        room
+    }
+
+    /// Refuses the request whose body has been coming for the longest, unless it is this one; whether it
+    /// did.
+    fn evict_oldest_but(
+        &mut self,
+        stream: StreamId,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> bool {
+        let other = self.receiving.oldest().filter(|oldest| *oldest != stream);
+        if let Some(other) = other {
+            verdicts.push((other, self.refuse_held(other, Reason::HeldBytes)));
+        }
+        other.is_some()
+    }
+
+    /// Refuses a request that is received or waits.
+    pub(super) fn refuse_held(&mut self, stream: StreamId, reason: Reason) -> Verdict {
+        let request = match self.leave_receiving(stream) {
+            Some(request) => request,
+            None => match self.requests.remove(&stream) {
+                Some(request) => {
+                    self.leave_room(&request);
+                    // The slot table has yet to hear that it waits no more.
+                    if let Some(variant) = self.variants.get_mut(request.variant) {
+                        variant.gate.unsettled = true;
+                    }
+                    request
+                }
+                None => return Verdict::Park,
+            },
+        };
+        self.turn_away(&request, reason)
+    }
+}

@@ -1,0 +1,332 @@
+//! Bodies that come slowly, never, or in floods: who owns a slot, who is refused, and what is learnt.
+
+use super::*;
+use crate::body::Received;
+
+/// Two slots of one variant, 100 ms an execution.
+fn two_slots(rest: &str) -> Engine {
+    engine(&[variant("a", 1.0, 2, 100.0)], rest)
+}
+
+/// A request's head, without its body.
+fn head(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdict {
+    head_to(engine, stream, budget_ms, "/infer", now)
+}
+
+fn head_to(engine: &mut Engine, stream: StreamId, budget_ms: u64, path: &str, now: Now) -> Verdict {
+    let budget = budget_ms.to_string();
+    let headers = [("x-slo-ms", budget.as_bytes()), (":path", path.as_bytes())];
+    let mut asked: Asked<'_> = Wire::pick(headers).into();
+    asked.more = true;
+    let mut others = Vec::new();
+    let verdict = engine.on_request(stream, &asked, now, &mut others);
+    assert_eq!(others, []);
+    verdict
+}
+
+/// A part of its body; who else had to make room is told beside.
+fn part(
+    engine: &mut Engine,
+    stream: StreamId,
+    bytes: u64,
+    complete: bool,
+    now: Now,
+) -> (Option<Verdict>, Vec<(StreamId, Verdict)>) {
+    let received = Received { bytes, complete };
+    let mut others = Vec::new();
+    // Streams of one hundred are one source.
+    let source = || Some(u64::from(stream / 100));
+    let verdict = engine.on_body(stream, received, source, now, &mut others);
+    (verdict, others)
+}
+
+fn last(engine: &mut Engine, stream: StreamId, now: Now) -> Option<Verdict> {
+    let (verdict, others) = part(engine, stream, 10, true, now);
+    assert_eq!(others, []);
+    verdict
+}
+
+fn is_forwarded(verdict: &Option<Verdict>) -> bool {
+    matches!(verdict, Some(Verdict::Forward(_)))
+}
+
+#[test]
+fn unfinished_bodies_own_no_slot() {
+    let mut engine = two_slots("");
+    for stream in 0..50 {
+        assert_eq!(head(&mut engine, stream, 1000, at(0)), Verdict::Park);
+    }
+    assert_eq!(engine.gauges().map(|gauge| gauge.taken).sum::<u32>(), 0);
+    for stream in 100..102 {
+        assert!(matches!(
+            ask(&mut engine, stream, 1000, at(1)),
+            Verdict::Forward(_)
+        ));
+        end(&mut engine, stream, End::Answered, at(50));
+    }
+    assert!(is_forwarded(&last(&mut engine, 7, at(60))));
+    assert_eq!(engine.receiving(), 49);
+}
+
+#[test]
+fn a_body_that_cannot_end_in_time_is_expired_at_that_moment() {
+    let mut engine = two_slots("");
+    head(&mut engine, 1, 1000, at(0));
+    // 100 ms of service are left from 900 ms on.
+    assert_eq!(engine.next_wake(at(0).mono), Some(Mono(900 * MS + 1)));
+    assert!(release(&mut engine, at(900)).is_empty());
+    let verdicts = release(&mut engine, at(901));
+    assert_eq!(reason(&verdicts[0].1), Some(Reason::Expired));
+    assert_eq!(
+        part(&mut engine, 1, 10, true, at(902)).0,
+        None,
+        "it is gone"
+    );
+    assert_eq!((engine.open(), engine.next_wake(at(902).mono)), (0, None));
+}
+
+#[test]
+fn nobody_waits_for_the_body_of_what_cannot_be_served() {
+    let mut engine = two_slots("");
+    assert_eq!(
+        reason(&head(&mut engine, 1, 99, at(0))),
+        Some(Reason::Infeasible)
+    );
+    let mut closed = engine_without_slots();
+    assert_eq!(
+        reason(&head(&mut closed, 1, 1000, at(0))),
+        Some(Reason::NoCapacity)
+    );
+}
+
+fn engine_without_slots() -> Engine {
+    let mut engine = two_slots("");
+    engine.on_no_part(at(0), &mut Vec::new());
+    engine
+}
+
+#[test]
+fn the_client_time_of_a_body_is_not_learnt_as_service_time() {
+    let mut engine = two_slots("");
+    for stream in 0..40 {
+        let now = u64::from(stream) * 1000;
+        head(&mut engine, stream, 1000, at(now));
+        assert!(is_forwarded(&last(&mut engine, stream, at(now + 800))));
+        end(&mut engine, stream, End::Answered, at(now + 860));
+    }
+    let planned = Duration::from_millis(100);
+    let predicted = engine.variants.get(VariantId(0)).unwrap().predicted.high;
+    assert!(predicted <= planned, "{predicted:?}");
+}
+
+#[test]
+fn a_stream_is_decided_by_its_headers_and_its_upload_is_not_learnt() {
+    const PATH: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+    let mut engine = two_slots("");
+    for stream in 0..30 {
+        let now = u64::from(stream) * 1000;
+        let verdict = head_to(&mut engine, stream, 1000, PATH, at(now));
+        let Verdict::Forward(dispatch) = verdict else {
+            panic!("{verdict:?}");
+        };
+        assert_eq!(dispatch.timeout, None, "its answers may go on");
+        assert_eq!(part(&mut engine, stream, 9, false, at(now + 1)).0, None);
+        end(&mut engine, stream, End::Answered, at(now + 900));
+    }
+    let predicted = engine.variants.get(VariantId(0)).unwrap().predicted.high;
+    assert_eq!(predicted, Duration::from_millis(100));
+}
+
+#[test]
+fn streams_have_half_of_the_slots() {
+    const PATH: &str = "/inference.GRPCInferenceService/ModelStreamInfer";
+    let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], "");
+    for stream in 0..2 {
+        let verdict = head_to(&mut engine, stream, 1000, PATH, at(0));
+        assert!(matches!(verdict, Verdict::Forward(_)));
+    }
+    let third = head_to(&mut engine, 2, 1000, PATH, at(0));
+    assert_eq!(reason(&third), Some(Reason::QueueFull));
+    // One whose body has ended is a request as any other.
+    assert_eq!(last(&mut engine, 0, at(1)), None);
+    let fourth = head_to(&mut engine, 3, 1000, PATH, at(1));
+    assert!(matches!(fourth, Verdict::Forward(_)));
+    for stream in [0, 1, 3] {
+        end(&mut engine, stream, End::Answered, at(2));
+    }
+    assert_eq!(engine.variants.get(VariantId(0)).unwrap().uploads, 0);
+}
+
+const SMALL: &str =
+    r#","body":{"request_max_bytes":1000,"source_max_bytes":2000,"held_max_bytes":5000}"#;
+
+#[test]
+fn a_large_upload_is_let_through_once_so_much_has_come() {
+    let mut engine = two_slots(SMALL);
+    head(&mut engine, 1, 1000, at(0));
+    assert_eq!(
+        part(&mut engine, 1, 1000, false, at(1)).0,
+        Some(Verdict::Park)
+    );
+    assert_eq!(engine.bytes_held(), 1000);
+    assert!(is_forwarded(&part(&mut engine, 1, 1001, false, at(2)).0));
+    assert_eq!((engine.bytes_held(), engine.receiving()), (0, 0));
+    // A second one is one too many: streams have half of the slots.
+    head(&mut engine, 2, 1000, at(2));
+    let (second, _) = part(&mut engine, 2, 1001, false, at(3));
+    assert_eq!(reason(&second.unwrap()), Some(Reason::QueueFull));
+    assert_eq!(part(&mut engine, 1, 5000, true, at(500)).0, None);
+    end(&mut engine, 1, End::Answered, at(560));
+    assert_eq!(engine.open(), 0);
+}
+
+#[test]
+fn a_large_upload_is_not_held_for_a_slot() {
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], SMALL);
+    ask(&mut engine, 0, 1000, at(0));
+    head(&mut engine, 1, 1000, at(0));
+    let (verdict, _) = part(&mut engine, 1, 1001, false, at(1));
+    assert_eq!(reason(&verdict.unwrap()), Some(Reason::HeldBytes));
+    assert_eq!(
+        (
+            engine.bytes_held(),
+            engine.gauges().map(|g| g.held).sum::<usize>()
+        ),
+        (0, 0)
+    );
+    // One that is complete waits, however large.
+    head(&mut engine, 2, 1000, at(1));
+    assert_eq!(
+        part(&mut engine, 2, 1500, true, at(2)).0,
+        Some(Verdict::Park)
+    );
+    assert_eq!(engine.bytes_held(), 1500);
+    assert_eq!(forwarded(&end(&mut engine, 0, End::Answered, at(50))), [2]);
+    assert_eq!(engine.bytes_held(), 0);
+}
+
+#[test]
+fn bytes_are_bounded_by_source_and_in_all() {
+    let mut engine = two_slots(SMALL);
+    for stream in [100, 101, 102, 200, 201, 300] {
+        head(&mut engine, stream, 1000, at(0));
+    }
+    for stream in [100, 101] {
+        assert_eq!(
+            part(&mut engine, stream, 1000, false, at(1)).0,
+            Some(Verdict::Park)
+        );
+    }
+    let (third, others) = part(&mut engine, 102, 1, false, at(2));
+    assert_eq!(
+        (reason(&third.unwrap()), others),
+        (Some(Reason::SourceLimit), vec![])
+    );
+    for stream in [200, 201, 300] {
+        assert_eq!(
+            part(&mut engine, stream, 1000, false, at(3)).0,
+            Some(Verdict::Park)
+        );
+    }
+    assert_eq!(engine.bytes_held(), 5000);
+    // All is taken: the one that has been coming for the longest makes room.
+    head(&mut engine, 400, 1000, at(4));
+    let (verdict, others) = part(&mut engine, 400, 500, false, at(5));
+    assert_eq!(verdict, Some(Verdict::Park));
+    assert_eq!(
+        (others[0].0, reason(&others[0].1)),
+        (100, Some(Reason::HeldBytes))
+    );
+    assert_eq!((others.len(), engine.bytes_held()), (1, 4500));
+    // Nothing is left behind, however they end.
+    for stream in [101, 200, 201, 300, 400] {
+        end(&mut engine, stream, End::Gone, at(6));
+    }
+    assert_eq!((engine.bytes_held(), engine.ledger.sources()), (0, 0));
+}
+
+#[test]
+fn at_the_limit_of_requests_the_oldest_unfinished_makes_room() {
+    let mut engine = two_slots(r#","queue":{"held_max":3}"#);
+    for stream in 1..=3 {
+        head(&mut engine, stream, 1000, at(u64::from(stream)));
+    }
+    let headers = [("x-slo-ms", &b"1000"[..])];
+    let mut asked: Asked<'_> = Wire::pick(headers).into();
+    asked.more = true;
+    let mut others = Vec::new();
+    assert_eq!(
+        engine.on_request(4, &asked, at(4), &mut others),
+        Verdict::Park
+    );
+    assert_eq!(
+        (others[0].0, reason(&others[0].1)),
+        (1, Some(Reason::QueueFull))
+    );
+    assert_eq!((others.len(), engine.receiving()), (1, 3));
+}
+
+#[test]
+fn a_flight_that_outlives_its_deadline_is_ended_and_leaves_a_ghost() {
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
+    assert!(matches!(
+        ask(&mut engine, 1, 150, at(0)),
+        Verdict::Forward(_)
+    ));
+    assert_eq!(ask(&mut engine, 2, 400, at(0)), Verdict::Park);
+    let verdicts = release(&mut engine, at(151));
+    assert_eq!(
+        (verdicts[0].0, reason(&verdicts[0].1)),
+        (1, Some(Reason::Expired))
+    );
+    // 100 ms were foreseen: the ghost has gone by then, and the slot is the next one's.
+    assert_eq!(forwarded(&verdicts), [2]);
+    assert!(
+        end(&mut engine, 1, End::Gone, at(160)).is_empty(),
+        "ended once"
+    );
+}
+
+#[test]
+fn an_answer_that_has_begun_is_let_finish_and_counted_late() {
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
+    let Verdict::Forward(dispatch) = ask(&mut engine, 1, 150, at(0)) else {
+        panic!("a slot is free");
+    };
+    let finish = engine.config().deadline.finish;
+    assert_eq!(dispatch.timeout, Some(Duration::from_millis(150) + finish));
+    engine.on_answer(1, Answer::default(), at(149)).unwrap();
+    assert!(release(&mut engine, at(500)).is_empty());
+    engine.stats.swap(&mut Vec::new());
+    end(&mut engine, 1, End::Answered, at(501));
+    let mut samples = Vec::new();
+    engine.stats.swap(&mut samples);
+    let counted = |metric| samples.iter().any(|sample| sample.metric == metric);
+    assert!(counted(Metric::Late) && !counted(Metric::OnTime));
+}
+
+#[test]
+fn a_slow_reader_keeps_no_slot() {
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
+    ask(&mut engine, 1, 10_000, at(0));
+    assert_eq!(ask(&mut engine, 2, 10_000, at(0)), Verdict::Park);
+    engine.on_answer(1, Answer::default(), at(90)).unwrap();
+    let mut verdicts = Vec::new();
+    engine.on_bulk(1, at(100), &mut verdicts);
+    assert_eq!(forwarded(&verdicts), [2]);
+    engine.on_bulk(1, at(101), &mut verdicts);
+    assert!(end(&mut engine, 1, End::Answered, at(9000)).is_empty());
+    assert_eq!(engine.gauges().map(|gauge| gauge.taken).sum::<u32>(), 1);
+}
+
+#[test]
+fn where_bodies_are_not_told_of_headers_decide() {
+    let mut engine = two_slots("");
+    for stream in 0..3 {
+        assert_eq!(head(&mut engine, stream, 1000, at(0)), Verdict::Park);
+    }
+    let mut verdicts = Vec::new();
+    engine.stop_receiving(at(50), &mut verdicts);
+    assert_eq!(forwarded(&verdicts), [0, 1]);
+    assert_eq!((engine.receiving(), engine.open()), (0, 3));
+}
