@@ -202,6 +202,35 @@ async fn what_one_source_says_of_its_clock_changes_nothing_for_another() {
     about("the other", age(&honest, epoch_ms()).await, 0);
 }
 
+/// A client that sends the header itself, in front of the one its proxy appends.
+#[tokio::test]
+async fn a_repeated_source_header_names_no_source() {
+    let allowance = json!({ "skew_allowance_ms": 3000 });
+    let named = clock(json!({ "source_header": CLIENT }), allowance).await;
+    let age = async |clients: &[&str], stamp: u64| {
+        let mut request = named.infer_within(BUDGET).header("x-slo-start", stamp);
+        for client in clients {
+            request = request.header(CLIENT, *client);
+        }
+        served(request).await;
+        BUDGET - remaining(&named)
+    };
+    for _ in 0..20 {
+        age(&["honest", "liar"], epoch_ms() + 2000).await;
+        age(&["liar", "honest"], epoch_ms() + 2000).await;
+    }
+    about("whom it named", age(&["honest"], epoch_ms()).await, 0);
+    about("itself", age(&["liar"], epoch_ms()).await, 0);
+    let stamp = epoch_ms() - 1000;
+    about("uncorrected", age(&["liar", "liar"], stamp).await, 1000);
+    // Nor are those who repeat it one source.
+    let stamp = epoch_ms() + 2000;
+    for _ in 0..5 {
+        age(&["a", "b"], stamp).await;
+    }
+    about("another", age(&["c", "d"], epoch_ms()).await, 0);
+}
+
 /// As NTP does it: four times, two of either clock.
 #[tokio::test]
 async fn a_client_can_set_its_clock_by_the_answer() {

@@ -135,11 +135,31 @@ impl Field {
     }
 }
 
-/// The values of the fields that a request carries; of a repeated header the first counts.
+/// The values of the fields that a request carries. Of a repeated field the first counts: all are the
+/// client's own word. A repeated claim header counts for nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wire<'a> {
     values: [Option<&'a [u8]>; Field::ALL.len()],
-    claims: [Option<&'a [u8]>; CLAIMS_MAX],
+    claims: [Claimed<'a>; CLAIMS_MAX],
+}
+
+/// A header that proves something only where it stands once: proxies append to what a client sent, by
+/// default as a line of their own, and nobody can tell which line is whose.
+#[derive(Debug, Clone, Copy, Default)]
+enum Claimed<'a> {
+    #[default]
+    Absent,
+    Once(&'a [u8]),
+    Repeated,
+}
+
+impl<'a> Claimed<'a> {
+    fn and(self, value: &'a [u8]) -> Claimed<'a> {
+        match self {
+            Claimed::Absent => Claimed::Once(value),
+            Claimed::Once(_) | Claimed::Repeated => Claimed::Repeated,
+        }
+    }
 }
 
 impl<'a> Wire<'a> {
@@ -161,8 +181,8 @@ impl<'a> Wire<'a> {
                 *slot = Some(value);
             }
             for (claim, slot) in claims.iter().zip(&mut wire.claims) {
-                if slot.is_none() && claim == name {
-                    *slot = Some(value);
+                if claim == name {
+                    *slot = slot.and(value);
                 }
             }
         }
@@ -175,10 +195,14 @@ impl<'a> Wire<'a> {
         self.values.get(field as usize).copied().flatten()
     }
 
-    /// The value of the header named `index`-th in the claims it was picked with.
+    /// The value of the header named `index`-th in the claims it was picked with; `None` where the
+    /// request carries it not at all or more than once.
     #[must_use]
     pub fn claim(&self, index: usize) -> Option<&'a [u8]> {
-        self.claims.get(index).copied().flatten()
+        match self.claims.get(index) {
+            Some(Claimed::Once(value)) => Some(value),
+            _ => None,
+        }
     }
 
     /// The least accuracy asked for, percent; 0 where none is. `None` where it is nonsense.

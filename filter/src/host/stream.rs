@@ -325,7 +325,8 @@ fn queue_timing(waited: Duration) -> Cow<'static, str> {
 }
 
 /// Who sent the current request, hashed: the client a trusted proxy names, else the connection's other
-/// end without its port.
+/// end without its port. None where the proxy's header is repeated: the connection is the proxy's, and a
+/// client that repeats it must not pass for all the others behind it.
 fn source(service: &Service, wire: &Wire<'_>) -> Option<u64> {
     let mut hasher = fnv::FnvHasher::default();
     match service.engine().config().source_header() {

@@ -32,10 +32,9 @@ fn each_field_is_found_by_its_name_alone() {
 #[test]
 fn configured_headers_are_kept_beside_the_contracts() {
     let claims = ["x-team", "x-slo-class", "x-team", "x-gone"].map(str::to_owned);
-    let headers: [(&str, &[u8]); 4] = [
+    let headers: [(&str, &[u8]); 3] = [
         ("x-team", b"blue"),
         ("x-slo-class", b"gold"),
-        ("x-team", b"red"),
         ("X-Gone", b"no"),
     ];
     let wire = Wire::pick_with(headers, &claims);
@@ -53,6 +52,31 @@ fn configured_headers_are_kept_beside_the_contracts() {
         let kept = (index < CLAIMS_MAX).then_some(name.as_bytes());
         assert_eq!(wire.claim(index), kept);
     }
+}
+
+/// A client's own line stands before the one that a trusted hop appends: neither proves anything.
+#[test]
+fn repeated_claim_header_has_no_value() {
+    let claims = ["x-team", "x-tier", "x-slo-class"].map(str::to_owned);
+    let headers: [(&str, &[u8]); 8] = [
+        ("x-team", b"vision"),
+        ("x-tier", b"gold"),
+        ("x-slo-class", b"gold"),
+        ("x-team", b"audio"),
+        ("accept", b"*/*"),
+        ("x-tier", b"gold"),
+        ("x-slo-class", b"bulk"),
+        ("x-team", b"vision"),
+    ];
+    let wire = Wire::pick_with(headers, &claims);
+    assert_eq!(wire.claim(0), None, "three lines");
+    assert_eq!(wire.claim(1), None, "the same twice");
+    assert_eq!(wire.claim(2), None);
+    assert_eq!(
+        wire.get(Field::Class),
+        Some(&b"gold"[..]),
+        "what a client asks for proves nothing: the first counts"
+    );
 }
 
 #[test]

@@ -68,6 +68,19 @@ fn a_class_without_its_proof_is_the_default_and_upstream_is_told() {
     }
 }
 
+/// `request_headers_to_add` of an Envoy before this one appends a line of its own by default.
+#[test]
+fn repeated_claim_header_proves_no_class() {
+    let mut engine = engine(&[variant("a", 1.0, 9, 0.0)], CLASSES);
+    for (stream, appended) in [(1, &b"bulk"[..]), (2, b"gold")] {
+        let headers = [GOLD[0], GOLD[1], GOLD[2], ("x-tier", appended)];
+        let Verdict::Forward(dispatch) = classed(&mut engine, stream, &headers, at(0)) else {
+            panic!("{stream} not forwarded")
+        };
+        assert_eq!(dispatch.class.as_deref(), Some("bulk"), "{stream}");
+    }
+}
+
 #[test]
 fn a_class_holds_no_more_than_it_may() {
     let mut engine = engine(&[variant("a", 1.0, 1, 0.0)], CLASSES);
