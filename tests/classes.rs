@@ -377,12 +377,17 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
     let mut rest = gold_and_bulk();
     rest["classes"][1]["held_max"] = json!(3);
     let (scene, running) = busy(rest, 100.0).await;
-    let bulk: Vec<_> = (0..3)
-        .map(|_| Scene::spawn(of(&scene, "bulk", 8000)))
-        .collect();
+    let mut bulk: Vec<_> = [8000, 8000, 8500]
+        .map(|budget| Scene::spawn(of(&scene, "bulk", budget)))
+        .into();
     scene.until(Metric::Held, "", 3).await.unwrap();
+    // The more urgent of the class takes the place of its least urgent.
+    let least = bulk.pop().unwrap();
+    bulk.push(Scene::spawn(of(&scene, "bulk", 7500)));
+    let seen = least.await.unwrap().unwrap();
+    assert_eq!(seen.refusal(), (429, "class-limit"));
     let sent = Instant::now();
-    let seen = see(of(&scene, "bulk", 8000)).await.unwrap();
+    let seen = see(of(&scene, "bulk", 8500)).await.unwrap();
     assert_eq!(seen.refusal(), (429, "class-limit"));
     assert_eq!(seen.header("retry-after"), "1");
     assert!(sent.elapsed() < Duration::from_millis(1500));
@@ -394,16 +399,16 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
 
     // The first request named none: it was of the default class.
     for (metric, gold, bulk) in [
-        (Metric::ClassArrivals, 5, 5),
-        (Metric::ClassAdmitted, 5, 4),
+        (Metric::ClassArrivals, 5, 6),
+        (Metric::ClassAdmitted, 5, 5),
         (Metric::ClassOnTime, 5, 4),
-        (Metric::ClassRefused, 0, 1),
+        (Metric::ClassRefused, 0, 2),
     ] {
         scene.until(metric, "gold", gold).await.unwrap();
         scene.until(metric, "bulk", bulk).await.unwrap();
     }
     scene
-        .until(Metric::Refused, "class-limit", 1)
+        .until(Metric::Refused, "class-limit", 2)
         .await
         .unwrap();
 }

@@ -113,6 +113,52 @@ async fn a_full_queue_sheds_with_429_and_says_when_to_come_back() {
     );
 }
 
+/// All who wait have time, and wait for a variant that the newcomer does not ask for.
+#[tokio::test]
+async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
+    let accurate = Variant {
+        name: "accurate",
+        share: 0.0,
+        ..SLOT
+    };
+    let scene = Scene::start(&[SLOT, accurate], 1, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "held_max": 2 });
+        plugin["plan"]["variants"][1]["accuracy"] = json!(80.0);
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let patient = |budget_ms| {
+        let request = scene.infer_within(budget_ms);
+        request.header("x-slo-min-accuracy", 78)
+    };
+    for backend in &scene.backends {
+        backend.slow_by(SLOW).unwrap();
+    }
+    let mut served = vec![
+        Scene::spawn(scene.infer_within(9000)),
+        Scene::spawn(patient(9000)),
+    ];
+    for backend in &scene.backends {
+        wait::until("an execution", Duration::from_secs(10), || {
+            backend.load().1 == 1
+        })
+        .await
+        .unwrap();
+        backend.slow_by(1.0).unwrap();
+    }
+    served.push(Scene::spawn(patient(9000)));
+    let least = Scene::spawn(patient(9500));
+    scene.until(Metric::Held, "", 2).await.unwrap();
+    served.push(Scene::spawn(scene.infer_within(8000)));
+    let seen = least.await.unwrap().unwrap();
+    assert_eq!(seen.refusal(), (429, "queue-full"));
+    assert_eq!(seen.header("retry-after"), "1");
+    for answer in served {
+        assert_eq!(answer.await.unwrap().unwrap().status, 200);
+    }
+}
+
 #[tokio::test]
 async fn a_client_gone_while_held_frees_its_place_and_reaches_no_server() {
     let (scene, running) = busy(json!({ "queue": { "held_max": 2 } })).await;

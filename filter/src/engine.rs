@@ -33,6 +33,7 @@ mod asked;
 mod claim;
 mod flow;
 mod gauge;
+mod limits;
 mod plans;
 mod receive;
 mod route;

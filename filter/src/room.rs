@@ -4,7 +4,7 @@
 //! Earliest deadline first within a class; among classes by priority, a starvation bound, and
 //! shares once slots are short: see `turn`. With a single class this is one queue.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 
 use crate::board::Urgency;
 use crate::class::{CLASSES_MAX, ClassId, Classes};
@@ -21,6 +21,14 @@ pub struct Room {
     queues: Vec<Queue>,
     turn: Turn,
     len: usize,
+}
+
+/// Precedence of a request where all places are taken, whatever room it waits in: by priority, then by
+/// place. The greatest makes room first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Precedence {
+    priority: Reverse<u8>,
+    place: Place,
 }
 
 impl Default for Room {
@@ -218,23 +226,27 @@ impl Room {
         u32::try_from(ahead).unwrap_or(u32::MAX)
     }
 
-    /// Who should make room for a newcomer where all places are taken: the latest of the lowest
-    /// priority present, if it stands after the newcomer. It stays where it is.
+    /// The least urgent of all that are held, which makes room first.
     #[must_use]
-    pub fn displaced_by(&self, class: ClassId, place: Place) -> Option<(ClassId, Place, u32)> {
-        let priority = |class: usize| self.turn.priority(class);
-        let lowest = self.firsts().map(|(_, class)| priority(class)).min()?;
-        let (last, stream, at) = self
-            .firsts()
-            .filter(|(_, class)| priority(*class) == lowest)
-            .filter_map(|(_, class)| {
-                let (place, stream) = self.queues.get(class)?.latest()?;
-                Some((place, stream, class))
-            })
-            .max()?;
-        let own = priority(index(class));
-        let after = lowest < own || (lowest == own && last > place);
-        after.then_some((id(at), last, stream))
+    pub fn least_urgent(&self) -> Option<(Precedence, u32)> {
+        let latest = |(_, class)| self.least_urgent_of(id(class));
+        self.firsts().filter_map(latest).max()
+    }
+
+    /// The least urgent of a class.
+    #[must_use]
+    pub fn least_urgent_of(&self, class: ClassId) -> Option<(Precedence, u32)> {
+        let (place, stream) = self.queues.get(index(class))?.latest()?;
+        Some((self.precedence(class, place), stream))
+    }
+
+    /// The precedence of one of that class at that place.
+    #[must_use]
+    pub fn precedence(&self, class: ClassId, place: Place) -> Precedence {
+        Precedence {
+            priority: Reverse(self.turn.priority(index(class))),
+            place,
+        }
     }
 
     fn order_after(&self, turn: Turn) -> impl Iterator<Item = Urgency> + Clone + '_ {

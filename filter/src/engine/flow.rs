@@ -57,42 +57,6 @@ impl Engine {
         }
     }
 
-    /// Whether one more may be held. Where as many are held as may be, somebody less urgent has to go:
-    /// order holds at the limit too.
-    ///
-    /// # Errors
-    /// Which limit it is that leaves no room.
-    fn make_room(
-        &mut self,
-        request: &Request,
-        verdicts: &mut Vec<(StreamId, Verdict)>,
-    ) -> Result<(), Reason> {
-        let class = request.class;
-        let of_class = self
-            .config
-            .classes
-            .get(class)
-            .and_then(|class| class.held_max);
-        if of_class.is_some_and(|most| self.held.of(class) >= most) {
-            return Err(Reason::ClassLimit);
-        }
-        if self.held.all < self.config.held_max {
-            return Ok(());
-        }
-        let variant = self.variants.get_mut(request.variant);
-        let displaced = variant.and_then(|variant| {
-            let room = &mut variant.gate.room;
-            room.contend();
-            let (class, place, stream) = room.displaced_by(request.class, request.place())?;
-            room.cancel(class, place).then_some(stream)
-        });
-        let displaced = displaced.ok_or(Reason::QueueFull)?;
-        if let Some(other) = self.forget_held(displaced) {
-            verdicts.push((displaced, self.turn_away(&other, Reason::QueueFull)));
-        }
-        Ok(())
-    }
-
     /// A request that was told to the board is not held after all.
     fn take_back(&mut self, request: &Request, now: Now) {
         let Some(variant) = self.variants.get(request.variant) else {

@@ -11,6 +11,7 @@ use crate::time::Wall;
 mod batches;
 mod classes;
 mod feasible;
+mod limits;
 mod receive;
 mod roles;
 mod workers;

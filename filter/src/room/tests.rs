@@ -312,23 +312,24 @@ fn higher_priorities_go_first_and_the_starved_before_them() {
 }
 
 #[test]
-fn the_last_of_the_lowest_makes_room() {
+fn least_urgent_is_the_latest_of_the_lowest_priority() {
     let mut room = Room::new(&classes(&[(0.5, 0), (0.5, 0), (1.0, 5)], 9));
-    assert_eq!(room.displaced_by(ClassId(2), place(0, 0)), None);
-    room.push(ClassId(2), place(50, 1), 1);
-    assert_eq!(room.displaced_by(ClassId(0), place(0, 2)), None);
-    assert_eq!(
-        room.displaced_by(ClassId(2), place(40, 2)),
-        Some((ClassId(2), place(50, 1), 1))
-    );
-    assert_eq!(room.displaced_by(ClassId(2), place(50, 2)), None);
-    room.push(ClassId(0), place(20, 3), 3);
-    room.push(ClassId(1), place(30, 4), 4);
-    let last = Some((ClassId(1), place(30, 4), 4));
-    assert_eq!(room.displaced_by(ClassId(2), place(90, 5)), last);
-    assert_eq!(room.displaced_by(ClassId(0), place(25, 5)), last);
-    assert_eq!(room.displaced_by(ClassId(0), place(35, 5)), None);
-    assert_eq!(room.len(), 3);
+    assert_eq!(room.least_urgent(), None);
+    let mut push = |class, deadline, arrival| {
+        room.push(ClassId(class), place(deadline, arrival), arrival as u32);
+        let stream = |found: Option<(Precedence, u32)>| found.map(|(_, stream)| stream);
+        let of = [0, 1, 2].map(|class| stream(room.least_urgent_of(ClassId(class))));
+        (stream(room.least_urgent()), of)
+    };
+    assert_eq!(push(2, 50, 1), (Some(1), [None, None, Some(1)]));
+    assert_eq!(push(2, 40, 2), (Some(1), [None, None, Some(1)]));
+    assert_eq!(push(0, 20, 3), (Some(3), [Some(3), None, Some(1)]));
+    assert_eq!(push(1, 30, 4), (Some(4), [Some(3), Some(4), Some(1)]));
+    assert_eq!(push(1, 10, 5), (Some(4), [Some(3), Some(4), Some(1)]));
+    // Whoever comes later makes room first among equals; a higher priority comes before all deadlines.
+    let of = |class, deadline, arrival| room.precedence(ClassId(class), place(deadline, arrival));
+    assert!(of(0, 20, 3) < of(1, 20, 4));
+    assert!(of(2, 90, 5) < of(0, 10, 6));
 }
 
 #[test]

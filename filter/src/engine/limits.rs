@@ -1,0 +1,80 @@
+//! Limits on what is held: at each of them order holds too, because the least urgent makes room.
+
+use super::{Engine, Request, StreamId};
+use crate::gate::VariantId;
+use crate::room::{Precedence, Room};
+use crate::verdict::{Reason, Verdict};
+
+/// A request that makes room for another.
+struct Displaced {
+    stream: StreamId,
+    why: Reason,
+}
+
+impl Engine {
+    /// Makes room for a newcomer. Where as many are held as may be, of its class or in all, the least
+    /// urgent of those has to go, whatever variant it waits for.
+    ///
+    /// # Errors
+    /// Which limit it is that leaves no room: the newcomer is the least urgent itself.
+    pub(super) fn make_room(
+        &mut self,
+        request: &Request,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Result<(), Reason> {
+        let Some(Displaced { stream, why }) = self.displaced_by(request)? else {
+            return Ok(());
+        };
+        verdicts.push((stream, self.refuse_held(stream, why)));
+        Ok(())
+    }
+
+    fn displaced_by(&mut self, request: &Request) -> Result<Option<Displaced>, Reason> {
+        let class = request.class;
+        let limit = self.config.classes.get(class).and_then(|of| of.held_max);
+        let (found, why) = if limit.is_some_and(|most| self.held.of(class) >= most) {
+            // Who goes makes room in all, too.
+            let found = self.least_urgent(|room| room.least_urgent_of(class));
+            (found, Reason::ClassLimit)
+        } else if self.held.all >= self.config.held_max {
+            let found = self.least_urgent(Room::least_urgent);
+            self.contend(request.variant);
+            (found, Reason::QueueFull)
+        } else {
+            return Ok(None);
+        };
+        let (precedence, variant, stream) = found.ok_or(why)?;
+        if Some(precedence) <= self.precedence(request) {
+            return Err(why);
+        }
+        if why == Reason::QueueFull {
+            self.contend(variant);
+        }
+        Ok(Some(Displaced { stream, why }))
+    }
+
+    /// The least urgent over all variants, by what each room says.
+    fn least_urgent(
+        &self,
+        of: impl Fn(&Room) -> Option<(Precedence, StreamId)>,
+    ) -> Option<(Precedence, VariantId, StreamId)> {
+        let rooms = (0..).map(VariantId).zip(self.variants.iter());
+        let found = rooms.filter_map(|(id, variant)| {
+            let (precedence, stream) = of(&variant.gate.room)?;
+            Some((precedence, id, stream))
+        });
+        found.max()
+    }
+
+    fn precedence(&self, request: &Request) -> Option<Precedence> {
+        let variant = self.variants.get(request.variant)?;
+        Some(variant.gate.room.precedence(request.class, request.place()))
+    }
+
+    /// Slots of a variant have turned out to be short.
+    fn contend(&mut self, variant: VariantId) {
+        if let Some(variant) = self.variants.get_mut(variant) {
+            variant.gate.room.contend();
+        }
+    }
+}
