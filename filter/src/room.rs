@@ -23,6 +23,10 @@ pub struct Room {
     len: usize,
 }
 
+/// Order of turns among the classes of a room at some moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Turns(Turn);
+
 /// Precedence of a request where all places are taken, whatever room it waits in: by priority, then by
 /// place. The greatest makes room first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,9 +118,18 @@ impl Room {
         found
     }
 
-    /// Takes out all, in the order in which they would go.
-    pub fn drain(&mut self) -> impl Iterator<Item = (ClassId, Place, u32)> + '_ {
-        std::iter::from_fn(|| self.pop())
+    /// The classes' order of turns as it stands, for those that are moved from here.
+    #[must_use]
+    pub fn turns(&self) -> Turns {
+        Turns(self.turn)
+    }
+
+    /// Holds `stream`, which waited in another room whose order of turns was `from`: a class that is moved
+    /// is no further from its turn than it was.
+    pub fn push_from(&mut self, from: &Turns, class: ClassId, place: Place, stream: u32) {
+        let was_empty = self.is_empty();
+        self.push(class, place, stream);
+        self.turn.carry(&from.0, index(class), was_empty);
     }
 
     /// Slots have turned out to be short: a request was refused or displaced because of those that

@@ -5,6 +5,7 @@ use weir_api::metrics::Metric;
 use super::{End, Engine, Flight, Request, State, StreamId, Who};
 use crate::class::ClassId;
 use crate::config::Role;
+use crate::room::Turns;
 use crate::stats::Label;
 use crate::time::Now;
 use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
@@ -71,15 +72,24 @@ impl Engine {
 
     pub(super) fn park(&mut self, stream: StreamId, mut request: Request) {
         request.state = State::Held;
-        if let Some(variant) = self.variants.get_mut(request.variant) {
-            variant.company_since.get_or_insert(request.whole);
-            // It may fill a batch, which then leaves from the next look, at once.
-            variant.gate.unsettled |= variant.batch > 1;
-            let room = &mut variant.gate.room;
-            room.push(request.class, request.place(), stream);
-        }
+        self.enter_room(stream, &request, None);
         self.held.enter(request.class);
         self.requests.insert(stream, request);
+    }
+
+    /// Puts a request into the room of its variant; `from`: it waited in another, where turns stood so.
+    pub(super) fn enter_room(&mut self, stream: StreamId, request: &Request, from: Option<&Turns>) {
+        let Some(variant) = self.variants.get_mut(request.variant) else {
+            return;
+        };
+        variant.company_since.get_or_insert(request.whole);
+        // It may fill a batch, which then leaves from the next look, at once.
+        variant.gate.unsettled |= variant.batch > 1;
+        let (class, place) = (request.class, request.place());
+        match from {
+            None => variant.gate.room.push(class, place, stream),
+            Some(from) => variant.gate.room.push_from(from, class, place, stream),
+        }
     }
 
     pub(super) fn dispatch(&mut self, stream: StreamId, mut request: Request, now: Now) -> Verdict {

@@ -12,6 +12,7 @@ mod batches;
 mod classes;
 mod feasible;
 mod limits;
+mod plans;
 mod receive;
 mod roles;
 mod workers;

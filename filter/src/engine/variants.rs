@@ -8,7 +8,7 @@ use weir_api::{Plan, VariantPlan};
 
 use crate::board::Key;
 use crate::class::{ClassId, Classes};
-use crate::engine::{LOOK, StreamId};
+use crate::engine::LOOK;
 use crate::gate::{Gate, VariantId, latest_start};
 use crate::observed::{Observed, Predicted};
 use crate::queue::Place;
@@ -45,6 +45,14 @@ pub(super) struct Variant {
     observed: Observed,
     heard: Option<(Duration, Mono)>,
     share: f64,
+    accuracy: f64,
+}
+
+/// What a variant is for, as requests are routed; how long it takes is asked of each anew.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Offer {
+    share: f64,
+    slots: u32,
     accuracy: f64,
 }
 
@@ -169,11 +177,11 @@ impl Variants {
     }
 
     /// Takes over a plan's variants. One the plan no longer names gets no share and no slot; its
-    /// place is used again once nothing refers to it.
-    pub(super) fn adopt(&mut self, plan: &Plan) {
+    /// place is used again once nothing refers to it: no slot taken, and no request as `refers` says.
+    pub(super) fn adopt(&mut self, plan: &Plan, refers: impl Fn(VariantId) -> bool) {
         self.close();
         for planned in &plan.variants {
-            let place = self.place(planned, plan);
+            let place = self.place(planned, plan, &refers);
             match place.and_then(|place| self.table.get_mut(place)) {
                 Some(variant) => variant.follow(planned),
                 None => self.table.push(Variant::new(planned, &self.classes)),
@@ -181,30 +189,44 @@ impl Variants {
         }
     }
 
-    /// Empties all queues: who was held, by deadline.
-    pub(super) fn take_waiting(&mut self) -> Vec<StreamId> {
-        let mut waiting: Vec<(ClassId, Place, StreamId)> = Vec::new();
+    /// What each variant is for, as requests are routed.
+    pub(super) fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
+        self.table.iter().map(|variant| Offer {
+            share: variant.share,
+            slots: variant.gate.slots(),
+            accuracy: variant.accuracy,
+        })
+    }
+
+    /// Rooms in which nobody waits do not wait for company either.
+    pub(super) fn forget_company(&mut self) {
         for variant in &mut self.table {
-            waiting.extend(variant.gate.room.drain());
-            variant.company_since = None;
+            if variant.gate.room.is_empty() {
+                variant.company_since = None;
+            }
         }
-        waiting.sort_unstable_by_key(|(_, place, _)| *place);
-        waiting.into_iter().map(|(_, _, stream)| stream).collect()
     }
 
     /// Where the variant is, or else a place nothing refers to any more.
-    fn place(&self, planned: &VariantPlan, plan: &Plan) -> Option<usize> {
+    fn place(
+        &self,
+        planned: &VariantPlan,
+        plan: &Plan,
+        refers: impl Fn(VariantId) -> bool,
+    ) -> Option<usize> {
         let known = self
             .table
             .iter()
             .position(|variant| *variant.name == *planned.name);
         known.or_else(|| {
-            self.table.iter().position(|variant| {
+            let ids = (0..).map(VariantId);
+            let mut table = ids.zip(&self.table);
+            table.position(|(id, variant)| {
                 let named = plan
                     .variants
                     .iter()
                     .any(|other| *other.name == *variant.name);
-                !named && variant.gate.is_idle() && variant.gate.is_settled()
+                !named && variant.gate.is_idle() && variant.gate.is_settled() && !refers(id)
             })
         })
     }

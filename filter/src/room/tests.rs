@@ -200,7 +200,8 @@ proptest! {
             }
         }
         let expected: Vec<u32> = pair.model.values().copied().collect();
-        let drained: Vec<u32> = pair.room.drain().map(|(_, _, stream)| stream).collect();
+        let drained = std::iter::from_fn(|| pair.room.pop());
+        let drained: Vec<u32> = drained.map(|(_, _, stream)| stream).collect();
         prop_assert_eq!(drained, expected);
     }
 

@@ -61,6 +61,27 @@ impl Turn {
         }
     }
 
+    /// Somebody of the class has come from another room, in which the classes stood as `from` says: what was
+    /// short there stays so, and how often the class was passed over goes with it. Shares are kept where the
+    /// room was empty before; where others wait the class comes in where they are.
+    pub(super) fn carry(&mut self, from: &Turn, class: usize, was_empty: bool) {
+        if self.many == 1 {
+            return;
+        }
+        if was_empty {
+            self.reached = from.reached;
+            self.sharing = from.sharing;
+            for (own, other) in self.standings.iter_mut().zip(&from.standings) {
+                own.start = other.start;
+            }
+        } else if from.sharing {
+            self.share();
+        }
+        if let Some((own, other)) = self.standings.get_mut(class).zip(from.standings.get(class)) {
+            own.passed = own.passed.max(other.passed);
+        }
+    }
+
     /// How many classes there are.
     pub(super) fn many(&self) -> usize {
         self.many
