@@ -30,8 +30,8 @@ pub(super) enum Brought {
     Plan(Vec<u8>),
     /// Word that there is no newer one.
     Nothing,
-    /// Word that this proxy gets no slot.
-    NoPart,
+    /// Word that this proxy gets no slot, asked for after that revision.
+    NoPart(Revision),
     /// No word.
     Unreachable,
 }
@@ -41,6 +41,8 @@ pub(super) struct Poll {
     planner: Planner,
     path: String,
     call: Option<u32>,
+    /// The revision after which it asked last.
+    after: Revision,
     pause: Duration,
     not_before: Mono,
     silent: bool,
@@ -66,6 +68,7 @@ impl Poll {
             planner,
             path,
             call: None,
+            after: Revision(0),
             pause: PAUSE_LEAST,
             not_before: Mono(0),
             silent: false,
@@ -91,6 +94,7 @@ impl Poll {
             ("authorization", bearer.as_str()),
         ];
         self.call = call::get(&self.planner.cluster, headers, TIMEOUT);
+        self.after = after;
         if self.call.is_none() {
             let why = format!("there is no cluster '{}'", self.planner.cluster);
             self.failed(&why, now);
@@ -118,7 +122,7 @@ impl Poll {
                 log::warn!("weir: the planner gives this proxy no slot: {why}");
                 self.reached(now);
                 self.refused(now);
-                Some(Brought::NoPart)
+                Some(Brought::NoPart(self.after))
             }
             Some(status) => {
                 self.failed(&format!("status {status}"), now);

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use weir_api::Revision;
 use weir_api::metrics::Metric;
 
 use crate::board::TERMS;
@@ -11,6 +12,7 @@ use crate::body::Received;
 use crate::config::Config;
 use crate::engine::{Answer, Asked, End, Engine, StreamId, Tags};
 use crate::plan;
+use crate::shared_plan::SharedPlan;
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
 use crate::verdict::Verdict;
@@ -171,17 +173,11 @@ impl Service {
                     .stats
                     .count(Metric::PlanUnreachable, Label::None);
             }
-            Some(Brought::NoPart) => {
-                self.plans.put(&[], now.mono);
-                self.engine.ring_others(now.mono);
-            }
+            Some(Brought::NoPart(after)) => self.share(after, None, now.mono),
             Some(Brought::Plan(bytes)) => {
                 let ours = &self.engine.config().service;
                 match plan::read(&bytes, ours, self.engine.source().revision()) {
-                    Ok(_) => {
-                        self.plans.put(&bytes, now.mono);
-                        self.engine.ring_others(now.mono);
-                    }
+                    Ok(plan) => self.share(plan.revision, Some(&bytes), now.mono),
                     Err(refused) => {
                         log::warn!("weir: plan refused, the old one stays: {refused}");
                         self.engine.stats.count(Metric::PlanRefused, Label::None);
@@ -192,17 +188,32 @@ impl Service {
         }
     }
 
+    /// Shares a word of the planner's with the other VMs, unless another that polls was quicker.
+    fn share(&mut self, revision: Revision, plan: Option<&[u8]>, now: Mono) {
+        let word = SharedPlan {
+            received: now,
+            revision,
+            plan,
+        };
+        if self.plans.put(word) {
+            self.engine.ring_others(now);
+        }
+    }
+
     fn take_plan(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        let Some((received, bytes)) = self.plans.new_plan() else {
+        let news = self.plans.news();
+        let Some(word) = news.as_deref().and_then(SharedPlan::read) else {
             return;
         };
-        if bytes.is_empty() {
+        // What was counted of variants whose numbers the plan may give to others goes by their names.
+        self.report();
+        let Some(bytes) = word.plan else {
             return self.engine.on_no_part(now, verdicts);
-        }
+        };
         let ours = &self.engine.config().service;
         // Checked when it was fetched; checked again because shared data is anybody's.
-        match plan::read(&bytes, ours, self.engine.source().revision()) {
-            Ok(plan) => self.engine.on_plan(&plan, received, now, verdicts),
+        match plan::read(bytes, ours, self.engine.source().revision()) {
+            Ok(plan) => self.engine.on_plan(&plan, word.received, now, verdicts),
             Err(refused) if refused.is_in_force() => {}
             Err(refused) => {
                 log::warn!("weir: shared plan refused, the old one stays: {refused}");

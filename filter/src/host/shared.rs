@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hasher};
 
 use crate::board::{Ring, Store};
 use crate::config::{Config, Role};
-use crate::time::Mono;
+use crate::shared_plan::{SharedBytes, SharedPlan};
 
 use super::call;
 
@@ -101,9 +101,10 @@ impl Store for Shared {
     }
 }
 
-/// The last plan, where all VMs of the service find it.
+/// The planner's last word, where all VMs of the service find it; the number is the layout's.
 pub(super) struct Plans {
     key: String,
+    service: String,
     version: Option<u32>,
 }
 
@@ -111,26 +112,37 @@ impl Plans {
     pub(super) fn new(config: &Config) -> Plans {
         Plans {
             // A gate's part of the slots is not what a router of the same service goes by.
-            key: format!("weir/{}/{}/plan", config.service, config.role.label()),
+            key: format!("weir/{}/{}/plan2", config.service, config.role.label()),
+            service: config.service.clone(),
             version: None,
         }
     }
 
-    /// The plan put there last, with the time it was received, if it is another than last time.
-    pub(super) fn new_plan(&mut self) -> Option<(Mono, Vec<u8>)> {
+    /// The bytes of the word put there last, if it is another than last time: see [`SharedPlan::read`].
+    pub(super) fn news(&mut self) -> Option<Vec<u8>> {
         let (bytes, version) = call::shared(&self.key);
         if version == self.version {
             return None;
         }
         self.version = version;
-        let bytes = bytes?;
-        let (received, plan) = bytes.split_first_chunk::<8>()?;
-        Some((Mono(u64::from_le_bytes(*received)), plan.to_vec()))
+        bytes
     }
 
-    /// Puts a plan there for all; without any bytes it says that this proxy has no slots.
-    pub(super) fn put(&self, plan: &[u8], now: Mono) {
-        let bytes = [&now.0.to_le_bytes(), plan].concat();
-        call::set_shared(&self.key, &bytes, None);
+    /// Shares a word with all VMs, unless what is there is as new; whether it is there now.
+    pub(super) fn put(&self, word: SharedPlan<'_>) -> bool {
+        word.put(&mut Place(&self.key), &self.service)
+    }
+}
+
+/// A key of shared data.
+struct Place<'a>(&'a str);
+
+impl SharedBytes for Place<'_> {
+    fn load(&mut self) -> (Option<Vec<u8>>, Option<u32>) {
+        call::shared(self.0)
+    }
+
+    fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
+        call::set_shared(self.0, bytes, Some(version.unwrap_or(NOTHING_YET)))
     }
 }

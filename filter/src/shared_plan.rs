@@ -1,0 +1,270 @@
+//! The planner's latest word, as the VMs of a proxy share it: a plan, or that this proxy gets no slot.
+//!
+//! It goes only forward. Whoever polls may stall between an answer and its writing, and another VM poll
+//! meanwhile: the planner then believes that the newer word holds, and has given away what the older one
+//! gave. So a word replaces only an older one, by compare-and-swap.
+//!
+//! Bytes: `received u64 · revision u64 · plan`, little-endian; without a plan the word is that there is
+//! none for us, and the revision that of the plan its poll was told of.
+
+use weir_api::Revision;
+
+use crate::plan;
+use crate::time::Mono;
+
+/// How often a swap is tried. Whoever gives up polls again and is told the same.
+pub const TRIES_MAX: u32 = 8;
+/// Bytes before the plan.
+const HEAD_BYTES: usize = 16;
+
+/// Bytes that all VMs of a proxy can read and swap.
+pub trait SharedBytes {
+    /// The bytes and their version; none where there never were any.
+    fn load(&mut self) -> (Option<Vec<u8>>, Option<u32>);
+    /// Puts bytes in place of that version, or with `None` where there are none yet; whether it did.
+    fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
+}
+
+/// A word of the planner's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedPlan<'a> {
+    /// When it was received.
+    pub received: Mono,
+    /// The plan's revision; of a word that there is none, the revision after which it was asked for.
+    pub revision: Revision,
+    /// The plan as it came; `None`: this proxy gets no slot.
+    pub plan: Option<&'a [u8]>,
+}
+
+impl<'a> SharedPlan<'a> {
+    /// Reads what was shared. `None` where it is nothing of ours: shared data is anybody's.
+    #[must_use]
+    pub fn read(bytes: &'a [u8]) -> Option<SharedPlan<'a>> {
+        let (received, rest) = bytes.split_first_chunk::<8>()?;
+        let (revision, plan) = rest.split_first_chunk::<8>()?;
+        Some(SharedPlan {
+            received: Mono(u64::from_le_bytes(*received)),
+            revision: Revision(u64::from_le_bytes(*revision)),
+            plan: Some(plan).filter(|plan| !plan.is_empty()),
+        })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let plan = self.plan.unwrap_or_default();
+        let mut bytes = Vec::with_capacity(HEAD_BYTES + plan.len());
+        bytes.extend_from_slice(&self.received.0.to_le_bytes());
+        bytes.extend_from_slice(&self.revision.0.to_le_bytes());
+        bytes.extend_from_slice(plan);
+        bytes
+    }
+
+    /// Shares it with all VMs, unless what they share is as new. Whether it is there now.
+    pub fn put(&self, shared: &mut impl SharedBytes, service: &str) -> bool {
+        for _ in 0..TRIES_MAX {
+            let (there, version) = shared.load();
+            let there = there.as_deref().and_then(SharedPlan::read);
+            if there.is_some_and(|there| there.is_sound(service) && !self.replaces(&there)) {
+                return false;
+            }
+            if shared.swap(&self.bytes(), version) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// A plan is newer than any of a lower revision, and than word that there is none after the same or
+    /// a lower one. Such word is newer than the plans it was asked after.
+    fn replaces(&self, there: &SharedPlan<'_>) -> bool {
+        match (self.plan, there.plan) {
+            (None, Some(_)) => self.revision >= there.revision,
+            _ => self.revision > there.revision,
+        }
+    }
+
+    /// Whether it is what it says: a plan that nobody could go by must not keep others out.
+    fn is_sound(&self, service: &str) -> bool {
+        let Some(bytes) = self.plan else {
+            return self.revision <= Revision::MAX;
+        };
+        let read = plan::read(bytes, service, Revision(0));
+        read.is_ok_and(|plan| plan.revision == self.revision)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SERVICE: &str = "demo";
+
+    fn plan(revision: u64) -> Vec<u8> {
+        format!(
+            r#"{{"format":1,"service":"demo","revision":{revision},"max_age_ms":1000,
+            "variants":[{{"name":"a","cluster":"a","share":1,"slots":1}}]}}"#
+        )
+        .into_bytes()
+    }
+
+    /// Shared data; `meanwhile` is what others write between a load and the swap after it.
+    #[derive(Default)]
+    struct Data {
+        bytes: Option<Vec<u8>>,
+        version: u32,
+        meanwhile: Vec<Vec<u8>>,
+    }
+
+    impl Data {
+        fn write(&mut self, bytes: Vec<u8>) {
+            self.bytes = Some(bytes);
+            self.version += 1;
+        }
+    }
+
+    impl SharedBytes for Data {
+        fn load(&mut self) -> (Option<Vec<u8>>, Option<u32>) {
+            let loaded = (
+                self.bytes.clone(),
+                self.bytes.as_ref().map(|_| self.version),
+            );
+            if let Some(bytes) = self.meanwhile.pop() {
+                self.write(bytes);
+            }
+            loaded
+        }
+
+        fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
+            let there = self.bytes.as_ref().map(|_| self.version);
+            if there == version {
+                self.write(bytes.to_vec());
+            }
+            there == version
+        }
+    }
+
+    /// Puts a plan of that revision, or without one word that there is none after it.
+    fn put(data: &mut Data, revision: u64, has_plan: bool) -> bool {
+        let bytes = plan(revision);
+        let word = SharedPlan {
+            received: Mono(revision),
+            revision: Revision(revision),
+            plan: has_plan.then_some(bytes.as_slice()),
+        };
+        word.put(data, SERVICE)
+    }
+
+    fn there(data: &Data) -> (u64, bool) {
+        let there = SharedPlan::read(data.bytes.as_deref().unwrap()).unwrap();
+        assert_eq!(there.received, Mono(there.revision.0));
+        (there.revision.0, there.plan.is_some())
+    }
+
+    #[test]
+    fn only_an_older_word_is_replaced() {
+        for (before, new, replaced) in [
+            ((5, true), (6, true), true),
+            ((6, true), (5, true), false),
+            ((6, true), (6, true), false),
+            // There is no slot any more for whoever knows of 6.
+            ((6, true), (6, false), true),
+            ((6, true), (5, false), false),
+            ((6, false), (6, true), false),
+            ((6, false), (7, true), true),
+            ((6, false), (6, false), false),
+            ((6, false), (7, false), true),
+            ((0, false), (1, true), true),
+        ] {
+            let mut data = Data::default();
+            assert!(put(&mut data, before.0, before.1), "nothing was there yet");
+            let done = put(&mut data, new.0, new.1);
+            let expected = if replaced { new } else { before };
+            assert_eq!(
+                (done, there(&data)),
+                (replaced, expected),
+                "{before:?}, {new:?}"
+            );
+        }
+    }
+
+    /// One that polls stalls between what it finds and what it writes; another is quicker.
+    #[test]
+    fn stalled_writer_does_not_replace_a_newer_word() {
+        let newer = |revision: u64| {
+            let mut data = Data::default();
+            put(&mut data, revision, true);
+            data.bytes.unwrap()
+        };
+        for (others, done, expected) in [(6, false, 6), (4, true, 5)] {
+            let mut data = Data::default();
+            put(&mut data, 3, true);
+            data.meanwhile = vec![newer(others)];
+            assert_eq!(put(&mut data, 5, true), done);
+            assert_eq!(there(&data), (expected, true));
+        }
+        // Nobody tries for ever.
+        let mut data = Data::default();
+        data.meanwhile = vec![newer(1); 2 * TRIES_MAX as usize];
+        assert!(!put(&mut data, 5, true));
+        assert_eq!(there(&data), (1, true));
+    }
+
+    #[test]
+    fn what_nobody_could_go_by_is_replaced() {
+        let word = |revision: u64, plan: &[u8]| {
+            [&9_u64.to_le_bytes(), &revision.to_le_bytes(), plan].concat()
+        };
+        for spoilt in [
+            Vec::new(),
+            b"x".to_vec(),
+            word(99, b"{}"),
+            word(99, &plan(98)),
+            word(
+                99,
+                &String::from_utf8(plan(99))
+                    .unwrap()
+                    .replace("demo", "other")
+                    .into_bytes(),
+            ),
+            word(u64::MAX, b""),
+        ] {
+            let mut data = Data::default();
+            data.write(spoilt);
+            assert!(put(&mut data, 5, true));
+            assert_eq!(there(&data), (5, true));
+        }
+    }
+
+    proptest! {
+        /// Of two writers at a time one is quicker: the revision there never falls.
+        #[test]
+        fn revision_never_falls(
+            pairs in prop::collection::vec([(0..20_u64, any::<bool>()), (0..20_u64, any::<bool>())], 1..30),
+        ) {
+            let mut data = Data::default();
+            let mut greatest = 0;
+            for [(quick, quick_has_plan), (slow, slow_has_plan)] in pairs {
+                let before = (data.bytes.clone(), data.version);
+                if put(&mut data, quick, quick_has_plan) {
+                    let written = data.bytes.take().unwrap();
+                    (data.bytes, data.version) = before;
+                    data.meanwhile = vec![written];
+                }
+                put(&mut data, slow, slow_has_plan);
+                let (now, _) = there(&data);
+                prop_assert!(now >= greatest.max(quick), "{now} < {greatest}, {quick}");
+                greatest = now;
+            }
+        }
+
+        #[test]
+        fn reads_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+            let read = SharedPlan::read(&bytes);
+            prop_assert_eq!(read.is_some(), bytes.len() >= HEAD_BYTES);
+            if let Some(word) = read {
+                prop_assert_eq!(word.bytes(), bytes);
+            }
+        }
+    }
+}
