@@ -220,6 +220,40 @@ async fn what_the_server_takes_corrects_what_the_plan_says() {
     assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
 }
 
+/// Envoy's main thread has a VM too, which serves nobody and has measured nothing: what is shown is not
+/// the plan's word by turns.
+#[tokio::test]
+async fn a_prediction_once_corrected_is_shown_as_one_value() {
+    let servers = vec![server("only", 200.0)];
+    let scene = Scene::start_with(servers, &scene::planned(&[ONE]), 2, |bootstrap, _| {
+        bootstrap
+    })
+    .await
+    .unwrap();
+    // On a worker of which no VM has measured enough the plan's word would hold.
+    let load = async || {
+        let asked: Vec<_> = (0..60).map(|_| timed(scene.infer_within(5000))).collect();
+        for answer in asked {
+            assert_eq!(answer.await.unwrap().0.status, 200);
+        }
+    };
+    load().await;
+    let metric = || scene.metric(Metric::PredictedMs, "only");
+    scene
+        .until_metric(Metric::PredictedMs, "only", "a true prediction", |ms| {
+            ms >= 190
+        })
+        .await
+        .unwrap();
+    for _ in 0..5 {
+        load().await;
+        for _ in 0..8 {
+            let shown = metric().await.unwrap();
+            assert!(shown >= 190, "{shown} ms is the plan's");
+        }
+    }
+}
+
 /// A server that fails fast is not a fast server.
 #[tokio::test]
 async fn errors_make_no_prediction_better() {

@@ -53,6 +53,8 @@ pub struct Standing {
     pub process: u64,
     /// Whether it is the one to poll the planner.
     pub polls: bool,
+    /// Whether it is the one to report what each VM knows for itself only, such as what it has measured.
+    pub reports: bool,
     /// How many VMs have had a request and live.
     pub workers: u32,
     /// How many requests they hold.
@@ -176,6 +178,7 @@ impl Member {
                 Standing {
                     process: board.founder,
                     polls: board.poller.0 == incarnation,
+                    reports: board.reporter(now) == incarnation,
                     workers: board.workers(now),
                     held: board.held(now),
                 },

@@ -135,6 +135,15 @@ impl Board {
         self.entries.iter().filter(serves).count() as u32
     }
 
+    /// The VM that reports what each knows for itself only: the first of those that serve, so that one which
+    /// has seen no request does not tell of it. While none serves, the one that polls.
+    #[must_use]
+    pub fn reporter(&self, now: Mono) -> u64 {
+        let serves = |entry: &&Entry| entry.lives(now) && entry.serving;
+        let first = self.entries.iter().find(serves);
+        first.map_or(self.poller.0, |entry| entry.incarnation)
+    }
+
     /// Gives a VM that has none an entry, with all it has and holds: what the board knew of it, if
     /// anything, is lost. Whether it had none and has one now.
     pub(super) fn join(

@@ -304,6 +304,30 @@ fn one_polls_and_another_when_it_is_gone() {
 }
 
 #[test]
+fn one_that_serves_reports_and_another_when_it_is_gone() {
+    let mut proxy = Proxy::new(3, 1);
+    let mut reports = |vm: usize, ms: u64, serves: bool| {
+        if serves {
+            proxy.vms[vm].member.serve();
+        }
+        let (standing, _) = proxy.renew(vm, ms);
+        standing.unwrap().reports
+    };
+    // Nobody serves: whoever polls.
+    assert!(reports(0, 0, false));
+    assert!(!reports(1, 1, false) && !reports(2, 1, false));
+    // Whoever serves, whether it polls or not.
+    assert!(reports(2, 2, true));
+    assert!(!reports(0, 3, false) && !reports(1, 3, false));
+    assert!(reports(1, 4, true), "the first entry of those that serve");
+    assert!(!reports(2, 5, false) && !reports(0, 5, false));
+    let gone = 4 + TERMS.lease.as_millis() as u64;
+    assert!(reports(2, gone, false));
+    assert!(!reports(0, gone, false));
+    assert!(reports(1, gone + 1, false), "back again");
+}
+
+#[test]
 fn all_others_that_live_are_rung_for_a_plan() {
     let mut proxy = Proxy::new(3, 1);
     (0..3).for_each(|vm| _ = proxy.renew(vm, 0));

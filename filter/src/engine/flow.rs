@@ -37,6 +37,10 @@ impl Engine {
             let variant = Label::Variant(request.variant);
             self.stats.count(Metric::Routed, variant);
         }
+        if !self.owns_slots() {
+            // It asks the board for nothing, but counts among those that serve.
+            self.member.serve();
+        }
         if !self.owns_slots() || self.claim(&request, now.mono) {
             self.admitted(&request);
             return self.dispatch(stream, request, now);

@@ -35,27 +35,36 @@ impl Engine {
     }
 
     /// Says what all workers of the proxy hold and have taken. Set, not counted: what a VM that died
-    /// had must not stay in a gauge for ever.
+    /// had must not stay in a gauge for ever. What the board tells all VMs any of them may set; the rest
+    /// only the one that reports, or a gauge would show whichever VM wrote last.
     pub(super) fn gauge(&mut self, standing: &Standing, now: Mono) {
         let held = u64::from(standing.held);
         self.stats.set(Metric::Held, Label::None, held);
+        for (index, variant) in (0..).zip(self.variants.iter()) {
+            let label = Label::Variant(VariantId(index));
+            let taken = self.member.taken(variant.key, now);
+            let waiting = self.member.waiting(variant.key, now);
+            let (taken, waiting) = (u64::from(taken), u64::from(waiting));
+            self.stats.set(Metric::InFlight, label, taken);
+            self.stats.set(Metric::Waiting, label, waiting);
+        }
+        if standing.reports {
+            self.report(now);
+        }
+    }
+
+    /// What this VM knows for itself: the plan it goes by, what it has measured and chosen.
+    fn report(&mut self, now: Mono) {
         if let Source::Planner { received, .. } = self.source {
             let age = millis(now.since(received));
             self.stats.set(Metric::PlanAgeMs, Label::None, age);
         }
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
-            let taken = self.member.taken(variant.key, now);
-            let waiting = self.member.waiting(variant.key, now);
+            let slots = u64::from(variant.gate.slots());
             let predicted = millis(variant.predicted.high);
-            for (metric, value) in [
-                (Metric::InFlight, u64::from(taken)),
-                (Metric::Waiting, u64::from(waiting)),
-                (Metric::Slots, u64::from(variant.gate.slots())),
-                (Metric::PredictedMs, predicted),
-            ] {
-                self.stats.set(metric, label, value);
-            }
+            self.stats.set(Metric::Slots, label, slots);
+            self.stats.set(Metric::PredictedMs, label, predicted);
         }
         for (index, share) in (0..).zip(self.variants.shares()) {
             let observed = self.router.observed_share(usize::from(index));

@@ -79,7 +79,10 @@ impl Engine {
         }
         let requests = self.requests.values();
         let named = requests.clone().filter_map(|request| request.named);
-        requests.map(|request| request.variant).chain(named).collect()
+        requests
+            .map(|request| request.variant)
+            .chain(named)
+            .collect()
     }
 
     /// Routes who is held by the variants as they are now, the earliest deadline first. Who stays where it
