@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_api::metrics::Metric;
+use weir_tests::envoy::Bootstrap;
 use weir_tests::scene::{PATIENCE, Scene, Variant, see};
 use weir_tests::wait;
 
@@ -21,8 +22,9 @@ const ONE: Variant = Variant {
     slots: 1,
     service_ms: 1.0,
 };
-/// Where the shipped bootstrap has the plugin.
-const PLUGIN: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0/typed_config/config";
+/// Where the shipped bootstrap has its filters, of which the first is ours.
+const FILTERS: &str =
+    "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
 
 async fn scene(adapt: impl FnOnce(&mut Value)) -> Scene {
     let adapt = |bootstrap, plugin: &mut Value| {
@@ -149,13 +151,45 @@ async fn a_server_that_hangs_holds_nobody_beyond_the_deadline() {
     assert_eq!(scene.metric(Metric::Refused, "expired").await.unwrap(), 1);
 }
 
+/// Envoy's buffer filter before ours, which is not told of bodies.
+fn buffered(bootstrap: Bootstrap, plugin: &Value) -> Bootstrap {
+    let buffer = json!({ "name": "envoy.filters.http.buffer", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer", "max_request_bytes": 8 << 20,
+    } });
+    let bootstrap = bootstrap.plugin(plugin);
+    let config = bootstrap.config().unwrap();
+    let filters = config.pointer(FILTERS).unwrap().as_array().unwrap();
+    let mut filters: Vec<_> = std::iter::once(&buffer).chain(filters).cloned().collect();
+    filters[1]["typed_config"]["config"]["allow_on_headers_stop_iteration"] = json!(false);
+    bootstrap.amend(FILTERS, json!(filters))
+}
+
+/// As Istio and Envoy Gateway have it.
+#[tokio::test]
+async fn envoys_buffer_filter_before_it_does_as_well() {
+    let adapt = |bootstrap, plugin: &mut Value| buffered(bootstrap, plugin);
+    let scene = Scene::start(&[ONE], 1, adapt).await.unwrap();
+    let _unfinished = [
+        begun(&scene, 10_000, 100_000, 11).await,
+        begun(&scene, 10_000, 100_000, 11).await,
+    ];
+    for size in [0, 1, 100_000].into_iter().cycle().take(100) {
+        let request = scene.infer_within(2000).body(vec![b' '; size]);
+        assert_eq!(see(request).await.unwrap().status, 200, "{size}");
+    }
+    assert!(
+        !scene
+            .envoy
+            .log()
+            .contains("allow_on_headers_stop_iteration")
+    );
+}
+
 #[tokio::test]
 async fn where_envoy_does_not_tell_of_bodies_headers_decide() {
-    let deaf = |bootstrap: weir_tests::envoy::Bootstrap, _: &mut Value| {
-        bootstrap.amend(
-            &format!("{PLUGIN}/allow_on_headers_stop_iteration"),
-            json!(false),
-        )
+    let deaf = |bootstrap: Bootstrap, _: &mut Value| {
+        let deaf = format!("{FILTERS}/0/typed_config/config/allow_on_headers_stop_iteration");
+        bootstrap.amend(&deaf, json!(false))
     };
     let scene = Scene::start(&[ONE], 1, deaf).await.unwrap();
     for _ in 0..5 {

@@ -62,6 +62,14 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
         &mut manager,
         wasm_filter(name, &wasm["rootID"], &wasm["config"], policy, module),
     );
+    let limit = &spec("BackendTrafficPolicy")["requestBuffer"]["limit"];
+    let bytes: u32 = limit.as_str().unwrap().parse().unwrap();
+    let buffer = json!({ "name": "envoy.filters.http.buffer", "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer", "max_request_bytes": bytes,
+    } });
+    // Envoy Gateway has it before whatever an EnvoyExtensionPolicy brings.
+    let filters = manager["http_filters"].as_array_mut().unwrap();
+    filters.insert(0, buffer);
     let mut config = json!({
         "node": { "id": "envoy-models-weir-resnet-0", "cluster": "models/weir-resnet" },
         "static_resources": {

@@ -183,9 +183,11 @@ impl Proxy {
 
     fn patch(&mut self, patch: &Value) -> bool {
         let (matched, value) = (&patch["match"], &patch["patch"]["value"]);
+        let operation = patch["patch"]["operation"].as_str().unwrap();
+        let first = operation == "INSERT_FIRST";
         let inserts = patch["applyTo"] == "HTTP_FILTER";
         let emulated = if inserts { "INSERT_BEFORE" } else { "MERGE" };
-        assert_eq!(patch["patch"]["operation"], emulated, "{patch}");
+        assert!((first && inserts) || operation == emulated, "{patch}");
         let name = matched["listener"]["name"].as_str();
         if matched["context"] != self.context || name.is_some_and(|name| name != self.listener) {
             return false;
@@ -198,6 +200,10 @@ impl Proxy {
                     return false;
                 }
                 merge(filter, value);
+            }
+            "HTTP_FILTER" if first => {
+                let filters = self.manager()["http_filters"].as_array_mut().unwrap();
+                filters.insert(0, value.clone());
             }
             "HTTP_FILTER" => return self.insert_filter(&matched["listener"], value),
             "HTTP_ROUTE" => return self.patch_route(&matched["routeConfiguration"], value),
@@ -287,9 +293,17 @@ fn route(http: &Value) -> Value {
             _ => json!({ "name": name, "present_match": true }),
         });
     }
+    let matched = match http["match"][0]["uri"].get("exact") {
+        Some(path) => json!({ "path": path, "headers": headers }),
+        None => json!({ "prefix": "/", "headers": headers }),
+    };
+    assert!(
+        http["match"].as_array().is_none_or(|all| all.len() == 1),
+        "one match is emulated"
+    );
     json!({
         "name": http["name"],
-        "match": { "prefix": "/", "headers": headers },
+        "match": matched,
         "route": { "cluster": cluster_of(&http["route"][0]["destination"]), "timeout": http["timeout"] },
         "request_headers_to_remove": http["headers"]["request"]["remove"],
     })

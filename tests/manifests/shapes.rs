@@ -135,10 +135,12 @@ enum RequestId {
 
 shape!(BackendPolicy {
     target_refs: Vec<Target>,
+    request_buffer: RequestBuffer,
     load_balancer: Balancer,
     circuit_breaker: Breaker,
     timeout: Timeout,
 });
+shape!(RequestBuffer { limit: String });
 shape!(Balancer { r#type: String });
 shape!(Breaker {
     max_connections: u32,

@@ -20,11 +20,11 @@ pub(super) struct RawBody {
 impl Default for RawBody {
     fn default() -> RawBody {
         RawBody {
-            // An image or a few; the shipped routes let Envoy buffer twice as much.
-            request_max_bytes: 1 << 20,
-            // A quarter of all: one source cannot fill the rest, and a load balancer in front of the
-            // proxy, which is one source, has room for sixteen of the largest.
-            source_max_bytes: 1 << 24,
+            // A photograph or a few; the shipped routes let Envoy buffer twice as much.
+            request_max_bytes: 1 << 23,
+            // Half of all: one source cannot fill the rest, and a load balancer in front of the proxy, which is
+            // one source, has room.
+            source_max_bytes: 1 << 25,
             // 300 requests of 200 KB.
             held_max_bytes: 1 << 26,
         }

@@ -64,8 +64,9 @@ impl Engine {
                     // From here on the time is the server's.
                     flight.sent = now.mono;
                     request.uploads = false;
-                    let variant = self.variants.get_mut(request.variant);
-                    variant.map(|variant| variant.uploads = variant.uploads.saturating_sub(1));
+                    if let Some(variant) = self.variants.get_mut(request.variant) {
+                        variant.uploads = variant.uploads.saturating_sub(1);
+                    }
                 }
                 return None;
             }

@@ -1,7 +1,10 @@
 //! Whether Envoy tells of a request's body while its headers are held. It does so only with
 //! `allow_on_headers_stop_iteration: true` in the plugin's configuration, which no property shows. Without it
-//! bodies wait unheard, and a request held for its body would be held for ever: seen by bytes that have come
-//! and were not told of.
+//! bodies wait unheard, and a request held for its body would be held for ever. That is seen by bytes that
+//! have come and were not told of; and where Envoy's buffer filter stands before ours, all of them have come
+//! with the headers.
+
+use proxy_wasm::types::Bytes;
 
 use crate::engine::StreamId;
 
@@ -9,44 +12,71 @@ use super::call;
 
 /// Most requests that are watched at a time.
 const WATCHED_MAX: usize = 16;
+/// After so many requests that came whole, without any body being told of, all are taken to come so.
+const WHOLE_MAX: u32 = 64;
 
 /// What is known of it in this VM.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Hearing {
-    /// Nothing yet: requests that are held for their bodies, each with the bytes it had come to then.
-    Unknown(Vec<(StreamId, u64)>),
+    /// Nothing yet.
+    Unknown {
+        /// Requests that are held for their bodies, each with the bytes it had come to then.
+        watched: Vec<(StreamId, u64)>,
+        /// How many had come whole.
+        whole: u32,
+    },
     /// Bodies are told of.
     Heard,
-    /// They are not: requests are decided by their headers.
+    /// They are not, or have come with the headers: requests are decided by their headers.
     Unheard,
 }
 
 impl Default for Hearing {
     fn default() -> Hearing {
-        Hearing::Unknown(Vec::new())
+        Hearing::Unknown {
+            watched: Vec::new(),
+            whole: 0,
+        }
     }
 }
 
 impl Hearing {
+    /// Whether the body of the current request, which has these headers, is to be waited for.
+    pub(super) fn expects(&mut self, headers: &[(String, Bytes)]) -> bool {
+        let whole = match self {
+            Hearing::Heard => return true,
+            Hearing::Unheard => return false,
+            Hearing::Unknown { whole, .. } => whole,
+        };
+        if !is_whole(headers) {
+            return true;
+        }
+        *whole += 1;
+        if *whole >= WHOLE_MAX {
+            *self = Hearing::Unheard;
+        }
+        false
+    }
+
     /// The current request is held for its body.
     pub(super) fn watch(&mut self, stream: StreamId) {
-        if let Hearing::Unknown(watched) = self
+        if let Hearing::Unknown { watched, .. } = self
             && watched.len() < WATCHED_MAX
         {
             watched.push((stream, size()));
         }
     }
 
-    /// A body was told of.
+    /// The body of a request that is held was told of.
     pub(super) fn heard(&mut self) {
-        if matches!(self, Hearing::Unknown(_)) {
+        if matches!(self, Hearing::Unknown { .. }) {
             *self = Hearing::Heard;
         }
     }
 
     /// Whether it has just turned out that bodies are not told of. Turns back to `root`.
     pub(super) fn look(&mut self, root: u32) -> bool {
-        let Hearing::Unknown(watched) = self else {
+        let Hearing::Unknown { watched, .. } = self else {
             return false;
         };
         if watched.is_empty() {
@@ -67,6 +97,18 @@ impl Hearing {
         }
         unheard
     }
+}
+
+/// Whether as much of the current request's body has come as its `content-length` says.
+fn is_whole(headers: &[(String, Bytes)]) -> bool {
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length = length.and_then(|(_, value)| std::str::from_utf8(value).ok());
+    let Some(length) = length.and_then(|length| length.parse::<u64>().ok()) else {
+        return false;
+    };
+    let heads = headers.iter().map(|(name, value)| name.len() + value.len());
+    let heads: usize = heads.sum();
+    size().saturating_sub(heads as u64) >= length
 }
 
 /// Bytes of the current request so far, headers included.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use proxy_wasm::types::Bytes;
 use weir_api::Revision;
 use weir_api::metrics::Metric;
 
@@ -88,9 +89,9 @@ impl Service {
         verdict
     }
 
-    /// Whether Envoy tells of bodies, as far as is known.
-    pub(super) fn hears_bodies(&self) -> bool {
-        self.hearing != Hearing::Unheard
+    /// Whether the body of the current request, which has these headers, is to be waited for.
+    pub(super) fn expects_body(&mut self, headers: &[(String, Bytes)]) -> bool {
+        self.hearing.expects(headers)
     }
 
     /// Finds out whether Envoy tells of the bodies that come; where it does not, nobody is held for theirs.
@@ -118,11 +119,13 @@ impl Service {
         received: Received,
         now: Now,
     ) -> Option<Verdict> {
-        self.hearing.heard();
         let owed = &mut self.owed;
         let header = self.engine.config().skew.source_header.clone();
         let source = || stream::body_source(header.as_deref());
         let verdict = self.engine.on_body(stream, received, source, now, owed);
+        if verdict.is_some() {
+            self.hearing.heard();
+        }
         self.after(stream, verdict.as_ref(), now);
         verdict
     }

@@ -120,10 +120,10 @@ impl HttpContext for Stream {
         let verdict = {
             let mut service = service.borrow_mut();
             let claims = &service.engine().config().claim_headers;
-            let headers = headers
+            let named = headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_slice()));
-            let wire = Wire::pick_with(headers, claims);
+            let wire = Wire::pick_with(named, claims);
             let wants = service.engine().wants(&wire);
             let proof = wants.proof.and_then(call::property);
             let source = wants.source.then(|| source(&service, &wire)).flatten();
@@ -131,7 +131,7 @@ impl HttpContext for Stream {
                 wire,
                 source,
                 proof: proof.as_deref(),
-                more: !end_of_stream && service.hears_bodies(),
+                more: !end_of_stream && service.expects_body(&headers),
             };
             self.grpc = protocol::is_grpc(&wire);
             service.on_request(self.id, &asked, call::now())

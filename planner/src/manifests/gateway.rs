@@ -11,8 +11,8 @@ use weir_filter::config::Role;
 use super::backend::{Backend, backends, namespace};
 use super::options::{PLANNER, PLANNER_PORT};
 use super::plugin::{
-    BUFFER_BYTES, EDGES, NETWORK, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, fallback, plugin,
-    seconds,
+    BODY_BYTES, BUFFER_BYTES, EDGES, NETWORK, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, fallback,
+    plugin, seconds,
 };
 use super::{Document, File, ManifestError, Options, refused};
 use crate::config::Service;
@@ -37,7 +37,10 @@ const EXTENSION: &str = "failOpen: Envoy Gateway has no FAIL_RELOAD. When a VM t
     planner.key: whoever may read EnvoyExtensionPolicies here may read it; k8s/overlays/envoy-gateway copies it from the Secret weir-key, the one place to change.";
 const CLIENT: &str = "The gateway holds requests: small buffers, and a longest silence above deadline.greatest_ms. A client's own \
     x-slo-variant and x-slo-cluster go before the first choice of a route.";
-const BACKEND: &str = "Limits that are never met because slots limit first, and connections that end before servers close them.";
+const BACKEND: &str = "Limits that are never met because slots limit first, and connections that end before servers close them.\n\
+    requestBuffer: an EnvoyExtensionPolicy cannot say `allow_on_headers_stop_iteration`, by which the filter would hear when a body \
+    has come. So Envoy waits for the whole body before the filter, and a slow upload takes no slot; a larger one gets 413. \
+    Bidirectional gRPC streams hang behind it: give those an HTTPRoute of their own.";
 const LIST: &str = "Part of k8s/overlays/envoy-gateway, which copies the key.";
 
 pub(super) fn files(service: &Service, options: &Options) -> Result<Vec<File>, ManifestError> {
@@ -230,6 +233,7 @@ impl Frame<'_> {
     fn backend(&self) -> Value {
         let spec = json!({
             "targetRefs": self.target("HTTPRoute"),
+            "requestBuffer": { "limit": BODY_BYTES.to_string() },
             "loadBalancer": { "type": "LeastRequest" },
             "circuitBreaker": {
                 "maxConnections": REQUESTS_MAX, "maxPendingRequests": REQUESTS_MAX,

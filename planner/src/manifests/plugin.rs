@@ -22,6 +22,9 @@ pub(super) const ROOT_ID: &str = "weir";
 pub(super) const REQUESTS_MAX: u32 = 65_536;
 /// What one connection may buffer, and a stream's window: a held request waits in its client behind this.
 pub(super) const BUFFER_BYTES: u32 = 65_536;
+/// Largest body of a request that Envoy waits for, where its buffer filter does: the filter's own default of
+/// `body.request_max_bytes`.
+pub(super) const BODY_BYTES: u32 = 1 << 23;
 /// The metric by whose percentile policy `sponge` plans, as Envoy keeps it.
 pub(super) const NETWORK: &str = "wasmcustom.weir_network_ms";
 /// Its edges, in ms. They end in 9 because Envoy keeps two digits of a value (docs/envoy.md).

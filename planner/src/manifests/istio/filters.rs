@@ -6,8 +6,8 @@
 
 use serde_json::{Value, json};
 
-use super::super::plugin::{BUFFER_BYTES, Times, seconds};
-use super::routes::{CHOSEN, EVENTS, FALLBACK, WEBSOCKET};
+use super::super::plugin::{BODY_BYTES, BUFFER_BYTES, Times, seconds};
+use super::routes::{CHOSEN, FALLBACK, STREAM, WEBSOCKET};
 use super::{Document, Frame, INGRESS_NAMESPACE, SERVICE_LABEL, ingress};
 
 const API: &str = "networking.istio.io/v1alpha3";
@@ -15,6 +15,8 @@ pub(super) const MANAGER: &str = "envoy.filters.network.http_connection_manager"
 const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
 const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
 const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
+const BUFFER: &str = "envoy.filters.http.buffer";
+const BUFFER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer";
 /// Requests in flight or held on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1024;
 
@@ -23,6 +25,10 @@ const AT_GATEWAY: &str = "All listeners of this gateway hold requests: small buf
     HTTP_ROUTE patches are merges: cluster_header is one of a oneof with the destination, and replaces it. The \
     fallback keeps its own; its idle timeout ends holds (of a VM that has trapped), so it is above \
     deadline.greatest_ms.";
+const WAITS: &str = "\n\
+    envoy.filters.http.buffer: a WasmPlugin cannot say `allow_on_headers_stop_iteration`, by which the filter would hear when a \
+    body has come. So Envoy waits for the whole body before any filter, and a slow upload takes no slot; a larger one gets \
+    413. A request that streams on a path of its own needs a route like weir-stream.";
 const AT_SIDECARS: &str = "The same limits for what comes in to the model servers; the route leads to the server as it did. Its \
     idle timeout ends holds, and the server's silence: above deadline.greatest_ms.";
 
@@ -50,9 +56,15 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
             json!({ "connection_balance_config": { "exact_balance": {} } })
         ),
         network_filter(context, manager),
-        http_route(context, EVENTS, None, by_header(&answer)),
+        buffer(context),
         http_route(context, CHOSEN, None, by_header(&answer)),
         http_route(context, WEBSOCKET, None, json!({ "idle_timeout": "3600s" })),
+        unbuffered(http_route(
+            context,
+            STREAM,
+            None,
+            json!({ "idle_timeout": seconds(times.hold) })
+        )),
         http_route(
             context,
             FALLBACK,
@@ -62,7 +74,7 @@ pub(super) fn at_gateway(frame: &Frame) -> Vec<Document> {
     ]);
     let spec = json!({ "workloadSelector": { "labels": ingress() }, "configPatches": patches });
     let body = frame.object(API, "EnvoyFilter", INGRESS_NAMESPACE, &frame.name(), spec);
-    vec![Document::new(AT_GATEWAY, body)]
+    vec![Document::new(format!("{AT_GATEWAY}{WAITS}"), body)]
 }
 
 pub(super) fn at_sidecars(frame: &Frame) -> Vec<Document> {
@@ -72,6 +84,7 @@ pub(super) fn at_sidecars(frame: &Frame) -> Vec<Document> {
     let mut patches = vec![
         listener(context, inbound, json!({})),
         network_filter(context, manager(&times)),
+        buffer(context),
     ];
     let mut ports: Vec<u16> = frame.backends.iter().map(|backend| backend.port).collect();
     ports.sort_unstable();
@@ -84,7 +97,7 @@ pub(super) fn at_sidecars(frame: &Frame) -> Vec<Document> {
     let labels = json!({ SERVICE_LABEL: frame.service.name });
     let spec = json!({ "workloadSelector": { "labels": labels }, "configPatches": patches });
     let body = frame.object(API, "EnvoyFilter", frame.models(), &frame.name(), spec);
-    vec![Document::new(AT_SIDECARS, body)]
+    vec![Document::new(format!("{AT_SIDECARS}{WAITS}"), body)]
 }
 
 fn manager(times: &Times) -> Value {
@@ -98,6 +111,32 @@ fn manager(times: &Times) -> Value {
             "max_concurrent_streams": STREAMS_MAX,
         },
     })
+}
+
+/// Envoy's own waiting for bodies, before all other filters.
+fn buffer(context: &str) -> Value {
+    json!({
+        "applyTo": "HTTP_FILTER",
+        "match": { "context": context, "listener": { "filterChain": { "filter": { "name": MANAGER } } } },
+        "patch": { "operation": "INSERT_FIRST", "value": {
+            "name": BUFFER, "typed_config": { "@type": BUFFER_TYPE, "max_request_bytes": BODY_BYTES },
+        } },
+    })
+}
+
+/// A route's patch by which bodies are not waited for.
+fn unbuffered(mut patch: Value) -> Value {
+    let value = patch
+        .pointer_mut("/patch/value")
+        .and_then(Value::as_object_mut);
+    if let Some(value) = value {
+        let disabled = json!({ "@type": format!("{BUFFER_TYPE}PerRoute"), "disabled": true });
+        value.insert(
+            "typed_per_filter_config".to_owned(),
+            json!({ BUFFER: disabled }),
+        );
+    }
+    patch
 }
 
 fn merge(apply_to: &str, context: &str, mut matched: Value, value: Value) -> Value {

@@ -74,6 +74,7 @@ fn filter(frame: &Frame, role: Role, gated: Option<&Backend>) -> Result<Value, M
         "vm_config": vm,
         "failure_policy": "FAIL_RELOAD",
         "reload_config": { "backoff": { "base_interval": "0.2s" } },
+        "allow_on_headers_stop_iteration": true,
         "configuration": { "@type": TEXT, "value": text + "\n" },
     } } }),
     )

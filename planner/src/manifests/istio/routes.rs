@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use weir_filter::protocol::STREAMS;
 
 use super::super::backend::Backend;
 use super::super::plugin::{REQUESTS_MAX, Times, fallback, seconds};
@@ -12,15 +13,15 @@ use super::{Document, Frame, INGRESS_NAMESPACE, ManifestError, VARIANT_LABEL, in
 const API: &str = "networking.istio.io/v1";
 
 /// The routes' names, by which [`filters`](super::filters) finds them.
-pub(super) const EVENTS: &str = "weir-events";
+pub(super) const STREAM: &str = "weir-stream";
 pub(super) const CHOSEN: &str = "weir-variant";
 pub(super) const WEBSOCKET: &str = "weir-websocket";
 pub(super) const FALLBACK: &str = "weir-fallback";
 
 const GATEWAY: &str = "Where clients come in. Put your hosts and TLS here.";
-const BY_CLUSTER: &str = "The filter sets x-slo-cluster and lets Envoy choose the route anew. weir-events and weir-variant are for \
-    what it has chosen: envoyfilter.yaml replaces their destination, which stands here because there must be one, by \
-    the header. weir-fallback is for what it has not: bypassed requests, and all of them where the filter is missing \
+const BY_CLUSTER: &str = "The filter sets x-slo-cluster and lets Envoy choose the route anew. weir-variant is for \
+    what it has chosen: envoyfilter.yaml replaces its destination, which stands here because there must be one, by \
+    the header. weir-stream is for bidirectional streams, whose bodies are not waited for. weir-fallback is for what it has not: bypassed requests, and all of them where the filter is missing \
     or failed open. It names what can bear all traffic, the quickest variant. attempts 0: a retry is an \
     execution that no slot counts; Istio retries by default. x-slo-cluster ends here.";
 const BY_HEADER: &str = "Instead of ../gateway/virtualservice.yaml and its HTTP_ROUTE patches, for whoever may not use EnvoyFilters: a \
@@ -46,12 +47,11 @@ pub(super) fn by_cluster(frame: &Frame) -> Result<Vec<Document>, ManifestError> 
     let chosen =
         |headers: Value, name: &str, timeout: String| route(name, Some(headers), &last, &timeout);
     let present = json!({ "x-slo-cluster": {} });
-    let events = json!({ "x-slo-cluster": {}, "accept": { "regex": "(?i).*text/event-stream.*" } });
     let websocket = json!({ "upgrade": { "regex": "(?i)websocket" } });
     let http = json!([
-        chosen(events, EVENTS, "0s".to_owned()),
         chosen(present, CHOSEN, seconds(times.answer)),
         chosen(websocket, WEBSOCKET, "0s".to_owned()),
+        stream(&last, &seconds(times.greatest())),
         route(FALLBACK, None, &last, &seconds(times.greatest())),
     ]);
     Ok(vec![Document::new(
@@ -135,6 +135,16 @@ fn virtual_service(frame: &Frame, http: Value) -> Value {
     let gateway = format!("{INGRESS_NAMESPACE}/{}", frame.name());
     let spec = json!({ "hosts": ["*"], "gateways": [gateway], "http": http });
     frame.object(API, "VirtualService", frame.models(), &frame.name(), spec)
+}
+
+/// The streams that the filter knows by itself.
+fn stream(to: &Backend, timeout: &str) -> Value {
+    let mut route = route(STREAM, None, to, timeout);
+    let paths = STREAMS.map(|path| json!({ "uri": { "exact": path } }));
+    if let Some(route) = route.as_object_mut() {
+        route.insert("match".to_owned(), json!(paths));
+    }
+    route
 }
 
 fn route(name: &str, headers: Option<Value>, to: &Backend, timeout: &str) -> Value {
