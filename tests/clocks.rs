@@ -315,13 +315,45 @@ async fn the_time_under_way_is_measured_where_it_is_believed() {
     assert!((200.0..=220.0 + 3.0 * SLACK as f64).contains(&sum), "{sum}");
 }
 
+/// What nobody could serve, however it is stamped, is no demand and says nothing of the network.
+#[tokio::test]
+async fn what_nobody_could_serve_is_no_demand() {
+    let scene = clock(json!({}), json!({})).await;
+    for _ in 0..20 {
+        let expired = scene
+            .infer_within(10)
+            .header("x-slo-start", epoch_ms() - 900);
+        assert_eq!(see(expired).await.unwrap().refusal(), (504, "expired"));
+        let floor = scene.infer().header("x-slo-min-accuracy", "99.9");
+        let floor = floor.header("x-slo-start", epoch_ms() - 900);
+        assert_eq!(see(floor).await.unwrap().refusal(), (504, "infeasible"));
+    }
+    let honest = scene.infer_within(BUDGET).header("x-slo-start", epoch_ms());
+    served(honest).await;
+    scene.until(Metric::Unservable, "", 40).await.unwrap();
+    scene.until(Metric::Arrivals, "", 1).await.unwrap();
+    let name = encode(Metric::NetworkMs, SERVICE, "");
+    let counted = async || {
+        let text = scene.envoy.stats("weir_network_ms").await.unwrap();
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.starts_with(&format!("{name}_count")));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+    };
+    let flushed = async || counted().await.is_some_and(|count| count > 0);
+    wait::until_async("the histogram", PATIENCE, flushed)
+        .await
+        .unwrap();
+    assert_eq!(counted().await, Some(1));
+}
+
 /// Requests of all ages from 27 ms to 1.5 s; how old each was when it came is known within a few ms.
 #[tokio::test]
 async fn the_planner_reads_percentiles_of_the_time_under_way() {
     const REQUESTS: u64 = 150;
     /// What rounding to whole ms and the filter's look at the wall clock come to.
     const ROUNDED_MS: f64 = 2.0;
-    let scene = clock(json!({ "estimate": false }), json!({})).await;
+    // Each from a client of its own: of one only so many a second are recorded.
+    let scene = clock(json!({ "source_header": CLIENT }), json!({})).await;
     let stats = format!("http://{}/stats/prometheus", scene.envoy.admin());
     let scraper = Scraper::new(
         reqwest::Client::builder().no_proxy().build().unwrap(),
@@ -337,8 +369,8 @@ async fn the_planner_reads_percentiles_of_the_time_under_way() {
         let stamp = epoch() - Duration::from_millis(27 + request * 10);
         let age_ms = || (epoch() - stamp).as_secs_f64() * 1000.0;
         least.push(age_ms() - ROUNDED_MS);
-        let request = scene.infer_within(BUDGET);
-        served(request.header("x-slo-start", stamp.as_micros().to_string())).await;
+        let from = scene.infer_within(BUDGET).header(CLIENT, request);
+        served(from.header("x-slo-start", stamp.as_micros().to_string())).await;
         most.push(age_ms() + ROUNDED_MS);
     }
     let mut seen: Vec<Scrape> = Vec::new();

@@ -373,8 +373,8 @@ async fn a_gate_works_alone_and_never_goes_to_another_variant() {
     let runs = backend.executions();
     assert_eq!(runs.len(), 3);
     assert!(runs[2].started_ms >= runs[1].ended_ms, "one slot: {runs:?}");
-    // Nobody else has counted them; what nobody could have served in time is no demand.
-    gate.until(Metric::Arrivals, "", 3).await.unwrap();
+    // Nobody else has counted them; more cores might have served the two that were refused.
+    gate.until(Metric::Arrivals, "", 5).await.unwrap();
     gate.until(Metric::Admitted, "", 3).await.unwrap();
     assert_eq!(
         gate.metric(Metric::DowngradedFrom, "exact").await.unwrap(),

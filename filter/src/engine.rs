@@ -22,6 +22,7 @@ use crate::plan::{Rule, Source};
 use crate::protocol::Shape;
 use crate::queue::Place;
 use crate::route::Router;
+use crate::samples::Samples;
 use crate::skew::Sources;
 use crate::stats::{Label, Stats};
 use crate::time::{Mono, Now};
@@ -31,6 +32,7 @@ use crate::verdict::{Reason, Verdict};
 mod answer;
 mod asked;
 mod claim;
+mod demand;
 mod flow;
 mod gauge;
 mod limits;
@@ -73,6 +75,7 @@ pub struct Engine {
     member: Member,
     router: Router,
     sources: Sources,
+    samples: Samples,
     /// The classes' names, by their ids, to be told without copying.
     class_names: Vec<Rc<str>>,
     requests: HashMap<StreamId, Request, Hasher>,
@@ -117,6 +120,8 @@ struct Request {
     age: Option<Duration>,
     /// When its last byte came, or else when it was decided.
     whole: Mono,
+    /// Who sent it, hashed, where that bounds what is measured of it.
+    sender: Option<u64>,
     /// Whether it counts as demand here: no router has counted it.
     counts: bool,
     /// Whether its body is still coming.
@@ -220,6 +225,7 @@ impl Engine {
             member: Member::new(store, incarnation, config.scope),
             router: Router::default(),
             sources: Sources::default(),
+            samples: Samples::default(),
             class_names: config
                 .classes
                 .iter()
@@ -269,9 +275,16 @@ impl Engine {
     ) -> Verdict {
         let rule = self.source.rule(self.config.on_stale, now.mono);
         match (self.read(asked, now), rule) {
-            (Read::Bypass, _) | (_, Rule::Pass) => Verdict::Pass,
+            (Read::Bypass, _) | (Read::Refused(..), Rule::Pass) => Verdict::Pass,
+            (Read::Request(request), Rule::Pass) => {
+                self.arrived(&request);
+                Verdict::Pass
+            }
             (Read::Refused(_, who), Rule::Refuse) => self.refuse(Reason::NoPlan, who),
-            (Read::Request(request), Rule::Refuse) => self.refuse(Reason::NoPlan, request.who()),
+            (Read::Request(request), Rule::Refuse) => {
+                self.arrived(&request);
+                self.refuse(Reason::NoPlan, request.who())
+            }
             (Read::Refused(reason, who), Rule::Plan) => self.refuse(reason, who),
             (Read::Request(request), Rule::Plan) if asked.more => {
                 self.receive(stream, request, now, verdicts)

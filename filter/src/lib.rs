@@ -25,6 +25,7 @@ pub mod protocol;
 pub mod queue;
 pub mod room;
 pub mod route;
+pub mod samples;
 pub mod shared_plan;
 pub mod skew;
 pub mod stats;

@@ -204,8 +204,10 @@ mod tests {
             assert_eq!(there(&data), (expected, true));
         }
         // Nobody tries for ever.
-        let mut data = Data::default();
-        data.meanwhile = vec![newer(1); 2 * TRIES_MAX as usize];
+        let mut data = Data {
+            meanwhile: vec![newer(1); 2 * TRIES_MAX as usize],
+            ..Data::default()
+        };
         assert!(!put(&mut data, 5, true));
         assert_eq!(there(&data), (1, true));
     }

@@ -7,7 +7,7 @@
 //! stage, and that of its batch's filling: q = (b − 1)/λ (IPA, Eq. 7).
 
 use weir_api::plan::HOUR_MS;
-use weir_api::{Rps, Share, VariantPlan};
+use weir_api::{Cores, Rps, Share, VariantPlan};
 
 use crate::actuate::Allocation;
 use crate::config::{Service, Stage, Variant};
@@ -160,6 +160,7 @@ impl Run<'_> {
     fn part(&self, slots: u32, share: f64) -> VariantPlan {
         let service_ms = self.profile.service_ms(self.there.each());
         VariantPlan {
+            service_min_ms: shortest_ms(self.variant),
             name: self.variant.name.clone(),
             cluster: self.variant.cluster.clone(),
             share: Share(share),
@@ -174,6 +175,12 @@ impl Run<'_> {
             cancels: self.variant.cancels,
         }
     }
+}
+
+/// Shortest that a request could take at a variant, whatever cores it has now, in ms.
+pub fn shortest_ms(variant: &Variant) -> f64 {
+    let most = Cores::whole(variant.greatest);
+    variant.profile.shortest_ms(most).min(HOUR_MS as f64)
 }
 
 fn shares(service: &Service, runs: &[Run], slots: &[u32], demand: Option<Rps>) -> Option<Vec<f64>> {
@@ -208,8 +215,6 @@ fn rounded(shares: Vec<f64>) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use weir_api::Cores;
-
     use super::*;
     use crate::config::tests::service;
 

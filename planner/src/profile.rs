@@ -57,6 +57,17 @@ impl Profile {
         self.mean_ms(cores) * self.latency.tail
     }
 
+    /// Shortest that one request could take on average with `most` cores, in ms; 0 where nothing says so.
+    pub fn shortest_ms(&self, most: Cores) -> f64 {
+        let alone = Profile { batch: 1, ..*self };
+        let shortest_ms = alone.mean_ms(most);
+        if shortest_ms.is_finite() {
+            shortest_ms.max(0.0)
+        } else {
+            0.0
+        }
+    }
+
     /// The rate to plan with: th(n) above, 0 where one answer takes longer than `latency_max_ms`.
     pub fn capacity(&self, cores: Cores, latency_max_ms: f64) -> Rps {
         if self.service_ms(cores) > latency_max_ms {

@@ -132,6 +132,8 @@ struct RawVariant {
     #[serde(default)]
     service_ms: f64,
     #[serde(default)]
+    service_min_ms: f64,
+    #[serde(default)]
     accuracy: f64,
 }
 
@@ -375,6 +377,7 @@ impl RawVariant {
             batch: self.batch.unwrap_or(1),
             cancels: self.cancels,
             service_ms: self.service_ms,
+            service_min_ms: self.service_min_ms,
             accuracy: self.accuracy,
         }
     }

@@ -21,6 +21,8 @@ pub struct Asked<'a> {
     pub wire: Wire<'a>,
     /// Who sent it, hashed; where [`Wants::source`] asked for it.
     pub source: Option<u64>,
+    /// Who sent it, hashed, where no proxy says so: what is counted is bounded by it. `None`: unbounded.
+    pub sender: Option<u64>,
     /// What proves its class; where [`Wants::proof`] asked for it.
     pub proof: Option<&'a [u8]>,
     /// Whether its body is still to come, and will be told of ([`Engine::on_body`]).
@@ -63,7 +65,7 @@ impl Engine {
         let stamped = Field::STARTS.iter().any(|field| wire.get(*field).is_some());
         let wanted = self.config.classes.wanted(wire.get(Field::Class));
         Wants {
-            source: stamped && self.config.skew.estimate,
+            source: stamped,
             proof: wanted.claim.and_then(Claim::property),
         }
     }
@@ -89,11 +91,14 @@ impl Engine {
         let sources = Some(&mut self.sources).filter(|_| self.config.skew.estimate);
         let reading = deadline::read(&self.config.deadline, wire, now, sources.zip(asked.source));
         self.note(&reading);
+        let counts = !self.was_routed(wire);
         let Ok(deadline) = reading.deadline else {
+            self.unservable(counts);
             return Read::Refused(Reason::Expired, who);
         };
         let due = Mono(deadline.at.0.saturating_sub(nanos(self.rest)));
         if due <= now.mono {
+            self.unservable(counts);
             return Read::Refused(Reason::Infeasible, who);
         }
         let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
@@ -115,7 +120,8 @@ impl Engine {
             arrival: self.arrivals,
             age: reading.age,
             whole: now.mono,
-            counts: !self.was_routed(wire),
+            sender: asked.sender,
+            counts,
             uploads: false,
             body: Share::default(),
             variant: VariantId(0),
@@ -175,21 +181,6 @@ impl Engine {
         if reading.clamped {
             self.stats.count(Metric::Clamped, Label::None);
         }
-    }
-
-    /// A request is here whole: from now on it is demand, and how long it was under way is known.
-    pub(super) fn arrived(&mut self, request: &Request) {
-        if request.counts {
-            self.stats.count(Metric::Arrivals, Label::None);
-            self.count_class(Metric::ClassArrivals, request.class);
-        }
-        if let Some(age) = request.age {
-            let upload = request.whole.since(request.arrived.mono);
-            self.stats
-                .time(Metric::NetworkMs, Label::None, age + upload);
-        }
-        let left = request.deadline.at.since(request.whole);
-        self.stats.time(Metric::ArrivalSlackMs, Label::None, left);
     }
 
     /// Where there is but one class its metrics would say what others say.

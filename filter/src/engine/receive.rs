@@ -29,7 +29,10 @@ impl Engine {
         }
         let least = match self.quickest(&request, now) {
             Ok(least) => least,
-            Err(reason) => return self.refuse(reason, request.who()),
+            Err(reason) => {
+                self.arrived(&request);
+                return self.refuse(reason, request.who());
+            }
         };
         if self.receiving.len() >= self.config.held_max
             && let Some(oldest) = self.receiving.oldest()
@@ -155,6 +158,7 @@ impl Engine {
             self.set_receiving(stream, request, until);
             return;
         }
+        self.unservable(request.counts);
         let verdict = self.refuse_held(stream, Reason::Expired);
         verdicts.push((stream, verdict));
     }

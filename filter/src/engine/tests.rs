@@ -10,6 +10,7 @@ use crate::time::Wall;
 
 mod batches;
 mod classes;
+mod demand;
 mod feasible;
 mod limits;
 mod plans;

@@ -44,6 +44,8 @@ pub(super) struct Variant {
     pub(super) company_since: Option<Mono>,
     observed: Observed,
     heard: Option<(Duration, Mono)>,
+    /// Shortest that it could take with all it may be given; `None` where the plan does not name it.
+    shortest: Option<Duration>,
     share: f64,
     accuracy: f64,
 }
@@ -156,6 +158,26 @@ impl Variants {
         }
     }
 
+    /// Whether some variant of the plan could serve such a request if nobody else were there and it had all
+    /// that it may be given: what it takes with what it has now says nothing, or a plan that is too small would
+    /// hide the demand that it is too small for. Without a plan any request could be served.
+    pub(super) fn could_serve(&self, wish: Wish) -> bool {
+        let mut planned = self.table.iter().filter_map(|variant| {
+            let shortest = variant.shortest?.min(variant.predicted.high);
+            let heard = variant.heard.map_or(shortest, |(heard, _)| heard);
+            Some((variant.accuracy, shortest.min(heard)))
+        });
+        let could = |(accuracy, takes): (f64, Duration)| {
+            accuracy >= wish.min_accuracy && takes <= wish.left
+        };
+        let mut any = false;
+        let could = planned.any(|one| {
+            any = true;
+            could(one)
+        });
+        could || !any
+    }
+
     /// Renews the predictions.
     pub(super) fn predict(&mut self, now: Mono) {
         for variant in &mut self.table {
@@ -172,6 +194,7 @@ impl Variants {
     pub(super) fn close(&mut self) {
         for variant in &mut self.table {
             variant.share = 0.0;
+            variant.shortest = None;
             variant.gate.set_slots(0);
         }
     }
@@ -316,6 +339,7 @@ impl Variant {
             company_since: None,
             observed: Observed::default(),
             heard: None,
+            shortest: None,
             share: 0.0,
             accuracy: 0.0,
         };
@@ -333,6 +357,7 @@ impl Variant {
             self.cluster = Rc::from(plan.cluster.as_str());
         }
         self.planned = Duration::from_secs_f64(plan.service_ms / 1e3);
+        self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
         self.predicted = self.observed.foresee(self.planned);
         self.batch = plan.batch;
         self.cancels = plan.cancels;

@@ -127,9 +127,11 @@ impl HttpContext for Stream {
             let wants = service.engine().wants(&wire);
             let proof = wants.proof.and_then(call::property);
             let source = wants.source.then(|| source(&service, &wire)).flatten();
+            let sender = source.or_else(|| wants.source.then(peer).flatten());
             let asked = Asked {
                 wire,
                 source,
+                sender,
                 proof: proof.as_deref(),
                 more: !end_of_stream && service.expects_body(&headers),
             };

@@ -24,9 +24,13 @@ pub enum Kind {
 /// it sent, held and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Metric {
-    /// Counter: requests that reached the filter, whatever became of them (the demand). A gate counts only those
-    /// that no router has tagged, so that the sum over all proxies is the demand.
+    /// Counter: requests that some variant could have answered in time if it had had nobody else, whatever
+    /// became of them (the demand). A gate counts only those that no router has tagged, so that the sum over all
+    /// proxies is the demand.
     Arrivals,
+    /// Counter: requests that none could: out of time when they came, or their bodies; less time left than any
+    /// variant needs with all the cores it may be given; a least accuracy that none has. No arrivals.
+    Unservable,
     /// Counter: requests that were forwarded or held on arrival.
     Admitted,
     /// Counter: requests passed on untouched, because of their method, path or upgrade; no arrivals.
@@ -79,7 +83,8 @@ pub enum Metric {
     WaitMs,
     /// Histogram: time left at arrival.
     ArrivalSlackMs,
-    /// Histogram: from the client's sending to arrival, where the client said when it sent.
+    /// Histogram: from the client's sending to arrival, of arrivals whose client said when it sent; so many of a
+    /// source a second.
     NetworkMs,
     /// Histogram: time left at dispatch.
     SlackMs,
@@ -113,8 +118,9 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 39] = [
+    pub const ALL: [Metric; 40] = [
         Metric::Arrivals,
+        Metric::Unservable,
         Metric::Admitted,
         Metric::Bypassed,
         Metric::Routed,
@@ -180,6 +186,7 @@ impl Metric {
         use Kind::{Counter, Gauge, Histogram};
         match self {
             Metric::Arrivals => ("weir_arrivals", Counter, NONE),
+            Metric::Unservable => ("weir_unservable", Counter, NONE),
             Metric::Admitted => ("weir_admitted", Counter, NONE),
             Metric::Bypassed => ("weir_bypassed", Counter, NONE),
             Metric::Routed => ("weir_routed", Counter, VARIANT),

@@ -66,6 +66,10 @@ pub struct VariantPlan {
     /// Predicted time from dispatch to answer, in ms (a high percentile); 0 where unknown.
     #[serde(default)]
     pub service_ms: f64,
+    /// Shortest that an execution could take with the most cores the variant may be given, in ms; 0 where
+    /// unknown. A request with less time left than that is no demand for more.
+    #[serde(default)]
+    pub service_min_ms: f64,
     /// Accuracy in percent, 0 to 100.
     #[serde(default)]
     pub accuracy: f64,
@@ -187,6 +191,12 @@ impl VariantPlan {
                 (0.0..=HOUR_MS as f64).contains(&self.service_ms),
             ),
             (
+                "service_min_ms",
+                self.service_min_ms,
+                "0 to 3600000",
+                (0.0..=HOUR_MS as f64).contains(&self.service_min_ms),
+            ),
+            (
                 "accuracy",
                 self.accuracy,
                 "0 to 100 (percent)",
@@ -249,6 +259,7 @@ mod tests {
             batch: 1,
             cancels: false,
             service_ms: 40.0,
+            service_min_ms: 10.0,
             accuracy: 70.0,
         };
         Plan {
@@ -317,6 +328,10 @@ mod tests {
                 "variants[0].service_ms: inf",
             ),
             (
+                |p| p.variants[0].service_min_ms = -1.0,
+                "variants[0].service_min_ms: -1",
+            ),
+            (
                 |p| p.variants[0].accuracy = 101.0,
                 "variants[0].accuracy: 101",
             ),
@@ -370,6 +385,7 @@ mod tests {
             share: Share(1.0 / VARIANTS_MAX as f64),
             slots: SLOTS_MAX,
             service_ms: 1234.567,
+            service_min_ms: 1234.567,
             ..plan.variants[0].clone()
         };
         plan.variants = (0..VARIANTS_MAX)

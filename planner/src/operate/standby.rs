@@ -4,7 +4,7 @@
 use weir_api::{Share, VariantPlan};
 
 use crate::config::{Service, Stage};
-use crate::plan::Draft;
+use crate::plan::{Draft, shortest_ms};
 use crate::resource::{SloServiceStatus, StagePlan};
 
 /// One for each stage; `None` where the status has not a plan of each, for these variants.
@@ -33,6 +33,7 @@ fn part(variant: &crate::config::Variant, plan: &StagePlan) -> Option<VariantPla
         batch: planned.batch,
         cancels: variant.cancels,
         service_ms: planned.service_ms,
+        service_min_ms: shortest_ms(variant),
         accuracy: variant.accuracy,
     })
 }

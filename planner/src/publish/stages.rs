@@ -105,6 +105,7 @@ mod tests {
             batch: 1,
             cancels: false,
             service_ms: 40.0,
+            service_min_ms: 0.0,
             accuracy: 70.0,
         };
         Draft {

@@ -31,6 +31,7 @@ pub(crate) fn whole(variants: &[(f64, u32)]) -> Plan {
             batch: 1,
             cancels: false,
             service_ms: 40.0,
+            service_min_ms: 0.0,
             accuracy: 70.0,
         });
     let plan = Plan {

@@ -1,0 +1,38 @@
+//! Demand: requests that some variant could have answered in time if nobody else had been there, each counted
+//! once, by whoever meets it first. What nobody could ever have served asks for no cores: it costs its sender
+//! nothing, and planners would buy for it.
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, Request};
+use crate::stats::Label;
+
+impl Engine {
+    /// A request is here whole: from now on it is demand, if it is any, and how long it was under way is known.
+    pub(super) fn arrived(&mut self, request: &Request) {
+        let left = request.deadline.at.since(request.whole);
+        self.stats.time(Metric::ArrivalSlackMs, Label::None, left);
+        if !self.variants.could_serve(request.wish(request.whole)) {
+            return self.unservable(request.counts);
+        }
+        if request.counts {
+            self.stats.count(Metric::Arrivals, Label::None);
+            self.count_class(Metric::ClassArrivals, request.class);
+        }
+        let now = request.whole;
+        if let Some(age) = request.age
+            && (request.sender).is_none_or(|sender| self.samples.admits(sender, now))
+        {
+            let upload = request.whole.since(request.arrived.mono);
+            self.stats
+                .time(Metric::NetworkMs, Label::None, age + upload);
+        }
+    }
+
+    /// A request has come that nobody could serve; it `counts` where no router has counted it.
+    pub(super) fn unservable(&mut self, counts: bool) {
+        if counts {
+            self.stats.count(Metric::Unservable, Label::None);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Demand: what some variant could have served, and how much one source says of the network.
+
+use super::*;
+use crate::stats::{Change, Sample};
+
+/// How often each was counted or recorded since last asked: arrivals, those none could serve, ways here.
+fn counts(engine: &mut Engine) -> (i64, i64, usize) {
+    let mut samples: Vec<Sample> = Vec::new();
+    engine.stats.swap(&mut samples);
+    let sum = |metric| {
+        let of = samples.iter().filter(|sample| sample.metric == metric);
+        of.map(|sample| match sample.change {
+            Change::By(by) => by,
+            _ => 0,
+        })
+        .sum()
+    };
+    let ways = samples.iter();
+    let ways = ways.filter(|sample| sample.metric == Metric::NetworkMs);
+    (sum(Metric::Arrivals), sum(Metric::Unservable), ways.count())
+}
+
+/// A variant that takes 300 ms with the cores it has, and 100 with all that it may be given.
+fn slow_now() -> String {
+    let variant = variant("a", 1.0, 1, 300.0);
+    variant.replace('}', r#","service_min_ms":100}"#)
+}
+
+fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: Asked<'_>) -> Verdict {
+    let start = (1_790_000_000_000 - sent_ms_ago).to_string();
+    let headers = [
+        ("x-slo-ms", ms.as_bytes()),
+        ("x-slo-start", start.as_bytes()),
+    ];
+    let asked = Asked {
+        wire: Wire::pick(headers),
+        ..rest
+    };
+    engine.on_request(1, &asked, at(0), &mut Vec::new())
+}
+
+#[test]
+fn request_that_none_could_serve_is_no_demand() {
+    let mut engine = engine(&[slow_now()], "");
+    for (what, headers, expected) in [
+        (
+            "out of time when it came",
+            [("x-slo-ms", "500"), ("x-slo-start", "1789999999400")],
+            (0, 1, 0),
+        ),
+        (
+            "no variant has that accuracy",
+            [
+                ("x-slo-min-accuracy", "99.9"),
+                ("x-slo-start", "1789999999900"),
+            ],
+            (0, 1, 0),
+        ),
+        (
+            "less than the least time",
+            [("x-slo-ms", "199"), ("x-slo-start", "1789999999900")],
+            (0, 1, 0),
+        ),
+        (
+            "more cores would do",
+            [("x-slo-ms", "201"), ("x-slo-start", "1789999999900")],
+            (1, 0, 1),
+        ),
+    ] {
+        let headers = headers.map(|(name, value)| (name, value.as_bytes()));
+        let verdict = request(&mut engine, 1, &headers, at(0));
+        assert!(matches!(verdict, Verdict::Reject(_)), "{what}");
+        assert_eq!(counts(&mut engine), expected, "{what}");
+    }
+    assert!(matches!(
+        ask(&mut engine, 2, 400, at(0)),
+        Verdict::Forward(_)
+    ));
+    assert_eq!(counts(&mut engine), (1, 0, 0));
+}
+
+/// A plan that is too small for its demand would hide it else, and never grow.
+#[test]
+fn request_that_more_cores_could_serve_is_demand_before_its_body_has_come() {
+    let mut engine = engine(&[slow_now()], "");
+    let body = Asked {
+        more: true,
+        ..Asked::default()
+    };
+    for (ms, expected) in [("250", (1, 0, 1)), ("99", (0, 1, 0))] {
+        let verdict = stamped(&mut engine, ms, 0, body);
+        assert_eq!(reason(&verdict), Some(Reason::Infeasible), "{ms}");
+        assert_eq!(counts(&mut engine), expected, "{ms}");
+    }
+    // One whose body does not come in time.
+    assert_eq!(stamped(&mut engine, "400", 0, body), Verdict::Park);
+    assert_eq!(counts(&mut engine), (0, 0, 0));
+    assert_eq!(release(&mut engine, at(401)).len(), 1);
+    assert_eq!(counts(&mut engine), (0, 1, 0));
+}
+
+#[test]
+fn demand_is_counted_before_the_first_plan_too() {
+    for on_stale in ["keep", "refuse"] {
+        let json = format!(
+            r#"{{"service":"demo","planner":{{"cluster":"p","key":"k"}},"on_stale":"{on_stale}"}}"#
+        );
+        let mut engine = alone(&json);
+        ask(&mut engine, 1, 10, at(0));
+        assert_eq!(counts(&mut engine), (1, 0, 0), "{on_stale}");
+        stamped(&mut engine, "100", 900, Asked::default());
+        assert_eq!(counts(&mut engine), (0, 1, 0), "{on_stale}");
+    }
+}
+
+/// Honest clients' percentiles are not one sender's to make.
+#[test]
+fn one_source_adds_no_more_than_its_allowance_to_the_network_times() {
+    let mut engine = engine(&[variant("a", 1.0, 1000, 1.0)], "");
+    let mut ways = |sender: Option<u64>| {
+        for _ in 0..200 {
+            let rest = Asked {
+                sender,
+                ..Asked::default()
+            };
+            stamped(&mut engine, "1000", 900, rest);
+        }
+        let (arrivals, unservable, ways) = counts(&mut engine);
+        assert_eq!((arrivals, unservable), (200, 0));
+        ways
+    };
+    let most = crate::samples::PER_SECOND as usize;
+    assert_eq!(
+        (ways(Some(1)), ways(Some(1)), ways(Some(2))),
+        (most, 0, most)
+    );
+    assert_eq!(ways(None), 200, "nobody asked who sent it");
+}

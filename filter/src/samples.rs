@@ -1,0 +1,104 @@
+//! How much one source adds to what is measured of all: at most [`PER_SECOND`] values a second, by each worker,
+//! and as many at once. Planners go by high percentiles, and who sends most would decide them alone.
+//!
+//! A source's allowance is a moment: each value moves it on by its part of a second, and while it is a whole
+//! second ahead of now, nothing more is taken (GCRA). Moments that are past say nothing and are forgotten.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use crate::time::Mono;
+
+/// Most values of a source in a second.
+pub const PER_SECOND: u32 = 20;
+/// Most sources told apart in that time; of one more nothing is taken.
+pub const SOURCES_MAX: usize = 1024;
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What sources have added lately.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// By the standard library's seeded hasher: clients choose what they are told apart by.
+    allowances: HashMap<u64, Mono>,
+}
+
+impl Samples {
+    /// Whether a value of this source is taken now.
+    pub fn admits(&mut self, source: u64, now: Mono) -> bool {
+        if self.allowances.len() >= SOURCES_MAX && !self.allowances.contains_key(&source) {
+            self.allowances.retain(|_, until| *until > now);
+            if self.allowances.len() >= SOURCES_MAX {
+                return false;
+            }
+        }
+        let until = self.allowances.entry(source).or_insert(now);
+        let next = (*until).max(now) + SECOND / PER_SECOND;
+        let admits = next <= now + SECOND;
+        if admits {
+            *until = next;
+        }
+        admits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(ms: u64) -> Mono {
+        Mono(ms * 1_000_000)
+    }
+
+    #[test]
+    fn source_that_sends_most_adds_no_more_than_its_allowance() {
+        let mut samples = Samples::default();
+        let mut taken = |source, from_ms: u64| {
+            let moments = (0..1000).map(|ms| at(from_ms + ms));
+            moments.filter(|now| samples.admits(source, *now)).count()
+        };
+        let burst = PER_SECOND as usize;
+        assert_eq!(
+            taken(1, 10_000),
+            2 * burst - 1,
+            "those at once, and a second's"
+        );
+        assert_eq!(taken(1, 11_000), burst);
+        assert_eq!(
+            taken(2, 11_000),
+            2 * burst - 1,
+            "another's allowance is its own"
+        );
+        assert_eq!(taken(1, 20_000), 2 * burst - 1, "after a pause");
+    }
+
+    #[test]
+    fn table_is_bounded_and_forgets_who_is_silent() {
+        let mut samples = Samples::default();
+        let many = SOURCES_MAX as u64;
+        assert!((0..many).all(|source| samples.admits(source, at(5))));
+        assert!(!samples.admits(many, at(5)));
+        assert!(samples.admits(0, at(5)), "it has an allowance");
+        assert!(samples.admits(many, at(5) + SECOND));
+        assert!(samples.allowances.len() <= 2);
+    }
+
+    proptest! {
+        /// In any second at most twice the allowance, however values come.
+        #[test]
+        fn any_second_has_a_bound(gaps in prop::collection::vec(0..200_u64, 1..400)) {
+            let mut samples = Samples::default();
+            let mut now_ms = 1_000;
+            let mut taken: Vec<u64> = Vec::new();
+            for gap_ms in gaps {
+                now_ms += gap_ms;
+                if samples.admits(7, at(now_ms)) {
+                    taken.push(now_ms);
+                }
+                let second = taken.iter().filter(|ms| **ms + 1_000 > now_ms).count();
+                prop_assert!(second <= 2 * PER_SECOND as usize);
+            }
+        }
+    }
+}
