@@ -319,59 +319,6 @@ async fn who_may_claim_a_class_is_proved_by_filters_before_or_by_the_connection(
         .unwrap();
 }
 
-/// An Envoy before ours that says who a token belongs to, as `request_headers_to_add` does by default: a
-/// line of its own behind what the client sent.
-async fn appending_hop(scene: &Scene) -> Envoy {
-    const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
-                          route_config/request_headers_to_add";
-    let tier = json!({ "header": { "key": "x-tier", "value": "%REQ(x-token)%" } });
-    let hop = Bootstrap::shipped()
-        .unwrap()
-        .without_filter()
-        .backend("weir", scene.envoy.listener("weir").unwrap())
-        .fallback("weir")
-        .amend(ROUTES, json!([tier]));
-    Envoy::start(&hop, 1).await.unwrap()
-}
-
-#[tokio::test]
-async fn a_repeated_claim_header_proves_nothing() {
-    let claim = json!({ "header": "x-tier", "values": ["gold"] });
-    let rest = json!({ "default_class": "free", "classes": [
-        { "name": "free", "share": 0.5 }, { "name": "gold", "share": 0.5, "claim": claim }] });
-    let scene = scene(SLOT, 1, rest).await;
-    let hop = appending_hop(&scene).await;
-    let url = format!(
-        "http://{}/v2/models/model/infer",
-        hop.listener("weir").unwrap()
-    );
-    /// What the client says of itself, the token by which the hop knows it, and what it gets.
-    const TABLE: [(&[&str], &str, &str); 6] = [
-        (&[], "gold", "gold"),
-        (&[], "bronze", "free"),
-        (&["gold"], "bronze", "free"),
-        (&["gold", "gold"], "bronze", "free"),
-        (&["gold"], "gold", "free"),
-        (&["bronze"], "gold", "free"),
-    ];
-    for (said, token, class) in TABLE {
-        let mut request = scene.client.post(&url).body("{}");
-        request = request
-            .header("x-slo-class", "gold")
-            .header("x-token", token);
-        for tier in said {
-            request = request.header("x-tier", *tier);
-        }
-        assert_eq!(see(request).await.unwrap().status, 200);
-        let seen = scene.backends[0].executions().pop().unwrap().headers;
-        assert_eq!(seen["x-slo-class"], class, "{said:?}, {token}");
-    }
-    scene
-        .until(Metric::Disbelieved, "x-slo-class", 5)
-        .await
-        .unwrap();
-}
-
 #[tokio::test]
 async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
     let mut rest = gold_and_bulk();

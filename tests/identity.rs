@@ -1,4 +1,5 @@
-//! Who a client is by its certificate, through a real Envoy that asks for one: the proof of its class.
+//! Who a client is, as its class asks for: by its certificate, through a real Envoy that asks for one, and by
+//! what a proxy before ours says in a header.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -13,8 +14,10 @@ use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType,
 };
 use serde_json::{Value, json};
+use weir_api::metrics::Metric;
 use weir_tests::clients::curl;
-use weir_tests::scene::{Scene, Variant};
+use weir_tests::envoy::{Bootstrap, Envoy};
+use weir_tests::scene::{Scene, Variant, see};
 
 const SLOT: Variant = Variant {
     name: "small",
@@ -143,4 +146,63 @@ async fn a_clients_certificate_proves_its_class() {
         let told = scene.backends[0].executions().pop().unwrap().headers;
         assert_eq!(told["x-slo-class"], class, "{client:?}");
     }
+}
+
+/// An Envoy before ours that says who a token belongs to, as `request_headers_to_add` does by default: a
+/// line of its own behind what the client sent.
+async fn appending_hop(scene: &Scene) -> Envoy {
+    const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
+                          route_config/request_headers_to_add";
+    let tier = json!({ "header": { "key": "x-tier", "value": "%REQ(x-token)%" } });
+    let hop = Bootstrap::shipped()
+        .unwrap()
+        .without_filter()
+        .backend("weir", scene.envoy.listener("weir").unwrap())
+        .fallback("weir")
+        .amend(ROUTES, json!([tier]));
+    Envoy::start(&hop, 1).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_repeated_claim_header_proves_nothing() {
+    let claim = json!({ "header": "x-tier", "values": ["gold"] });
+    let rest = json!({ "default_class": "free", "classes": [
+        { "name": "free", "share": 0.5 }, { "name": "gold", "share": 0.5, "claim": claim }] });
+    let scene = Scene::start(&[SLOT], 1, |bootstrap, plugin| {
+        plugin["default_class"] = rest["default_class"].clone();
+        plugin["classes"] = rest["classes"].clone();
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let hop = appending_hop(&scene).await;
+    let url = format!(
+        "http://{}/v2/models/model/infer",
+        hop.listener("weir").unwrap()
+    );
+    /// What the client says of itself, the token by which the hop knows it, and what it gets.
+    const TABLE: [(&[&str], &str, &str); 6] = [
+        (&[], "gold", "gold"),
+        (&[], "bronze", "free"),
+        (&["gold"], "bronze", "free"),
+        (&["gold", "gold"], "bronze", "free"),
+        (&["gold"], "gold", "free"),
+        (&["bronze"], "gold", "free"),
+    ];
+    for (said, token, class) in TABLE {
+        let mut request = scene.client.post(&url).body("{}");
+        request = request
+            .header("x-slo-class", "gold")
+            .header("x-token", token);
+        for tier in said {
+            request = request.header("x-tier", *tier);
+        }
+        assert_eq!(see(request).await.unwrap().status, 200);
+        let seen = scene.backends[0].executions().pop().unwrap().headers;
+        assert_eq!(seen["x-slo-class"], class, "{said:?}, {token}");
+    }
+    scene
+        .until(Metric::Disbelieved, "x-slo-class", 5)
+        .await
+        .unwrap();
 }
