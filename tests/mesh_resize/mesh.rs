@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use tokio::sync::broadcast::Receiver;
 use tokio::task::JoinHandle;
 use weir_api::metrics::Metric;
+use weir_planner::status::CYCLES_MAX;
 use weir_tests::emulator::{Emulator, Execution, Law, ServerConfig};
 use weir_tests::envoy::{Bootstrap, Envoy};
 use weir_tests::kube::{Change, Happening, Key};
@@ -117,9 +118,13 @@ impl Mesh {
 
     /// The planner's turns, as text for people.
     pub(crate) async fn told(&self) -> String {
-        let url = format!("{}/v1/services/{SERVICE}", self.planner.url);
+        let url = format!(
+            "{}/v1/services/{SERVICE}?cycles={CYCLES_MAX}",
+            self.planner.url
+        );
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let status: Value = client.get(url).send().await.unwrap().json().await.unwrap();
+        let asked = client.get(url).bearer_auth(KEY);
+        let status: Value = asked.send().await.unwrap().json().await.unwrap();
         let turns = status["cycles"].as_array().into_iter().flatten();
         let mut text = String::new();
         for turn in turns {

@@ -30,6 +30,7 @@ pub struct Planner {
     folder: TempDir,
     address: SocketAddr,
     service: String,
+    key: String,
     client: Client,
 }
 
@@ -140,6 +141,7 @@ impl Planner {
             folder,
             address,
             service: service.to_owned(),
+            key: key.1.to_owned(),
             client,
         })
     }
@@ -175,7 +177,8 @@ impl Planner {
             self.url(),
             self.service
         );
-        let answer = self.client.get(url).send().await?.error_for_status()?;
+        let asked = self.client.get(url).bearer_auth(&self.key);
+        let answer = asked.send().await?.error_for_status()?;
         answer.json().await.context("the planner's status")
     }
 

@@ -55,7 +55,8 @@ impl Asked {
     }
 }
 
-fn number(field: &str, value: Option<String>, most: u64) -> Result<u64, String> {
+/// The whole number in that field, 0 if left out.
+pub(super) fn number(field: &str, value: Option<String>, most: u64) -> Result<u64, String> {
     let Some(value) = value else { return Ok(0) };
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let read = value

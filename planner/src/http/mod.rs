@@ -1,4 +1,4 @@
-//! The doors: plans for the proxies (with the key), the status, health and metrics for people.
+//! The doors: plans for the proxies and the status for people, both with the key; health and metrics without.
 //! Nothing here decides; every error is JSON, `{"error": "…"}`.
 //!
 //! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
@@ -29,6 +29,7 @@ use tokio::sync::{Semaphore, watch};
 
 pub use forward::CONNECT_MAX;
 pub use server::{CONNECTIONS_MAX, GRACE, HEAD_BYTES_MAX, HEAD_MAX, answer};
+pub use services::CYCLES_SHOWN;
 
 use crate::clock::Clock;
 use crate::key::Key;
@@ -162,6 +163,15 @@ fn unknown(name: &str) -> Refusal {
     let shown: String = name.chars().take(weir_api::plan::NAME_MAX).collect();
     let message = format!("service: '{shown}' is not planned for here");
     Refusal(StatusCode::NOT_FOUND, message)
+}
+
+/// Refuses requests without the key.
+fn admitted(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
+    if carries_key(app, headers) {
+        return Ok(());
+    }
+    let right = "authorization: Bearer <key> is missing or wrong";
+    Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()))
 }
 
 fn carries_key(app: &App, headers: &HeaderMap) -> bool {

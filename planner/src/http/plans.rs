@@ -18,7 +18,7 @@ use tokio::sync::SemaphorePermit;
 use weir_api::Revision;
 
 use super::asked::Asked;
-use super::{App, Refusal, carries_key, forward, unknown};
+use super::{App, Refusal, admitted, forward, unknown};
 use crate::metrics::PollAnswer;
 use crate::publish::{Published, Publisher, Told};
 use crate::served::Served;
@@ -81,7 +81,7 @@ struct Admitted<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
-/// The key first: who does not have it learns nothing.
+/// The key comes first: a caller without it learns nothing.
 fn admit<'a>(
     app: &'a App,
     stage: &str,
@@ -89,10 +89,7 @@ fn admit<'a>(
     headers: &HeaderMap,
     found: &mut Option<Arc<Served>>,
 ) -> Result<Admitted<'a>, Refusal> {
-    if !carries_key(app, headers) {
-        let right = "authorization: Bearer <key> is missing or wrong";
-        return Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()));
-    }
+    admitted(app, headers)?;
     let served = app.stage(stage)?;
     *found = Some(Arc::clone(&served));
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);

@@ -1,5 +1,7 @@
-//! The status of a service: the plans that are out, the latest turns, the proxies that poll. Of a pipeline
-//! the plan and the proxies at the top are the entry's.
+//! The status of a service, for whoever has the key: the plans that are out, the latest cycles, the proxies
+//! that poll. Of a pipeline the plan and the proxies at the top are the entry's.
+//!
+//! 200 and the status · 400 a query that is none · 401 wrong or no key · 404 another service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +9,13 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use weir_api::{Plan, Revision};
 
-use super::{App, Refusal};
+use super::asked::number;
+use super::{App, Refusal, admitted};
 use crate::config::Mode;
 use crate::metrics::Counters;
 use crate::publish::Publisher;
@@ -20,11 +23,26 @@ use crate::served::Served;
 use crate::sharing::ProxyView;
 use crate::status::{CYCLES_MAX, CycleReport};
 
+/// Cycles shown where the query does not say how many. One of three variants is some 1.3 KB.
+pub const CYCLES_SHOWN: usize = 10;
+const _: () = assert!(CYCLES_SHOWN <= CYCLES_MAX);
+
+/// The query.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
-    /// Turns wanted; all that are remembered if left out.
-    cycles: Option<usize>,
+pub(super) struct StatusQuery {
+    /// The number of the latest cycles to show, [`CYCLES_SHOWN`] if left out, at most [`CYCLES_MAX`].
+    cycles: Option<String>,
+}
+
+impl StatusQuery {
+    fn checked(self) -> Result<usize, String> {
+        if self.cycles.is_none() {
+            return Ok(CYCLES_SHOWN);
+        }
+        let cycles = number("cycles", self.cycles, CYCLES_MAX as u64)?;
+        Ok(usize::try_from(cycles).unwrap_or(CYCLES_MAX))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -53,13 +71,15 @@ struct StageView {
 pub(super) async fn status(
     State(app): State<Arc<App>>,
     Path(service): Path<String>,
-    asked: Result<Query<Asked>, QueryRejection>,
+    query: Result<Query<StatusQuery>, QueryRejection>,
+    headers: HeaderMap,
 ) -> Result<Response, Refusal> {
+    admitted(&app, &headers)?;
     let served = app.service(&service)?;
     let service = &served.service;
-    let Query(asked) =
-        asked.map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.body_text()))?;
-    let most = asked.cycles.unwrap_or(CYCLES_MAX);
+    let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
+    let Query(query) = query.map_err(|error| bad(error.body_text()))?;
+    let most = query.checked().map_err(bad)?;
     let cycles = served.status.latest(most.max(1));
     let entry = served.publishers.entry();
     let newest = entry.newest();

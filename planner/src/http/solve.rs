@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 
-use super::{App, Refusal, carries_key};
+use super::{App, Refusal, admitted};
 use crate::clock::stopwatch;
 use crate::solve::problem::{Answer, By, Formulation, Problem};
 use crate::solve::{Patience, Refused};
@@ -60,10 +60,7 @@ async fn answer(
     headers: &HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Answer, Refusal> {
-    if !carries_key(app, headers) {
-        let right = "authorization: Bearer <key> is missing or wrong";
-        return Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()));
-    }
+    admitted(app, headers)?;
     let bad = |message: String| Refusal(StatusCode::BAD_REQUEST, message);
     let Query(asked) = asked.map_err(|error| bad(error.body_text()))?;
     let (formulation, by, limit) = asked

@@ -15,7 +15,7 @@ use super::*;
 use crate::actuate::Allocation;
 use crate::config::tests::service;
 use crate::publish::{AFTER_MAX, Publishers};
-use crate::status::Status;
+use crate::status::{CYCLES_MAX, Status};
 
 const KEY: &str = "secret-key";
 /// As good as for ever, for polls that must not end by themselves.
@@ -82,7 +82,15 @@ impl Doors {
     }
 
     async fn poll(&self, query: &str) -> Response {
-        let url = format!("http://{}/v1/plans/demo{query}", self.address);
+        self.with_key(&format!("/v1/plans/demo{query}")).await
+    }
+
+    async fn status(&self, query: &str) -> Response {
+        self.with_key(&format!("/v1/services/demo{query}")).await
+    }
+
+    async fn with_key(&self, path: &str) -> Response {
+        let url = format!("http://{}{path}", self.address);
         self.client.get(url).bearer_auth(KEY).send().await.unwrap()
     }
 
@@ -174,6 +182,9 @@ async fn who_has_no_key_learns_nothing() {
         "/v1/plans/demo",
         "/v1/plans/other",
         "/v1/plans/demo?after=nonsense",
+        "/v1/services/demo",
+        "/v1/services/other",
+        "/v1/services/demo?cycles=nonsense",
     ] {
         for value in [
             None,
@@ -191,11 +202,17 @@ async fn who_has_no_key_learns_nothing() {
             assert!(refused.contains("Bearer"), "{path} {value:?}: {refused}");
         }
     }
-    let lower = doors
-        .client
-        .get(url("/v1/plans/demo"))
-        .header("authorization", "bearer secret-key");
-    assert_eq!(lower.send().await.unwrap().status(), 200);
+    for path in ["/v1/plans/demo", "/v1/services/demo"] {
+        let lower = doors
+            .client
+            .get(url(path))
+            .header("authorization", "bearer secret-key");
+        assert_eq!(lower.send().await.unwrap().status(), 200);
+    }
+    // What probes and Prometheus ask for stays open.
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(doors.get(path).await.status(), 200);
+    }
 }
 
 #[tokio::test]
@@ -287,7 +304,7 @@ async fn too_many_waiting_polls_are_told_to_come_back() {
 #[tokio::test]
 async fn the_status_shows_plan_proxies_counts_and_turns() {
     let doors = Doors::open(Duration::from_millis(1), 64, 128).await;
-    let empty: Value = doors.get("/v1/services/demo").await.json().await.unwrap();
+    let empty: Value = doors.status("").await.json().await.unwrap();
     assert_eq!(
         (&empty["revision"], &empty["latest"]),
         (&Value::Null, &Value::Null)
@@ -302,12 +319,7 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
         doors.served.metrics.record(report);
         doors.served.status.push(report.clone());
     }
-    let status: Value = doors
-        .get("/v1/services/demo?cycles=2")
-        .await
-        .json()
-        .await
-        .unwrap();
+    let status: Value = doors.status("?cycles=2").await.json().await.unwrap();
     assert_eq!(status["service"], "demo");
     assert_eq!(status["revision"], first.0);
     assert_eq!(status["plan"]["variants"][0]["name"], "a");
@@ -331,20 +343,11 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
     ] {
         assert!(a[key].is_number(), "{key}: {a}");
     }
-    let none: Value = doors
-        .get("/v1/services/demo?cycles=0")
-        .await
-        .json()
-        .await
-        .unwrap();
+    let none: Value = doors.status("?cycles=0").await.json().await.unwrap();
     assert_eq!(none["cycles"].as_array().unwrap().len(), 0);
+    assert_eq!(none["latest"], status["latest"]);
     assert!(
-        error(doors.get("/v1/services/demo?cycles=x").await, 400)
-            .await
-            .contains("cycles")
-    );
-    assert!(
-        error(doors.get("/v1/services/other").await, 404)
+        error(doors.with_key("/v1/services/other").await, 404)
             .await
             .contains("'other'")
     );
@@ -365,15 +368,52 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
 }
 
 #[tokio::test]
+async fn the_status_shows_ten_cycles_unless_asked_for_more() {
+    let doors = Doors::open(LONG, 64, 128).await;
+    let report = crate::cycle::tests::reports(3).await.remove(2);
+    for at_ms in 0..CYCLES_MAX as u64 + 10 {
+        doors.served.status.push(crate::status::CycleReport {
+            at_ms,
+            ..report.clone()
+        });
+    }
+    let newest = CYCLES_MAX as u64 + 9;
+    for (query, cycles) in [
+        ("", 10),
+        ("?cycles=1", 1),
+        ("?cycles=11", 11),
+        ("?cycles=1024", CYCLES_MAX),
+    ] {
+        let answer = doors.status(query).await;
+        assert_eq!(answer.status(), 200, "{query}");
+        let body = answer.text().await.unwrap();
+        let status: Value = serde_json::from_str(&body).unwrap();
+        let shown = status["cycles"].as_array().unwrap();
+        assert_eq!(shown.len(), cycles, "{query}");
+        assert_eq!(shown[cycles - 1]["at_ms"], newest, "{query}");
+        // A cycle of two variants is some 1.3 KB.
+        assert!(body.len() <= 4096 * (cycles + 1), "{query}: {}", body.len());
+    }
+    for value in ["1025", "-1", "+1", "x", "", "1.5", "99999999999999999999"] {
+        let refused = error(doors.status(&format!("?cycles={value}")).await, 400).await;
+        let right = "must be a whole number from 0 to 1024";
+        let value = value.replace('+', " ");
+        assert_eq!(refused, format!("cycles: '{value}' {right}"));
+    }
+    let refused = error(doors.status("?turns=3").await, 400).await;
+    assert!(refused.contains("turns"), "{refused}");
+}
+
+#[tokio::test]
 async fn the_ring_of_turns_is_bounded() {
     let status = Status::default();
     let report = crate::cycle::tests::reports(1).await.remove(0);
-    for turn in 0..crate::status::CYCLES_MAX as u64 + 10 {
+    for turn in 0..CYCLES_MAX as u64 + 10 {
         status.push(crate::status::CycleReport {
             at_ms: turn,
             ..report.clone()
         });
     }
     let kept = status.latest(usize::MAX);
-    assert_eq!((kept.len(), kept[0].at_ms), (crate::status::CYCLES_MAX, 10));
+    assert_eq!((kept.len(), kept[0].at_ms), (CYCLES_MAX, 10));
 }

@@ -202,7 +202,8 @@ pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
 pub(crate) async fn status(planner: &str) -> Value {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("{planner}/v1/services/demo?cycles=1");
-    client.get(url).send().await.unwrap().json().await.unwrap()
+    let asked = client.get(url).bearer_auth(KEY);
+    asked.send().await.unwrap().json().await.unwrap()
 }
 
 /// Ends it as a person or Kubernetes would.

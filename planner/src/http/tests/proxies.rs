@@ -26,12 +26,8 @@ impl Doors {
         ))
     }
 
-    async fn status(&self) -> Value {
-        self.get("/v1/services/demo?cycles=0")
-            .await
-            .json()
-            .await
-            .unwrap()
+    async fn shown(&self) -> Value {
+        self.status("?cycles=0").await.json().await.unwrap()
     }
 
     /// Polls like a filter, for ever; the slots it works by.
@@ -80,7 +76,7 @@ async fn slots_are_shared_when_a_proxy_comes_and_given_back_when_it_goes() {
         3,
         "b has its part only now that a works by its own"
     );
-    let shown = doors.status().await;
+    let shown = doors.shown().await;
     let part = |proxy: &str| shown["proxies"][proxy]["part"]["v0"].as_u64().unwrap();
     assert_eq!(part("a") + part("b"), 5);
     let gone = tokio::time::Instant::now();
@@ -141,7 +137,7 @@ async fn the_one_for_which_there_is_no_slot_is_told_what_to_do() {
     for part in ["'c'", "3 proxies share 2 slots", "role gate"] {
         assert!(refused.contains(part), "'{refused}' does not say '{part}'");
     }
-    let shown = doors.status().await;
+    let shown = doors.shown().await;
     assert_eq!(shown["counters"]["polls_refused"], 1);
     assert!(
         shown["proxies"]["c"]["refused"]
@@ -198,7 +194,7 @@ async fn gates_of_one_variant_each_get_its_slots_and_are_shown_with_it() {
             .await
             .contains("only a proxy of role gate")
     );
-    let shown = doors.status().await;
+    let shown = doors.shown().await;
     let two = &shown["proxies"]["two"];
     assert_eq!(
         (&two["role"], &two["variant"]),

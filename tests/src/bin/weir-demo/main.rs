@@ -169,18 +169,14 @@ fn to_try(scenario: &Scenario, system: &System) -> Result<String> {
     };
     let variant = scenario.variants().next().context("no variants")?;
     let server = at(&format!("/backends/{}", variant.name))?;
-    let (weir, planner, admin, service) = (
-        at("/weir")?,
-        at("/planner")?,
-        at("/envoy_admin")?,
-        &scenario.service,
-    );
+    let (weir, planner, admin) = (at("/weir")?, at("/planner")?, at("/envoy_admin")?);
+    let (service, key) = (&scenario.service, at("/key")?);
     Ok(format!(
         "running until Ctrl-C; try:\n  \
          curl -i {weir}/v2/models/{MODEL}/infer -H 'content-type: application/json' \
          -H 'x-slo-ms: {}' -H \"x-slo-start: $(date +%s%3N)\" -d '{{\"inputs\": []}}'\n  \
          curl -i {weir}/v2/models/{MODEL}/infer -H 'x-slo-ms: 20' -d '{{}}'      # cannot be met: 504\n  \
-         curl -s '{planner}/v1/services/{service}?cycles=1'\n  \
+         curl -s '{planner}/v1/services/{service}?cycles=1' -H 'authorization: Bearer {key}'\n  \
          curl -s '{admin}/stats/prometheus?filter=weir_'\n  \
          curl -s {server}/emulator/resources",
         scenario.slo_ms,
