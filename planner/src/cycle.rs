@@ -16,6 +16,7 @@
 mod act;
 mod exchange;
 mod linger;
+mod no_capacity;
 mod replace;
 mod report;
 mod solver;
@@ -193,6 +194,7 @@ impl Planner {
         let forecast = elapsed() - observe;
         let got = self.got();
         let mut decision = self.decide(ports.solver, expected).await;
+        decision.why += &self.capacity_notes(decision.kind, expected);
         decision.why += &self.shortfalls(got.as_deref());
         let (there, goals) = (&self.in_force, &decision.goals);
         decision.goals = self.linger.hold(now.at, &self.service, there, goals);

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use weir_api::{Rps, VariantPlan};
 
-use super::Planner;
+use super::{Planner, no_capacity};
 use crate::actuate::{Allocation, Bound, Goal};
 use crate::config::{Mode, Stage};
-use crate::decide::Decision;
+use crate::decide::{Decision, Kind};
 use crate::forecast::Forecast;
 use crate::observe::{Got, Routes};
 use crate::plan::capacities;
@@ -39,6 +39,13 @@ impl Planner {
         let (kind, why) = (decision.kind.label(), &decision.why);
         tracing::info!("{kind}: {why}; cores {wish}:{wanted}, in force:{there}");
         self.last = Some(new);
+    }
+
+    /// Reasons that capacities are less than servers execute.
+    pub(super) fn capacity_notes(&self, kind: Kind, forecast: Option<Forecast>) -> String {
+        let service = &self.service;
+        no_capacity::utilisation(service, kind)
+            + &no_capacity::over_latency_budget(service, &self.in_force, forecast)
     }
 
     /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the

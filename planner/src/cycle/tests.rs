@@ -1,6 +1,7 @@
 //! Turns on simulated ports: what each fault falls back to.
 
 mod looks;
+mod no_capacity;
 mod proxies;
 mod routed;
 
