@@ -341,6 +341,12 @@ impl Engine {
         }
     }
 
+    /// The earliest deadline of what is received or in flight.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Mono> {
+        self.timers.next()
+    }
+
     /// When [`Engine::release`] should be asked at the latest; `None`: there is nothing to wait for.
     #[must_use]
     pub fn next_wake(&self, now: Mono) -> Option<Mono> {

@@ -105,7 +105,9 @@ impl Service {
     fn after(&mut self, stream: StreamId, verdict: Option<&Verdict>, now: Now) {
         self.report();
         let parked = verdict == Some(&Verdict::Park);
-        if (parked || !self.owed.is_empty()) && self.arm(now.mono) {
+        // What was sent upstream has to be ended at its deadline, which may be before the next tick.
+        let sooner = self.engine.next_timer().is_some_and(|at| at < self.tick_at);
+        if (parked || sooner || !self.owed.is_empty()) && self.arm(now.mono) {
             // The timer is the root's; what follows is about this stream again. Without this it would be
             // forwarded, or refused, in the root's name, which the host does not have and the SDK traps on.
             call::turn_to(stream);

@@ -210,7 +210,7 @@ fn times_follow_from_the_promise() {
         (
             Target::Istio,
             "istio/gateway/virtualservice.yaml",
-            "/spec/http/1/timeout",
+            "/spec/http/0/timeout",
             "22.5s",
         ),
         (
