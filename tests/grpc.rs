@@ -9,10 +9,9 @@
 )]
 
 use futures_util::stream;
-use prost::Message;
 use serde_json::json;
 use weir_api::metrics::Metric;
-use weir_tests::oip::{Client, ModelInferRequest};
+use weir_tests::oip::{Client, ModelInferRequest, frame};
 use weir_tests::scene::{Scene, Seen, Variant, epoch_ms, see};
 
 const ONE: Variant = Variant {
@@ -58,16 +57,11 @@ async fn raw_grpc(scene: &Scene, headers: &[(&str, &str)]) -> Seen {
         .build()
         .unwrap();
     let path = format!("/{}/ModelInfer", weir_tests::oip::SERVICE);
-    let message = infer_request().encode_to_vec();
-    // Not compressed, and how long it is.
-    let mut frame = vec![0];
-    frame.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
-    frame.extend(message);
     let mut request = client
         .post(url(scene, &path))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
-        .body(frame);
+        .body(frame(&infer_request()));
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -1,5 +1,8 @@
 //! The load generator against emulators, without a proxy: is the load open, and is every fate told?
 
+#[path = "load/uploads.rs"]
+mod uploads;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +33,7 @@ fn sender() -> Sender {
         patience: ms(5000),
         body: "{}".into(),
         answer_bytes: 0,
+        read_bytes_per_s: None,
         protocol: Protocol::Http1,
     }
 }
@@ -146,11 +150,13 @@ async fn a_generator_that_was_late_says_so() {
 async fn every_fate_is_told() {
     let emulator = emulator("m", Law::constant(1.0), 1.0).await.unwrap();
     let one = Schedule::at(vec![ms(0)], &Network::none(), 0, 1).unwrap();
-    let one_fate = async |sender: Sender, schedule: &Schedule| {
-        let run = run(schedule, Network::none(), sender, &[&emulator]).unwrap();
+    let fate_over = async |network: Network, sender: Sender, schedule: &Schedule| {
+        let run = run(schedule, network, sender, &[&emulator]).unwrap();
         let mut record = run.finish().await.unwrap();
         record.outcomes[0].pop().unwrap()
     };
+
+    let one_fate = async |sender, schedule| fate_over(Network::none(), sender, schedule).await;
 
     emulator.fail_next(1);
     let refused = Fate::Refused {
@@ -176,20 +182,15 @@ async fn every_fate_is_told() {
     .await
     .unwrap();
 
-    // Patience ends while the request is still on its way: the server never hears of it.
-    let slow = Schedule::at(vec![ms(0)], &Network::constant(1.0, ms(0)), 1000, 1).unwrap();
-    assert_eq!(
-        one_fate(
-            Sender {
-                patience: ms(50),
-                ..sender()
-            },
-            &slow
-        )
-        .await
-        .fate,
-        Fate::Gone
-    );
+    // Patience ends while the request is still on its way: the server never hears all of it.
+    let network = Network::constant(1.0, ms(0));
+    let slow = Schedule::at(vec![ms(0)], &network, 1000, 1).unwrap();
+    let impatient = Sender {
+        patience: ms(50),
+        ..sender()
+    };
+    let outcome = fate_over(network, impatient, &slow).await;
+    assert_eq!(outcome.fate, Fate::Gone);
     assert_eq!(emulator.executions().len(), 1);
 
     emulator.set_cores(0.0).unwrap();

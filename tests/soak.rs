@@ -131,6 +131,7 @@ async fn load(scene: &Scene, soak: &Soak, bound: Duration) -> (Vec<Outcome>, u64
         patience: bound,
         body: "{}".into(),
         answer_bytes: 0,
+        read_bytes_per_s: None,
         protocol: Protocol::Http1,
     };
     let (schedule, network) = (Arc::new(schedule), Arc::new(Network::none()));

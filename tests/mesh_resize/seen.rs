@@ -44,6 +44,7 @@ impl Mesh {
             patience: PATIENCE,
             body: "{}".into(),
             answer_bytes: 0,
+            read_bytes_per_s: None,
             protocol: Protocol::Http1,
         };
         let target = Target {

@@ -5,7 +5,7 @@
 //! answers), the **network** says how long a payload takes over a link whose bandwidth changes, the
 //! variant **emulator** is a model server without a model (a latency law, bounded parallelism, a FIFO
 //! queue; it executes what clients have abandoned), and every request's **fate** is recorded as the
-//! client saw it. Nothing here decides anything about deadlines; that is what is being tested.
+//! client saw it. **Slow** clients, who drip, fall silent or hardly read, come beside them. Nothing here decides anything about deadlines; that is what is being tested.
 
 pub mod built;
 pub mod clients;
@@ -19,6 +19,7 @@ pub mod path;
 pub mod planner;
 pub mod process;
 pub mod scene;
+pub mod slow;
 pub mod validate;
 pub mod wait;
 pub mod workers;

@@ -13,6 +13,21 @@ pub use client::{Client, Headers};
 /// The service's full name, as it stands in request paths.
 pub const SERVICE: &str = "inference.GRPCInferenceService";
 
+/// Bytes before a message on the wire: whether it is compressed, and its length.
+pub const FRAME_HEAD: usize = 5;
+
+/// A message as gRPC sends it, not compressed.
+#[must_use]
+pub fn frame(message: &impl prost::Message) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_HEAD];
+    frame.extend(message.encode_to_vec());
+    let length = u32::try_from(frame.len() - FRAME_HEAD).unwrap_or(u32::MAX);
+    for (byte, of_length) in frame.iter_mut().skip(1).zip(length.to_be_bytes()) {
+        *byte = of_length;
+    }
+    frame
+}
+
 /// Asks whether the server lives.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerLiveRequest {}

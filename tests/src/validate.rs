@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use weir_planner::replay::input::{Sending, requests};
+use weir_planner::replay::input::{Arrival, Sending, requests};
 use weir_planner::replay::request::{self, Request};
 use weir_planner::replay::scenario::{self, Contender, Control, Overrides, Plane, Scenario};
 use weir_planner::replay::world;
@@ -175,19 +175,25 @@ async fn in_real_time(
     }
     let envoy = Envoy::start(&bootstrap, scenario.proxies.workers).await?;
     let first = requests.first().context("a scenario without requests")?;
-    let planned = |request: &Request| Planned {
+    let planned = |(request, arrival): (&Request, &Arrival)| Planned {
         id: format!("{:x}-{}", scenario.seed, request.id),
         send_at: request.sent,
+        payload_bytes: arrival.bytes.unwrap_or(sending.payload_bytes),
         upload: request.arrives.saturating_sub(request.sent),
     };
     let schedule = Schedule {
-        requests: requests.iter().map(planned).collect(),
+        requests: requests
+            .iter()
+            .zip(&sending.arrivals)
+            .map(planned)
+            .collect(),
     };
     let sender = Sender {
         slo: first.budget,
         patience: first.patience,
         body: "{}".into(),
         answer_bytes: sending.answer_bytes,
+        read_bytes_per_s: None,
         protocol: Protocol::Http1,
     };
     let target = Target {

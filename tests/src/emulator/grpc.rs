@@ -17,6 +17,7 @@ use tonic_prost::ProstCodec;
 
 use super::http::{BODY_MAX, told};
 use super::journal::{Asked, Door, Execution};
+use super::padding;
 use super::server::Server;
 use super::work::{Refused, Work};
 use crate::oip;
@@ -166,6 +167,7 @@ async fn infer(
     asked: oip::ModelInferRequest,
 ) -> Result<oip::ModelInferResponse, Status> {
     known(server, &asked.model_name)?;
+    let at_least = padding::asked(headers)?;
     let work = Work::queue(server, Asked::of(door, headers), false)?;
     let execution = work.ended().await?;
     let next = match server.next() {
@@ -173,6 +175,15 @@ async fn infer(
         None => None,
     };
     let mut answer = answer(server, &asked, &execution);
+    if at_least > 0 {
+        answer.outputs.push(oip::Tensor {
+            name: "padding".to_owned(),
+            datatype: "UINT8".to_owned(),
+            shape: vec![i64::try_from(at_least).unwrap_or(i64::MAX)],
+            ..Default::default()
+        });
+        answer.raw_output_contents.push(vec![0; at_least]);
+    }
     if let Some(next) = next {
         let name = oip::Parameter::Text(next.model_name);
         let name = oip::InferParameter { choice: Some(name) };

@@ -16,6 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
 use super::journal::{Door, Execution};
+use super::padding;
 use super::server::Server;
 use super::work::{self, Next, Refused};
 use weir_model::server::Parallelism;
@@ -179,6 +180,10 @@ async fn infer(
         Ok(body) => body,
         Err(refusal) => return Refused::new(refusal.status(), refusal.body_text()).into_response(),
     };
+    let at_least = match padding::asked(&headers) {
+        Ok(at_least) => at_least,
+        Err(refused) => return refused.into_response(),
+    };
     let served = match work::serve(&server, Door::OipHttp, &headers, &body).await {
         Ok(served) => served,
         Err(answer) => return answer,
@@ -187,7 +192,14 @@ async fn infer(
     answer
         .parameters
         .extend(served.next.map(|next| ("next".to_owned(), next)));
-    Json(answer).into_response()
+    match serde_json::to_vec(&answer) {
+        Ok(json) => padding::json(json, at_least),
+        Err(error) => internal(&error),
+    }
+}
+
+fn internal(error: &serde_json::Error) -> Response {
+    Refused::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response()
 }
 
 fn infer_answer(

@@ -11,6 +11,7 @@
 mod grpc;
 mod http;
 mod journal;
+mod padding;
 mod plain;
 mod server;
 mod tfserving;
@@ -27,6 +28,7 @@ use tokio::task::AbortHandle;
 
 pub use http::{BODY_MAX, InferAnswer, Output, Resources};
 pub use journal::{Door, EXECUTIONS_MAX, Execution};
+pub use padding::{ANSWER_BYTES, ANSWER_MAX};
 pub use plain::EVENTS_MAX;
 pub use weir_model::server::{
     CORES_MAX, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX, ServerConfig,

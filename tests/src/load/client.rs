@@ -1,4 +1,4 @@
-//! One request as HTTP: where it goes, how, and what its answer means.
+//! One request as HTTP: where it goes and how.
 //!
 //! Decides nothing about time; never sends a request twice.
 
@@ -7,9 +7,8 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::body::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use serde::Deserialize;
 
-use crate::fate::{Fate, reason};
+use crate::fate::Fate;
 
 /// Where requests go.
 #[derive(Debug, Clone)]
@@ -36,6 +35,9 @@ pub enum Protocol {
     Http1,
     /// HTTP/2 with prior knowledge, one connection.
     Http2,
+    /// gRPC, one message each way, on such a connection. The body is a message with its frame's head
+    /// ([`crate::oip::frame`]).
+    Grpc,
 }
 
 /// What every request is like.
@@ -45,10 +47,13 @@ pub struct Sender {
     pub slo: Duration,
     /// After how long the client leaves.
     pub patience: Duration,
-    /// What is really sent; the payload of the network model is a number of its own.
+    /// What is really sent, over the time that the network takes for the planned payload: a body smaller
+    /// than that stands for it, and its last byte too goes out when the payload's does.
     pub body: Bytes,
     /// Size of the answer for the network model.
     pub answer_bytes: u64,
+    /// How fast the client reads its answer; as fast as it comes, where nothing is said.
+    pub read_bytes_per_s: Option<u32>,
     /// Protocol.
     pub protocol: Protocol,
 }
@@ -73,8 +78,7 @@ pub(super) fn joined(before: Fate, next: Fate) -> Fate {
 }
 
 pub(super) fn client(target: &Target, sender: &Sender) -> anyhow::Result<reqwest::Client> {
-    let mut headers = HeaderMap::new();
-    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    let mut headers = sender.protocol.headers();
     headers.insert(
         "x-slo-ms",
         HeaderValue::from_str(&sender.slo.as_millis().to_string())?,
@@ -88,63 +92,32 @@ pub(super) fn client(target: &Target, sender: &Sender) -> anyhow::Result<reqwest
         url.parse::<reqwest::Url>()
             .with_context(|| format!("{}: {url}", target.name))?;
     }
-    // A request sent again would be a second request: never.
-    let client = reqwest::Client::builder()
-        .default_headers(headers)
-        .retry(reqwest::retry::never())
-        .no_proxy();
-    let client = match sender.protocol {
-        Protocol::Http1 => client.http1_only(),
-        Protocol::Http2 => client.http2_prior_knowledge(),
-    };
-    Ok(client.build()?)
+    Ok(sender.protocol.client().default_headers(headers).build()?)
 }
 
-/// The part of an answer that is read.
-#[derive(Deserialize)]
-struct Answer {
-    model_name: Option<String>,
-}
-
-/// What the answer says became of the request.
-pub(super) async fn fate(response: reqwest::Response) -> Fate {
-    let status = response.status().as_u16();
-    let header = |name: &str| {
-        let value = response.headers().get(name)?;
-        Some(value.to_str().ok()?.to_owned())
-    };
-    let variant = header("x-slo-variant");
-    let remaining_ms = header("x-slo-remaining-ms").and_then(|ms| ms.parse().ok());
-    if status != 200 {
-        let overloaded = header("x-envoy-overloaded").is_some();
-        let reason = reason(
-            status,
-            header("x-slo-dropped-reason").as_deref(),
-            overloaded,
-        );
-        // Read to its end, so that the connection can be kept.
-        let _ = response.bytes().await;
-        return Fate::Refused { status, reason };
-    }
-    match response.bytes().await {
-        Ok(body) => {
-            let answer = serde_json::from_slice::<Answer>(&body).ok();
-            Fate::Answered {
-                variant: answer.and_then(|answer| answer.model_name).or(variant),
-                remaining_ms,
-            }
+impl Protocol {
+    /// Headers that its requests have.
+    pub(crate) fn headers(self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        let content_type = match self {
+            Protocol::Http1 | Protocol::Http2 => "application/json",
+            Protocol::Grpc => "application/grpc",
+        };
+        headers.insert("content-type", HeaderValue::from_static(content_type));
+        if self == Protocol::Grpc {
+            headers.insert("te", HeaderValue::from_static("trailers"));
         }
-        Err(error) => lost(&error),
+        headers
     }
-}
 
-/// No answer, with the whole chain of causes.
-pub(super) fn lost(error: &reqwest::Error) -> Fate {
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        message.push_str(&format!(": {error}"));
-        cause = error.source();
+    /// A client that speaks it and sends nothing twice: a request sent again would be a second request.
+    pub(crate) fn client(self) -> reqwest::ClientBuilder {
+        let client = reqwest::Client::builder()
+            .retry(reqwest::retry::never())
+            .no_proxy();
+        match self {
+            Protocol::Http1 => client.http1_only(),
+            Protocol::Http2 | Protocol::Grpc => client.http2_prior_knowledge(),
+        }
     }
-    Fate::Lost { error: message }
 }

@@ -5,8 +5,14 @@
 //! (no coordinated omission). Connections are HTTP/1.1, opened as needed: nothing bounds them but the
 //! process's file descriptors, and running out of those shows as *lost*. With HTTP/2 the other side's
 //! limit of concurrent streams holds requests back inside the client: that shows as latency.
+//!
+//! A request goes as over a network: its head when it is sent, its body in pieces at the link's rate.
+//! Where it is answered before its last piece, that is its fate, and the rest is not sent. Answers are
+//! read as they come or at a rate, their way back is added.
 //! How late the generator itself was is measured ([`Lag`]); a run in which it lagged proves nothing.
 
+pub(crate) mod answer;
+pub(crate) mod body;
 mod client;
 mod run;
 

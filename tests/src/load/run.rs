@@ -1,7 +1,8 @@
 //! Sends a schedule to its targets and records every request's fate.
 //!
-//! The sending loop only sleeps and spawns; it awaits no answer. A request's task plays its network
-//! delay, sends, waits as long as the client's patience lasts, and adds the answer's way back.
+//! The sending loop only sleeps and spawns; it awaits no answer. A request's task sends its head and the
+//! pieces of its body when the network brings them, waits as long as the client's patience lasts, and adds
+//! the answer's way back.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,7 +12,9 @@ use hdrhistogram::Histogram;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
-use super::client::{Sender, Target, client, fate, joined, lost};
+use super::answer::{fate, lost};
+use super::body::{Lateness, TimedPiece, paced};
+use super::client::{Protocol, Sender, Target, client, joined};
 use super::{Planned, Schedule};
 use crate::fate::{Fate, Outcome};
 use crate::network::Network;
@@ -19,7 +22,10 @@ use crate::network::Network;
 /// Greatest lag that is told from a greater one: an hour, in µs.
 const LAG_MAX_US: u64 = 3_600_000_000;
 
-/// How late requests were sent compared with the schedule.
+/// A piece of a body for so much of a link's time, on average: few of them, and far below a deadline.
+const PIECE_EVERY: Duration = Duration::from_millis(10);
+
+/// How late requests were sent compared with the schedule: each request's head or the latest of its pieces.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Lag {
     /// 99th percentile, in ms.
@@ -198,14 +204,14 @@ async fn send_one(
     };
     count(|tally| &tally.sent);
     let leaves = planned.send_at.saturating_add(shared.sender.patience);
-    let (ended_at, fate) = match shared
-        .until(leaves, shared.travel(planned, client, to))
-        .await
-    {
+    let lateness = Lateness::default();
+    let travel = shared.travel(planned, client, to, &lateness);
+    let (ended_at, fate) = match shared.until(leaves, travel).await {
         Some((ended_at, fate)) if ended_at <= leaves => (ended_at, fate),
         // Gone before the answer, or while it was on its way back.
         _ => (leaves, Fate::Gone),
     };
+    shared.note_lag(&lateness);
     let outcome = Outcome {
         id: planned.id.clone(),
         sent_at: planned.send_at,
@@ -230,16 +236,19 @@ impl Shared {
         planned: &Planned,
         client: &reqwest::Client,
         to: &Target,
+        lateness: &Lateness,
     ) -> (Duration, Fate) {
-        let due = self.started + planned.send_at + planned.upload;
-        tokio::time::sleep_until(due).await;
-        self.note_lag(due.elapsed());
-        let mut fate = self.ask(planned, client, &to.url).await;
+        let head = self.started + planned.send_at + self.network.one_way(planned.send_at);
+        tokio::time::sleep_until(head).await;
+        lateness.note(head.elapsed());
+        let pieces = self.pieces(planned);
+        let mut fate = self.ask(planned, client, &to.url, pieces, lateness).await;
         for url in &to.then {
             if !matches!(fate, Fate::Answered { .. }) {
                 break;
             }
-            fate = joined(fate, self.ask(planned, client, url).await);
+            let next = self.ask(planned, client, url, Vec::new(), lateness).await;
+            fate = joined(fate, next);
         }
         let now = self.started.elapsed();
         (
@@ -248,25 +257,76 @@ impl Shared {
         )
     }
 
-    /// One stage's end of it.
-    async fn ask(&self, planned: &Planned, client: &reqwest::Client, url: &str) -> Fate {
+    /// The body as the link brings it to the proxy; none where it comes with the head.
+    fn pieces(&self, planned: &Planned) -> Vec<TimedPiece> {
+        let sent_at = planned.send_at;
+        if planned.upload <= self.network.one_way(sent_at) {
+            return Vec::new();
+        }
+        let body = &self.sender.body;
+        let bytes_until = |arrived: u64| {
+            let part = body.len() as u128 * u128::from(arrived);
+            let part = part / u128::from(planned.payload_bytes.max(1));
+            usize::try_from(part).map_or(body.len(), |part| part.min(body.len()))
+        };
+        let mut pieces = Vec::new();
+        let mut begin = 0;
+        for piece in self
+            .network
+            .pieces(sent_at, planned.payload_bytes, PIECE_EVERY)
+        {
+            let end = bytes_until(piece.arrived);
+            if end > begin {
+                pieces.push(TimedPiece {
+                    due: self.started + sent_at + piece.after,
+                    bytes: body.slice(begin..end),
+                });
+            }
+            begin = end;
+        }
+        pieces
+    }
+
+    /// One stage's end of it: its body in these pieces, or with its head.
+    async fn ask(
+        &self,
+        planned: &Planned,
+        client: &reqwest::Client,
+        url: &str,
+        pieces: Vec<TimedPiece>,
+        lateness: &Lateness,
+    ) -> Fate {
         let start_us = self.started_us + planned.send_at.as_micros();
+        let body = &self.sender.body;
         let request = client
             .post(url)
             .header("x-request-id", &planned.id)
-            .header("x-slo-start", start_us.to_string())
-            .body(self.sender.body.clone());
+            .header("x-slo-start", start_us.to_string());
+        // Until this request has ended.
+        let _guard;
+        let request = if pieces.is_empty() {
+            request.body(body.clone())
+        } else {
+            let (paced, guard) = paced(pieces.into_iter(), lateness.clone());
+            _guard = guard;
+            match self.sender.protocol {
+                Protocol::Http1 | Protocol::Http2 => {
+                    request.header("content-length", body.len()).body(paced)
+                }
+                // As its clients send: the message says how long it is.
+                Protocol::Grpc => request.body(paced),
+            }
+        };
         match request.send().await {
-            Ok(response) => fate(response).await,
+            Ok(response) => fate(response, &self.sender).await,
             Err(error) => lost(&error),
         }
     }
 
-    fn note_lag(&self, lag: Duration) {
-        let us = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
+    fn note_lag(&self, lateness: &Lateness) {
         self.lag_us
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .saturating_record(us);
+            .saturating_record(lateness.max_us());
     }
 }

@@ -22,7 +22,9 @@ pub struct Planned {
     pub id: String,
     /// When the client sends it, since the start of the run.
     pub send_at: Duration,
-    /// How long it then takes to the proxy.
+    /// Payload for the network.
+    pub payload_bytes: u64,
+    /// How long it then takes to the proxy, to its last byte.
     pub upload: Duration,
 }
 
@@ -67,6 +69,7 @@ impl Schedule {
         let plan = |(index, send_at): (usize, Duration)| Planned {
             id: format!("{seed:x}-{index}"),
             send_at,
+            payload_bytes,
             upload: network.upload(send_at, payload_bytes),
         };
         Ok(Schedule {

@@ -7,11 +7,13 @@
 //! slept here, and no byte is really sent; the load generator does both.
 
 mod log;
+mod pieces;
 mod synthetic;
 
 use std::time::Duration;
 
 pub use log::LOG_ROUND_TRIP;
+pub use pieces::{PIECES_MAX, Piece};
 pub use synthetic::{GREATEST_BYTES_PER_S, LEAST_BYTES_PER_S};
 
 /// Segments of one network: a day of seconds, with room.

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
+use axum::body::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
 use tokio::time::{MissedTickBehavior, interval};
 use weir_tests::fate::{Outcome, Summary};
 use weir_tests::load::{Lag, Progress, Protocol, Rates, Run, Schedule, Sender, start};
@@ -24,9 +26,10 @@ const LOOK: Duration = Duration::from_millis(500);
 const CYCLES_ASKED: usize = 20;
 /// How often a line is printed where there is no terminal to draw on.
 const LINE_EVERY_S: u64 = 5;
-/// What is really sent.
-const BODY: &str =
-    r#"{"inputs":[{"name":"input","datatype":"BYTES","shape":[1],"data":["an image"]}]}"#;
+/// The JSON part of a body, padded to this; the tensor's bytes follow it.
+const JSON_BYTES: usize = 256;
+/// The header that says so, of the Open Inference Protocol's binary data extension.
+const JSON_LENGTH: &str = "inference-header-content-length";
 
 /// What a run leaves.
 #[derive(Debug)]
@@ -54,14 +57,20 @@ pub(crate) async fn drive(
     let sender = Sender {
         slo: scenario.slo(),
         patience: PATIENCE,
-        body: BODY.into(),
+        body: body(payload_bytes),
         answer_bytes: ANSWER_BYTES,
+        read_bytes_per_s: None,
         protocol: Protocol::Http1,
     };
     let visible_before = Visible::read(system).await?;
     system.reset();
     let began_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
-    let run = start(schedule, network, sender, system.targets()?)?;
+    let mut targets = system.targets()?;
+    for target in &mut targets {
+        let length = JSON_BYTES.to_string();
+        target.headers.push((JSON_LENGTH.to_owned(), length));
+    }
+    let run = start(schedule, network, sender, targets)?;
     let mut cycles = BTreeMap::new();
     watch(system, &run, rates, &mut cycles).await;
     let record = run.finish().await?;
@@ -102,6 +111,20 @@ pub(crate) async fn drive(
         cycles,
         visible,
     })
+}
+
+/// A request's body: so many bytes in all, most of them a tensor's.
+fn body(bytes: u64) -> Bytes {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(JSON_BYTES);
+    let tensor = bytes - JSON_BYTES;
+    let json = json!({ "inputs": [{
+        "name": "input", "datatype": "UINT8", "shape": [tensor],
+        "parameters": { "binary_data_size": tensor },
+    }] });
+    let mut body = format!("{:<JSON_BYTES$}", json.to_string()).into_bytes();
+    // Any image's bytes would do.
+    body.resize(bytes, 0x7f);
+    body.into()
 }
 
 /// The ids of a set's executions, one for each.

@@ -172,7 +172,7 @@ impl Report {
         } = &self.run;
         format!(
             "{seconds} s, seed {seed}; SLO {slo_ms} ms from the client's send time; {payload_bytes} \
-             bytes up, as a delay; servers are emulated.\n\
+             bytes up, in pieces as the network carries them; servers are emulated.\n\
              load: {load}; network: {network}\n\
              planner: {} plans published; cycle {}; plan visible to a worker after {}\n\
              load generator: sent 99 % of the requests within {:.1} ms of their time, all within {:.1} ms",

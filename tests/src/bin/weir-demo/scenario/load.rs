@@ -11,8 +11,7 @@ use super::Policy;
 const LOW_RPS: f64 = 40.0;
 /// At its crest, over the capacity that the starting split of cores has by InfAdapter's lines.
 const CREST_OVER_CAPACITY: f64 = 1.2;
-/// An image on its way up. The emulated network delays every request by what this takes; the bytes
-/// really sent over loopback are few.
+/// An image on its way up, really sent: in pieces, as the emulated network carries it.
 const PAYLOAD_BYTES: u64 = 200_000;
 /// IPA's demo, likewise.
 const IPA_LOW_RPS: f64 = 20.0;

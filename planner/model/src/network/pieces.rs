@@ -1,0 +1,118 @@
+//! Pieces in which a payload comes through a link: what a proxy sees of an upload before its end.
+//!
+//! A payload of `n` bytes in `k` pieces: piece `i` has arrived when the link has carried `n·i/k` bytes. The
+//! last arrives exactly when [`Network::upload`] says that the whole does.
+
+use std::time::Duration;
+
+use super::Network;
+
+/// Most pieces of one payload; beyond it they get larger.
+pub const PIECES_MAX: u32 = 1000;
+
+/// The end of one piece of a payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// From sending the request to the arrival of the piece's last byte.
+    pub after: Duration,
+    /// Bytes of the payload that have arrived by then.
+    pub arrived: u64,
+}
+
+impl Network {
+    /// How long the head of a request sent at `at` takes to the proxy.
+    pub fn one_way(&self, at: Duration) -> Duration {
+        self.round_trip(at) / 2
+    }
+
+    /// The pieces of a payload sent at `at`, all of one size, as many as make one per `every` on average:
+    /// none where there are no bytes.
+    pub fn pieces(
+        &self,
+        at: Duration,
+        bytes: u64,
+        every: Duration,
+    ) -> impl Iterator<Item = Piece> + '_ {
+        let seconds = self.transfer(at, bytes).as_secs_f64();
+        let wanted = (seconds / every.as_secs_f64()).ceil();
+        let most = bytes.min(u64::from(PIECES_MAX));
+        // A number out of range becomes the nearest in range.
+        let count = (wanted as u64).clamp(most.min(1), most);
+        let one_way = self.one_way(at);
+        (1..=count).map(move |piece| {
+            let arrived = u128::from(bytes) * u128::from(piece) / u128::from(count);
+            let arrived = u64::try_from(arrived).unwrap_or(bytes);
+            Piece {
+                after: one_way + self.transfer(at, arrived),
+                arrived,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Segment;
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn pieces_follow_the_rate_after_half_a_round_trip() {
+        let link = Network::constant(100_000.0, ms(40));
+        let pieces: Vec<Piece> = link.pieces(ms(7), 1000, ms(5)).collect();
+        let expected = [(25, 500), (30, 1000)].map(|(after, arrived)| Piece {
+            after: ms(after),
+            arrived,
+        });
+        assert_eq!(pieces, expected);
+        assert_eq!(link.one_way(ms(7)), ms(20));
+    }
+
+    #[test]
+    fn nothing_has_no_pieces_and_an_endless_link_has_one() {
+        let piece = |network: Network, bytes| network.pieces(ms(0), bytes, ms(10)).count();
+        assert_eq!(piece(Network::constant(1e6, ms(40)), 0), 0);
+        assert_eq!(piece(Network::none(), 200_000), 1);
+        assert_eq!(piece(Network::none(), 0), 0);
+    }
+
+    proptest! {
+        /// The last piece ends when the upload does; bytes only add up; no piece arrives before the link
+        /// has carried it, and there are no more than were asked for.
+        #[test]
+        fn pieces_end_as_the_upload_does(
+            parts in prop::collection::vec((1u64..2000, 0f64..1e6), 1..20),
+            at in 0u64..100_000,
+            bytes in 1u64..2_000_000,
+            every in 1u64..100,
+        ) {
+            prop_assume!(parts.iter().any(|(_, bytes_per_s)| *bytes_per_s > 1e3));
+            let segment = |(ms, bytes_per_s): &(u64, f64)| Segment {
+                duration: Duration::from_millis(*ms),
+                bytes_per_s: *bytes_per_s,
+                round_trip: Duration::from_millis(*ms % 100),
+            };
+            let link = Network::new(parts.iter().map(segment).collect()).unwrap();
+            let (at, every) = (ms(at), ms(every));
+            let whole = link.upload(at, bytes);
+            let pieces: Vec<Piece> = link.pieces(at, bytes, every).collect();
+            let last = Piece { after: whole, arrived: bytes };
+            prop_assert_eq!(pieces.last(), Some(&last));
+            let transfer = whole.saturating_sub(link.one_way(at));
+            let most = (transfer.as_secs_f64() / every.as_secs_f64()).ceil().max(1.0);
+            prop_assert!(pieces.len() as f64 <= most.min(f64::from(PIECES_MAX)));
+            let mut before = Piece { after: link.one_way(at), arrived: 0 };
+            for piece in pieces {
+                prop_assert!(piece.arrived > before.arrived, "{before:?} {piece:?}");
+                prop_assert!(piece.after >= before.after, "{before:?} {piece:?}");
+                prop_assert_eq!(piece.after, link.upload(at, piece.arrived));
+                before = piece;
+            }
+        }
+    }
+}

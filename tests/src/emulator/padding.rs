@@ -1,0 +1,51 @@
+//! Large answers: as many bytes as a request asks for, to see what a slow reader does to others.
+//!
+//! JSON is padded with spaces, which mean nothing in it; a gRPC answer gets one more tensor.
+
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream;
+
+use super::work::Refused;
+
+/// The header by which a request asks for an answer of at least so many bytes.
+pub const ANSWER_BYTES: &str = "x-emulated-answer-bytes";
+/// Most that it may ask for.
+pub const ANSWER_MAX: usize = 64 * 1024 * 1024;
+
+/// Bytes that go out together.
+static SPACES: [u8; 64 * 1024] = [b' '; 64 * 1024];
+
+/// Bytes that the request asks for; 0 where it asks for none.
+pub(super) fn asked(headers: &HeaderMap) -> Result<usize, Refused> {
+    let Some(value) = headers.get(ANSWER_BYTES) else {
+        return Ok(0);
+    };
+    let bytes = value.to_str().ok().and_then(|text| text.parse().ok());
+    bytes.filter(|bytes| *bytes <= ANSWER_MAX).ok_or_else(|| {
+        let message = format!("{ANSWER_BYTES}: {value:?} must be 0 to {ANSWER_MAX}");
+        Refused::new(StatusCode::BAD_REQUEST, message)
+    })
+}
+
+/// An answer in JSON of at least so many bytes.
+pub(super) fn json(json: Vec<u8>, at_least: usize) -> Response {
+    let missing = at_least.saturating_sub(json.len());
+    if missing == 0 {
+        return ([(header::CONTENT_TYPE, "application/json")], json).into_response();
+    }
+    let length = json.len() + missing;
+    let whole = std::iter::repeat_n(SPACES.len(), missing / SPACES.len());
+    let lengths = whole.chain([missing % SPACES.len()]);
+    let spaces = lengths.map(|length| Bytes::from_static(SPACES.get(..length).unwrap_or_default()));
+    let parts = std::iter::once(Bytes::from(json)).chain(spaces);
+    let body = Body::from_stream(stream::iter(parts.map(Ok::<_, Infallible>)));
+    let headers = [
+        (header::CONTENT_TYPE, "application/json".to_owned()),
+        (header::CONTENT_LENGTH, length.to_string()),
+    ];
+    (headers, body).into_response()
+}
