@@ -75,10 +75,11 @@ impl<W: Witness> World<'_, W> {
                 self.send_rings(index);
                 if verdict == Verdict::Park {
                     self.hold(request, leaves);
-                    self.arm(index);
                 } else {
                     self.carry_out(request, &verdict);
                 }
+                // What goes upstream has a timer too, by which it is ended without an answer.
+                self.arm(index);
             }
             DataPlane::Fifo(fifo) => {
                 let proxy = turn as usize % self.counted.len().max(1);
