@@ -96,7 +96,7 @@ async fn scene(soak: &Soak) -> Scene {
         let Some((hold, all)) = soak.timeouts else {
             return bootstrap;
         };
-        let pointer = format!("{MANAGER}/route_config/virtual_hosts/0/routes/3/route/idle_timeout");
+        let pointer = format!("{MANAGER}/route_config/virtual_hosts/0/routes/2/route/idle_timeout");
         bootstrap
             .amend(&pointer, json!(format!("{}s", hold.as_secs())))
             .stream_idle_timeout(all)

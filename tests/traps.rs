@@ -71,7 +71,7 @@ async fn scene(policy: &str, workers: u32, slots: u32) -> Scene {
 }
 
 fn held_at_most(bootstrap: Bootstrap, limit: Duration) -> Bootstrap {
-    let pointer = format!("{MANAGER}/route_config/virtual_hosts/0/routes/3/route/idle_timeout");
+    let pointer = format!("{MANAGER}/route_config/virtual_hosts/0/routes/2/route/idle_timeout");
     bootstrap.amend(&pointer, json!(format!("{}s", limit.as_secs_f64())))
 }
 
@@ -319,10 +319,10 @@ fn the_shipped_timeouts_are_in_order() {
         .and_then(Value::as_str);
     let plugin: Value = serde_json::from_str(plugin.unwrap()).unwrap();
     let greatest = plugin["deadline"]["greatest_ms"].as_f64().unwrap() / 1e3;
-    let hold = route(3, "idle_timeout");
+    let hold = route(2, "idle_timeout");
     assert!(greatest < hold, "a hold ends before its deadline");
     assert!(hold < seconds("/stream_idle_timeout"));
-    assert!(route(1, "timeout") <= seconds("/stream_idle_timeout"));
+    assert!(route(0, "timeout") <= seconds("/stream_idle_timeout"));
     assert_eq!(
         manager.pointer("/http_filters/0/typed_config/config/failure_policy"),
         Some(&json!("FAIL_RELOAD"))

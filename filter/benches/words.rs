@@ -8,7 +8,7 @@ use std::time::Duration;
 use criterion::{Criterion, criterion_group, criterion_main};
 use weir_filter::config::Config;
 use weir_filter::deadline::{Wire, read};
-use weir_filter::protocol::{Bypass, shape};
+use weir_filter::protocol::{Bypass, Streams, shape};
 use weir_filter::skew::{SOURCES_MAX, Sources};
 use weir_filter::time::{Mono, Now, Wall};
 
@@ -43,8 +43,10 @@ fn picked(c: &mut Criterion) {
         b.iter(|| Wire::pick_with(black_box(HEADERS), black_box(&claims)));
     });
     let wire = Wire::pick(HEADERS);
-    let bypass = Bypass::default();
-    c.bench_function("shape", |b| b.iter(|| shape(&bypass, black_box(&wire))));
+    let (bypass, streams) = (Bypass::default(), Streams::default());
+    c.bench_function("shape", |b| {
+        b.iter(|| shape(&bypass, &streams, black_box(&wire)));
+    });
 }
 
 fn read_out(c: &mut Criterion) {
@@ -58,6 +60,7 @@ fn read_out(c: &mut Criterion) {
     c.bench_function("deadline, of a known source", |b| {
         b.iter(|| read(&policy, black_box(&wire), NOW, Some((&mut sources, 7))));
     });
+    let streams = Streams::default();
     let long = vec![b'9'; 65_536];
     let worst: Vec<(&str, &[u8])> = HEADERS.iter().map(|(name, _)| (*name, &long[..])).collect();
     c.bench_function("pick, shape and deadline of 64 KB values", |b| {
@@ -69,6 +72,7 @@ fn read_out(c: &mut Criterion) {
                         methods: Vec::new(),
                         paths: Vec::new(),
                     },
+                    &streams,
                     &wire,
                 ),
                 read(&policy, &wire, NOW, None),

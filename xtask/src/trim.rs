@@ -80,11 +80,7 @@ mod tests {
     #[test]
     fn only_callbacks_that_nobody_listens_to_are_taken_out() {
         let others = ["_initialize", "proxy_abi_version_0_2_1"];
-        let unheard = [
-            "proxy_on_log",
-            "proxy_on_request_body",
-            "proxy_on_grpc_close",
-        ];
+        let unheard = ["proxy_on_log", "proxy_on_done", "proxy_on_grpc_close"];
         let all = [&HEARD[..], &others, &unheard].concat();
         let trimmed = without_the_unheard(&module(&all)).unwrap();
         let trimmed = walrus::Module::from_buffer(&trimmed).unwrap();

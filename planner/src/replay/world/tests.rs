@@ -131,10 +131,10 @@ fn expired_on_arrival_is_refused_and_receipt_counts_anew() {
         played(&scenario, &all, plane(Plane::GatewayReceipt)),
         [(B, 300)]
     );
-    // Without feasibility 30 ms are enough to try; the route's timeout ends it.
+    // Without feasibility 30 ms are enough to try; the engine ends it with the first ms after them.
     let all = requests(&[(0, 30)]);
     let tried = played(&scenario, &all, plane(Plane::EdfWithoutFeasibility));
-    assert_eq!(tried, [(Fate::Refused("expired"), 30)]);
+    assert_eq!(tried, [(Fate::Refused("expired"), 31)]);
 }
 
 #[test]
