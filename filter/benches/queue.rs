@@ -127,6 +127,7 @@ fn rooms(c: &mut Criterion) {
         share: 0.4,
         priority: i / 2,
         held_max: None,
+        streams: false,
         claim: None,
     };
     let four = Classes {
