@@ -74,7 +74,7 @@ impl Ledger {
     /// The limit that would be exceeded, were `share` to grow to `bytes`.
     ///
     /// # Errors
-    /// Which limit it is.
+    /// The limit that it would be.
     pub fn check(&self, share: &Share, bytes: u64, limits: &Limits) -> Result<(), Exceeded> {
         let more = bytes.saturating_sub(share.bytes);
         if let Some(source) = share.source {
@@ -125,7 +125,7 @@ pub struct Receiving {
 }
 
 impl Receiving {
-    /// How many there are.
+    /// The number of them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_arrival.len()

@@ -39,9 +39,9 @@ pub struct Config {
     pub variant: Option<String>,
     /// What is let through untouched.
     pub bypass: Bypass,
-    /// What is a stream.
+    /// Paths of streams.
     pub streams: Streams,
-    /// How many bytes of bodies are held.
+    /// Limits on the bytes of bodies that are held.
     pub body: Limits,
     /// What clients may say of their deadlines.
     pub deadline: deadline::Policy,

@@ -40,7 +40,7 @@ pub struct Policy {
     pub delay_allowance: Duration,
     /// Kept back for the answer's way to the client.
     pub reserve: Duration,
-    /// How long an answer that has begun may go on after the deadline.
+    /// Time that an answer which has begun may go on after the deadline.
     pub finish: Duration,
     /// Whether `x-slo-deadline` of an earlier hop is believed.
     pub trust_deadline: bool,

@@ -83,7 +83,7 @@ pub struct Engine {
     receiving: Receiving,
     /// Bytes of bodies held, of those received and of those that wait.
     ledger: Ledger,
-    /// When those received can be answered no more, and when those upstream have to have their answer.
+    /// Moments from which a body that is coming comes too late, and at which a flight needs its answer.
     timers: Timers,
     /// Workers of the proxy that serve, as the slot table last said.
     workers: u32,
@@ -116,9 +116,9 @@ struct Request {
     named: Option<VariantId>,
     /// Counts arrivals, so that equal deadlines keep their order.
     arrival: u64,
-    /// How long it was under way when its headers came, where that was asked and believed.
+    /// Time under way when its headers came, where that was asked and believed.
     age: Option<Duration>,
-    /// When its last byte came, or else when it was decided.
+    /// The moment of its last byte, or else of its decision.
     whole: Mono,
     /// Who sent it, hashed, where that bounds what is measured of it.
     sender: Option<u64>,
@@ -145,7 +145,7 @@ enum State {
 
 #[derive(Debug, Clone, Copy)]
 struct Flight {
-    /// When the server could begin: at dispatch, or with the request's last byte.
+    /// The moment from which the server could work: dispatch, or the request's last byte.
     sent: Mono,
     /// The plan's service time then.
     planned: Duration,

@@ -15,7 +15,7 @@ pub const PATHS_MAX: usize = 64;
 /// Longest method or path pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
 
-/// How much of a list of protocols is read: browsers send few.
+/// Bytes of a list of protocols that are read: browsers send few.
 const LIST_BYTES_MAX: usize = 1024;
 
 /// Methods let through where the configuration names none.

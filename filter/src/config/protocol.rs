@@ -1,4 +1,4 @@
-//! What the configuration lets through untouched, and what it calls a stream: few paths, short, and never
+//! Paths and methods that are let through untouched, and paths of streams: few, short, and never
 //! everything.
 
 use serde::Deserialize;

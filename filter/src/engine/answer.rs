@@ -72,7 +72,10 @@ impl Engine {
         if request.shape.stream || !std::mem::replace(&mut flight.owns_slot, false) {
             return;
         }
-        let (flight, request) = (*flight, *request);
+        let (flight, freed) = (*flight, *request);
+        // Counted out with its slot: the end of its body must not count it out again.
+        request.uploads = false;
+        let request = freed;
         self.free(stream, &request, flight, End::Answered, now);
         self.hand_over(request.variant, false, now, verdicts);
     }

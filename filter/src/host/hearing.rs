@@ -15,7 +15,7 @@ const WATCHED_MAX: usize = 16;
 /// After so many requests that came whole, without any body being told of, all are taken to come so.
 const WHOLE_MAX: u32 = 64;
 
-/// What is known of it in this VM.
+/// Knowledge of it in this VM.
 #[derive(Debug)]
 pub(super) enum Hearing {
     /// Nothing yet.

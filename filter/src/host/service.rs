@@ -48,6 +48,8 @@ pub(super) struct Service {
     /// Verdicts on held requests that wait for the next tick: see [`on_end`].
     owed: Vec<(StreamId, Verdict)>,
     hearing: Hearing,
+    /// The header in which a trusted proxy names the client.
+    source_header: Option<String>,
 }
 
 impl Service {
@@ -57,8 +59,10 @@ impl Service {
         let poll = planner.map(|planner| Poll::new(planner, &config));
         call::set_tick(TICK_MOST);
         let store = Box::new(Shared::new(shared::board_key(&config.service, config.role)));
+        let source_header = config.skew.source_header.clone();
         let mut service = Service {
             root,
+            source_header,
             plans: Plans::new(&config),
             engine: Engine::new(config, store, incarnation),
             meter: Meter::default(),
@@ -122,8 +126,8 @@ impl Service {
         now: Now,
     ) -> Option<Verdict> {
         let owed = &mut self.owed;
-        let header = self.engine.config().skew.source_header.clone();
-        let source = || stream::body_source(header.as_deref());
+        let header = self.source_header.as_deref();
+        let source = || stream::body_source(header);
         let verdict = self.engine.on_body(stream, received, source, now, owed);
         if verdict.is_some() {
             self.hearing.heard();

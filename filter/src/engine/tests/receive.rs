@@ -320,6 +320,25 @@ fn a_slow_reader_keeps_no_slot() {
 }
 
 #[test]
+fn upload_that_is_answered_at_length_is_counted_out_once() {
+    const PATH: &str = "/up";
+    let rest = r#","streams":{"requests":["/up"],"answers":[]}"#;
+    let mut engine = engine(&[variant("a", 1.0, 4, 100.0)], rest);
+    for stream in 0..2 {
+        let verdict = head_to(&mut engine, stream, 1000, PATH, at(0));
+        assert!(matches!(verdict, Verdict::Forward(_)));
+    }
+    engine.on_answer(0, Answer::default(), at(1)).unwrap();
+    engine.on_bulk(0, at(2), &mut Vec::new());
+    assert_eq!(part(&mut engine, 0, 10, true, at(3)).0, None);
+    end(&mut engine, 0, End::Answered, at(4));
+    let uploads = |engine: &Engine| engine.variants.get(VariantId(0)).unwrap().uploads;
+    assert_eq!(uploads(&engine), 1);
+    end(&mut engine, 1, End::Gone, at(5));
+    assert_eq!(uploads(&engine), 0);
+}
+
+#[test]
 fn where_bodies_are_not_told_of_headers_decide() {
     let mut engine = two_slots("");
     for stream in 0..3 {
