@@ -12,8 +12,13 @@ pub struct Request {
     pub id: u32,
     /// When the client sends it.
     pub sent: Duration,
-    /// When it is at the proxy: sending plus the network's way up.
+    /// When its head is at the proxy.
+    pub head: Duration,
+    /// When all of it is at the proxy: sending plus the network's way up. Between its head and then its
+    /// body comes at an even rate.
     pub arrives: Duration,
+    /// Bytes of its body.
+    pub bytes: u64,
     /// From sending to the answer's arrival at the client: its latency objective.
     pub budget: Duration,
     /// The answer's way back to the client.

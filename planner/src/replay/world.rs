@@ -6,6 +6,7 @@
 //! goes before a request that arrives. Once the buffers have grown, a request allocates nothing here.
 
 mod agenda;
+mod arrival;
 mod course;
 mod flight;
 mod life;
@@ -255,8 +256,8 @@ impl<'a, W: Witness> World<'a, W> {
 
     fn next_arrival(&self) -> Option<(u64, u32)> {
         let request = *self.order.get(self.arrived)?;
-        let arrives = self.requests.get(request as usize)?.arrives;
-        Some((nanos(arrives), request))
+        let head = self.requests.get(request as usize)?.head;
+        Some((nanos(head), request))
     }
 
     fn finish(mut self, contender: Contender) -> Result<(Play, W), PlayError> {
@@ -289,8 +290,10 @@ fn order(requests: &[Request]) -> Result<Vec<u32>, PlayError> {
             "its id must be its place"
         } else if request.sent < before {
             "it was sent before the one ahead of it; they must be sorted by sending"
-        } else if request.arrives < request.sent {
+        } else if request.head < request.sent {
             "it arrives before it was sent"
+        } else if request.arrives < request.head {
+            "its body has come before its head"
         } else {
             before = request.sent;
             continue;
@@ -298,7 +301,7 @@ fn order(requests: &[Request]) -> Result<Vec<u32>, PlayError> {
         return Err(PlayError::Request { place, why });
     }
     let mut order: Vec<u32> = requests.iter().map(|request| request.id).collect();
-    order.sort_by_key(|id| requests.get(*id as usize).map(|request| request.arrives));
+    order.sort_by_key(|id| requests.get(*id as usize).map(|request| request.head));
     Ok(order)
 }
 

@@ -312,9 +312,13 @@ fn lag_ms(requests: &[Request], seen: &[Seen], percent: usize) -> f64 {
 /// The share on time of one queue for all, replayed with the requests at the proxy when they really
 /// left, percent.
 fn single_queue(scenario: &Scenario, requests: &[Request], seen: &[Seen]) -> Result<f64> {
-    let at_proxy = |(request, seen): (&Request, &Seen)| Request {
-        arrives: seen.left.max(request.sent),
-        ..*request
+    let at_proxy = |(request, seen): (&Request, &Seen)| {
+        let left = seen.left.max(request.sent);
+        Request {
+            head: left,
+            arrives: left,
+            ..*request
+        }
     };
     let requests: Vec<Request> = requests.iter().zip(seen).map(at_proxy).collect();
     let contender = Contender {

@@ -16,6 +16,8 @@ use seed::{Draw, rng};
 
 /// A client that says nothing of its patience waits so many times its budget: as long as the demo's.
 const PATIENCE_BUDGETS: u32 = 5;
+/// Longest that a body takes.
+const SLOWEST: Duration = Duration::from_secs(86_400);
 
 /// All that is sent in a scenario, and how.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,6 +62,33 @@ pub struct Clients {
     pub retries: u8,
     /// How wrong their clocks are.
     pub clocks: Clocks,
+    /// Those that send their bodies slowly.
+    pub slow: Slow,
+}
+
+/// Clients that send their bodies more slowly than the network carries them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Slow {
+    /// How many they are, 0 to 1.
+    pub share: f64,
+    /// Their rate.
+    pub bytes_per_s: f64,
+}
+
+impl Slow {
+    /// None of them.
+    pub const NOBODY: Slow = Slow {
+        share: 0.0,
+        bytes_per_s: 1.0,
+    };
+
+    /// How long the next client takes to send so many bytes; nothing where it is not one of them.
+    fn takes(&self, rng: &mut ChaCha8Rng, bytes: u64) -> Duration {
+        if rng.random::<f64>() >= self.share {
+            return Duration::ZERO;
+        }
+        Duration::try_from_secs_f64(bytes as f64 / self.bytes_per_s).unwrap_or(SLOWEST)
+    }
 }
 
 /// How far clients' clocks are off.
@@ -115,6 +144,7 @@ impl Arrival {
 pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
     let mut classes = rng(seed, Draw::Classes);
     let mut clocks = rng(seed, Draw::Clocks);
+    let mut slow = rng(seed, Draw::Slow);
     let request = |(index, arrival): (usize, &Arrival)| {
         let drawn = sending.class(&mut classes);
         let class = arrival.class.unwrap_or(drawn);
@@ -124,12 +154,17 @@ pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
             .or(of_class.and_then(|class| class.budget))
             .unwrap_or(sending.clients.budget);
         let bytes = arrival.bytes.unwrap_or(sending.payload_bytes);
-        let arrives = arrival.sent + sending.network.upload(arrival.sent, bytes);
+        let head = arrival.sent + sending.network.one_way(arrival.sent);
+        let by_link = arrival.sent + sending.network.upload(arrival.sent, bytes);
+        let by_client = head + sending.clients.slow.takes(&mut slow, bytes);
+        let arrives = by_link.max(by_client);
         let patience = sending.clients.patience;
         Request {
             id: u32::try_from(index).unwrap_or(u32::MAX),
             sent: arrival.sent,
+            head,
             arrives,
+            bytes,
             budget,
             way_back: sending.network.download(arrives, sending.answer_bytes),
             skew_ms: sending.clients.clocks.skew_ms(&mut clocks),
@@ -226,6 +261,7 @@ mod tests {
                     far_off_ms: 5000.0,
                     far_off_share: 1.0,
                 },
+                slow: Slow::NOBODY,
             },
             classes: vec![class("a", None, 1.0), class("b", Some(ms(500)), 0.0)],
         };
@@ -246,6 +282,43 @@ mod tests {
         assert!(requests.iter().all(|r| r.skew_ms.abs() == 5000));
         let ids: Vec<_> = requests.iter().map(|r| (r.id, r.class)).collect();
         assert_eq!(ids, [(0, 0), (1, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn slow_clients_send_at_their_own_rate_after_their_heads() {
+        let ms = Duration::from_millis;
+        let mut sending = Sending {
+            arrivals: vec![Arrival::at(Duration::ZERO); 1000],
+            network: Network::constant(1e6, ms(40)),
+            payload_bytes: 100_000,
+            answer_bytes: 0,
+            clients: Clients {
+                budget: ms(1000),
+                patience: None,
+                retries: 0,
+                clocks: Clocks {
+                    spread: Spread::Uniform(0.0),
+                    far_off_ms: 0.0,
+                    far_off_share: 0.0,
+                },
+                slow: Slow {
+                    share: 0.1,
+                    bytes_per_s: 100_000.0,
+                },
+            },
+            classes: Vec::new(),
+        };
+        let slow = |sending: &Sending| {
+            let requests = requests(1, sending);
+            assert!(requests.iter().all(|r| r.head == ms(20)));
+            let slow = requests.iter().filter(|r| r.arrives == ms(1020)).count();
+            let quick = requests.iter().filter(|r| r.arrives == ms(120)).count();
+            assert_eq!(slow + quick, 1000);
+            slow
+        };
+        assert!((70..130).contains(&slow(&sending)), "{}", slow(&sending));
+        sending.clients.slow = Slow::NOBODY;
+        assert_eq!(slow(&sending), 0);
     }
 
     #[test]

@@ -20,6 +20,8 @@ pub enum Draw {
     Clocks,
     /// Faults that the scenario leaves to chance.
     Faults,
+    /// Which clients send slowly.
+    Slow,
 }
 
 /// The stream for that.

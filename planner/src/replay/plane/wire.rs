@@ -104,7 +104,7 @@ mod tests {
         ) {
             let sent = Duration::from_micros(sent_us);
             let request = Request {
-                id: 0, sent, arrives: sent, budget: Duration::from_micros(budget_us),
+                id: 0, sent, head: sent, arrives: sent, bytes: 0, budget: Duration::from_micros(budget_us),
                 way_back: Duration::ZERO, skew_ms, min_accuracy, class: 0,
                 patience: Duration::MAX, retries: 0,
             };

@@ -8,6 +8,7 @@ use weir_api::Plan;
 #[cfg(test)]
 use weir_filter::board::{Board, Key};
 use weir_filter::board::{Memory, Ring, TERMS};
+use weir_filter::body::Received;
 use weir_filter::config::Config;
 use weir_filter::deadline::Wire;
 use weir_filter::engine::{Answer, Asked, End, Engine, StreamId};
@@ -102,20 +103,40 @@ impl Worker {
         self.tick_at = 0;
     }
 
-    /// A request has arrived; what the engine has counted of it is added to its proxy's. Who had to make
-    /// room for it is told beside.
+    /// A request's head has arrived; `more`: its body is still to come. What the engine has counted of it is
+    /// added to its proxy's. Who had to make room for it is told beside.
     pub(in crate::replay) fn on_request(
         &mut self,
         stream: StreamId,
-        wire: &Wire<'_>,
+        (wire, more): (&Wire<'_>, bool),
         now: u64,
         counted: &mut Tally,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
-        let asked = Asked::from(*wire);
+        let asked = Asked {
+            more,
+            ..Asked::from(*wire)
+        };
         let verdict = self
             .engine
             .on_request(stream, &asked, clocks(now), verdicts);
+        self.report();
+        counted.add(&self.samples);
+        verdict
+    }
+
+    /// A part of a request's body has arrived.
+    pub(in crate::replay) fn on_body(
+        &mut self,
+        stream: StreamId,
+        received: Received,
+        now: u64,
+        counted: &mut Tally,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Option<Verdict> {
+        let verdict = self
+            .engine
+            .on_body(stream, received, || None, clocks(now), verdicts);
         self.report();
         counted.add(&self.samples);
         verdict

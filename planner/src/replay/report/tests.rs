@@ -51,7 +51,9 @@ fn request(id: u32, sent: Duration, min_accuracy: f64) -> Request {
     Request {
         id,
         sent,
+        head: sent + Duration::from_millis(100),
         arrives: sent + Duration::from_millis(100),
+        bytes: 0,
         budget: Duration::from_secs(1),
         way_back: Duration::from_millis(50),
         skew_ms: 0,

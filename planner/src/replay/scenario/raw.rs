@@ -136,6 +136,14 @@ pub(super) struct RawClients {
     pub(super) skew_ms: RawSkew,
     pub(super) patience_ms: Option<u64>,
     pub(super) retries: u8,
+    pub(super) slow: Option<RawSlow>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSlow {
+    pub(super) share: f64,
+    pub(super) bytes_per_s: f64,
 }
 
 #[derive(Debug, Default, Deserialize)]

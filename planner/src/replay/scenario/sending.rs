@@ -7,11 +7,11 @@ use std::time::Duration;
 use weir_api::plan::{HOUR_MS, NAME_MAX, is_name};
 use weir_model::network::{Network, ROUND_TRIP_MAX};
 
-use super::raw::{RawClass, RawClients, RawNetwork, RawSkew};
+use super::raw::{RawClass, RawClients, RawNetwork, RawSkew, RawSlow};
 use super::refused::{Wrong, millis, within};
 use crate::config::Service;
 use crate::replay::input::seed::{Draw, seed};
-use crate::replay::input::{Class, Clients, Clocks, Spread};
+use crate::replay::input::{Class, Clients, Clocks, Slow, Spread};
 
 /// Most classes.
 pub(super) const CLASSES_MAX: usize = 16;
@@ -39,6 +39,19 @@ pub(super) fn clients(raw: &RawClients, service: &Service) -> Result<Clients, Wr
         patience: patience.transpose()?,
         retries: within("clients.retries", raw.retries, 0..=RETRIES_MAX, "times")?,
         clocks: clocks(&raw.skew_ms)?,
+        slow: raw.slow.as_ref().map_or(Ok(Slow::NOBODY), slow)?,
+    })
+}
+
+fn slow(raw: &RawSlow) -> Result<Slow, Wrong> {
+    Ok(Slow {
+        share: within("clients.slow.share", raw.share, 0.0..=1.0, "")?,
+        bytes_per_s: within(
+            "clients.slow.bytes_per_s",
+            raw.bytes_per_s,
+            0.1..=1e12,
+            "bytes/s",
+        )?,
     })
 }
 

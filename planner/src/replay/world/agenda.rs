@@ -9,6 +9,14 @@ use std::collections::BinaryHeap;
 pub(in crate::replay) enum What {
     /// A request that was refused is at the proxy again.
     Again { request: u32 },
+    /// A piece of a request's body is at the proxy: which, from 1.
+    Body {
+        request: u32,
+        attempt: u8,
+        piece: u32,
+    },
+    /// All of a request is at a gateway that forwards what comes.
+    Whole { request: u32, attempt: u8 },
     /// A request in flight meets its timeout or the end of its client's patience.
     Limit { request: u32, attempt: u8 },
     /// The client of a held request leaves.

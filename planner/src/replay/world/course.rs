@@ -43,6 +43,12 @@ impl<W: Witness> World<'_, W> {
     pub(super) fn happen(&mut self, what: What) {
         match what {
             What::Again { request } => self.arrive_again(request),
+            What::Body {
+                request,
+                attempt,
+                piece,
+            } => self.receive(request, attempt, piece),
+            What::Whole { request, attempt } => self.pass_on(request, attempt),
             What::Limit { request, attempt } => self.limit(request, attempt),
             What::Leave { request, attempt } => self.leave(request, attempt),
             What::Broken { request, attempt } => self.broken(request, attempt),

@@ -26,6 +26,8 @@ pub(in crate::replay) struct Flight {
     pub(in crate::replay) worker: u32,
     /// The variant it was sent to.
     pub(in crate::replay) variant: u16,
+    /// When the last byte of its body is at the proxy, ns.
+    pub(in crate::replay) whole: u64,
 }
 
 impl Flight {
@@ -34,6 +36,7 @@ impl Flight {
         attempt: 0,
         worker: 0,
         variant: 0,
+        whole: 0,
     };
 }
 

@@ -1,8 +1,7 @@
-//! A request's life in the world, from its arrival at a proxy to the one end that its client sees.
+//! A request's life in the world, from the proxy's verdict on it to the one end that its client sees.
 
 use std::time::Duration;
 
-use rand::RngExt;
 use weir_filter::engine::End;
 use weir_filter::verdict::{Reason, Refusal, Verdict};
 
@@ -13,7 +12,7 @@ use super::witness::Witness;
 use super::{World, nanos};
 use crate::replay::plane::DataPlane;
 use crate::replay::request::{Fate, Request};
-use crate::replay::scenario::{Plane, Scenario};
+use crate::replay::scenario::Scenario;
 
 /// From a connection to a server that is down to its refusal.
 const BREAK_DELAY: Duration = Duration::from_micros(200);
@@ -22,90 +21,11 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause, in first ones.
 const RETRY_PAUSES_MAX: u32 = 64;
 /// The label of a refusal by an open circuit breaker, which is Envoy's, not Weir's.
-const OVERFLOW: &str = "overflow";
+pub(super) const OVERFLOW: &str = "overflow";
 /// The label of a route's timeout without Weir.
 const TIMEOUT: &str = "timeout";
 
 impl<W: Witness> World<'_, W> {
-    pub(super) fn arrive_again(&mut self, request: u32) {
-        let Some(known) = self.requests.get(request as usize) else {
-            return;
-        };
-        let leaves = leaves_at(known);
-        if leaves <= self.now {
-            self.end(request, Fate::Gone, leaves);
-        } else {
-            self.arrive(request);
-        }
-    }
-
-    pub(super) fn arrive(&mut self, request: u32) {
-        let Some(known) = self.requests.get(request as usize) else {
-            return;
-        };
-        let leaves = leaves_at(known);
-        if leaves <= self.now {
-            return self.end(request, Fate::Gone, leaves);
-        }
-        let turn = self.spread.random::<u32>();
-        match &mut self.plane {
-            DataPlane::Weir(workers) => {
-                let index = turn % (workers.len() as u32).max(1);
-                let Some(worker) = workers.get_mut(index as usize) else {
-                    return;
-                };
-                let with_start = self.contender.plane != Plane::GatewayReceipt;
-                let class = class_of(self.scenario, known);
-                let wire = self.headers.write(known, with_start, class);
-                let Some(counted) = self.counted.get_mut(worker.proxy as usize) else {
-                    return;
-                };
-                let verdict =
-                    worker.on_request(request, &wire, self.now, counted, &mut self.verdicts);
-                if let Some(flight) = self.flights.get_mut(request as usize) {
-                    flight.worker = index;
-                }
-                self.verdicts.push((request, verdict));
-                self.witness
-                    .told(index as usize, worker, &self.verdicts, self.now);
-                let Some((_, verdict)) = self.verdicts.pop() else {
-                    return;
-                };
-                self.obey(index, true);
-                self.send_rings(index);
-                if verdict == Verdict::Park {
-                    self.hold(request, leaves);
-                } else {
-                    self.carry_out(request, &verdict);
-                }
-                // What goes upstream has a timer too, by which it is ended without an answer.
-                self.arm(index);
-            }
-            DataPlane::Fifo(fifo) => {
-                let proxy = turn as usize % self.counted.len().max(1);
-                if let Some(counted) = self.counted.get_mut(proxy) {
-                    counted.arrive();
-                }
-                if let Some(flight) = self.flights.get_mut(request as usize) {
-                    flight.worker = proxy as u32;
-                }
-                let timeout = fifo.timeout;
-                match fifo.choose() {
-                    Some(variant) => self.forward(request, variant as u16, timeout),
-                    None => self.refuse(request, OVERFLOW, 503, None),
-                }
-            }
-        }
-    }
-
-    fn hold(&mut self, request: u32, leaves: u64) {
-        if let Some(flight) = self.flights.get_mut(request as usize) {
-            flight.place = Place::Held;
-            let attempt = flight.attempt;
-            self.agenda.add(leaves, What::Leave { request, attempt });
-        }
-    }
-
     pub(super) fn carry_out(&mut self, request: u32, verdict: &Verdict) {
         match verdict {
             Verdict::Forward(dispatch) => {
@@ -132,7 +52,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    fn forward(&mut self, request: u32, variant: u16, timeout: Duration) {
+    pub(super) fn forward(&mut self, request: u32, variant: u16, timeout: Duration) {
         let (now, time) = (self.now, self.time());
         let place = request as usize;
         let Some(flight) = self.flights.get_mut(place) else {
@@ -143,7 +63,8 @@ impl<W: Witness> World<'_, W> {
         if let Some(outcome) = self.outcomes.get_mut(place) {
             outcome.dispatched = Some(time);
         }
-        let hop = self.hop(variant);
+        // A server can work on nothing less than all of it.
+        let hop = self.hop(variant).saturating_add(self.still_comes(request));
         if hop > 0 {
             self.arm_limit(request, attempt, timeout);
             let reach = What::Reach {
@@ -305,7 +226,7 @@ impl<W: Witness> World<'_, W> {
     }
 
     /// The proxy refuses it; the client may ask again.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         request: u32,
         label: &'static str,
@@ -329,7 +250,7 @@ impl<W: Witness> World<'_, W> {
             let asks = hears.saturating_add(nanos(pause));
             if asks < leaves {
                 flight.attempt += 1;
-                let way_up = nanos(known.arrives.saturating_sub(known.sent));
+                let way_up = nanos(known.head.saturating_sub(known.sent));
                 self.agenda
                     .add(asks.saturating_add(way_up), What::Again { request });
                 return;
@@ -372,7 +293,7 @@ impl<W: Witness> World<'_, W> {
 }
 
 /// What a request's client says of its class, where there are several.
-fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<&'a str> {
+pub(super) fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<&'a str> {
     let known = scenario.classes.get(usize::from(request.class));
     known
         .filter(|_| scenario.classes.len() > 1)
@@ -380,7 +301,7 @@ fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<&'a str> {
 }
 
 /// When a request's client leaves.
-fn leaves_at(request: &Request) -> u64 {
+pub(super) fn leaves_at(request: &Request) -> u64 {
     nanos(request.sent.saturating_add(request.patience))
 }
 

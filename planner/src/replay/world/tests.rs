@@ -4,6 +4,7 @@
 mod schedules;
 mod speed;
 mod steering;
+mod uploads;
 mod ways;
 
 use std::time::Duration;
@@ -78,7 +79,9 @@ pub(in crate::replay) fn requests(times: &[(u64, u64)]) -> Vec<Request> {
     let request = |(id, (at, budget)): (u32, &(u64, u64))| Request {
         id,
         sent: ms(*at),
+        head: ms(*at),
         arrives: ms(*at),
+        bytes: 0,
         budget: ms(*budget),
         way_back: Duration::ZERO,
         skew_ms: 0,
@@ -120,7 +123,7 @@ fn held_requests_go_by_deadline_and_what_cannot_be_in_time_goes_faster_or_not_at
 #[test]
 fn expired_on_arrival_is_refused_and_receipt_counts_anew() {
     let mut all = requests(&[(0, 200)]);
-    all[0].arrives = ms(200);
+    (all[0].head, all[0].arrives) = (ms(200), ms(200));
     let plane = |plane| Contender { plane, ..WEIR };
     let scenario = scenario([1, 1]);
     assert_eq!(
@@ -298,6 +301,10 @@ fn what_cannot_be_played_is_said() {
         (
             refused(|_, all| all[0].sent = ms(9)),
             "requests[0]: it arrives before",
+        ),
+        (
+            refused(|_, all| all[0].head = ms(9)),
+            "requests[0]: its body has come before",
         ),
         (
             refused(|s, _| s.variants.truncate(1)),

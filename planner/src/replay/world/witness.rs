@@ -10,6 +10,11 @@ pub(in crate::replay) trait Witness {
     /// A worker was told something at `now` (ns), and these are its engine's verdicts, in order.
     fn told(&mut self, worker: usize, who: &Worker, verdicts: &[(StreamId, Verdict)], now: u64);
 
+    /// A worker is about to be told the last byte of a request's body.
+    fn whole(&mut self, worker: usize, stream: StreamId) {
+        let _ = (worker, stream);
+    }
+
     /// A worker has a new engine.
     fn anew(&mut self, worker: usize);
 

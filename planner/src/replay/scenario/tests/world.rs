@@ -92,6 +92,14 @@ fn a_bad_key_beside_service_and_load_is_refused() {
         ),
         ("clients: {patience_ms: 0}", &["clients.patience_ms: 0"]),
         (
+            "clients: {slow: {share: 1.5, bytes_per_s: 100}}",
+            &["clients.slow.share: 1.5", "0 to 1"],
+        ),
+        (
+            "clients: {slow: {share: 0.5, bytes_per_s: 0}}",
+            &["clients.slow.bytes_per_s: 0"],
+        ),
+        (
             "clients: {skew_ms: {normal: 1, uniform: 2}}",
             &["clients.skew_ms", "one of"],
         ),

@@ -168,6 +168,10 @@ impl Witness for Inspector {
         assert_eq!(of_classes, held, "held in rooms and counted by class");
     }
 
+    fn whole(&mut self, worker: usize, stream: StreamId) {
+        self.turns.whole(worker, stream);
+    }
+
     fn anew(&mut self, worker: usize) {
         self.gauges.retain(|(_, known, _), _| *known != worker);
         self.idle_since.clear();

@@ -12,6 +12,7 @@ fn load(seconds: u64, rps: u64, budget_ms: u64) -> Vec<Request> {
         all.push(Request {
             id: id as u32,
             sent,
+            head: sent + ms(20),
             arrives: sent + ms(20),
             budget,
             ..template

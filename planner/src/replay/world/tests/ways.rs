@@ -56,6 +56,7 @@ fn sent_through_a_fade() -> Vec<Request> {
     for request in &mut all {
         let fades = FADES.contains(&request.sent.as_secs());
         request.arrives = request.sent + ms(if fades { FADED_MS } else { WAY_MS });
+        request.head = request.arrives;
     }
     all
 }

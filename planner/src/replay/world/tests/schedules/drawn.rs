@@ -107,10 +107,19 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     let request = |(id, sent): (u32, u64)| {
         let way = Duration::from_micros(random.random_range(0..100_000));
         let sent = Duration::from_micros(sent);
+        // Half of them have bodies that come after their heads.
+        let (head, bytes) = if random.random_bool(0.5) {
+            let head = way.mul_f64(random.random_range(0.0..1.0));
+            (sent + head, random.random_range(1..400_000))
+        } else {
+            (sent + way, 0)
+        };
         Request {
             id,
             sent,
+            head,
             arrives: sent + way,
+            bytes,
             budget: ms(random.random_range(1..800)),
             way_back: Duration::from_micros(random.random_range(0..50_000)),
             skew_ms: if random.random_bool(0.2) {

@@ -56,6 +56,11 @@ impl Turns {
         self.held.retain(|(known, _), _| *known != worker);
     }
 
+    /// It stands before nobody until its body is there.
+    pub(super) fn whole(&mut self, worker: usize, stream: StreamId) {
+        self.held.remove(&(worker, stream));
+    }
+
     pub(super) fn told(&mut self, worker: usize, verdicts: &[(StreamId, Verdict)], now: u64) {
         if !self.checked {
             return;

@@ -1,0 +1,90 @@
+//! Bodies that come after their heads: who uploads has no slot, and its deadline runs on.
+
+use super::*;
+
+/// A request whose head is there at `head` and whose body ends at `arrives`, in ms.
+fn uploading(all: &mut [Request], index: usize, head: u64, arrives: u64) {
+    (all[index].head, all[index].arrives) = (ms(head), ms(arrives));
+    all[index].bytes = 200_000;
+}
+
+#[test]
+fn slow_upload_has_no_slot_before_its_last_byte() {
+    // One slot of a, 50 ms each: the first comes for 200 ms, the second goes at once.
+    let mut all = requests(&[(0, 1000), (10, 1000)]);
+    uploading(&mut all, 0, 0, 200);
+    assert_eq!(played(&scenario([1, 0]), &all, WEIR), [(A, 250), (A, 60)]);
+}
+
+#[test]
+fn upload_that_no_variant_could_answer_any_more_is_refused_while_it_comes() {
+    let mut all = requests(&[(0, 300)]);
+    uploading(&mut all, 0, 0, 5000);
+    let ends = played(&scenario([1, 1]), &all, WEIR);
+    // a takes 50 ms; the engine is woken with the next ms.
+    assert_eq!(ends, [(Fate::Refused("expired"), 251)]);
+}
+
+#[test]
+fn slow_upload_with_a_near_deadline_goes_first_once_it_is_there() {
+    // The slot is taken to 150; the second has waited for longer and has more time.
+    let mut all = requests(&[(0, 1000), (20, 900), (30, 250)]);
+    all[0].min_accuracy = 75.0;
+    all[1].min_accuracy = 75.0;
+    all[2].min_accuracy = 75.0;
+    uploading(&mut all, 2, 30, 90);
+    assert_eq!(
+        played(&scenario([0, 1]), &all, WEIR),
+        [(B, 100), (B, 300), (B, 200)]
+    );
+}
+
+#[test]
+fn larger_body_than_is_held_goes_upstream_while_it_comes() {
+    let mut all = requests(&[(0, 1000), (10, 1000)]);
+    uploading(&mut all, 0, 0, 200);
+    let mut scenario = scenario([1, 0]);
+    scenario.proxies.plugin["body"] = json!({ "request_max_bytes": 100_000 });
+    // Its slot is taken when 131,072 bytes have come; the server works from the last byte on.
+    let ends = played(&scenario, &all, WEIR);
+    assert_eq!(ends, [(A, 250), (A, 60)]);
+}
+
+#[test]
+fn client_that_leaves_while_it_uploads_leaves_nothing() {
+    let mut all = requests(&[(0, 1000), (10, 1000)]);
+    uploading(&mut all, 0, 0, 900);
+    all[0].patience = ms(100);
+    let ends = played(&scenario([1, 0]), &all, WEIR);
+    assert_eq!(ends, [(Fate::Gone, 100), (A, 60)]);
+}
+
+#[test]
+fn dripping_clients_change_nothing_for_the_others() {
+    // 20 for each slot, a second of it for the honest, whose load is 0.7 of what b executes.
+    let quick: Vec<(u64, u64)> = (0..70).map(|nth| (40 + nth * 143, 2000)).collect();
+    let alone = played(&scenario([0, 1]), &requests(&quick), WEIR);
+    let drips = (0..20).map(|nth| (nth, 10_000));
+    let all: Vec<(u64, u64)> = drips.chain(quick).collect();
+    let mut all = requests(&all);
+    for index in 0..20 {
+        uploading(&mut all, index, index as u64, 60_000);
+        all[index].patience = Duration::from_secs(60);
+    }
+    let beside = played(&scenario([0, 1]), &all, WEIR);
+    assert_eq!(beside[20..], alone[..]);
+    for (fate, at) in &beside[..20] {
+        assert_eq!(*fate, Fate::Refused("expired"), "{at}");
+    }
+}
+
+#[test]
+fn gateway_without_weir_forwards_a_request_when_it_is_there() {
+    let mut all = requests(&[(0, 1000)]);
+    uploading(&mut all, 0, 0, 200);
+    let fifo = Contender {
+        plane: Plane::FifoRoundRobin,
+        control: Control::Static,
+    };
+    assert_eq!(played(&scenario([1, 0]), &all, fifo), [(A, 250)]);
+}
