@@ -94,6 +94,12 @@ impl Engine {
                 },
             );
         }
+        if request.deadline.at <= now.mono {
+            // The timer that would have ended it counts whole ms.
+            let counts = request.counts;
+            self.unservable(counts);
+            return Some(self.refuse_held(stream, Reason::Expired));
+        }
         let mut request = self.leave_receiving(stream)?;
         let mut body = request.body;
         request.uploads = !received.complete;

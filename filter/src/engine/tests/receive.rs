@@ -86,6 +86,18 @@ fn a_body_that_cannot_end_in_time_is_expired_at_that_moment() {
 }
 
 #[test]
+fn body_that_ends_with_the_deadline_is_expired_where_service_takes_no_time() {
+    let mut engine = engine(&[variant("a", 1.0, 2, 0.0)], "");
+    head(&mut engine, 1, 1000, at(0));
+    let verdict = last(&mut engine, 1, at(1000));
+    assert_eq!(
+        verdict.as_ref().and_then(reason),
+        Some(Reason::Expired),
+        "{verdict:?}"
+    );
+}
+
+#[test]
 fn nobody_waits_for_the_body_of_what_cannot_be_served() {
     let mut engine = two_slots("");
     assert_eq!(
