@@ -1,5 +1,5 @@
 //! Slow clients among quick ones, before a real Envoy: those who drip, fall silent, upload or read slowly
-//! take nobody's slot, over HTTP/1.1, HTTP/2 and (all but slow readers) gRPC.
+//! take nobody's slot, over HTTP/1.1, HTTP/2 and gRPC.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -280,7 +280,6 @@ macro_rules! over {
     )*};
 }
 
-// Slow readers are not among gRPC's: twenty of them fill the window of the connection to the server.
 over!(
     http1 Http1 {
         dripping_clients_change_nothing,
@@ -299,6 +298,7 @@ over!(
     grpc Grpc {
         dripping_clients_change_nothing,
         slow_uploads_cost_the_quick_nothing,
+        slow_readers_take_nobodys_slot,
         a_hopeless_upload_is_refused_when_that_is_known,
         a_silent_client_is_refused_at_its_deadline,
     }

@@ -34,10 +34,9 @@ impl Backend {
         if self.http2 {
             let options = "/typed_extension_protocol_options/\
                            envoy.extensions.upstreams.http.v3.HttpProtocolOptions/explicit_http_config";
-            // The windows that the shipped file names beside the line it says to replace.
-            *at(&mut cluster, options)? = json!({ "http2_protocol_options": {
-                "initial_stream_window_size": 65536, "initial_connection_window_size": 1_048_576,
-            } });
+            // The window that the shipped file names beside the line it says to replace.
+            *at(&mut cluster, options)? =
+                json!({ "http2_protocol_options": { "initial_stream_window_size": 65536 } });
         }
         Ok(cluster)
     }
