@@ -118,6 +118,56 @@ async fn an_answer_past_the_deadline_is_cut_off() {
     );
 }
 
+/// Lets the shipped route retry and hedge, as a route of one's own may.
+fn with_retries(bootstrap: Bootstrap) -> Bootstrap {
+    let route = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config\
+                 /virtual_hosts/0/routes/0/route";
+    let retries = json!({ "retry_on": "5xx", "num_retries": 2, "per_try_timeout": "0.1s" });
+    let hedges = json!({ "hedge_on_per_try_timeout": true });
+    bootstrap
+        .amend(&format!("{route}/retry_policy"), retries)
+        .amend(&format!("{route}/hedge_policy"), hedges)
+        .amend("/static_resources/clusters/0/circuit_breakers", json!({}))
+}
+
+/// A retry is another execution, which no slot counts: none is made unless the configuration allows it.
+#[tokio::test]
+async fn retries_of_a_route_are_refused_unless_allowed() {
+    for (allowed, status, retried) in [(None, 500, 0), (Some(2), 200, 2)] {
+        let one = Variant { share: 1.0, ..GOOD };
+        let scene = Scene::start(&[one], 1, |bootstrap, plugin| {
+            if let Some(allowed) = allowed {
+                plugin["retries_max"] = json!(allowed);
+            }
+            with_retries(bootstrap)
+        })
+        .await
+        .unwrap();
+        scene.backends[0].fail_next(2);
+        let seen = see(scene.infer()).await.unwrap();
+        assert_eq!(seen.status, status, "{allowed:?}");
+        scene.until(Metric::Retried, "good", retried).await.unwrap();
+    }
+}
+
+/// A hedge is a second execution beside the first.
+#[tokio::test]
+async fn hedges_of_a_route_are_refused_unless_allowed() {
+    for (allowed, executions) in [(0, 1), (1, 2)] {
+        let one = Variant { share: 1.0, ..GOOD };
+        let scene = Scene::start(&[one], 1, |bootstrap, plugin| {
+            plugin["retries_max"] = json!(allowed);
+            with_retries(bootstrap)
+        })
+        .await
+        .unwrap();
+        scene.backends[0].slow_by(500.0).unwrap();
+        let seen = see(scene.infer_within(5000)).await.unwrap();
+        assert_eq!(seen.status, 200, "{allowed}");
+        assert_eq!(scene.backends[0].executions().len(), executions);
+    }
+}
+
 #[tokio::test]
 async fn a_planner_that_is_nowhere_leaves_the_static_plan_in_force() {
     let scene = Scene::start(&[Variant { share: 1.0, ..GOOD }], 1, |bootstrap, plugin| {

@@ -28,6 +28,9 @@ pub const KEY_MAX: usize = 256;
 /// within the hour that all spans are.
 pub const BATCH_WAIT_MAX_MS: u64 = 60_000;
 
+/// Most retries that Envoy may be allowed: each is another execution, which no slot counts.
+pub const RETRIES_MAX: u8 = 3;
+
 /// What the filter was told, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -60,6 +63,8 @@ pub struct Config {
     pub batch_wait: Option<Duration>,
     /// Whether predictions are corrected by what is measured.
     pub correct: bool,
+    /// Most times that Envoy may send a request again, whatever its route says; 0: never.
+    pub retries_max: u8,
     /// Where plans come from.
     pub planner: Option<Planner>,
     /// The plan to go by until a planner has spoken.

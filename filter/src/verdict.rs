@@ -42,6 +42,8 @@ pub struct Dispatch {
     pub grpc_timeout: bool,
     /// The class it gets instead of the one it asked for (`x-slo-class`).
     pub class: Option<Rc<str>>,
+    /// Most times that this Envoy's router may send it again.
+    pub retries_max: u8,
 }
 
 /// `x-slo-stage-ms`, as the next hop gets it. To set or remove a header costs a call into the host: the

@@ -11,7 +11,9 @@ use super::body::RawBody;
 use super::classes::{RawClass, RawClasses};
 use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
-use super::{BATCH_WAIT_MAX_MS, Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner, Role};
+use super::{
+    BATCH_WAIT_MAX_MS, Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner, RETRIES_MAX, Role,
+};
 use crate::board::Scope;
 use crate::class::{Claim, Classes};
 use crate::deadline::{self, CLAIMS_MAX};
@@ -42,6 +44,8 @@ pub(super) struct RawConfig {
     starvation: Option<u32>,
     #[serde(default)]
     queue: RawQueue,
+    #[serde(default)]
+    retries_max: u8,
     planner: Option<Planner>,
     plan: Option<RawPlan>,
     #[serde(default)]
@@ -160,6 +164,10 @@ impl RawConfig {
             return Err(wrong("service", format!("'{}'", self.service), right));
         }
         let batch_wait = self.queue.check(self.role)?;
+        if self.retries_max > RETRIES_MAX {
+            let right = format!("0 to {RETRIES_MAX}");
+            return Err(wrong("retries_max", self.retries_max, right));
+        }
         if let Some(planner) = &self.planner {
             planner.check()?;
         }
@@ -197,6 +205,7 @@ impl RawConfig {
             scope: self.queue.scope,
             batch_wait,
             correct: self.queue.correct,
+            retries_max: self.retries_max,
             planner: self.planner,
             static_plan,
             on_stale: self.on_stale,

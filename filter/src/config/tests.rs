@@ -32,6 +32,7 @@ fn what_is_not_said_has_its_default() {
     let config = Config::parse(format!(r#"{{"service":"demo",{PLAN}}}"#).as_bytes()).unwrap();
     assert_eq!((config.role, config.variant.as_deref()), (Role::Both, None));
     assert_eq!((config.batch_wait, config.correct), (None, true));
+    assert_eq!(config.retries_max, 0);
     assert_eq!(config.bypass, Bypass::default());
     assert!(config.skew.estimate);
     assert_eq!(
@@ -76,6 +77,8 @@ fn roles_bypass_batches_and_clocks_are_refused_with_their_path() {
         refused(&format!(r#"{{"service":"demo",{PLAN},{more}}}"#), message);
     };
     for (more, message) in [
+        (r#""retries_max":4"#, "retries_max: 4 must be 0 to 3"),
+        (r#""retries_max":-1"#, "retries_max: invalid value"),
         (
             r#""role":"door""#,
             "role: unknown variant `door`, expected one of `both`, `router`, `gate`",

@@ -3,8 +3,11 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use weir_api::metrics::Metric;
+
 use super::{End, Engine, State, StreamId};
 use crate::config::Role;
+use crate::stats::Label;
 use crate::time::{Now, Wall};
 use crate::verdict::{Reason, Verdict};
 
@@ -15,6 +18,8 @@ pub struct Answer {
     pub failed: bool,
     /// What the gate before the server says a request takes there (`x-slo-expected-ms`).
     pub expected: Option<Duration>,
+    /// Times that Envoy sent the request again.
+    pub retried: u32,
 }
 
 /// What an answer from upstream is tagged with.
@@ -47,6 +52,10 @@ impl Engine {
             self.timers.cancel(request.deadline.client_at, stream);
         }
         let (flight, request) = (*flight, *request);
+        if answer.retried > 0 {
+            let (label, retried) = (Label::Variant(request.variant), i64::from(answer.retried));
+            self.stats.by(Metric::Retried, label, retried);
+        }
         let variant = self.variants.get_mut(request.variant)?;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
             variant.hear(expected, now.mono);

@@ -138,6 +138,7 @@ impl Engine {
             deadline: request.deadline.client_wall,
             grpc_timeout: request.shape.grpc_timeout,
             class,
+            retries_max: self.config.retries_max,
         };
         self.requests.insert(stream, request);
         Verdict::Forward(dispatch)

@@ -156,8 +156,12 @@ impl HttpContext for Stream {
         let Some(service) = self.service.clone().filter(|_| self.open) else {
             return Action::Continue;
         };
-        let role = service.borrow().engine().config().role;
-        match who_spoke(role == Role::Router, self.grpc && end_of_stream) {
+        let (router, retries) = {
+            let service = service.borrow();
+            let config = service.engine().config();
+            (config.role == Role::Router, config.retries_max > 0)
+        };
+        match who_spoke(router, self.grpc && end_of_stream) {
             Spoke::Envoy(end, reason) => {
                 if let Some(reason) = reason {
                     call::set_response_header(DROPPED_REASON, Some(reason.label()));
@@ -169,7 +173,10 @@ impl HttpContext for Stream {
                 }
                 self.end(end);
             }
-            Spoke::Upstream(answer) => {
+            Spoke::Upstream(mut answer) => {
+                if retries {
+                    answer.retried = retried();
+                }
                 let now = call::now();
                 let tags = service.borrow_mut().on_answer(self.id, answer, now);
                 if let Some(tags) = tags {
@@ -261,6 +268,9 @@ fn forward(dispatch: &Dispatch) {
         "x-envoy-upstream-rq-timeout-ms",
         Some(digits.format(timeout)),
     );
+    // Takes precedence over the route's own; the router reads and removes it. Hedges are retries to it too.
+    let retries_max = digits.format(dispatch.retries_max);
+    call::set_request_header("x-envoy-max-retries", Some(retries_max));
     if dispatch.grpc_timeout {
         let ms = millis(dispatch.remaining).clamp(1, GRPC_TIMEOUT_MAX);
         call::set_request_header("grpc-timeout", Some(&format!("{ms}m")));
@@ -385,7 +395,11 @@ fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
             let expected = router.then(expected_upstream).flatten();
             // A gRPC server that sends trailers alone has nothing to answer with.
             let failed = failed || trailers_only;
-            Spoke::Upstream(Answer { failed, expected })
+            Spoke::Upstream(Answer {
+                failed,
+                expected,
+                retried: 0,
+            })
         }
         (_, b"504") => Spoke::Envoy(End::TimedOut, Some(Reason::Expired)),
         (Some(details), b"200") if timed_out(details) => {
@@ -394,6 +408,12 @@ fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
         (_, b"503" | b"200") => Spoke::Envoy(End::Failed, Some(Reason::NoBackend)),
         _ => Spoke::Envoy(End::Failed, None),
     }
+}
+
+/// Times that Envoy sent the current request again.
+fn retried() -> u32 {
+    let attempts = call::number(&["upstream", "request_attempt_count"]);
+    u32::try_from(attempts.unwrap_or(1).saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
 /// What the gate before the server says; it is for us, not for the client.

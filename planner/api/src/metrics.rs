@@ -50,6 +50,8 @@ pub enum Metric {
     OnTime,
     /// Counter, by variant: answers from upstream after the deadline.
     Late,
+    /// Counter, by variant: times that Envoy sent a request again that was answered in the end.
+    Retried,
     /// Counter, by reason: requests refused.
     Refused,
     /// Counter: requests whose client left before the answer.
@@ -118,7 +120,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 40] = [
+    pub const ALL: [Metric; 41] = [
         Metric::Arrivals,
         Metric::Unservable,
         Metric::Admitted,
@@ -130,6 +132,7 @@ impl Metric {
         Metric::Served,
         Metric::OnTime,
         Metric::Late,
+        Metric::Retried,
         Metric::Refused,
         Metric::Gone,
         Metric::Disbelieved,
@@ -196,6 +199,7 @@ impl Metric {
             Metric::Served => ("weir_served", Counter, VARIANT),
             Metric::OnTime => ("weir_on_time", Counter, VARIANT),
             Metric::Late => ("weir_late", Counter, VARIANT),
+            Metric::Retried => ("weir_retried", Counter, VARIANT),
             Metric::Refused => ("weir_refused", Counter, Some("reason")),
             Metric::Gone => ("weir_gone", Counter, NONE),
             Metric::Disbelieved => ("weir_disbelieved", Counter, Some("header")),
