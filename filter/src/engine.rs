@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use crate::board::{Member, Standing, Store};
+use crate::board::{Member, Ring, Standing, Store};
 use crate::body::{Ledger, Receiving, Share};
 use crate::class::{CLASSES_MAX, ClassId};
 use crate::config::{Config, Role};
@@ -377,9 +377,9 @@ impl Engine {
         self.renew(false, now);
     }
 
-    /// Rings the proxy's other VMs: there is something new for all.
+    /// Rings the proxy's other VMs: there is a new plan.
     pub fn ring_others(&mut self, now: Mono) {
-        self.member.ring_others(now);
+        self.member.ring_others(Ring::Plan, now);
     }
 
     /// Whether the slots are its to give: a router leaves them to the gates.

@@ -5,7 +5,7 @@
 //! variants in the [`plan`] that can still answer in time, [`route`] picks one by quota. A variant has
 //! so many slots: where one is free the request goes upstream at once, otherwise it is held at the
 //! variant's [`gate`] in an earliest-deadline-first [`queue`] until a slot frees, its deadline passes
-//! or its client leaves. The workers of a proxy share slots and order by the [`board`].
+//! or its client leaves. A variant whose servers fail is left alone until they are well again ([`health`]). The workers of a proxy share slots and order by the [`board`].
 //! Every call into the [`engine`] answers with a [`verdict`] and leaves [`stats`]; [`config`] is read
 //! once and then true.
 //!
@@ -19,6 +19,7 @@ pub mod config;
 pub mod deadline;
 pub mod engine;
 pub mod gate;
+pub mod health;
 pub mod observed;
 pub mod plan;
 pub mod protocol;

@@ -3,7 +3,8 @@
 //! ```text
 //! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · entries u16
 //!          settling_until u64 · founder u64 · poller u64 · poller_until u64
-//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32               × columns
+//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32
+//!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8  × columns
 //! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8 · held u32        × entries
 //! cell     taken u32 · waits u32 · until u64 · head u64 (0: none)        × entries × columns
 //! ```
@@ -12,15 +13,16 @@
 //! changed by somebody else are [`Unreadable`]; nothing here panics on any bytes.
 
 use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, Key, Urgency};
+use crate::health::{Failing, Failure, Health};
 use crate::time::Mono;
 
 /// "weirbrd" and the layout's version: another layout, another number, and another key in the store.
-const MAGIC: [u8; 8] = *b"weirbrd\x03";
+const MAGIC: [u8; 8] = *b"weirbrd\x04";
 /// The magic and the checksum: what the checksum is over begins after them.
 const UNSUMMED: usize = 16;
 /// The header's, a column's, an entry's and a cell's bytes.
 const HEADER: usize = UNSUMMED + 40;
-const COLUMN: usize = 28;
+const COLUMN: usize = 48;
 const ENTRY: usize = 29;
 const CELL: usize = 24;
 
@@ -80,6 +82,7 @@ impl Board {
             writer.u64(column.idle_since.map_or(0, |at| at.0.max(1)));
             writer.u64(column.used_at.0);
             writer.u32(column.open);
+            writer.health(&column.health);
         }
         let Some((entries, cells)) = rows.split_at_mut_checked(self.entries.len() * ENTRY) else {
             return;
@@ -133,6 +136,7 @@ impl Board {
                 idle_since: reader.some()?.map(Mono),
                 used_at: reader.mono()?,
                 open: reader.u32()?,
+                health: reader.health()?,
             });
         }
         for _ in 0..entries {
@@ -182,6 +186,26 @@ impl Reader<'_> {
     fn some(&mut self) -> Option<Option<u64>> {
         self.u64().map(|value| (value > 0).then_some(value))
     }
+
+    fn health(&mut self) -> Option<Health> {
+        let [failure] = self.take()?;
+        let (since, next_trial) = (self.mono()?, self.mono()?);
+        let failure = match failure {
+            0 if (since, next_trial) == (Mono(0), Mono(0)) => None,
+            1 => Some(Failure::Unreachable),
+            2 => Some(Failure::Errors),
+            _ => return None,
+        };
+        Some(Health {
+            failing: failure.map(|failure| Failing {
+                failure,
+                since,
+                next_trial,
+            }),
+            errors: u16::from_le_bytes(self.take()?),
+            rounds: u8::from_le_bytes(self.take()?),
+        })
+    }
 }
 
 /// What is left to write into, as much as there is to write.
@@ -204,6 +228,20 @@ impl Writer<'_> {
     #[inline]
     fn u64(&mut self, value: u64) {
         self.put(value.to_le_bytes());
+    }
+
+    #[inline]
+    fn health(&mut self, health: &Health) {
+        let failing = health.failing;
+        self.put([match health.failure() {
+            None => 0,
+            Some(Failure::Unreachable) => 1,
+            Some(Failure::Errors) => 2,
+        }]);
+        self.u64(failing.map_or(0, |failing| failing.since.0));
+        self.u64(failing.map_or(0, |failing| failing.next_trial.0));
+        self.put(health.errors.to_le_bytes());
+        self.put([health.rounds]);
     }
 }
 

@@ -8,6 +8,8 @@ use super::batch::Batch;
 use super::{Ask, Board, Cell, Key, Others, TERMS, Terms, Turn, Urgency};
 use crate::time::Mono;
 
+mod health;
+
 /// How often a swap is tried before it is left to the next tick.
 pub const TRIES_MAX: u32 = 8;
 
@@ -33,6 +35,8 @@ pub enum Ring {
     Slot,
     /// There is a new plan.
     Plan,
+    /// A variant has begun or ceased to fail.
+    Health,
 }
 
 /// Who queues together.
@@ -145,11 +149,11 @@ impl Member {
         column.map_or(0, |column| self.board.waiting(column, now))
     }
 
-    /// Rings all others that live: there is a new plan.
-    pub fn ring_others(&mut self, now: Mono) {
+    /// Rings all others that live.
+    pub fn ring_others(&mut self, why: Ring, now: Mono) {
         if self.store.load(&mut self.bytes).is_some() && self.board.read(&self.bytes).is_ok() {
             for entry in self.board.others(self.incarnation, now) {
-                self.store.ring(entry, Ring::Plan);
+                self.store.ring(entry, why);
             }
         }
     }

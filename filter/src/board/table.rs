@@ -1,6 +1,7 @@
 //! The board's rows and columns: who has an entry, which variant a column, and what may be used again.
 
 use super::{Board, COLUMNS_MAX, ENTRIES_MAX, Key, Others, Terms, Urgency};
+use crate::health::Health;
 use crate::time::Mono;
 
 /// One VM.
@@ -29,6 +30,8 @@ pub struct Column {
     pub used_at: Mono,
     /// How many may still leave of batches closed.
     pub open: u32,
+    /// How its servers are, as any VM has seen them last.
+    pub health: Health,
 }
 
 /// What one VM has of one variant.

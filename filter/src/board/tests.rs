@@ -333,6 +333,25 @@ fn all_others_that_live_are_rung_for_a_plan() {
     (0..3).for_each(|vm| _ = proxy.renew(vm, 0));
     let lease = TERMS.lease.as_millis() as u64;
     (1..3).for_each(|vm| _ = proxy.renew(vm, lease - 1));
-    proxy.vms[1].member.ring_others(at(lease));
+    proxy.vms[1].member.ring_others(Ring::Plan, at(lease));
     assert_eq!(proxy.store.take_rings(), [(2, Ring::Plan)], "0 is dead");
+}
+
+#[test]
+fn a_variants_health_is_for_all_and_lost_swaps_leave_it_as_it_was() {
+    let mut proxy = Proxy::new(2, 1);
+    let mut note = |vm: usize, ms, errors| {
+        let member = &mut proxy.vms[vm].member;
+        let (health, _) = member.note_health(VARIANT, at(ms), |health| health.errors += errors);
+        health.map(|health| health.errors)
+    };
+    assert_eq!((note(0, 0, 1), note(1, 1, 2)), (Some(1), Some(3)));
+    proxy.store.lose_swaps(TRIES_MAX);
+    let (health, outcome) = proxy.vms[0]
+        .member
+        .note_health(VARIANT, at(2), |health| health.errors += 1);
+    assert_eq!((health, outcome.unsettled), (None, true));
+    proxy.renew(0, 3);
+    let seen = proxy.vms[0].member.health(VARIANT).unwrap();
+    assert_eq!(seen.errors, 3);
 }

@@ -13,6 +13,7 @@ use crate::time::{Mono, Now, Wall};
 /// What is put in a queue to say why it rings.
 const SLOT: &[u8] = b"s";
 const PLAN: &[u8] = b"p";
+const HEALTH: &[u8] = b"h";
 
 /// For how long the wall clock is told by the monotonic one. Each look at a clock leaves the VM; a step
 /// of the wall clock is seen so much later.
@@ -170,11 +171,12 @@ pub(super) fn ring(queue: u32, why: Ring) -> bool {
     let word: &[u8] = match why {
         Ring::Slot => SLOT,
         Ring::Plan => PLAN,
+        Ring::Health => HEALTH,
     };
     hostcalls::enqueue_shared_queue(queue, Some(word)).is_ok()
 }
 
-/// Empties our own queue; whether a new plan was among what it said. Bounded: what is left rings again.
+/// Empties our own queue; whether more than a free slot was among what it said. Bounded: what is left rings again.
 pub(super) fn hear(queue: u32) -> bool {
     const RINGS_MAX: usize = 1024;
     let mut plan = false;

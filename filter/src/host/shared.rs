@@ -23,7 +23,7 @@ pub(super) fn incarnation() -> u64 {
 
 /// Where a service's board is; the number is the layout's.
 pub(super) fn board_key(service: &str, role: Role) -> String {
-    format!("weir/{service}/{}/board3", role.label())
+    format!("weir/{service}/{}/board4", role.label())
 }
 
 /// The board's place in shared data, and the queues.

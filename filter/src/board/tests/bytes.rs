@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::health::{Failing, Failure, Health};
 
 fn mono() -> impl Strategy<Value = Mono> {
     any::<u64>().prop_map(Mono)
@@ -13,8 +14,21 @@ fn moment() -> impl Strategy<Value = Option<Mono>> {
 }
 
 prop_compose! {
-    fn column()(key: u64, idle_since in moment(), used_at in mono(), open: u32) -> Column {
-        Column { key: Key(key), idle_since, used_at, open }
+    fn health()(failing: Option<(bool, u64, u64)>, errors: u16, rounds: u8) -> Health {
+        let failing = failing.map(|(errors, since, next_trial)| Failing {
+            failure: if errors { Failure::Errors } else { Failure::Unreachable },
+            since: Mono(since),
+            next_trial: Mono(next_trial),
+        });
+        Health { failing, errors, rounds }
+    }
+}
+
+prop_compose! {
+    fn column()(
+        key: u64, idle_since in moment(), used_at in mono(), open: u32, health in health(),
+    ) -> Column {
+        Column { key: Key(key), idle_since, used_at, open, health }
     }
 }
 

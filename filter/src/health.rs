@@ -1,0 +1,227 @@
+//! Health of a variant: whether it fails, since when, and when it is tried again.
+//!
+//! A variant that cannot be reached fails at the first sign of it; one that answers with errors, after
+//! [`Policy::errors`] of them in a row. It fails until a probe reaches it, or until a request that was sent
+//! there on trial is answered well. A variant that fails again before it has answered any request well is
+//! left for twice as long as before. All workers of a proxy share one [`Health`] per variant (see
+//! [`Column`](crate::board::Column)); time is an argument.
+//!
+//! Nobody but the server is judged: a client's own mistakes (4xx) say only that the server answers. 404 is
+//! the exception, because model servers say so of a model that they have not loaded.
+
+use std::time::Duration;
+
+use crate::time::Mono;
+use crate::verdict::Reason;
+
+/// Errors in a row after which a variant fails, where the configuration says nothing.
+pub const ERRORS_DEFAULT: u16 = 5;
+/// Pause before the first trial, where the configuration says nothing.
+pub const BASE_DEFAULT: Duration = Duration::from_millis(500);
+/// Longest pause between trials, where the configuration says nothing: the longest that a server can be well
+/// again and get nothing.
+pub const MAX_DEFAULT: Duration = Duration::from_secs(10);
+/// Time between probes of a variant that fails, and the longest that one may take.
+pub const PROBE_PERIOD: Duration = Duration::from_millis(500);
+
+/// The rules, as configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    /// Whether failing variants are left at all.
+    pub eject: bool,
+    /// Errors in a row after which a variant fails.
+    pub errors: u16,
+    /// Pause before the first trial; it doubles with each further one.
+    pub base: Duration,
+    /// Longest such pause.
+    pub max: Duration,
+    /// Path that says 2xx where a server is ready; `None`: a real request is the trial.
+    pub path: Option<String>,
+}
+
+/// How a variant fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Failure {
+    /// No connection, no healthy host, or a reset before the answer began.
+    Unreachable,
+    /// Its servers answer, with errors.
+    Errors,
+}
+
+/// What an answer, or its absence, says of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sign {
+    /// It answered well.
+    Served,
+    /// It answered that the client is mistaken.
+    Answered,
+    /// It answered with an error of its own, or does not know the model.
+    Erred,
+    /// It could not be reached.
+    Unreachable,
+}
+
+/// What came of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probed {
+    /// No server answered.
+    Nobody,
+    /// A server answered with this status.
+    Status(u32),
+}
+
+/// One variant's health.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Health {
+    /// Since when and how it fails, if it does.
+    pub failing: Option<Failing>,
+    /// Errors in a row.
+    pub errors: u16,
+    /// Times it has failed, and trials that failed, since it last answered a request well.
+    pub rounds: u8,
+}
+
+/// A failure that lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Failing {
+    /// How it fails.
+    pub failure: Failure,
+    /// Since when.
+    pub since: Mono,
+    /// When it may be tried again.
+    pub next_trial: Mono,
+}
+
+impl Sign {
+    /// What an answer with this status says. `grpc`: its gRPC status, where it has no body. `dropped`: why a gate
+    /// refused, where one did: of the server that says something only if it was out of reach.
+    #[must_use]
+    pub fn of(status: u32, grpc: Option<u32>, dropped: Option<&[u8]>) -> Option<Sign> {
+        if let Some(dropped) = dropped {
+            let unreachable = dropped == Reason::NoBackend.label().as_bytes();
+            return unreachable.then_some(Sign::Unreachable);
+        }
+        Some(match (status, grpc) {
+            (404 | 500.., _) => Sign::Erred,
+            (400.., _) => Sign::Answered,
+            // Unknown, not found, unimplemented, internal, unavailable, data loss.
+            (_, Some(2 | 5 | 12 | 13 | 14 | 15)) => Sign::Erred,
+            (_, Some(1..)) => Sign::Answered,
+            (_, None | Some(0)) => Sign::Served,
+        })
+    }
+}
+
+impl Health {
+    /// How it fails, if it does.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        self.failing.map(|failing| failing.failure)
+    }
+
+    /// Takes note of a sign.
+    pub fn observe(&mut self, sign: Sign, now: Mono, policy: &Policy) {
+        match (sign, self.failure()) {
+            (Sign::Served, _) => *self = Health::default(),
+            (Sign::Answered, Some(Failure::Unreachable)) => self.recover(),
+            (Sign::Erred, None | Some(Failure::Unreachable)) => {
+                self.failing = None;
+                self.errors = self.errors.saturating_add(1);
+                if self.errors >= policy.errors {
+                    self.fail(Failure::Errors, now, policy);
+                }
+            }
+            (Sign::Unreachable, None) => self.fail(Failure::Unreachable, now, policy),
+            (Sign::Unreachable, Some(_)) => {
+                if let Some(failing) = &mut self.failing {
+                    failing.failure = Failure::Unreachable;
+                }
+            }
+            (Sign::Answered, None | Some(Failure::Errors))
+            | (Sign::Erred, Some(Failure::Errors)) => {}
+        }
+    }
+
+    /// Takes note of a probe. A path that is configured has to say 2xx; without one any answer shows that
+    /// the server can be reached, and nothing else.
+    pub fn probed(&mut self, probed: Probed, policy: &Policy) {
+        let well = match (probed, self.failure()) {
+            (Probed::Nobody, _) => false,
+            (Probed::Status(status), _) if policy.path.is_some() => (200..300).contains(&status),
+            (Probed::Status(_), failure) => failure == Some(Failure::Unreachable),
+        };
+        if well {
+            self.recover();
+        }
+    }
+
+    /// Whether a probe can bring it back.
+    #[must_use]
+    pub fn wants_probe(&self, now: Mono, policy: &Policy) -> bool {
+        self.failing.is_some_and(|failing| {
+            let probed = failing.failure == Failure::Unreachable || policy.path.is_some();
+            probed && failing.next_trial <= now
+        })
+    }
+
+    /// Whether a request may go there on trial.
+    #[must_use]
+    pub fn wants_trial(&self, now: Mono, policy: &Policy) -> bool {
+        policy.path.is_none()
+            && self.failing.is_some_and(|failing| {
+                failing.failure == Failure::Errors && failing.next_trial <= now
+            })
+    }
+
+    /// Claims the trial, so that no other request goes there before the next; whether it was to be had.
+    pub fn take_trial(&mut self, now: Mono, policy: &Policy) -> bool {
+        let wanted = self.wants_trial(now, policy);
+        if let Some(failing) = self.failing.as_mut().filter(|_| wanted) {
+            failing.next_trial = now + policy.pause(self.rounds);
+            self.rounds = self.rounds.saturating_add(1);
+        }
+        wanted
+    }
+
+    fn fail(&mut self, failure: Failure, now: Mono, policy: &Policy) {
+        let pause = match (failure, self.rounds) {
+            // One connection may have been closed by chance: a probe tells at once, and costs no client anything.
+            (Failure::Unreachable, 0) => Duration::ZERO,
+            (_, rounds) => policy.pause(rounds.saturating_sub(1)),
+        };
+        self.failing = Some(Failing {
+            failure,
+            since: now,
+            next_trial: now + pause,
+        });
+        self.rounds = self.rounds.saturating_add(1);
+    }
+
+    /// It is tried with its whole share; how often it failed is forgotten when it has answered a request.
+    fn recover(&mut self) {
+        (self.failing, self.errors) = (None, 0);
+    }
+}
+
+impl Policy {
+    /// The pause after so many trials that failed.
+    fn pause(&self, rounds: u8) -> Duration {
+        let doubled = 1_u32.checked_shl(u32::from(rounds)).unwrap_or(u32::MAX);
+        self.base.saturating_mul(doubled).min(self.max)
+    }
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            eject: true,
+            errors: ERRORS_DEFAULT,
+            base: BASE_DEFAULT,
+            max: MAX_DEFAULT,
+            path: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
