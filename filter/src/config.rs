@@ -16,6 +16,7 @@ use crate::protocol::{Bypass, Streams};
 
 mod body;
 mod classes;
+mod health;
 mod protocol;
 mod raw;
 mod skew;
@@ -65,6 +66,8 @@ pub struct Config {
     pub correct: bool,
     /// Most times that Envoy may send a request again, whatever its route says; 0: never.
     pub retries_max: u8,
+    /// When failing variants are left, and tried again.
+    pub health: crate::health::Policy,
     /// Where plans come from.
     pub planner: Option<Planner>,
     /// The plan to go by until a planner has spoken.

@@ -14,10 +14,11 @@ use weir_api::metrics::Metric;
 
 use crate::board::{Member, Ring, Standing, Store};
 use crate::body::{Ledger, Receiving, Share};
-use crate::class::{CLASSES_MAX, ClassId};
+use crate::class::ClassId;
 use crate::config::{Config, Role};
 use crate::deadline::Deadline;
 use crate::gate::VariantId;
+use crate::health::Sign;
 use crate::plan::{Rule, Source};
 use crate::protocol::Shape;
 use crate::queue::Place;
@@ -35,6 +36,7 @@ mod claim;
 mod demand;
 mod flow;
 mod gauge;
+mod health;
 mod limits;
 mod plans;
 mod receive;
@@ -45,6 +47,8 @@ pub use answer::{Answer, Tags};
 use asked::Read;
 pub use asked::{Asked, Wants};
 pub use gauge::Gauge;
+pub use health::Probe;
+use limits::Held;
 use variants::Variants;
 
 /// How long a lost ring can go unnoticed: a worker that holds requests looks at the board this often.
@@ -58,7 +62,9 @@ pub type StreamId = u32;
 pub enum End {
     /// Upstream answered, whatever the status.
     Answered,
-    /// It never reached a server, or the server broke off: nothing is being executed.
+    /// No server could be reached, or it reset before its answer began: nothing is being executed.
+    Unreachable,
+    /// The server broke off, or Envoy did: nothing is being executed.
     Failed,
     /// Its time was up before upstream answered: the server goes on.
     TimedOut,
@@ -90,6 +96,10 @@ pub struct Engine {
     arrivals: u64,
     /// What the rest of the pipeline needs after this stage.
     rest: Duration,
+    /// Whether this VM probes what fails: it is the one that reports.
+    probes: bool,
+    /// Whether a variant has begun or ceased to fail, and who is held has not been routed by that.
+    turned: bool,
     /// Variants that somebody was moved to, and that the board has not been told of.
     stirred: Vec<VariantId>,
     /// What happened since the shell last looked.
@@ -184,36 +194,6 @@ impl Request {
     }
 }
 
-/// How many are held, in all and of each class.
-#[derive(Debug, Default)]
-struct Held {
-    all: usize,
-    of_class: [usize; CLASSES_MAX],
-}
-
-impl Held {
-    fn of(&self, class: ClassId) -> usize {
-        self.of_class
-            .get(usize::from(class.0))
-            .copied()
-            .unwrap_or(0)
-    }
-
-    fn enter(&mut self, class: ClassId) {
-        self.all += 1;
-        if let Some(of_class) = self.of_class.get_mut(usize::from(class.0)) {
-            *of_class += 1;
-        }
-    }
-
-    fn leave(&mut self, class: ClassId) {
-        self.all = self.all.saturating_sub(1);
-        if let Some(of_class) = self.of_class.get_mut(usize::from(class.0)) {
-            *of_class = of_class.saturating_sub(1);
-        }
-    }
-}
-
 impl Engine {
     /// An engine that goes by the configuration's static plan, if there is one. It meets the proxy's
     /// other workers in `store` as `incarnation`, which no other VM's start has.
@@ -239,6 +219,8 @@ impl Engine {
             workers: 1,
             arrivals: 0,
             rest: Duration::ZERO,
+            probes: false,
+            turned: false,
             stirred: Vec::new(),
             stats: Stats::default(),
             config,
@@ -316,9 +298,16 @@ impl Engine {
                 self.ledger.release(&mut request.body);
                 self.stats.count(Metric::Gone, Label::None);
             }
-            State::InFlight(flight) => self.land(stream, &request, flight, end, now),
+            State::InFlight(flight) => {
+                if end == End::Unreachable && !flight.answered {
+                    self.observe(request.variant, Sign::Unreachable, now.mono);
+                }
+                self.land(stream, &request, flight, end, now);
+            }
         }
-        if self.owns_slots() {
+        if self.turned {
+            self.follow_health(now, verdicts);
+        } else if self.owns_slots() {
             self.hand_over(request.variant, false, now, verdicts);
         }
     }
@@ -326,6 +315,7 @@ impl Engine {
     /// Time has passed, or this worker was rung: verdicts for those that were held.
     pub fn release(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.retire_stale_plan(now, verdicts);
+        self.follow_health(now, verdicts);
         self.expire(now, verdicts);
         self.hand_over_all(now, verdicts);
     }
@@ -350,6 +340,9 @@ impl Engine {
     /// When [`Engine::release`] should be asked at the latest; `None`: there is nothing to wait for.
     #[must_use]
     pub fn next_wake(&self, now: Mono) -> Option<Mono> {
+        if self.turned {
+            return Some(now);
+        }
         let variants = self.variants.iter();
         let wait = self.config.batch_wait;
         let wakes = variants.filter_map(|variant| variant.next_wake(wait, now));
@@ -366,6 +359,8 @@ impl Engine {
         self.count(&outcome);
         if let Some(standing) = &standing {
             self.workers = standing.workers;
+            self.probes = standing.reports;
+            self.read_health();
             self.gauge(standing, now);
         }
         standing

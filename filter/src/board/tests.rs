@@ -346,7 +346,7 @@ fn a_variants_health_is_for_all_and_lost_swaps_leave_it_as_it_was() {
         health.map(|health| health.errors)
     };
     assert_eq!((note(0, 0, 1), note(1, 1, 2)), (Some(1), Some(3)));
-    proxy.store.lose_swaps(TRIES_MAX);
+    proxy.store.lose_swaps(TRIES_MAX + 1);
     let (health, outcome) = proxy.vms[0]
         .member
         .note_health(VARIANT, at(2), |health| health.errors += 1);

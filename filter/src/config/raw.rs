@@ -9,6 +9,7 @@ use weir_api::{Plan, Revision, Share, VariantPlan};
 
 use super::body::RawBody;
 use super::classes::{RawClass, RawClasses};
+use super::health::{self, RawHealth};
 use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
 use super::{
@@ -46,6 +47,7 @@ pub(super) struct RawConfig {
     queue: RawQueue,
     #[serde(default)]
     retries_max: u8,
+    health: Option<RawHealth>,
     planner: Option<Planner>,
     plan: Option<RawPlan>,
     #[serde(default)]
@@ -206,6 +208,7 @@ impl RawConfig {
             batch_wait,
             correct: self.queue.correct,
             retries_max: self.retries_max,
+            health: health::check(self.health, self.role)?,
             planner: self.planner,
             static_plan,
             on_stale: self.on_stale,

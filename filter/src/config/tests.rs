@@ -265,3 +265,49 @@ fn what_is_wrong_is_named_with_its_path() {
         "plan.service: 'other' must be 'demo'",
     );
 }
+
+#[test]
+fn failing_variants_are_left_as_configured() {
+    let read = |health: &str| {
+        let json = format!(r#"{{"service":"demo",{PLAN}{health}}}"#);
+        Config::parse(json.as_bytes()).unwrap().health
+    };
+    let default = crate::health::Policy::default();
+    assert_eq!(read(""), default);
+    assert_eq!(read(r#","health":{"eject":true}"#), default);
+    assert!(!read(r#","health":{"eject":false}"#).eject);
+    let policy = read(
+        r#","health":{"path":"/v2/health/ready","eject":{"errors":3,"base_ms":100,"max_ms":800}}"#,
+    );
+    assert_eq!(policy.path.as_deref(), Some("/v2/health/ready"));
+    assert_eq!((policy.eject, policy.errors), (true, 3));
+    assert_eq!(policy.base, Duration::from_millis(100));
+    assert_eq!(policy.max, Duration::from_millis(800));
+    for (health, message) in [
+        (r#"{"path":"ready"}"#, "health.path: 'ready' must be a path"),
+        (r#"{"eject":3}"#, "true, false, or a table of errors"),
+        (
+            r#"{"eject":{"errors":0}}"#,
+            "health.eject.errors: 0 must be 1 to 1000",
+        ),
+        (
+            r#"{"eject":{"base_ms":0}}"#,
+            "health.eject.base_ms: 0 must be 1 to",
+        ),
+        (
+            r#"{"eject":{"base_ms":90,"max_ms":80}}"#,
+            "health.eject.max_ms: 80 must be health.eject.base_ms (90) to",
+        ),
+        (r#"{"eject":{"often":1}}"#, "unknown field `often`"),
+    ] {
+        refused(
+            &format!(r#"{{"service":"demo",{PLAN},"health":{health}}}"#),
+            message,
+        );
+    }
+    let gate = format!(r#"{{"service":"demo","role":"gate",{PLAN},"health":{{}}}}"#);
+    refused(
+        &gate,
+        "health: (given) must be left out where `role` is 'gate'",
+    );
+}

@@ -7,6 +7,7 @@ use weir_api::metrics::Metric;
 
 use super::{End, Engine, State, StreamId};
 use crate::config::Role;
+use crate::health::Sign;
 use crate::stats::Label;
 use crate::time::{Now, Wall};
 use crate::verdict::{Reason, Verdict};
@@ -16,6 +17,8 @@ use crate::verdict::{Reason, Verdict};
 pub struct Answer {
     /// Whether it is an error (4xx, 5xx): it says nothing of the service time.
     pub failed: bool,
+    /// What it says of the server; `None`: nothing.
+    pub sign: Option<Sign>,
     /// What the gate before the server says a request takes there (`x-slo-expected-ms`).
     pub expected: Option<Duration>,
     /// Times that Envoy sent the request again.
@@ -55,6 +58,9 @@ impl Engine {
         if answer.retried > 0 {
             let (label, retried) = (Label::Variant(request.variant), i64::from(answer.retried));
             self.stats.by(Metric::Retried, label, retried);
+        }
+        if let Some(sign) = answer.sign {
+            self.observe(request.variant, sign, now.mono);
         }
         let variant = self.variants.get_mut(request.variant)?;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {

@@ -21,7 +21,7 @@ impl Engine {
     ) -> Verdict {
         request.whole = now.mono;
         self.arrived(&request);
-        request.variant = match self.choose(&request, now) {
+        request.variant = match self.choose(&request, true, now) {
             Ok(variant) => variant,
             Err(reason) => {
                 self.variants.contend(request.wish(now.mono));
@@ -202,7 +202,7 @@ impl Engine {
         let label = Label::Variant(request.variant);
         match end {
             _ if !self.owns_slots() => {
-                if end == End::Failed {
+                if matches!(end, End::Failed | End::Unreachable) {
                     self.refused(Reason::NoBackend, request.class);
                 }
             }
@@ -215,7 +215,7 @@ impl Engine {
                     self.count_class(Metric::ClassOnTime, request.class);
                 }
             }
-            End::Failed => self.refused(Reason::NoBackend, request.class),
+            End::Failed | End::Unreachable => self.refused(Reason::NoBackend, request.class),
             End::TimedOut => self.refused(Reason::Expired, request.class),
             End::Gone => self.stats.count(Metric::Gone, Label::None),
         }

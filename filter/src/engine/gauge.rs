@@ -47,6 +47,8 @@ impl Engine {
             let (taken, waiting) = (u64::from(taken), u64::from(waiting));
             self.stats.set(Metric::InFlight, label, taken);
             self.stats.set(Metric::Waiting, label, waiting);
+            let failing = u64::from(variant.health.failing.is_some());
+            self.stats.set(Metric::Failing, label, failing);
         }
         if standing.reports {
             self.report(now);

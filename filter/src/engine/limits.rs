@@ -1,6 +1,7 @@
 //! Limits on what is held: at each of them order holds too, because the least urgent makes room.
 
 use super::{Engine, Request, StreamId};
+use crate::class::{CLASSES_MAX, ClassId};
 use crate::gate::VariantId;
 use crate::room::{Precedence, Room};
 use crate::verdict::{Reason, Verdict};
@@ -9,6 +10,36 @@ use crate::verdict::{Reason, Verdict};
 struct Displaced {
     stream: StreamId,
     why: Reason,
+}
+
+/// How many are held, in all and of each class.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    pub(super) all: usize,
+    of_class: [usize; CLASSES_MAX],
+}
+
+impl Held {
+    pub(super) fn of(&self, class: ClassId) -> usize {
+        self.of_class
+            .get(usize::from(class.0))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    pub(super) fn enter(&mut self, class: ClassId) {
+        self.all += 1;
+        if let Some(of_class) = self.of_class.get_mut(usize::from(class.0)) {
+            *of_class += 1;
+        }
+    }
+
+    pub(super) fn leave(&mut self, class: ClassId) {
+        self.all = self.all.saturating_sub(1);
+        if let Some(of_class) = self.of_class.get_mut(usize::from(class.0)) {
+            *of_class = of_class.saturating_sub(1);
+        }
+    }
 }
 
 impl Engine {

@@ -96,7 +96,7 @@ impl Engine {
                 continue;
             };
             let from = request.variant;
-            match self.choose(&request, now) {
+            match self.choose(&request, false, now) {
                 Ok(to) if to == from => {}
                 Ok(to) => {
                     self.leave_room(&request);

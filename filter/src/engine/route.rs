@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
+use super::health::Avoid;
 use super::{Engine, Request};
 use crate::config::Role;
 use crate::gate::VariantId;
@@ -14,26 +15,43 @@ use crate::time::{Mono, Now};
 use crate::verdict::Reason;
 
 impl Engine {
-    /// The variant for a request, by role: a gate has no choice.
+    /// The variant for a request, by role: a gate has no choice. `arrives`: it may be the trial of one that
+    /// fails.
     ///
     /// # Errors
     /// Why none will do.
-    pub(super) fn choose(&mut self, request: &Request, now: Now) -> Result<VariantId, Reason> {
+    pub(super) fn choose(
+        &mut self,
+        request: &Request,
+        arrives: bool,
+        now: Now,
+    ) -> Result<VariantId, Reason> {
         let wish = request.wish(now.mono);
         let class = request.class;
         let place = request.place();
         if self.config.role == Role::Gate {
             let id = self.fronted(request).ok_or(Reason::NoCapacity)?;
-            let only = self.variants.candidates(class, place, now.mono);
+            let only = (self.variants).candidates(class, place, Avoid::None, now.mono);
             let only = only.skip(usize::from(id.0)).take(1);
             return route::best(only, wish).map(|_| id).map_err(reason);
         }
-        let candidates = self.variants.candidates(class, place, now.mono);
-        let Choice {
-            variant,
-            instead_of,
-        } = self.router.choose(candidates, wish).map_err(reason)?;
-        let chosen = VariantId(variant as u16);
+        let mut avoid = self.avoid(wish);
+        if arrives {
+            avoid = avoid.but_trials(now.mono, &self.config.health);
+        }
+        let (chosen, instead_of) = loop {
+            let candidates = self.variants.candidates(class, place, avoid, now.mono);
+            let Choice {
+                variant,
+                instead_of,
+            } = self.router.choose(candidates, wish).map_err(reason)?;
+            let chosen = VariantId(variant as u16);
+            if self.may_go(chosen, avoid, now.mono) {
+                break (chosen, instead_of);
+            }
+            // Another worker's request is the trial.
+            avoid = Avoid::Failing;
+        };
         if let Some(before) = instead_of {
             self.downgraded(VariantId(before as u16), chosen);
         }
@@ -46,9 +64,10 @@ impl Engine {
             return None;
         }
         let from = usize::from(request.variant.0);
+        let avoid = self.avoid(request.wish(now.mono));
         let candidates = self
             .variants
-            .candidates(request.class, request.place(), now.mono);
+            .candidates(request.class, request.place(), avoid, now.mono);
         let others = candidates.enumerate().map(|(index, mut candidate)| {
             candidate.has_slots &= index != from;
             candidate
@@ -78,7 +97,8 @@ impl Engine {
             Role::Both | Role::Router => None,
         };
         let wish = request.wish(now.mono);
-        self.variants.quickest(wish, only).map_err(reason)
+        let avoid = self.avoid(wish);
+        self.variants.quickest(wish, only, avoid).map_err(reason)
     }
 
     fn downgraded(&mut self, from: VariantId, to: VariantId) {

@@ -12,6 +12,7 @@ mod batches;
 mod classes;
 mod demand;
 mod feasible;
+mod health;
 mod limits;
 mod plans;
 mod receive;

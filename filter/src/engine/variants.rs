@@ -9,7 +9,9 @@ use weir_api::{Plan, VariantPlan};
 use crate::board::Key;
 use crate::class::{ClassId, Classes};
 use crate::engine::LOOK;
+use crate::engine::health::Avoid;
 use crate::gate::{Gate, VariantId, latest_start};
+use crate::health::Health;
 use crate::observed::{Observed, Predicted};
 use crate::queue::Place;
 use crate::room::Room;
@@ -40,6 +42,10 @@ pub(super) struct Variant {
     pub(super) gate: Gate,
     /// Requests upstream whose bodies are still coming.
     pub(super) uploads: u32,
+    /// How its servers are, as the workers of the proxy know.
+    pub(super) health: Health,
+    /// When it was last probed from here.
+    pub(super) probed_at: Option<Mono>,
     /// Since when the room has been waiting for a batch to fill.
     pub(super) company_since: Option<Mono>,
     observed: Observed,
@@ -112,11 +118,12 @@ impl Variants {
         &self,
         class: ClassId,
         place: Place,
+        avoid: Avoid,
         now: Mono,
     ) -> impl Iterator<Item = Candidate<impl Fn() -> Duration>> + Clone {
         self.table.iter().map(move |variant| Candidate {
             share: variant.share,
-            has_slots: variant.gate.slots() > 0,
+            has_slots: variant.gate.slots() > 0 && !avoid.bars(&variant.health),
             takes: move || variant.takes(class, place, now),
             accuracy: variant.accuracy,
         })
@@ -125,10 +132,7 @@ impl Variants {
     /// A request with this wish was refused: where it would have made it but for those who wait, slots
     /// are short. One that nobody could have served in time says nothing of them.
     pub(super) fn contend(&mut self, wish: Wish) {
-        let alone = |variant: &&mut Variant| {
-            variant.predicted.high <= wish.left && variant.accuracy >= wish.min_accuracy
-        };
-        for variant in self.table.iter_mut().filter(alone) {
+        for variant in self.table.iter_mut().filter(|variant| variant.suits(wish)) {
             variant.gate.room.contend();
         }
     }
@@ -141,6 +145,7 @@ impl Variants {
         &self,
         wish: Wish,
         only: Option<VariantId>,
+        avoid: Avoid,
     ) -> Result<Duration, NoRoute> {
         let allowed = (0..).zip(&self.table).filter(|(id, variant)| {
             only.is_none_or(|only| only.0 == *id) && variant.gate.slots() > 0
@@ -148,8 +153,8 @@ impl Variants {
         let mut any_slots = false;
         let times = allowed.filter_map(|(_, variant)| {
             any_slots = true;
-            let service = variant.predicted.high;
-            (variant.accuracy >= wish.min_accuracy && service <= wish.left).then_some(service)
+            let able = variant.suits(wish) && !avoid.bars(&variant.health);
+            able.then_some(variant.predicted.high)
         });
         match times.min() {
             Some(least) => Ok(least),
@@ -286,6 +291,16 @@ impl Variant {
         patience.into_iter().chain([last]).min()
     }
 
+    /// Whether it could serve this wish if nobody waited.
+    pub(super) fn suits(&self, wish: Wish) -> bool {
+        self.predicted.high <= wish.left && self.accuracy >= wish.min_accuracy
+    }
+
+    /// Whether the plan in force names it.
+    pub(super) fn is_planned(&self) -> bool {
+        self.shortest.is_some()
+    }
+
     /// What a request takes that has come now: its wait, by its place, and its service.
     fn takes(&self, class: ClassId, place: Place, now: Mono) -> Duration {
         if let Some((expected, until)) = self.heard
@@ -336,6 +351,8 @@ impl Variant {
             cancels: false,
             gate: Gate::new(Room::new(classes)),
             uploads: 0,
+            health: Health::default(),
+            probed_at: None,
             company_since: None,
             observed: Observed::default(),
             heard: None,
@@ -352,6 +369,7 @@ impl Variant {
             self.name = Rc::from(plan.name.as_str());
             self.key = Key::of(&plan.name);
             (self.observed, self.heard) = (Observed::default(), None);
+            (self.health, self.probed_at) = (Health::default(), None);
         }
         if *self.cluster != *plan.cluster {
             self.cluster = Rc::from(plan.cluster.as_str());

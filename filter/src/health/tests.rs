@@ -112,7 +112,9 @@ fn trials_are_one_at_a_time_and_ever_less_often() {
     }
     assert_eq!(
         trials,
-        [500, 1500, 3500, 7500, 15_500, 25_500, 35_500, 45_500, 55_500]
+        [
+            500, 1500, 3500, 7500, 15_500, 25_500, 35_500, 45_500, 55_500
+        ]
     );
     health.observe(Sign::Served, at(60_000), &policy);
     assert_eq!(health, Health::default());

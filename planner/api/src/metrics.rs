@@ -52,6 +52,11 @@ pub enum Metric {
     Late,
     /// Counter, by variant: times that Envoy sent a request again that was answered in the end.
     Retried,
+    /// Counter, by variant: requests by which a failure was seen: no server was reached, or it answered with an error of
+    /// its own or 404.
+    Failed,
+    /// Gauge, by variant: 1 while its servers fail and it gets no share, else 0.
+    Failing,
     /// Counter, by reason: requests refused.
     Refused,
     /// Counter: requests whose client left before the answer.
@@ -120,7 +125,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 41] = [
+    pub const ALL: [Metric; 43] = [
         Metric::Arrivals,
         Metric::Unservable,
         Metric::Admitted,
@@ -133,6 +138,8 @@ impl Metric {
         Metric::OnTime,
         Metric::Late,
         Metric::Retried,
+        Metric::Failed,
+        Metric::Failing,
         Metric::Refused,
         Metric::Gone,
         Metric::Disbelieved,
@@ -200,6 +207,8 @@ impl Metric {
             Metric::OnTime => ("weir_on_time", Counter, VARIANT),
             Metric::Late => ("weir_late", Counter, VARIANT),
             Metric::Retried => ("weir_retried", Counter, VARIANT),
+            Metric::Failed => ("weir_failed", Counter, VARIANT),
+            Metric::Failing => ("weir_failing", Gauge, VARIANT),
             Metric::Refused => ("weir_refused", Counter, Some("reason")),
             Metric::Gone => ("weir_gone", Counter, NONE),
             Metric::Disbelieved => ("weir_disbelieved", Counter, Some("header")),

@@ -1,0 +1,199 @@
+//! Variants whose servers fail: left at once, probed or tried, and taken back.
+//!
+//! A variant that fails is as if it had no slots. Where *every* variant that could take a request fails, none
+//! counts as failing for it: a client that provokes errors everywhere does not stop the service.
+
+use std::rc::Rc;
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, StreamId};
+use crate::board::{Key, Ring};
+use crate::config::Role;
+use crate::gate::VariantId;
+use crate::health::{Health, PROBE_PERIOD, Policy, Probed, Sign};
+use crate::route::Wish;
+use crate::stats::Label;
+use crate::time::{Mono, Now};
+use crate::verdict::Verdict;
+
+/// A probe to be sent: a GET of [`Policy::path`], or of `/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Probe {
+    /// Which variant.
+    pub variant: Key,
+    /// Its Envoy cluster.
+    pub cluster: Rc<str>,
+}
+
+/// Which variants a request is kept from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Avoid {
+    /// None: all are well, or all that could take it fail.
+    None,
+    /// All that fail.
+    Failing,
+    /// All that fail but those whose trial is due now.
+    ButTrials(Mono),
+}
+
+impl Avoid {
+    /// A request that arrives may be a trial.
+    pub(super) fn but_trials(self, now: Mono, policy: &Policy) -> Avoid {
+        match self {
+            Avoid::Failing if policy.path.is_none() => Avoid::ButTrials(now),
+            avoid => avoid,
+        }
+    }
+
+    /// Whether a variant in this health is one of them.
+    pub(super) fn bars(self, health: &Health) -> bool {
+        match self {
+            Avoid::None => false,
+            Avoid::Failing => health.failing.is_some(),
+            Avoid::ButTrials(now) => health.failing.is_some() && !health.is_trial_due(now),
+        }
+    }
+}
+
+impl Engine {
+    /// Which variants a request with this wish is kept from.
+    pub(super) fn avoid(&self, wish: Wish) -> Avoid {
+        let fails = |health: &Health| health.failing.is_some();
+        if !self.variants.iter().any(|variant| fails(&variant.health)) {
+            return Avoid::None;
+        }
+        let mut able = self
+            .variants
+            .iter()
+            .filter(|variant| variant.gate.slots() > 0 && variant.suits(wish));
+        if able.any(|variant| !fails(&variant.health)) {
+            Avoid::Failing
+        } else {
+            Avoid::None
+        }
+    }
+
+    /// Whether a request may go to the variant that was chosen for it: one that fails has one trial at a time,
+    /// which is claimed so.
+    pub(super) fn may_go(&mut self, id: VariantId, avoid: Avoid, now: Mono) -> bool {
+        let fails = |health: Health| health.failing.is_some();
+        let variant = self.variants.get(id);
+        if !matches!(avoid, Avoid::ButTrials(..)) || !variant.is_some_and(|v| fails(v.health)) {
+            return true;
+        }
+        let policy = self.config.health.clone();
+        let claimed = std::cell::Cell::new(false);
+        self.note_health(id, now, |health| {
+            claimed.set(health.failing.is_none() || health.take_trial(now, &policy));
+        });
+        claimed.get()
+    }
+
+    /// Takes note of what an answer, or its absence, says of a variant's servers.
+    pub(super) fn observe(&mut self, id: VariantId, sign: Sign, now: Mono) {
+        if !self.judges() {
+            return;
+        }
+        if matches!(sign, Sign::Erred | Sign::Unreachable) {
+            self.stats.count(Metric::Failed, Label::Variant(id));
+        }
+        let Some(variant) = self.variants.get(id) else {
+            return;
+        };
+        let mut after = variant.health;
+        after.observe(sign, now, &self.config.health);
+        if after != variant.health {
+            let policy = self.config.health.clone();
+            self.note_health(id, now, |health| health.observe(sign, now, &policy));
+        }
+    }
+
+    /// The probes that are to be sent now; they are this VM's to send if it is the one that reports.
+    pub fn probes(&mut self, now: Mono) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        if !self.probes || !self.judges() {
+            return probes;
+        }
+        for index in 0..self.variants.len() {
+            let Some(variant) = self.variants.get_mut(VariantId(index)) else {
+                continue;
+            };
+            let waits = variant
+                .probed_at
+                .is_some_and(|last| now < last + PROBE_PERIOD);
+            if variant.is_planned()
+                && variant.health.wants_probe(now, &self.config.health)
+                && !waits
+            {
+                variant.probed_at = Some(now);
+                probes.push(Probe {
+                    variant: variant.key,
+                    cluster: variant.cluster.clone(),
+                });
+            }
+        }
+        probes
+    }
+
+    /// A probe has been answered, or was not.
+    pub fn on_probe(
+        &mut self,
+        variant: Key,
+        probed: Probed,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let place = self.variants.iter().position(|v| v.key == variant);
+        if let Some(place) = place {
+            let policy = self.config.health.clone();
+            let id = VariantId(place as u16);
+            self.note_health(id, now.mono, |health| health.probed(probed, &policy));
+        }
+        self.follow_health(now, verdicts);
+    }
+
+    /// Reads from the board what the other workers have seen.
+    pub(super) fn read_health(&mut self) {
+        for index in 0..self.variants.len() {
+            if let Some(variant) = self.variants.get_mut(VariantId(index))
+                && let Some(health) = self.member.health(variant.key)
+            {
+                self.turned |= health.failing.is_some() != variant.health.failing.is_some();
+                variant.health = health;
+            }
+        }
+    }
+
+    /// Routes who is held anew where a variant has begun or ceased to fail.
+    pub(super) fn follow_health(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if std::mem::take(&mut self.turned) {
+            self.route_anew(now, verdicts);
+        }
+    }
+
+    /// Changes a variant's health for all workers.
+    fn note_health(&mut self, id: VariantId, now: Mono, change: impl Fn(&mut Health)) {
+        let Some(variant) = self.variants.get_mut(id) else {
+            return;
+        };
+        let (noted, outcome) = self.member.note_health(variant.key, now, &change);
+        let before = variant.health;
+        variant.health = noted.unwrap_or_else(|| {
+            // The others learn it by the next sign.
+            let mut health = before;
+            change(&mut health);
+            health
+        });
+        if variant.health.failing.is_some() != before.failing.is_some() {
+            self.turned = true;
+            self.member.ring_others(Ring::Health, now);
+        }
+        self.count(&outcome);
+    }
+
+    /// Whether it tells failing variants from others: a gate has no other to send to.
+    fn judges(&self) -> bool {
+        self.config.health.eject && self.config.role != Role::Gate
+    }
+}

@@ -1,0 +1,233 @@
+//! Failing variants: left, tried, taken back; by all workers.
+
+use super::*;
+use crate::health::{Probed, Sign};
+
+fn two(rest: &str) -> Engine {
+    engine(
+        &[variant("a", 0.5, 4, 10.0), variant("b", 0.5, 4, 10.0)],
+        rest,
+    )
+}
+
+/// Where a request goes that comes now.
+fn goes(engine: &mut Engine, stream: StreamId, now: Now) -> String {
+    match ask(engine, stream, 1000, now) {
+        Verdict::Forward(dispatch) => dispatch.name.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn answer(engine: &mut Engine, stream: StreamId, sign: Sign, now: Now) {
+    let answer = Answer {
+        failed: sign != Sign::Served,
+        sign: Some(sign),
+        expected: None,
+    };
+    engine.on_answer(stream, answer, now);
+    end(engine, stream, End::Answered, now);
+}
+
+/// Requests one after the other, each answered with what its variant is said to answer: how many went to
+/// each.
+fn play(
+    engine: &mut Engine,
+    ms: std::ops::Range<u64>,
+    signs: impl Fn(&str) -> Option<Sign>,
+) -> [usize; 2] {
+    let mut went = [0; 2];
+    for ms in ms.step_by(10) {
+        let stream = 1_000_000 + ms as StreamId;
+        let to = goes(engine, stream, at(ms));
+        went[usize::from(to == "b")] += 1;
+        match signs(&to) {
+            Some(sign) => answer(engine, stream, sign, at(ms)),
+            None => _ = end(engine, stream, End::Unreachable, at(ms)),
+        }
+        engine.renew(true, at(ms).mono);
+    }
+    went
+}
+
+fn is(name: &'static str, sign: Option<Sign>) -> impl Fn(&str) -> Option<Sign> {
+    move |to| if to == name { sign } else { Some(Sign::Served) }
+}
+
+#[test]
+fn one_refused_connection_is_enough_and_a_probe_brings_it_back() {
+    let mut engine = two("");
+    engine.serve(at(0).mono);
+    let went = play(&mut engine, 0..2000, is("a", None));
+    assert_eq!(went, [1, 199]);
+    let probes = engine.probes(at(2000).mono);
+    assert_eq!(probes.len(), 1);
+    assert_eq!(&*probes[0].cluster, "c-a");
+    assert_eq!(engine.probes(at(2499).mono), [], "one at a time");
+    let probed = |engine: &mut Engine, probed, ms| {
+        engine.on_probe(probes[0].variant, probed, at(ms), &mut Vec::new());
+    };
+    probed(&mut engine, Probed::Nobody, 2100);
+    assert_eq!(play(&mut engine, 2100..2500, is("", None)), [0, 40]);
+    assert_eq!(engine.probes(at(2500).mono).len(), 1);
+    probed(&mut engine, Probed::Status(404), 2600);
+    let [a, b] = play(&mut engine, 2600..3600, is("", None));
+    assert!(a.abs_diff(b) <= 2, "its share at once: {a}, {b}");
+    assert_eq!(engine.probes(at(3600).mono), []);
+}
+
+#[test]
+fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
+    let mut engine = two("");
+    let went = play(&mut engine, 0..400, is("a", Some(Sign::Erred)));
+    assert_eq!(went[0], 5);
+    // Trials 0.5 s, 1 s, 2 s … apart.
+    let went = play(&mut engine, 400..4000, is("a", Some(Sign::Erred)));
+    assert_eq!(went[0], 3);
+    let [a, b] = play(&mut engine, 4000..9000, is("", None));
+    assert!(a > 40 && b > a, "from the next trial on: {a}, {b}");
+    let [a, b] = play(&mut engine, 9000..10_000, is("", None));
+    assert_eq!(a, b);
+}
+
+#[test]
+fn one_request_at_a_time_is_the_trial() {
+    let mut engine = two("");
+    for stream in 0..5 {
+        while goes(&mut engine, stream, at(0)) != "a" {
+            answer(&mut engine, stream, Sign::Served, at(0));
+        }
+        answer(&mut engine, stream, Sign::Erred, at(0));
+    }
+    let trials = |engine: &mut Engine, from: StreamId, ms| {
+        let went = (from..from + 4).map(|stream| goes(engine, stream, at(ms)));
+        went.filter(|to| to == "a").count()
+    };
+    assert_eq!(trials(&mut engine, 10, 499), 0);
+    for stream in 10..14 {
+        answer(&mut engine, stream, Sign::Served, at(500));
+    }
+    assert_eq!(trials(&mut engine, 20, 500), 1);
+}
+
+/// A client that provokes 404 everywhere, by its path, does not stop the service.
+#[test]
+fn where_all_fail_none_does() {
+    for sign in [Some(Sign::Erred), None] {
+        let mut engine = two("");
+        play(&mut engine, 0..1000, |_| sign);
+        let [a, b] = play(&mut engine, 1000..2000, |_| sign);
+        assert!(a > 40 && b > 40, "{a} {b}");
+        // Who is well is known by the first answer, or the next probe.
+        play(&mut engine, 2000..2010, is("", None));
+        for probe in engine.probes(at(2010).mono) {
+            engine.on_probe(
+                probe.variant,
+                Probed::Status(200),
+                at(2010),
+                &mut Vec::new(),
+            );
+        }
+        let [a, b] = play(&mut engine, 2010..3010, is("", None));
+        assert!(a > 40 && b > 40, "{a} {b}");
+    }
+}
+
+#[test]
+fn where_all_that_could_take_it_fail_none_does_for_it() {
+    let accurate = variant("a", 0.5, 4, 10.0).replace("70", "90");
+    let mut engine = engine(&[accurate, variant("b", 0.5, 4, 10.0)], "");
+    play(&mut engine, 0..100, is("a", None));
+    let floor = [
+        ("x-slo-ms", b"500".as_slice()),
+        ("x-slo-min-accuracy", b"80"),
+    ];
+    let Verdict::Forward(to) = request(&mut engine, 1, &floor, at(100)) else {
+        panic!("not sent")
+    };
+    assert_eq!(&*to.name, "a");
+}
+
+#[test]
+fn mistakes_of_clients_and_refusals_say_nothing() {
+    let mut engine = two("");
+    let [a, b] = play(&mut engine, 0..1000, is("a", Some(Sign::Answered)));
+    assert_eq!(a, b);
+    for stream in 0..100 {
+        goes(&mut engine, stream, at(1000));
+        end(&mut engine, stream, End::Failed, at(1000));
+    }
+    assert_eq!(play(&mut engine, 1000..2000, is("", None)), [50, 50]);
+}
+
+#[test]
+fn who_waits_for_a_failing_variant_moves_to_another() {
+    let mut engine = engine(
+        &[variant("a", 0.34, 1, 10.0), variant("b", 0.66, 2, 10.0)],
+        "",
+    );
+    let mut at_a = None;
+    for stream in 0..3 {
+        if goes(&mut engine, stream, at(0)) == "a" {
+            at_a = Some(stream);
+        }
+    }
+    for stream in 3..7 {
+        assert_eq!(ask(&mut engine, stream, 1000, at(0)), Verdict::Park);
+    }
+    let b = |engine: &Engine| engine.gauges().map(|gauge| gauge.held).collect::<Vec<_>>();
+    assert!(b(&engine)[0] > 0);
+    let verdicts = end(&mut engine, at_a.unwrap(), End::Unreachable, at(1));
+    assert_eq!(verdicts, [], "nobody goes to the dead, nobody is refused");
+    assert_eq!(b(&engine), [0, 4]);
+}
+
+#[test]
+fn all_workers_leave_together_and_take_trials_in_turn() {
+    let json = format!(
+        r#"{{"service":"demo","plan":{{"variants":[{},{}]}}}}"#,
+        variant("a", 0.5, 8, 10.0),
+        variant("b", 0.5, 8, 10.0)
+    );
+    let store = Memory::default();
+    let mut workers: Vec<_> = (1..=3).map(|n| worker(&json, &store, n)).collect();
+    for worker in &mut workers {
+        worker.serve(at(0).mono);
+    }
+    let mut stream = 0;
+    let mut err_at_a = |worker: &mut Engine, now| {
+        loop {
+            stream += 1;
+            if goes(worker, stream, now) == "a" {
+                return answer(worker, stream, Sign::Erred, now);
+            }
+            answer(worker, stream, Sign::Served, now);
+        }
+    };
+    for n in [0, 1, 2, 0, 1] {
+        err_at_a(&mut workers[n], at(1));
+    }
+    let rings = store.take_rings();
+    let health = rings
+        .iter()
+        .filter(|(_, why)| *why == crate::board::Ring::Health);
+    assert_eq!(health.count(), 2, "{rings:?}");
+    let to_a = |workers: &mut [Engine], from: StreamId, now| {
+        let mut count = 0;
+        for stream in from..from + 6 {
+            let worker = &mut workers[stream as usize % 3];
+            worker.renew(true, now);
+            count += usize::from(goes(worker, stream, Now { mono: now, ..at(0) }) == "a");
+            answer(worker, stream, Sign::Answered, at(2));
+        }
+        count
+    };
+    assert_eq!(to_a(&mut workers, 1000, at(2).mono), 0);
+    assert_eq!(to_a(&mut workers, 2000, at(501).mono), 1);
+}
+
+#[test]
+fn where_it_is_turned_off_nothing_is_left() {
+    let mut engine = two(r#","health":{"eject":false}"#);
+    assert_eq!(play(&mut engine, 0..1000, is("a", None)), [50, 50]);
+    assert_eq!(engine.probes(at(1000).mono), []);
+}
