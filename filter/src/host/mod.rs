@@ -9,9 +9,11 @@ mod call;
 mod hearing;
 mod meter;
 mod poll;
+mod probe;
 mod root;
 mod service;
 mod shared;
+mod spoke;
 mod stream;
 #[cfg(feature = "trap")]
 mod trap;

@@ -22,6 +22,7 @@ use super::call;
 use super::hearing::Hearing;
 use super::meter::Meter;
 use super::poll::{Brought, Poll};
+use super::probe::Probes;
 use super::shared::{self, Plans, Shared};
 use super::stream;
 
@@ -39,6 +40,7 @@ pub(super) struct Service {
     meter: Meter,
     plans: Plans,
     poll: Option<Poll>,
+    probes: Probes,
     polls: bool,
     process: u64,
     workers: u32,
@@ -67,6 +69,7 @@ impl Service {
             engine: Engine::new(config, store, incarnation),
             meter: Meter::default(),
             poll,
+            probes: Probes::default(),
             polls: false,
             process: 0,
             workers: 0,
@@ -170,6 +173,24 @@ impl Service {
             self.engine
                 .stats
                 .count(Metric::PlanUnreachable, Label::None);
+        }
+    }
+
+    /// Probes what fails, where that is this VM's to do.
+    fn probe(&mut self, now: Now) {
+        for probe in self.engine.probes(now.mono) {
+            let path = self.engine.config().health.path.as_deref();
+            if !self.probes.send(&probe, path.unwrap_or("/")) {
+                log::debug!("weir: there is no cluster '{}'", probe.cluster);
+            }
+        }
+    }
+
+    /// An answer to a call of ours: a probe's, or the planner's.
+    fn on_call_answer(&mut self, token: u32, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        match self.probes.on_answer(token) {
+            Some((variant, probed)) => self.engine.on_probe(variant, probed, now, verdicts),
+            None => self.on_poll_answer(token, now),
         }
     }
 
@@ -279,6 +300,7 @@ pub(super) fn on_tick(service: &Handle, now: Now) {
             service.take_plan(now, &mut verdicts);
         }
         service.ask_planner(now);
+        service.probe(now);
         verdicts.append(&mut service.owed);
         service.listen(now, &mut verdicts);
         service.engine.release(now, &mut verdicts);
@@ -290,26 +312,30 @@ pub(super) fn on_tick(service: &Handle, now: Now) {
     obey(service, verdicts, now);
 }
 
-/// Another VM has rung: there is a slot for us, or a new plan.
+/// Another VM has rung: there is a slot for us, or news for all.
 pub(super) fn on_ring(service: &Handle, queue: u32, now: Now) {
-    let plan = call::hear(queue);
-    look(service, plan, now);
+    let news = call::hear(queue);
+    look(service, news, Vec::new(), now);
 }
 
 /// An answer to a call of ours.
 pub(super) fn on_call_answer(service: &Handle, token: u32, now: Now) {
-    service.borrow_mut().on_poll_answer(token, now);
-    look(service, true, now);
+    let mut verdicts = Vec::new();
+    let mut answered = service.borrow_mut();
+    answered.on_call_answer(token, now, &mut verdicts);
+    drop(answered);
+    look(service, true, verdicts, now);
 }
 
-/// Looks at the board, and at the plan if there may be a new one.
-fn look(service: &Handle, plan: bool, now: Now) {
-    let mut verdicts = Vec::new();
+/// Looks at the board, and at the plan and at who fails if there may be news. `verdicts`: what came of it so far.
+fn look(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, now: Now) {
     {
         let mut service = service.borrow_mut();
-        if plan {
+        if news {
+            service.renew(now);
             service.take_plan(now, &mut verdicts);
             service.ask_planner(now);
+            service.probe(now);
         }
         service.engine.release(now, &mut verdicts);
         service.arm(now.mono);

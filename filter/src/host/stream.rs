@@ -6,23 +6,18 @@ use std::time::Duration;
 
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, GrpcStatusCode};
-use weir_api::plan::HOUR_MS;
 
 use crate::body::Received;
 use crate::config::Role;
 use crate::deadline::Wire;
-use crate::engine::{Answer, Asked, End, Tags};
+use crate::engine::{Asked, End, Tags};
 use crate::protocol;
 use crate::time::{Now, millis, millis_up, nanos};
 use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
 
 use super::call;
 use super::service::{self, Handle, Service};
-
-/// Envoy's response flags, as `response.flags` has them.
-const UPSTREAM_TIMEOUT: u64 = 1 << 2;
-/// The client's connection ended, or its HTTP/2 stream did.
-const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
+use super::spoke::{DROPPED_REASON, EXPECTED, Spoke, end_by_flags, retried, who_spoke};
 
 /// The largest number `grpc-timeout` can carry: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
@@ -31,11 +26,6 @@ const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 /// `per_connection_buffer_limit_bytes` is in the shipped files. The time of what comes after it may be the
 /// client's.
 const ANSWER_BUFFERED: usize = 65_536;
-
-/// Why a request was refused, for its client.
-const DROPPED_REASON: &str = "x-slo-dropped-reason";
-/// What a gate tells the router before it.
-const EXPECTED: &str = "x-slo-expected-ms";
 
 pub(super) struct Stream {
     id: u32,
@@ -371,65 +361,4 @@ fn peer() -> Option<u64> {
     let mut hasher = fnv::FnvHasher::default();
     hasher.write(host.as_bytes());
     Some(hasher.finish())
-}
-
-/// Who gave the current answer.
-enum Spoke {
-    /// A server, or a gate before it.
-    Upstream(Answer),
-    /// Envoy itself: what that means for the slot, and which reason the client is told.
-    Envoy(End, Option<Reason>),
-}
-
-/// `trailers_only`: all there is of a gRPC answer, in which Envoy may have spoken though its status is 200.
-fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
-    let status = call::response_status().unwrap_or_default();
-    // Upstream's good answers are by far the most: only where Envoy might have spoken is it asked.
-    let failed = matches!(status.first(), Some(b'4' | b'5'));
-    let details = (failed || trailers_only)
-        .then(|| call::text(&["response", "code_details"]))
-        .flatten();
-    let timed_out = |details: &str| details.contains("timeout");
-    match (details.as_deref(), status.as_slice()) {
-        (None | Some("via_upstream"), _) => {
-            let expected = router.then(expected_upstream).flatten();
-            // A gRPC server that sends trailers alone has nothing to answer with.
-            let failed = failed || trailers_only;
-            Spoke::Upstream(Answer {
-                failed,
-                expected,
-                retried: 0,
-            })
-        }
-        (_, b"504") => Spoke::Envoy(End::TimedOut, Some(Reason::Expired)),
-        (Some(details), b"200") if timed_out(details) => {
-            Spoke::Envoy(End::TimedOut, Some(Reason::Expired))
-        }
-        (_, b"503" | b"200") => Spoke::Envoy(End::Failed, Some(Reason::NoBackend)),
-        _ => Spoke::Envoy(End::Failed, None),
-    }
-}
-
-/// Times that Envoy sent the current request again.
-fn retried() -> u32 {
-    let attempts = call::number(&["upstream", "request_attempt_count"]);
-    u32::try_from(attempts.unwrap_or(1).saturating_sub(1)).unwrap_or(u32::MAX)
-}
-
-/// What the gate before the server says; it is for us, not for the client.
-fn expected_upstream() -> Option<Duration> {
-    let value = call::response_header(EXPECTED)?;
-    call::set_response_header(EXPECTED, None);
-    let ms: u64 = std::str::from_utf8(&value).ok()?.parse().ok()?;
-    Some(Duration::from_millis(ms.min(HOUR_MS)))
-}
-
-/// How a stream ended that had no complete answer.
-fn end_by_flags() -> End {
-    match call::number(&["response", "flags"]) {
-        Some(flags) if flags & UPSTREAM_TIMEOUT != 0 => End::TimedOut,
-        Some(flags) if flags & DOWNSTREAM_GONE != 0 => End::Gone,
-        Some(0) | None => End::Gone,
-        Some(_) => End::Failed,
-    }
 }

@@ -1,0 +1,64 @@
+//! Probes of variants that fail: each a GET, answered or not.
+
+use crate::board::Key;
+use crate::engine::Probe;
+use crate::health::{PROBE_PERIOD, Probed};
+
+use super::call;
+
+/// How much of an answer is read to tell whose it is.
+const SAYS_MAX: usize = 256;
+/// How Envoy says that it reached no server. A server that resets the stream, as gRPC servers may do to a GET,
+/// was reached.
+const UNREACHED: [&str; 4] = [
+    "no healthy upstream",
+    "connection failure",
+    "connection timeout",
+    "connection termination",
+];
+
+/// The probes under way: by call, the variant.
+#[derive(Debug, Default)]
+pub(super) struct Probes {
+    calls: Vec<(u32, Key)>,
+}
+
+impl Probes {
+    /// Sends a probe; whether it could be sent.
+    pub(super) fn send(&mut self, probe: &Probe, path: &str) -> bool {
+        // An Istio cluster's name ends in the host.
+        let authority = probe.cluster.rsplit('|').next().unwrap_or_default();
+        let headers = vec![
+            (":method", "GET"),
+            (":path", path),
+            (":authority", authority),
+        ];
+        let call = call::get(&probe.cluster, headers, PROBE_PERIOD);
+        self.calls.extend(call.map(|call| (call, probe.variant)));
+        call.is_some()
+    }
+
+    /// A call has been answered; `None` if it was no probe.
+    pub(super) fn on_answer(&mut self, token: u32) -> Option<(Key, Probed)> {
+        let place = self.calls.iter().position(|(call, _)| *call == token)?;
+        let (_, variant) = self.calls.swap_remove(place);
+        Some((variant, probed()))
+    }
+}
+
+/// What the answer to the current call says.
+fn probed() -> Probed {
+    match call::call_status() {
+        // Envoy's own words for a call that took too long.
+        Some(504) if says(&["upstream request timeout"]) => Probed::Nobody,
+        Some(503) if says(&UNREACHED) => Probed::Nobody,
+        Some(status) => Probed::Status(status),
+        None => Probed::Nobody,
+    }
+}
+
+fn says(any: &[&str]) -> bool {
+    let body = call::call_body(SAYS_MAX);
+    let body = String::from_utf8_lossy(&body);
+    any.iter().any(|words| body.contains(words))
+}
