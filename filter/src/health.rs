@@ -167,14 +167,10 @@ impl Health {
     /// Whether a request may go there on trial.
     #[must_use]
     pub fn wants_trial(&self, now: Mono, policy: &Policy) -> bool {
-        policy.path.is_none() && self.is_trial_due(now)
-    }
-
-    /// Whether a request may go there on trial, where no path is configured.
-    #[must_use]
-    pub fn is_trial_due(&self, now: Mono) -> bool {
-        self.failing
-            .is_some_and(|failing| failing.failure == Failure::Errors && failing.next_trial <= now)
+        policy.path.is_none()
+            && self.failing.is_some_and(|failing| {
+                failing.failure == Failure::Errors && failing.next_trial <= now
+            })
     }
 
     /// Claims the trial, so that no other request goes there before the next; whether it was to be had.

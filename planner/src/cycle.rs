@@ -2,6 +2,7 @@
 //! arrives, and a demand that has risen is planned for at once. What each failure falls back to:
 //!
 //! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
+//! - a variant fails: it keeps its cores, and gets no share while another of its stage has a capacity
 //! - a variant gets less than its quota, because requests could not wait for it: said in the why and
 //!   the status; the decision is the same, and the requests' accuracy is reported as it was
 //! - a backend does not say its cores: the last that were confirmed hold
@@ -37,7 +38,7 @@ use crate::clock::Now;
 use crate::config::{Mode, Policy, Service, Stage};
 use crate::decide::{Decision, Kind, sponge};
 use crate::forecast::{Demand, Forecast};
-use crate::observe::{Arrivals, Network, Observation, Observe, Routes, Scrape};
+use crate::observe::{Arrivals, Failing, Network, Observation, Observe, Routes, Scrape};
 use crate::publish::Publish;
 use crate::status::{CycleReport, Stages};
 use crate::trouble::Troubles;
@@ -56,6 +57,7 @@ pub struct Planner {
     /// By stage.
     routes: Vec<Routes>,
     network: Network,
+    failing: Failing,
     /// By stage: the shares of the plan that is out, by which the requests of the next look were routed;
     /// empty before the first.
     quotas: Vec<Vec<Share>>,
@@ -103,6 +105,7 @@ impl Planner {
             arrivals: Arrivals::new(),
             routes: routes(&service),
             network: Network::new(),
+            failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
             quotas: vec![Vec::new(); service.stages.len()],
             demand: Demand::new(service.demand),
             planned: None,
@@ -196,6 +199,7 @@ impl Planner {
         let mut decision = self.decide(ports.solver, expected).await;
         decision.why += &self.capacity_notes(decision.kind, expected);
         decision.why += &self.shortfalls(got.as_deref());
+        decision.why += &self.failures();
         let (there, goals) = (&self.in_force, &decision.goals);
         decision.goals = self.linger.hold(now.at, &self.service, there, goals);
         let solve = elapsed() - observe - forecast;
@@ -270,6 +274,18 @@ impl Planner {
             routes.observe(now.at, scrapes, quotas);
         }
         self.network.observe(now.at, scrapes);
+        self.failing.observe(now.at, scrapes);
+        for (variant, since) in self.service.variants.iter().zip(self.failing.since()) {
+            let who = format!("servers of {}", variant.name);
+            match since {
+                Some(_) => self.troubles.failed(
+                    &who,
+                    &"proxies cannot reach them, or they answer with errors",
+                    "no share",
+                ),
+                None => self.troubles.went_well(&who),
+            }
+        }
         self.arrivals.observe(now.at, scrapes)
     }
 

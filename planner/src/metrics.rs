@@ -84,6 +84,7 @@ pub struct ServiceMetrics {
     held: GaugeVec,
     held_budget: GaugeVec,
     capacity_rps: GaugeVec,
+    failing: GaugeVec,
     share: GaugeVec,
     routed_share: GaugeVec,
     routed_accuracy: Gauge,
@@ -230,6 +231,10 @@ impl ServiceMetrics {
                 "capacity_rps",
                 "What a variant sustains with the cores in force.",
             )?,
+            failing: make.gauges(
+                "failing",
+                "1 while a variant's servers fail, by the word of the proxies: it gets no share.",
+            )?,
             share: make.gauges("share", "A variant's part of the traffic, 0 to 1.")?,
             routed_share: make.gauges(
                 "routed_share",
@@ -292,6 +297,10 @@ impl ServiceMetrics {
             show(&self.cores_asked, variant.cores_asked.as_f64());
             show(&self.cores_actuated, variant.cores_actuated.as_f64());
             show(&self.capacity_rps, variant.capacity_rps.0);
+            show(
+                &self.failing,
+                f64::from(u8::from(variant.failing_ms.is_some())),
+            );
             show(&self.share, variant.share.0);
             show(&self.slots, variant.slots.into());
             let routed = variant.got.map_or(f64::NAN, |got| got.share.0);

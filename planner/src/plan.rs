@@ -47,11 +47,23 @@ pub fn drafts(
     there: &[Allocation],
     forecast: Option<Forecast>,
 ) -> Option<Vec<Draft>> {
+    drafts_without(service, there, forecast, &[])
+}
+
+/// The same where variants fail: their capacity counts for nothing, if another of the stage has any. They keep
+/// their slots, by which proxies try whether they are well again.
+pub fn drafts_without(
+    service: &Service,
+    there: &[Allocation],
+    forecast: Option<Forecast>,
+    failing: &[bool],
+) -> Option<Vec<Draft>> {
     let demand = forecast.map(|forecast| forecast.demand);
     let runs = runs(service, there, forecast);
     let mut drafts = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
-        let variants = of_stage(service, stage, &runs, demand)?;
+        let failing = failing.get(stage.variants.clone()).unwrap_or_default();
+        let variants = of_stage(service, stage, &runs, failing, demand)?;
         drafts.push(Draft {
             variants,
             rest_ms: 0.0,
@@ -99,11 +111,12 @@ fn of_stage(
     service: &Service,
     stage: &Stage,
     runs: &[Run],
+    failing: &[bool],
     demand: Option<Rps>,
 ) -> Option<Vec<VariantPlan>> {
     let runs = runs.get(stage.variants.clone())?;
     let slots: Vec<u32> = runs.iter().map(Run::slots).collect();
-    let shares = shares(service, runs, &slots, demand)?;
+    let shares = shares(service, runs, &slots, failing, demand)?;
     let parts = runs.iter().zip(slots.iter().zip(shares));
     Some(
         parts
@@ -183,8 +196,21 @@ pub fn shortest_ms(variant: &Variant) -> f64 {
     variant.profile.shortest_ms(most).min(HOUR_MS as f64)
 }
 
-fn shares(service: &Service, runs: &[Run], slots: &[u32], demand: Option<Rps>) -> Option<Vec<f64>> {
-    let capacities: Vec<f64> = runs.iter().map(|run| run.capacity_rps(service)).collect();
+fn shares(
+    service: &Service,
+    runs: &[Run],
+    slots: &[u32],
+    failing: &[bool],
+    demand: Option<Rps>,
+) -> Option<Vec<f64>> {
+    let mut capacities: Vec<f64> = runs.iter().map(|run| run.capacity_rps(service)).collect();
+    let mut well = capacities.clone();
+    for (capacity, _) in well.iter_mut().zip(failing).filter(|(_, fails)| **fails) {
+        *capacity = 0.0;
+    }
+    if well.iter().any(|capacity| *capacity > 0.0) {
+        capacities = well;
+    }
     let accuracies: Vec<f64> = runs
         .iter()
         .map(|run| run.variant.accuracy / 100.0)
@@ -271,6 +297,23 @@ mod tests {
         check([4, 2], Some(500.0), [0.8125, 0.1875], [4, 2]);
         check([4, 2], None, [0.8125, 0.1875], [4, 2]);
         check([4, 0], Some(10.0), [1.0, 0.0], [4, 0]);
+    }
+
+    #[test]
+    fn who_fails_has_no_share_and_keeps_its_slots() {
+        for (cores, failing, shares) in [
+            ([4, 2], [false, true], [1.0, 0.0]),
+            ([4, 2], [true, false], [0.0, 1.0]),
+            // Nobody else is there, or is well.
+            ([0, 2], [false, true], [0.0, 1.0]),
+            ([4, 2], [true, true], [0.75, 0.25]),
+        ] {
+            let there = whole(cores);
+            let drafts = drafts_without(&service(8), &there, Some(expected(57.6)), &failing);
+            let parts = &drafts.unwrap()[0].variants;
+            assert_eq!([parts[0].share.0, parts[1].share.0], shares, "{failing:?}");
+            assert_eq!([parts[0].slots, parts[1].slots], cores);
+        }
     }
 
     #[test]

@@ -110,6 +110,8 @@ pub struct VariantReport {
     pub got: Option<Got>,
     /// Why it does not have what was asked, or is not known to; `null` where nothing stands in the way.
     pub unmet: Option<Obstacle>,
+    /// For how long its servers have been failing, by the word of the proxies; `null` where they are well.
+    pub failing_ms: Option<u64>,
 }
 
 /// The latest turns.

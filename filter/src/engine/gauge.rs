@@ -40,6 +40,7 @@ impl Engine {
     pub(super) fn gauge(&mut self, standing: &Standing, now: Mono) {
         let held = u64::from(standing.held);
         self.stats.set(Metric::Held, Label::None, held);
+        let judges = self.judges();
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
             let taken = self.member.taken(variant.key, now);
@@ -47,8 +48,10 @@ impl Engine {
             let (taken, waiting) = (u64::from(taken), u64::from(waiting));
             self.stats.set(Metric::InFlight, label, taken);
             self.stats.set(Metric::Waiting, label, waiting);
-            let failing = u64::from(variant.health.failing.is_some());
-            self.stats.set(Metric::Failing, label, failing);
+            if judges {
+                let failing = u64::from(variant.health.failing.is_some());
+                self.stats.set(Metric::Failing, label, failing);
+            }
         }
         if standing.reports {
             self.report(now);

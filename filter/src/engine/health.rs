@@ -3,6 +3,7 @@
 //! A variant that fails is as if it had no slots. Where *every* variant that could take a request fails, none
 //! counts as failing for it: a client that provokes errors everywhere does not stop the service.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use weir_api::metrics::Metric;
@@ -11,13 +12,13 @@ use super::{Engine, StreamId};
 use crate::board::{Key, Ring};
 use crate::config::Role;
 use crate::gate::VariantId;
-use crate::health::{Health, PROBE_PERIOD, Policy, Probed, Sign};
+use crate::health::{Health, PROBE_PERIOD, Probed, Sign};
 use crate::route::Wish;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::verdict::Verdict;
 
-/// A probe to be sent: a GET of [`Policy::path`], or of `/`.
+/// A probe to be sent: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// Which variant.
@@ -33,25 +34,14 @@ pub(super) enum Avoid {
     None,
     /// All that fail.
     Failing,
-    /// All that fail but those whose trial is due now.
-    ButTrials(Mono),
 }
 
 impl Avoid {
-    /// A request that arrives may be a trial.
-    pub(super) fn but_trials(self, now: Mono, policy: &Policy) -> Avoid {
-        match self {
-            Avoid::Failing if policy.path.is_none() => Avoid::ButTrials(now),
-            avoid => avoid,
-        }
-    }
-
     /// Whether a variant in this health is one of them.
     pub(super) fn bars(self, health: &Health) -> bool {
         match self {
             Avoid::None => false,
             Avoid::Failing => health.failing.is_some(),
-            Avoid::ButTrials(now) => health.failing.is_some() && !health.is_trial_due(now),
         }
     }
 }
@@ -74,20 +64,23 @@ impl Engine {
         }
     }
 
-    /// Whether a request may go to the variant that was chosen for it: one that fails has one trial at a time,
-    /// which is claimed so.
-    pub(super) fn may_go(&mut self, id: VariantId, avoid: Avoid, now: Mono) -> bool {
-        let fails = |health: Health| health.failing.is_some();
-        let variant = self.variants.get(id);
-        if !matches!(avoid, Avoid::ButTrials(..)) || !variant.is_some_and(|v| fails(v.health)) {
-            return true;
+    /// A variant that fails and has its trial due, claimed for a request with this wish. Its share is of no
+    /// account: it may be none because it fails.
+    pub(super) fn take_trial(&mut self, wish: Wish, avoid: Avoid, now: Mono) -> Option<VariantId> {
+        if matches!(avoid, Avoid::None) {
+            return None;
         }
         let policy = self.config.health.clone();
-        let claimed = std::cell::Cell::new(false);
-        self.note_health(id, now, |health| {
-            claimed.set(health.failing.is_none() || health.take_trial(now, &policy));
+        let due = (0..).zip(self.variants.iter()).find(|(_, variant)| {
+            let health = &variant.health;
+            health.wants_trial(now, &policy) && variant.gate.slots() > 0 && variant.suits(wish)
         });
-        claimed.get()
+        let id = VariantId(due?.0);
+        let claimed = Cell::new(false);
+        self.note_health(id, now, |health| {
+            claimed.set(health.take_trial(now, &policy));
+        });
+        claimed.get().then_some(id)
     }
 
     /// Takes note of what an answer, or its absence, says of a variant's servers.
@@ -172,6 +165,12 @@ impl Engine {
         }
     }
 
+    /// The variants, and whether each fails.
+    pub fn health(&self) -> impl Iterator<Item = (&Rc<str>, bool)> {
+        let variants = self.variants.iter();
+        variants.map(|variant| (&variant.name, variant.health.failing.is_some()))
+    }
+
     /// Changes a variant's health for all workers.
     fn note_health(&mut self, id: VariantId, now: Mono, change: impl Fn(&mut Health)) {
         let Some(variant) = self.variants.get_mut(id) else {
@@ -193,7 +192,7 @@ impl Engine {
     }
 
     /// Whether it tells failing variants from others: a gate has no other to send to.
-    fn judges(&self) -> bool {
+    pub(super) fn judges(&self) -> bool {
         self.config.health.eject && self.config.role != Role::Gate
     }
 }

@@ -35,23 +35,16 @@ impl Engine {
             let only = only.skip(usize::from(id.0)).take(1);
             return route::best(only, wish).map(|_| id).map_err(reason);
         }
-        let mut avoid = self.avoid(wish);
-        if arrives {
-            avoid = avoid.but_trials(now.mono, &self.config.health);
+        let avoid = self.avoid(wish);
+        if arrives && let Some(trial) = self.take_trial(wish, avoid, now.mono) {
+            return Ok(trial);
         }
-        let (chosen, instead_of) = loop {
-            let candidates = self.variants.candidates(class, place, avoid, now.mono);
-            let Choice {
-                variant,
-                instead_of,
-            } = self.router.choose(candidates, wish).map_err(reason)?;
-            let chosen = VariantId(variant as u16);
-            if self.may_go(chosen, avoid, now.mono) {
-                break (chosen, instead_of);
-            }
-            // Another worker's request is the trial.
-            avoid = Avoid::Failing;
-        };
+        let candidates = self.variants.candidates(class, place, avoid, now.mono);
+        let Choice {
+            variant,
+            instead_of,
+        } = self.router.choose(candidates, wish).map_err(reason)?;
+        let chosen = VariantId(variant as u16);
         if let Some(before) = instead_of {
             self.downgraded(VariantId(before as u16), chosen);
         }

@@ -10,7 +10,7 @@ use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Reason, Resize, Step, 
 use crate::clock::Now;
 use crate::config::{Fallback, Stage};
 use crate::forecast::Forecast;
-use crate::plan::{Draft, drafts};
+use crate::plan::{Draft, drafts_without};
 use crate::publish::Publish;
 
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
@@ -207,7 +207,8 @@ impl Planner {
         now: Now,
         acted: &mut Acted,
     ) -> bool {
-        let offer = drafts(&self.service, there, forecast);
+        let failing: Vec<bool> = self.failing.since().iter().map(Option::is_some).collect();
+        let offer = drafts_without(&self.service, there, forecast, &failing);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
         let offer = offer.and_then(|drafts| {
             let parts = |draft: &Draft| draft.variants.clone();

@@ -57,6 +57,19 @@ impl Planner {
             .collect()
     }
 
+    /// Which variants fail, and for how long they have.
+    pub(super) fn failures(&self) -> String {
+        let each = self.service.variants.iter().zip(self.failing.since());
+        let failing = each.filter_map(|(variant, since)| {
+            let lasts_s = self.now.saturating_sub((*since)?).as_secs();
+            let name = &variant.name;
+            Some(format!(
+                "; {name} has been failing for {lasts_s} s: it gets no share"
+            ))
+        });
+        failing.collect()
+    }
+
     /// What all replicas hold that there may be.
     pub(super) fn held(&self) -> BTreeMap<String, HeldReport> {
         let each = self.in_force.iter().map(|one| one.replicas_at_most);
@@ -109,23 +122,31 @@ impl Planner {
             .iter()
             .zip(asked.iter().zip(&self.in_force))
             .zip(capacities);
-        let reports = lists.enumerate().map(|(index, lists)| {
-            let ((variant, (asked, in_force)), capacity) = lists;
-            let part = plan.iter().find(|part| part.name == variant.name);
-            let report = VariantReport {
-                cores_asked: asked.cores(in_force.ready),
-                cores_actuated: in_force.ready.cores(),
-                replicas_asked: asked.replicas,
-                replicas_ready: in_force.ready.replicas(),
-                share: part.map(|part| part.share).unwrap_or_default(),
-                slots: part.map_or(0, |part| part.slots),
-                batch: part.map_or(0, |part| part.batch),
-                capacity_rps: Rps(capacity),
-                got: got.and_then(|got| got.get(index)).copied(),
-                unmet: self.unmet.get(index).cloned().flatten(),
-            };
-            (variant.name.clone(), report)
-        });
+        let reports =
+            lists.enumerate().map(|(index, lists)| {
+                let ((variant, (asked, in_force)), capacity) = lists;
+                let part = plan.iter().find(|part| part.name == variant.name);
+                let report =
+                    VariantReport {
+                        cores_asked: asked.cores(in_force.ready),
+                        cores_actuated: in_force.ready.cores(),
+                        replicas_asked: asked.replicas,
+                        replicas_ready: in_force.ready.replicas(),
+                        share: part.map(|part| part.share).unwrap_or_default(),
+                        slots: part.map_or(0, |part| part.slots),
+                        batch: part.map_or(0, |part| part.batch),
+                        capacity_rps: Rps(capacity),
+                        got: got.and_then(|got| got.get(index)).copied(),
+                        unmet: self.unmet.get(index).cloned().flatten(),
+                        failing_ms: self.failing.since().get(index).copied().flatten().map(
+                            |since| {
+                                let lasts = self.now.saturating_sub(since).as_millis();
+                                u64::try_from(lasts).unwrap_or(u64::MAX)
+                            },
+                        ),
+                    };
+                (variant.name.clone(), report)
+            });
         reports.collect()
     }
 }

@@ -6,6 +6,7 @@
 //! router has tagged), and what whoever chose the variant has chosen.
 
 mod arrivals;
+mod failing;
 pub mod network;
 mod proxies;
 mod routes;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation};
+pub use failing::Failing;
 pub use network::Network;
 pub use proxies::PROXY_GONE_AFTER;
 pub use routes::{Got, Route, Routes};
@@ -44,6 +46,8 @@ pub struct Counts {
     pub arrivals: f64,
     /// By variant, where any was chosen.
     pub routes: BTreeMap<String, Route>,
+    /// By variant that it knows: whether its servers fail, so that the proxy has left it.
+    pub failing: BTreeMap<String, bool>,
     /// How long requests took from their clients to the proxy, by rising edge; empty before the first.
     pub network: network::Buckets,
 }

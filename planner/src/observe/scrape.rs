@@ -159,6 +159,9 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
         match series.metric {
             Metric::Arrivals if series.service == entry => counts.arrivals += value,
             Metric::Routed => routes.entry(series.value).or_default().routed += value,
+            Metric::Failing => {
+                counts.failing.insert(series.value, value > 0.0);
+            }
             Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
             _ => {}
         }
@@ -239,6 +242,16 @@ mod tests {
             .map(|(name, route)| (name.as_str(), route.routed))
             .collect();
         assert_eq!(routed, [("a", 11.0), ("b", 8.0)]);
+    }
+
+    #[test]
+    fn who_fails_is_read_of_those_that_the_proxy_knows() {
+        let text = "weir_failing__service__demo__variant__res_net{} 1\n\
+            weir_failing__service__demo__variant__b{} 0\n\
+            weir_failing__service__other__variant__c{} 1\n";
+        let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
+        let counts = counts(text, &["demo"]);
+        assert_eq!(counts.failing, BTreeMap::from(failing));
     }
 
     #[tokio::test]

@@ -22,6 +22,7 @@ impl<W: Witness> World<'_, W> {
             FaultKind::PlannerOutage { lasts }
             | FaultKind::ScrapeLoss { lasts }
             | FaultKind::ServerCrash { lasts, .. }
+            | FaultKind::ServerErrors { lasts, .. }
             | FaultKind::ServerSlow { lasts, .. }
             | FaultKind::ResizeRefused { lasts }
             | FaultKind::ResizeDeferred { lasts } => nanos(lasts),
@@ -43,6 +44,12 @@ impl<W: Witness> World<'_, W> {
                 if let Some(site) = self.sites.get_mut(variant) {
                     site.crash(time);
                     self.break_off(variant);
+                    self.agenda.add(until, What::Over { fault });
+                }
+            }
+            FaultKind::ServerErrors { variant, .. } => {
+                if let Some(site) = self.sites.get_mut(variant) {
+                    site.errs = true;
                     self.agenda.add(until, What::Over { fault });
                 }
             }
@@ -91,6 +98,11 @@ impl<W: Witness> World<'_, W> {
             Some(FaultKind::ServerCrash { variant, .. }) => {
                 if let Some(site) = self.sites.get_mut(variant) {
                     site.up = true;
+                }
+            }
+            Some(FaultKind::ServerErrors { variant, .. }) => {
+                if let Some(site) = self.sites.get_mut(variant) {
+                    site.errs = false;
                 }
             }
             Some(FaultKind::ServerSlow { variant, .. }) => {

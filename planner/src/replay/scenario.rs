@@ -172,6 +172,13 @@ pub enum FaultKind {
         /// How long it is away.
         lasts: Duration,
     },
+    /// A variant's server answers 404 for so long, as one does that has not loaded its model.
+    ServerErrors {
+        /// Index of the variant.
+        variant: usize,
+        /// How long.
+        lasts: Duration,
+    },
     /// A variant's server takes longer for so long.
     ServerSlow {
         /// Index of the variant.

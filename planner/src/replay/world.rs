@@ -9,6 +9,7 @@ mod agenda;
 mod arrival;
 mod course;
 mod flight;
+mod health;
 mod life;
 mod plans;
 mod shell;

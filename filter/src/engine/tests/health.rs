@@ -89,6 +89,16 @@ fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
     assert_eq!(a, b);
 }
 
+/// A planner that has heard of it takes its share away.
+#[test]
+fn a_trial_needs_no_share() {
+    let mut engine = two("");
+    play(&mut engine, 0..400, is("a", Some(Sign::Erred)));
+    let without = [variant("a", 0.0, 4, 10.0), variant("b", 1.0, 4, 10.0)];
+    engine.on_plan(&plan(9, &without), at(400).mono, at(400), &mut Vec::new());
+    assert_eq!(play(&mut engine, 400..900, is("", None)), [1, 49]);
+}
+
 #[test]
 fn one_request_at_a_time_is_the_trial() {
     let mut engine = two("");

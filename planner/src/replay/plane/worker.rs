@@ -1,17 +1,19 @@
 //! One worker of a proxy: the real engine, with the timer and the order of calls that the filter's
 //! host shell has. It decides nothing the shell does not.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use weir_api::Plan;
 #[cfg(test)]
-use weir_filter::board::{Board, Key};
-use weir_filter::board::{Memory, Ring, TERMS};
+use weir_filter::board::Board;
+use weir_filter::board::{Key, Memory, Ring, TERMS};
 use weir_filter::body::Received;
 use weir_filter::config::Config;
 use weir_filter::deadline::Wire;
 use weir_filter::engine::{Answer, Asked, End, Engine, StreamId};
+use weir_filter::health::{Probed, Sign};
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::{Refusal, Verdict};
@@ -83,13 +85,15 @@ impl Worker {
             .collect()
     }
 
-    /// Whom it has rung, by entry, and of which proxy.
-    pub(in crate::replay) fn take_rings(&mut self) -> (u32, Vec<usize>) {
+    /// Whom it has rung, by entry, why, and of which proxy.
+    pub(in crate::replay) fn take_rings(&mut self) -> (u32, Vec<(usize, Ring)>) {
         self.note_entry();
         let rings = self.board.take_rings().into_iter();
         // Plans reach workers by themselves here.
-        let for_slots = rings.filter(|(_, why)| *why == Ring::Slot);
-        (self.proxy, for_slots.map(|(entry, _)| entry).collect())
+        (
+            self.proxy,
+            rings.filter(|(_, why)| *why != Ring::Plan).collect(),
+        )
     }
 
     /// The VM starts anew: nothing held, nothing in flight, the static plan.
@@ -146,12 +150,16 @@ impl Worker {
     pub(in crate::replay) fn on_answer(
         &mut self,
         stream: StreamId,
+        sign: Sign,
         now: u64,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let tags = self
-            .engine
-            .on_answer(stream, Answer::default(), clocks(now));
+        let answer = Answer {
+            failed: sign != Sign::Served,
+            sign: Some(sign),
+            expected: None,
+        };
+        let tags = self.engine.on_answer(stream, answer, clocks(now));
         debug_assert!(
             tags.is_some(),
             "an answer to a request that is not in flight"
@@ -191,8 +199,7 @@ impl Worker {
             return true;
         }
         if self.renew_at <= now {
-            self.renew_at = now + TERMS.renewal.as_nanos() as u64;
-            self.engine.renew(true, Mono(now));
+            self.renew(now);
         }
         let owed = self.owed.drain(..);
         verdicts.extend(owed.map(|(stream, refusal)| (stream, Verdict::Reject(refusal))));
@@ -206,6 +213,40 @@ impl Worker {
         if !std::mem::take(&mut self.loses_wake) {
             self.engine.release(clocks(now), verdicts);
             self.report();
+        }
+    }
+
+    /// Another worker has rung because a variant has begun or ceased to fail.
+    pub(in crate::replay) fn on_news(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if !std::mem::take(&mut self.loses_wake) {
+            self.renew(now);
+            self.engine.release(clocks(now), verdicts);
+            self.report();
+        }
+    }
+
+    /// The variants that it probes now.
+    pub(in crate::replay) fn probes(&mut self, now: u64) -> Vec<Key> {
+        let probes = self.engine.probes(Mono(now)).into_iter();
+        probes.map(|probe| probe.variant).collect()
+    }
+
+    /// A probe has been answered, or was not.
+    pub(in crate::replay) fn on_probe(
+        &mut self,
+        variant: Key,
+        probed: Probed,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        self.engine.on_probe(variant, probed, clocks(now), verdicts);
+        self.report();
+    }
+
+    /// Says of each variant whether it fails, as its proxy's statistics do.
+    pub(in crate::replay) fn say_failing(&self, failing: &mut BTreeMap<String, bool>) {
+        for (name, fails) in self.engine.health() {
+            failing.insert(name.to_string(), fails);
         }
     }
 
@@ -249,6 +290,11 @@ impl Worker {
     pub(in crate::replay) fn start(&mut self, now: u64) -> u64 {
         self.tick_at = now + TICK_MOST.as_nanos() as u64;
         self.tick_at
+    }
+
+    fn renew(&mut self, now: u64) {
+        self.renew_at = now + TERMS.renewal.as_nanos() as u64;
+        self.engine.renew(true, Mono(now));
     }
 
     fn note_entry(&mut self) {

@@ -143,6 +143,13 @@ impl Stage<'_> {
                     &["variant", "lasts_s"],
                 )
             }
+            What::ServerErrors => {
+                let (variant, lasts) = (variant()?, lasts()?);
+                (
+                    FaultKind::ServerErrors { variant, lasts },
+                    &["variant", "lasts_s"],
+                )
+            }
             What::ServerSlow => {
                 let (variant, lasts) = (variant()?, lasts()?);
                 let percent = raw.percent.ok_or_else(|| missing("percent"))?;
@@ -171,7 +178,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Any fault at any whole ms, lasting 1 to 10 s where it lasts.
+    /// Any fault but errors at any whole ms, lasting 1 to 10 s where it lasts.
     fn drawn(&self, rng: &mut ChaCha8Rng) -> Fault {
         let length_ms = u64::try_from(self.length.as_millis()).unwrap_or(u64::MAX);
         let at = Duration::from_millis(rng.random_range(0..=length_ms));

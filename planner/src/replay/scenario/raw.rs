@@ -195,6 +195,7 @@ pub(super) enum What {
     PlannerOutage,
     ScrapeLoss,
     ServerCrash,
+    ServerErrors,
     ServerSlow,
     LostWake,
     LostPlan,

@@ -23,6 +23,8 @@ pub(in crate::replay) enum What {
     Leave { request: u32, attempt: u8 },
     /// A request was sent to a server that is down.
     Broken { request: u32, attempt: u8 },
+    /// A server's error is with the proxy.
+    Erred { request: u32, attempt: u8 },
     /// A request is with its server.
     Reach {
         request: u32,
@@ -41,6 +43,10 @@ pub(in crate::replay) enum What {
     Tick { worker: u32 },
     /// A worker is rung.
     Ring { worker: u32 },
+    /// A worker is rung because a variant has begun or ceased to fail.
+    News { worker: u32 },
+    /// A probe's answer is with its worker, or word that there is none.
+    Probed { worker: u32, variant: u16 },
     /// A plan is with a worker.
     Plan { worker: u32, plan: u32 },
     /// The control plane takes a turn.

@@ -8,6 +8,7 @@ use super::agenda::What;
 use super::site::Job;
 use super::witness::Witness;
 use super::{World, nanos};
+use crate::observe::Counts;
 use crate::replay::control::{Change, ControlPlane, Use};
 use crate::replay::plane::{DataPlane, Tally};
 use crate::replay::request::{Resize, Second};
@@ -52,6 +53,7 @@ impl<W: Witness> World<'_, W> {
             What::Limit { request, attempt } => self.limit(request, attempt),
             What::Leave { request, attempt } => self.leave(request, attempt),
             What::Broken { request, attempt } => self.broken(request, attempt),
+            What::Erred { request, attempt } => self.erred(request, attempt),
             What::Reach {
                 request,
                 attempt,
@@ -65,6 +67,8 @@ impl<W: Witness> World<'_, W> {
             What::Server { variant } => self.serve(variant),
             What::Tick { worker } => self.tick(worker),
             What::Ring { worker } => self.ring(worker),
+            What::News { worker } => self.news(worker),
+            What::Probed { worker, variant } => self.probed(worker, variant),
             What::Plan { worker, plan } => self.take_plan(worker, plan),
             What::Turn => self.turn(),
             What::TurnOn => self.turn_on(),
@@ -92,7 +96,16 @@ impl<W: Witness> World<'_, W> {
             ControlPlane::Planner(steering) => {
                 let lost = now < self.scrapes_lost_until;
                 let counted = |counted: &Tally| (!lost).then(|| counted.counts());
-                steering.desk.board().counted = self.counted.iter().map(counted).collect();
+                let mut counted: Vec<Option<Counts>> = self.counted.iter().map(counted).collect();
+                if let DataPlane::Weir(workers) = &self.plane {
+                    for worker in workers {
+                        let proxy = counted.get_mut(worker.proxy as usize);
+                        if let Some(counts) = proxy.and_then(Option::as_mut) {
+                            worker.say_failing(&mut counts.failing);
+                        }
+                    }
+                }
+                steering.desk.board().counted = counted;
                 steering.begin(time);
                 self.turn_on();
             }

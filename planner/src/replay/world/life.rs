@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use weir_filter::engine::End;
+use weir_filter::health::Sign;
 use weir_filter::verdict::{Reason, Refusal, Verdict};
 
 use super::agenda::What;
@@ -15,7 +16,9 @@ use crate::replay::request::{Fate, Request};
 use crate::replay::scenario::Scenario;
 
 /// From a connection to a server that is down to its refusal.
-const BREAK_DELAY: Duration = Duration::from_micros(200);
+pub(super) const BREAK_DELAY: Duration = Duration::from_micros(200);
+/// From a request's arrival at a server that only errs to its answer.
+const ERROR_DELAY: Duration = Duration::from_millis(3);
 /// A client's pause before it asks again after a 503, the first time; it doubles with each further one.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Longest such pause, in first ones.
@@ -102,8 +105,12 @@ impl<W: Witness> World<'_, W> {
             .sites
             .get_mut(usize::from(variant))
             .filter(|site| site.up);
-        let taken = site.is_some_and(|site| site.take(time, Job { request, attempt }));
-        if !taken {
+        let errs = site.as_ref().is_some_and(|site| site.errs);
+        let taken = !errs && site.is_some_and(|site| site.take(time, Job { request, attempt }));
+        if errs {
+            let at = self.now + nanos(ERROR_DELAY) + self.hop(variant);
+            self.agenda.add(at, What::Erred { request, attempt });
+        } else if !taken {
             let at = self.now + nanos(BREAK_DELAY) + self.hop(variant);
             self.agenda.add(at, What::Broken { request, attempt });
         }
@@ -149,7 +156,7 @@ impl<W: Witness> World<'_, W> {
         self.reach_client(job.request, Fate::Answered(variant));
         let stream = job.request;
         self.tell(worker, |worker, now, verdicts| {
-            worker.on_answer(stream, now, verdicts)
+            worker.on_answer(stream, Sign::Served, now, verdicts)
         });
         self.obey(worker, true);
         self.arm(worker);
@@ -193,7 +200,7 @@ impl<W: Witness> World<'_, W> {
         };
         let reason = Reason::NoBackend;
         self.refuse(request, reason.label(), reason.status(), None);
-        self.on_end(worker, request, End::Failed);
+        self.on_end(worker, request, End::Unreachable);
     }
 
     /// In flight when its worker's VM went: answered 503, and no engine is left to be told.
@@ -212,7 +219,7 @@ impl<W: Witness> World<'_, W> {
     }
 
     /// The request's time in flight is over, if it is that attempt that is in flight: at which worker.
-    fn lands(&mut self, request: u32, attempt: u8) -> Option<u32> {
+    pub(super) fn lands(&mut self, request: u32, attempt: u8) -> Option<u32> {
         let flight = self.flights.get_mut(request as usize)?;
         if flight.place != Place::InFlight || flight.attempt != attempt {
             return None;

@@ -1,6 +1,7 @@
 //! What the host shell is to an engine: tells it what has happened, obeys its verdicts on those it
 //! held, and sets its timer.
 
+use weir_filter::board::Ring;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
@@ -19,8 +20,19 @@ impl<W: Witness> World<'_, W> {
         });
         if fired {
             self.obey(worker, false);
+            self.probe(worker);
             self.arm(worker);
         }
+    }
+
+    /// A worker was rung because a variant has begun or ceased to fail.
+    pub(super) fn news(&mut self, worker: u32) {
+        self.tell(worker, |worker, now, verdicts| {
+            worker.on_news(now, verdicts);
+        });
+        self.obey(worker, false);
+        self.probe(worker);
+        self.arm(worker);
     }
 
     /// A worker was rung.
@@ -43,8 +55,15 @@ impl<W: Witness> World<'_, W> {
         };
         let at = self.now + nanos(self.scenario.proxies.ring_delay);
         for (worker, known) in (0..).zip(workers.iter()) {
-            if known.proxy == proxy && known.entry.is_some_and(|own| entries.contains(&own)) {
-                self.agenda.add(at, What::Ring { worker });
+            for (entry, why) in &entries {
+                if known.proxy != proxy || known.entry != Some(*entry) {
+                    continue;
+                }
+                let rung = match why {
+                    Ring::Health => What::News { worker },
+                    Ring::Slot | Ring::Plan => What::Ring { worker },
+                };
+                self.agenda.add(at, rung);
             }
         }
     }

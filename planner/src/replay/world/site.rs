@@ -28,6 +28,8 @@ pub(in crate::replay) struct Site {
     wakes_at: u64,
     /// Whether it takes requests.
     pub(in crate::replay) up: bool,
+    /// Whether it answers every request with an error.
+    pub(in crate::replay) errs: bool,
     /// In force, whether or not they can be used yet.
     pub(in crate::replay) cores: Cores,
     core_seconds: f64,
@@ -65,6 +67,7 @@ impl Site {
             ended: Vec::new(),
             wakes_at: u64::MAX,
             up: true,
+            errs: false,
             cores,
             core_seconds: 0.0,
             counted_until: Duration::ZERO,

@@ -1,6 +1,7 @@
 //! Stories in virtual time, each small enough to be reckoned by hand; and random schedules
 //! (`schedules`), in which every step of every engine is checked.
 
+mod failing;
 mod schedules;
 mod speed;
 mod steering;
