@@ -68,6 +68,9 @@ pub struct Config {
     pub retries_max: u8,
     /// When failing variants are left, and tried again.
     pub health: crate::health::Policy,
+    /// What stands behind a variant's cluster in the name of the one that moves on to other variants where
+    /// a connection is refused; `None`: there are no such clusters.
+    pub failover: Option<String>,
     /// Where plans come from.
     pub planner: Option<Planner>,
     /// The plan to go by until a planner has spoken.

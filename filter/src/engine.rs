@@ -201,7 +201,7 @@ impl Engine {
     pub fn new(config: Config, store: Box<dyn Store>, incarnation: u64) -> Engine {
         let mut engine = Engine {
             source: Source::None,
-            variants: Variants::new(&config.classes),
+            variants: Variants::new(&config.classes, config.failover.as_deref()),
             member: Member::new(store, incarnation, config.scope),
             router: Router::default(),
             sources: Sources::default(),
@@ -245,6 +245,12 @@ impl Engine {
     #[must_use]
     pub fn variant_name(&self, variant: VariantId) -> Option<&Rc<str>> {
         self.variants.get(variant).map(|known| &known.name)
+    }
+
+    /// The variant of that public name.
+    #[must_use]
+    pub fn variant(&self, name: &str) -> Option<VariantId> {
+        self.variants.named(name)
     }
 
     /// A request has arrived. Others may have to make room for it: their verdicts are told beside.

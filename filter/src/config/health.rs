@@ -16,6 +16,8 @@ const ERRORS_MAX: u16 = 1000;
 /// Longest pause between trials that may be configured, ms: a server that is well again should not lie idle for
 /// longer.
 const PAUSE_MAX_MS: u64 = 600_000;
+/// Longest end of a cluster's name.
+const SUFFIX_MAX: usize = 64;
 /// Longest path of a probe.
 const PATH_MAX: usize = 256;
 
@@ -74,6 +76,28 @@ impl<'de> Deserialize<'de> for RawEject {
         }
         from.deserialize_any(Either)
     }
+}
+
+/// What the clusters' names end in that move on to other variants, where there are any.
+pub(super) fn check_failover(
+    suffix: Option<String>,
+    role: Role,
+) -> Result<Option<String>, ConfigError> {
+    let Some(suffix) = suffix else {
+        return Ok(None);
+    };
+    if role == Role::Gate {
+        let right = "left out where `role` is 'gate': a gate has no other variant to send to";
+        return Err(wrong("failover", format!("'{suffix}'"), right));
+    }
+    let plain = suffix.bytes().all(|byte| byte.is_ascii_graphic());
+    if !plain || !(1..=SUFFIX_MAX).contains(&suffix.len()) {
+        let right = format!(
+            "what the clusters' names end in, 1 to {SUFFIX_MAX} printable ASCII characters"
+        );
+        return Err(wrong("failover", format!("'{suffix}'"), right));
+    }
+    Ok(Some(suffix))
 }
 
 /// The rules, where any are given.

@@ -48,6 +48,7 @@ pub(super) struct RawConfig {
     #[serde(default)]
     retries_max: u8,
     health: Option<RawHealth>,
+    failover: Option<String>,
     planner: Option<Planner>,
     plan: Option<RawPlan>,
     #[serde(default)]
@@ -209,6 +210,7 @@ impl RawConfig {
             correct: self.queue.correct,
             retries_max: self.retries_max,
             health: health::check(self.health, self.role)?,
+            failover: health::check_failover(self.failover, self.role)?,
             planner: self.planner,
             static_plan,
             on_stale: self.on_stale,

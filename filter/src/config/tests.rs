@@ -305,6 +305,15 @@ fn failing_variants_are_left_as_configured() {
             message,
         );
     }
+    refused(
+        &format!(r#"{{"service":"demo",{PLAN},"failover":""}}"#),
+        "failover: '' must be",
+    );
+    let gate = format!(r#"{{"service":"demo","role":"gate",{PLAN},"failover":"-x"}}"#);
+    refused(
+        &gate,
+        "failover: '-x' must be left out where `role` is 'gate'",
+    );
     let gate = format!(r#"{{"service":"demo","role":"gate",{PLAN},"health":{{}}}}"#);
     refused(
         &gate,

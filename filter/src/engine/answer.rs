@@ -7,6 +7,7 @@ use weir_api::metrics::Metric;
 
 use super::{End, Engine, State, StreamId};
 use crate::config::Role;
+use crate::gate::VariantId;
 use crate::health::Sign;
 use crate::stats::Label;
 use crate::time::{Now, Wall};
@@ -19,6 +20,8 @@ pub struct Answer {
     pub failed: bool,
     /// What it says of the server; `None`: nothing.
     pub sign: Option<Sign>,
+    /// The variant that answered, where another could have than the one it was sent to.
+    pub served_by: Option<VariantId>,
     /// What the gate before the server says a request takes there (`x-slo-expected-ms`).
     pub expected: Option<Duration>,
     /// Times that Envoy sent the request again.
@@ -45,6 +48,9 @@ impl Engine {
     /// The answer's headers have come from upstream: what to tag them with.
     pub fn on_answer(&mut self, stream: StreamId, answer: Answer, now: Now) -> Option<Tags> {
         let role = self.config.role;
+        if let Some(by) = answer.served_by {
+            self.move_on(stream, by, now.mono);
+        }
         let request = self.requests.get_mut(&stream)?;
         let State::InFlight(flight) = &mut request.state else {
             return None;

@@ -99,6 +99,15 @@ impl Engine {
     pub(super) fn dispatch(&mut self, stream: StreamId, mut request: Request, now: Now) -> Verdict {
         let owns_slots = self.owns_slots();
         let label = Label::Variant(request.variant);
+        let moves_on = self.may_move_on(&request);
+        // Each refused connection costs a retry.
+        let others = if moves_on {
+            self.variants.len().saturating_sub(1)
+        } else {
+            0
+        };
+        let others = u8::try_from(others).unwrap_or(u8::MAX);
+        let retries_max = self.config.retries_max.max(others);
         let Some(variant) = self.variants.get_mut(request.variant) else {
             return self.refuse(Reason::NoCapacity, request.who());
         };
@@ -126,7 +135,10 @@ impl Engine {
         let dispatch = Dispatch {
             variant: request.variant,
             name: variant.name.clone(),
-            cluster: (self.config.role != Role::Gate).then(|| variant.cluster.clone()),
+            cluster: (self.config.role != Role::Gate).then(|| {
+                let failover = variant.failover.as_ref().filter(|_| moves_on);
+                failover.unwrap_or(&variant.cluster).clone()
+            }),
             remaining,
             stage: match (self.rest.is_zero(), request.shape.stage) {
                 (false, _) => Stage::Left(stage),
@@ -138,7 +150,7 @@ impl Engine {
             deadline: request.deadline.client_wall,
             grpc_timeout: request.shape.grpc_timeout,
             class,
-            retries_max: self.config.retries_max,
+            retries_max,
         };
         self.requests.insert(stream, request);
         Verdict::Forward(dispatch)

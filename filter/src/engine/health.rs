@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 use weir_api::metrics::Metric;
 
-use super::{Engine, StreamId};
+use super::variants::Variant;
+use super::{Engine, Request, State, StreamId};
 use crate::board::{Key, Ring};
 use crate::config::Role;
 use crate::gate::VariantId;
@@ -189,6 +190,46 @@ impl Engine {
             self.member.ring_others(Ring::Health, now);
         }
         self.count(&outcome);
+    }
+
+    /// Whether a request may be answered by any other variant where its own refuses the connection: all in the plan
+    /// are as accurate as it asks.
+    pub(super) fn may_move_on(&self, request: &Request) -> bool {
+        let planned = (0..self.variants.len()).map(VariantId);
+        let mut planned =
+            planned.filter(|id| self.variants.get(*id).is_some_and(Variant::is_planned));
+        self.config.failover.is_some()
+            && planned.all(|id| self.variants.accuracy(id) >= request.min_accuracy)
+    }
+
+    /// A request was refused by its own variant, and `by` has it: so has its slot.
+    pub(super) fn move_on(&mut self, stream: StreamId, by: VariantId, now: Mono) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        let State::InFlight(flight) = &mut request.state else {
+            return;
+        };
+        let from = std::mem::replace(&mut request.variant, by);
+        if from == by {
+            return;
+        }
+        let (uploads, owns_slot) = (u32::from(request.uploads), flight.owns_slot);
+        if let Some(variant) = self.variants.get(by) {
+            flight.planned = variant.planned;
+        }
+        if let Some(variant) = self.variants.get_mut(from).filter(|_| owns_slot) {
+            variant.uploads = variant.uploads.saturating_sub(uploads);
+            variant.gate.give_back();
+        }
+        if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
+            variant.uploads += uploads;
+            variant.gate.take(now + variant.predicted.high);
+            // The slot table hears of it at the next look, at once.
+            variant.gate.unsettled = true;
+        }
+        self.stats.count(Metric::MovedOn, Label::Variant(from));
+        self.observe(from, Sign::Unreachable, now);
     }
 
     /// Whether it tells failing variants from others: a gate has no other to send to.

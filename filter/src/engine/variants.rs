@@ -32,6 +32,8 @@ const HEARSAY: Duration = Duration::from_secs(2);
 pub(super) struct Variant {
     pub(super) name: Rc<str>,
     pub(super) cluster: Rc<str>,
+    /// The cluster that moves on to other variants where a connection is refused, where there is one.
+    pub(super) failover: Option<Rc<str>>,
     pub(super) key: Key,
     /// The plan's service time.
     pub(super) planned: Duration,
@@ -69,14 +71,17 @@ pub(super) struct Offer {
 pub(super) struct Variants {
     table: Vec<Variant>,
     classes: Classes,
+    /// What the names of failover clusters end in.
+    failover: Option<String>,
 }
 
 impl Variants {
     /// None yet; their rooms will know these classes.
-    pub(super) fn new(classes: &Classes) -> Variants {
+    pub(super) fn new(classes: &Classes, failover: Option<&str>) -> Variants {
         Variants {
             table: Vec::new(),
             classes: classes.clone(),
+            failover: failover.map(str::to_owned),
         }
     }
 
@@ -208,11 +213,15 @@ impl Variants {
     /// place is used again once nothing refers to it: no slot taken, and no request as `refers` says.
     pub(super) fn adopt(&mut self, plan: &Plan, refers: impl Fn(VariantId) -> bool) {
         self.close();
+        let suffix = self.failover.as_deref();
         for planned in &plan.variants {
             let place = self.place(planned, plan, &refers);
             match place.and_then(|place| self.table.get_mut(place)) {
-                Some(variant) => variant.follow(planned),
-                None => self.table.push(Variant::new(planned, &self.classes)),
+                Some(variant) => variant.follow(planned, suffix),
+                None => {
+                    let variant = Variant::new(planned, suffix, &self.classes);
+                    self.table.push(variant);
+                }
             }
         }
     }
@@ -340,10 +349,11 @@ impl Variant {
         }
     }
 
-    fn new(planned: &VariantPlan, classes: &Classes) -> Variant {
+    fn new(planned: &VariantPlan, suffix: Option<&str>, classes: &Classes) -> Variant {
         let mut variant = Variant {
             name: Rc::from(""),
             cluster: Rc::from(""),
+            failover: None,
             key: Key::default(),
             planned: Duration::ZERO,
             predicted: Predicted::default(),
@@ -360,11 +370,11 @@ impl Variant {
             share: 0.0,
             accuracy: 0.0,
         };
-        variant.follow(planned);
+        variant.follow(planned, suffix);
         variant
     }
 
-    fn follow(&mut self, plan: &VariantPlan) {
+    fn follow(&mut self, plan: &VariantPlan, suffix: Option<&str>) {
         if *self.name != *plan.name {
             self.name = Rc::from(plan.name.as_str());
             self.key = Key::of(&plan.name);
@@ -373,6 +383,7 @@ impl Variant {
         }
         if *self.cluster != *plan.cluster {
             self.cluster = Rc::from(plan.cluster.as_str());
+            self.failover = suffix.map(|suffix| Rc::from(plan.cluster.clone() + suffix));
         }
         self.planned = Duration::from_secs_f64(plan.service_ms / 1e3);
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));

@@ -17,8 +17,18 @@ const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
 
 /// Why a request was refused, for its client.
 pub(super) const DROPPED_REASON: &str = "x-slo-dropped-reason";
+/// What Envoy's route tells of the endpoint that answered.
+const SERVED_BY: &str = "x-slo-served-by";
 /// What a gate tells the router before it.
 pub(super) const EXPECTED: &str = "x-slo-expected-ms";
+
+/// Which variant answered, where Envoy may have moved on from the one it was sent to; it is for us, not for the
+/// client.
+pub(super) fn served_by() -> Option<String> {
+    let value = call::response_header(SERVED_BY)?;
+    call::set_response_header(SERVED_BY, None);
+    String::from_utf8(value).ok()
+}
 
 /// Who gave the current answer.
 pub(super) enum Spoke {
@@ -48,6 +58,7 @@ pub(super) fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
                 sign,
                 expected,
                 retried: 0,
+                served_by: None,
             })
         }
         (_, b"504") => Spoke::Envoy(End::TimedOut, Some(Reason::Expired)),

@@ -17,7 +17,7 @@ use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
 
 use super::call;
 use super::service::{self, Handle, Service};
-use super::spoke::{DROPPED_REASON, EXPECTED, Spoke, end_by_flags, retried, who_spoke};
+use super::spoke::{DROPPED_REASON, EXPECTED, Spoke, end_by_flags, retried, served_by, who_spoke};
 
 /// The largest number `grpc-timeout` can carry: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
@@ -146,12 +146,17 @@ impl HttpContext for Stream {
         let Some(service) = self.service.clone().filter(|_| self.open) else {
             return Action::Continue;
         };
-        let (router, retries) = {
+        let (role, moves_on, retries) = {
             let service = service.borrow();
             let config = service.engine().config();
-            (config.role == Role::Router, config.retries_max > 0)
+            (
+                config.role,
+                config.failover.is_some(),
+                config.retries_max > 0,
+            )
         };
-        match who_spoke(router, self.grpc && end_of_stream) {
+        let served_by = moves_on.then(served_by).flatten();
+        match who_spoke(role == Role::Router, self.grpc && end_of_stream) {
             Spoke::Envoy(end, reason) => {
                 if let Some(reason) = reason {
                     call::set_response_header(DROPPED_REASON, Some(reason.label()));
@@ -168,7 +173,10 @@ impl HttpContext for Stream {
                     answer.retried = retried();
                 }
                 let now = call::now();
-                let tags = service.borrow_mut().on_answer(self.id, answer, now);
+                let mut service = service.borrow_mut();
+                answer.served_by = served_by.and_then(|name| service.engine().variant(&name));
+                let tags = service.on_answer(self.id, answer, now);
+                drop(service);
                 if let Some(tags) = tags {
                     tag(&tags, now);
                 }

@@ -57,6 +57,8 @@ pub enum Metric {
     Failed,
     /// Gauge, by variant: 1 while its servers fail and it gets no share, else 0.
     Failing,
+    /// Counter, by variant: requests that the variant refused a connection and another one answered.
+    MovedOn,
     /// Counter, by reason: requests refused.
     Refused,
     /// Counter: requests whose client left before the answer.
@@ -125,7 +127,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 43] = [
+    pub const ALL: [Metric; 44] = [
         Metric::Arrivals,
         Metric::Unservable,
         Metric::Admitted,
@@ -140,6 +142,7 @@ impl Metric {
         Metric::Retried,
         Metric::Failed,
         Metric::Failing,
+        Metric::MovedOn,
         Metric::Refused,
         Metric::Gone,
         Metric::Disbelieved,
@@ -209,6 +212,7 @@ impl Metric {
             Metric::Retried => ("weir_retried", Counter, VARIANT),
             Metric::Failed => ("weir_failed", Counter, VARIANT),
             Metric::Failing => ("weir_failing", Gauge, VARIANT),
+            Metric::MovedOn => ("weir_moved_on", Counter, VARIANT),
             Metric::Refused => ("weir_refused", Counter, Some("reason")),
             Metric::Gone => ("weir_gone", Counter, NONE),
             Metric::Disbelieved => ("weir_disbelieved", Counter, Some("header")),

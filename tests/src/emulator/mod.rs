@@ -145,6 +145,11 @@ impl Emulator {
         self.server.fail_next(n);
     }
 
+    /// Takes the model away, or gives it back: without it every request for inference is answered 404.
+    pub fn unload(&self, unloaded: bool) {
+        self.server.unload(unloaded);
+    }
+
     /// Executions that start from now on take `factor` times as long.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ pub(super) struct Server {
     /// A new value closes every connection.
     hang_up: watch::Sender<u64>,
     fail_next: AtomicU32,
+    unloaded: AtomicBool,
     next: Mutex<Option<Next>>,
 }
 
@@ -62,6 +63,7 @@ impl Server {
             changed: Notify::new(),
             hang_up: watch::Sender::new(0),
             fail_next: AtomicU32::new(0),
+            unloaded: AtomicBool::new(false),
             next: Mutex::default(),
         })
     }
@@ -124,6 +126,14 @@ impl Server {
 
     pub(super) fn fail_next(&self, n: u32) {
         self.fail_next.store(n, Ordering::SeqCst);
+    }
+
+    pub(super) fn unload(&self, unloaded: bool) {
+        self.unloaded.store(unloaded, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_unloaded(&self) -> bool {
+        self.unloaded.load(Ordering::SeqCst)
     }
 
     pub(super) fn hang_up(&self) {

@@ -55,6 +55,9 @@ impl Work {
                 "the model is still loading",
             );
         }
+        if server.is_unloaded() {
+            return Err(Refused::unknown(server.model()));
+        }
         if server.takes_failure() {
             return refuse(StatusCode::INTERNAL_SERVER_ERROR, "a failure was asked for");
         }

@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 
 use super::bootstrap::at;
 
+/// What the names of the shipped clusters that move on end in.
+const FAILOVER: &str = "-failover";
+
 /// One cluster and its hosts, each with its weight.
 #[derive(Debug, Clone)]
 pub(super) struct Backend {
@@ -41,6 +44,19 @@ impl Backend {
         Ok(cluster)
     }
 
+    /// The template as the cluster that moves on from this one to all others, in their order.
+    pub(super) fn failover_from(&self, template: &Value, all: &[Backend]) -> Result<Value> {
+        let others = all.iter().filter(|other| other.cluster != self.cluster);
+        let members: Vec<_> = std::iter::once(self)
+            .chain(others)
+            .map(|member| &member.cluster)
+            .collect();
+        let mut cluster = template.clone();
+        *at(&mut cluster, "/name")? = json!(format!("{}{FAILOVER}", self.cluster));
+        *at(&mut cluster, "/cluster_type/typed_config/clusters")? = json!(members);
+        Ok(cluster)
+    }
+
     /// The template with this name and these hosts.
     pub(super) fn addressed(&self, template: &Value) -> Result<Value> {
         let mut cluster = template.clone();
@@ -48,6 +64,7 @@ impl Backend {
             json!({
                 "endpoint": { "address": address(&host.ip().to_string(), host.port()) },
                 "load_balancing_weight": weight,
+                "metadata": { "filter_metadata": { "weir": { "variant": self.cluster } } },
             })
         };
         let hosts: Vec<_> = self.hosts.iter().map(host).collect();

@@ -32,6 +32,7 @@ pub struct Bootstrap {
     backends: Vec<Backend>,
     planner: Option<SocketAddr>,
     fallback: Option<String>,
+    failover: bool,
     plain: Vec<Backend>,
     careful: Option<Careful>,
     beside: Option<String>,
@@ -70,6 +71,7 @@ impl Bootstrap {
             backends: Vec::new(),
             planner: None,
             fallback: None,
+            failover: false,
             plain: Vec::new(),
             careful: None,
             beside: None,
@@ -158,6 +160,13 @@ impl Bootstrap {
     #[must_use]
     pub fn without_backend(mut self, cluster: &str) -> Self {
         self.backends.retain(|backend| backend.cluster != cluster);
+        self
+    }
+
+    /// For each cluster added, beside it the one that moves on to the others, made from the shipped example.
+    #[must_use]
+    pub fn failover(mut self) -> Self {
+        self.failover = true;
         self
     }
 
@@ -322,6 +331,14 @@ impl Bootstrap {
         let mut clusters = Vec::new();
         for backend in self.backends.iter().chain(&self.plain) {
             clusters.push(backend.cluster_from(template)?);
+        }
+        if self.failover {
+            let moves_on = |cluster: &&&Value| cluster.get("cluster_type").is_some();
+            let template = variants.iter().find(moves_on);
+            let template = template.context("static_resources.clusters: no failover")?;
+            for backend in &self.backends {
+                clusters.push(backend.failover_from(template, &self.backends)?);
+            }
         }
         if let Some(careful) = &self.careful {
             clusters.push(careful.cluster_from(template)?);

@@ -22,7 +22,7 @@ fn answer(engine: &mut Engine, stream: StreamId, sign: Sign, now: Now) {
     let answer = Answer {
         failed: sign != Sign::Served,
         sign: Some(sign),
-        expected: None,
+        ..Answer::default()
     };
     engine.on_answer(stream, answer, now);
     end(engine, stream, End::Answered, now);
@@ -240,4 +240,51 @@ fn where_it_is_turned_off_nothing_is_left() {
     let mut engine = two(r#","health":{"eject":false}"#);
     assert_eq!(play(&mut engine, 0..1000, is("a", None)), [50, 50]);
     assert_eq!(engine.probes(at(1000).mono), []);
+}
+
+#[test]
+fn who_moved_on_has_a_slot_where_it_was_answered_and_none_where_it_was_refused() {
+    let mut engine = two(r#","failover":"-failover""#);
+    let Verdict::Forward(dispatch) = ask(&mut engine, 1, 1000, at(0)) else {
+        panic!("not sent")
+    };
+    let (from, by) = match &*dispatch.name {
+        "a" => ("a", "b"),
+        _ => ("b", "a"),
+    };
+    let cluster = format!("c-{from}-failover");
+    assert_eq!(dispatch.cluster.as_deref(), Some(&*cluster));
+    let answer = Answer {
+        sign: Some(Sign::Served),
+        served_by: engine.variant(by),
+        ..Answer::default()
+    };
+    let tags = engine.on_answer(1, answer, at(5)).unwrap();
+    assert_eq!(&*tags.variant, by);
+    let taken = |engine: &Engine| engine.gauges().map(|gauge| gauge.taken).collect::<Vec<_>>();
+    let expected = if by == "a" { [1, 0] } else { [0, 1] };
+    assert_eq!(taken(&engine), expected);
+    end(&mut engine, 1, End::Answered, at(10));
+    assert_eq!(taken(&engine), [0, 0]);
+    // And is left.
+    assert_eq!(goes(&mut engine, 2, at(10)), by);
+    assert_eq!(goes(&mut engine, 3, at(10)), by);
+}
+
+#[test]
+fn who_asks_for_an_accuracy_that_not_all_have_does_not_move_on() {
+    let accurate = variant("a", 0.5, 4, 10.0).replace("70", "90");
+    let variants = [accurate, variant("b", 0.5, 4, 10.0)];
+    let mut engine = engine(&variants, r#","failover":"-else""#);
+    for (floor, cluster) in [("70", "-else"), ("80", "c-a")] {
+        let headers = [
+            ("x-slo-ms", b"500".as_slice()),
+            ("x-slo-min-accuracy", floor.as_bytes()),
+        ];
+        let Verdict::Forward(to) = request(&mut engine, floor.len() as u32, &headers, at(0)) else {
+            panic!("not sent")
+        };
+        assert!(to.cluster.unwrap().ends_with(cluster), "{floor}");
+        end(&mut engine, floor.len() as u32, End::Answered, at(0));
+    }
 }

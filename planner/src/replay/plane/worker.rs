@@ -157,7 +157,7 @@ impl Worker {
         let answer = Answer {
             failed: sign != Sign::Served,
             sign: Some(sign),
-            expected: None,
+            ..Answer::default()
         };
         let tags = self.engine.on_answer(stream, answer, clocks(now));
         debug_assert!(

@@ -143,7 +143,7 @@ fn what_the_template_comments_out_is_taken_too() {
     }
     let (scenario, sending) = Desk::new().good(&spelled);
     assert_eq!(taken_in, ["servers", "classes", "contenders", "faults"]);
-    assert_eq!(scenario.faults.len(), 8);
+    assert_eq!(scenario.faults.len(), 9);
     assert_eq!(scenario.contenders.len(), 2);
     assert_eq!(scenario.variants[2].law.gamma_ms, 300.0);
     assert_eq!(sending.clients.clocks.far_off_ms, 600_000.0);

@@ -3,71 +3,68 @@
 use super::*;
 
 const FAULT_S: std::ops::Range<u64> = 10..20;
-/// 20 requests/s of a slot of a, 10 of a slot of b, together 40; the others can carry what either leaves.
-const EVERY_MS: u64 = 45;
+/// The scenario's end.
+const END_S: u64 = 35;
+/// 55.6 requests/s: a slot of a carries 20, one of b 10, and the slots below 100 together.
+const EVERY_MS: u64 = 18;
 const BUDGET_MS: u64 = 600;
 
-fn two_workers(faults: Vec<Fault>) -> Scenario {
-    let mut scenario = scenario([2, 2]);
-    scenario.length = Duration::from_secs(30);
+fn broken(slots: [u32; 2], what: FaultKind) -> Scenario {
+    let mut scenario = scenario(slots);
+    scenario.length = Duration::from_secs(END_S);
     scenario.proxies.workers = 2;
     let variants = &mut scenario.proxies.plugin["plan"]["variants"];
-    (variants[0]["share"], variants[1]["share"]) = (json!(0.5), json!(0.5));
+    (variants[0]["share"], variants[1]["share"]) = (json!(0.6), json!(0.4));
     scenario.variants[0].round_trip = ms(1);
     scenario.variants[1].round_trip = ms(1);
-    scenario.faults = faults;
+    let at = Duration::from_secs(FAULT_S.start);
+    scenario.faults = vec![Fault { at, what }];
     scenario
 }
 
-/// How many were sent, and how many of them were answered in time, of those sent in `seconds`.
-fn on_time(play: &Play, all: &[Request], seconds: std::ops::Range<u64>) -> (usize, usize) {
-    let range = Duration::from_secs(seconds.start)..Duration::from_secs(seconds.end);
-    let of_them = all.iter().zip(&play.outcomes);
-    let of_them = of_them.filter(|(request, _)| range.contains(&request.sent));
-    let in_time = |(request, outcome): &(&Request, &Outcome)| {
-        let answered = matches!(outcome.fate, Fate::Answered(_));
-        answered && outcome.ended <= request.sent + request.budget
-    };
-    (of_them.clone().count(), of_them.filter(in_time).count())
+/// Of those sent in these seconds: how many, and how many were answered in time, all and by this variant.
+fn counts(play: &Play, all: &[Request], sent: std::ops::Range<u64>, by: usize) -> [usize; 3] {
+    let sent = Duration::from_secs(sent.start)..Duration::from_secs(sent.end);
+    let mut counts = [0; 3];
+    for (request, outcome) in all.iter().zip(&play.outcomes) {
+        if !sent.contains(&request.sent) {
+            continue;
+        }
+        counts[0] += 1;
+        if let Fate::Answered(variant) = outcome.fate
+            && outcome.ended <= request.sent + request.budget
+        {
+            counts[1] += 1;
+            counts[2] += usize::from(usize::from(variant) == by);
+        }
+    }
+    counts
 }
 
 #[test]
 fn a_variant_that_fails_is_left_and_comes_back() {
-    let times: Vec<_> = (0..30_000 / EVERY_MS)
+    let times: Vec<_> = (0..END_S * 1000 / EVERY_MS)
         .map(|n| (n * EVERY_MS, BUDGET_MS))
         .collect();
     let all = requests(&times);
     let lasts = Duration::from_secs(FAULT_S.end - FAULT_S.start);
-    for variant in 0..2 {
+    for (variant, slots) in [(0, [2, 6]), (1, [4, 2])] {
         for what in [
             FaultKind::ServerCrash { variant, lasts },
             FaultKind::ServerErrors { variant, lasts },
         ] {
-            let at = Duration::from_secs(FAULT_S.start);
-            let scenario = two_workers(vec![Fault { at, what }]);
-            let play = play(&scenario, &all, WEIR, 1).unwrap();
-            let (sent, served) = on_time(&play, &all, FAULT_S);
-            assert!(served * 100 >= sent * 95, "{what:?}: {served} of {sent}");
-            println!("{what:?}: {served} of {sent}");
-            let (sent, served) = on_time(&play, &all, FAULT_S.start + 2..FAULT_S.end);
-            println!("{what:?} from 2 s on: {served} of {sent}");
-            // Back: the failed one has its share again.
-            let share = |seconds: std::ops::Range<u64>| {
-                let fate = Fate::Answered(variant as u16);
-                let there = |n: &usize| play.outcomes[*n].fate == fate;
-                let at = |second: u64| (second * 1000 / EVERY_MS) as usize;
-                (at(seconds.start)..at(seconds.end)).filter(there).count()
-            };
-            let (before, during, after) = (share(0..9), share(11..20), share(21..30));
-            println!("{before} {during} {after}");
-            assert_eq!(during, 0);
-            let back = FAULT_S.end
-                + if matches!(what, FaultKind::ServerCrash { .. }) {
-                    2
-                } else {
-                    8
-                };
-            assert!(share(back..30) > 0);
+            let play = play(&broken(slots, what), &all, WEIR, 1).unwrap();
+            let of = |sent| counts(&play, &all, sent, variant);
+            let [sent, in_time, _] = of(FAULT_S);
+            println!("{what:?}: {in_time} of {sent}");
+            assert!(in_time * 100 >= sent * 98, "{what:?}: {in_time} of {sent}");
+            let [sent, in_time, by_it] = of(FAULT_S.end + 2..END_S);
+            assert_eq!(sent, in_time, "{what:?}");
+            assert!(by_it > 0, "{what:?}: it does not come back");
+            let [.., before] = of(0..5);
+            let [.., after] = of(END_S - 5..END_S);
+            assert!(before.abs_diff(after) <= 5, "{before}, {after}");
+            assert_eq!(of(FAULT_S.start + 1..FAULT_S.end)[2], 0);
         }
     }
 }
