@@ -1,5 +1,6 @@
 //! Turns on simulated ports: what each fault falls back to.
 
+mod failing;
 mod looks;
 mod no_capacity;
 mod proxies;
@@ -28,6 +29,8 @@ struct World {
     arrived: Mutex<f64>,
     /// By variant, what was routed to it so far, and what could not wait for it.
     routes: Mutex<BTreeMap<String, Route>>,
+    /// By variant, whether the proxy says that it fails.
+    failing: Mutex<BTreeMap<String, bool>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,
     at: Mutex<Duration>,
@@ -53,6 +56,7 @@ impl Observe for World {
             Ok(Counts {
                 arrivals: *self.arrived.lock().unwrap(),
                 routes: self.routes.lock().unwrap().clone(),
+                failing: self.failing.lock().unwrap().clone(),
                 ..Counts::default()
             })
         };

@@ -1,0 +1,38 @@
+//! A variant of which the proxies say that its servers fail.
+
+use super::*;
+
+#[tokio::test]
+async fn who_fails_gets_no_share_and_keeps_its_cores() {
+    let mut bed = Bed::new(service(8), &[2, 2]);
+    bed.warm_up().await;
+    bed.turn(20.0).await;
+    assert_eq!(bed.shares(), [0.0, 1.0]);
+    let say = |bed: &Bed, fails: bool| {
+        let failing = [("a".to_owned(), false), ("b".to_owned(), fails)];
+        *bed.world.failing.lock().unwrap() = failing.into();
+    };
+    say(&bed, true);
+    for lasts_s in 0..3_u64 {
+        let report = bed.turn(20.0).await;
+        assert_eq!(bed.shares(), [1.0, 0.0]);
+        assert_eq!(
+            (asked(&report), actuated(&report)),
+            (vec![1.0, 3.0], vec![1.0, 3.0])
+        );
+        let said = format!("b has been failing for {lasts_s} s: it gets no share");
+        assert!(report.why.contains(&said), "{}", report.why);
+        assert_eq!(report.variants["b"].failing_ms, Some(lasts_s * 1000));
+        assert_eq!(report.variants["a"].failing_ms, None);
+        assert!(report.variants["b"].slots > 0, "to be tried by");
+    }
+    // A lost scrape says nothing.
+    *bed.world.lost.lock().unwrap() = true;
+    bed.turn(20.0).await;
+    assert_eq!(bed.shares(), [1.0, 0.0]);
+    *bed.world.lost.lock().unwrap() = false;
+    say(&bed, false);
+    let report = bed.turn(20.0).await;
+    assert_eq!(bed.shares(), [0.0, 1.0]);
+    assert!(!report.why.contains("failing"), "{}", report.why);
+}
