@@ -18,12 +18,15 @@ use self::batch::Batch;
 mod ask;
 mod batch;
 mod bytes;
+mod lanes;
 mod member;
 mod memory;
+mod part;
 mod table;
 
 pub use ask::{Ask, Others, Turn, Urgency};
 pub use bytes::Unreadable;
+pub use lanes::{Ahead, Busy, RUNS_MAX, Run, Sent};
 pub use member::{Member, Outcome, Ring, Scope, Standing, Store, TRIES_MAX};
 pub use memory::Memory;
 pub use table::{Cell, Column, Entry};
@@ -102,6 +105,8 @@ pub struct Board {
     pub entries: Vec<Entry>,
     /// What each VM has of each variant: `entries` × `columns`, row by row.
     cells: Vec<Cell>,
+    /// What the variants' servers execute.
+    pub runs: Vec<Run>,
 }
 
 impl Board {
@@ -122,7 +127,7 @@ impl Board {
     pub fn settle<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         incarnation: u64,
-        ask: Ask<W>,
+        ask: Ask<'_, W>,
         now: Mono,
         terms: &Terms,
     ) -> Option<Turn> {
@@ -137,7 +142,15 @@ impl Board {
         };
         let idle_since = self.columns.get(column)?.idle_since;
         let settles = now < self.settling_until;
-        let mut free = free(&ask, turn.others, settles);
+        let before = ask.taken.saturating_add(turn.others.taken);
+        let mut ending = 0;
+        if let Some(ahead) = &ask.ahead {
+            let (began, news) = self.follow(column, ahead, ask.slots, before, now);
+            turn.sent.began = began;
+            turn.changed |= news;
+            ending = self.ending(column, ahead, now).min(ask.slots);
+        }
+        let mut free = free(&ask, turn.others, ending, settles);
         let mut batch = self.batch_of(own, column, &ask, turn.others);
         let mut waiting = ask.waiting.clone();
         let mut head = waiting.next();
@@ -161,8 +174,13 @@ impl Board {
         // Also for others, where nobody waits here.
         let may_leave = free > 0 && batch.may_leave();
         turn.more = may_leave && !batch.is_single() && turn.granted == ask.most && head.is_some();
+        if let Some(ahead) = &ask.ahead {
+            self.note_sent(column, &ask, ahead, before, &mut turn, now);
+        }
+        // Whose counts foretell waits needs them exactly.
+        let exact = !batch.is_single() || ask.ahead.is_some();
         let (tick, cell) = (ask.tick, ask.cell(turn.granted, now, terms));
-        turn.changed |= self.put_cell(own, column, cell, !batch.is_single());
+        turn.changed |= self.put_cell(own, column, cell, exact);
         turn.changed |= self.note_open(column, batch.open());
         turn.changed |= self.note_idle(own, column, may_leave, now);
         if may_leave && !settles {
@@ -174,10 +192,30 @@ impl Board {
     }
 
     /// The variant's batches as this turn finds them.
-    fn batch_of<W>(&self, own: usize, column: usize, ask: &Ask<W>, others: Others) -> Batch {
+    fn batch_of<W>(&self, own: usize, column: usize, ask: &Ask<'_, W>, others: Others) -> Batch {
         let open = self.columns.get(column).map_or(0, |column| column.open);
         let waited = self.cell(own, column).waits;
         Batch::new(ask, open, others.waiting, waited)
+    }
+
+    /// Notes what a turn lets go, and what the lanes then have before them.
+    fn note_sent<W>(
+        &mut self,
+        column: usize,
+        ask: &Ask<'_, W>,
+        ahead: &Ahead<'_>,
+        taken: u32,
+        turn: &mut Turn,
+        now: Mono,
+    ) {
+        let sent = &mut turn.sent;
+        sent.lanes = true;
+        sent.waits = self.busy(column, taken, ahead.mean, now).shortest;
+        let begins = now + ahead.gap;
+        (sent.first, sent.behind) = self.send(column, turn.granted, ask.slots, taken, begins);
+        let taken = taken.saturating_add(turn.granted);
+        sent.busy = self.busy(column, taken, ahead.mean, now);
+        sent.lead_at = self.next_ending(column, ahead.after, now);
     }
 
     /// Whether the next free slot is another's, who holds something more urgent. Those who were rung and
@@ -254,13 +292,15 @@ impl Board {
     }
 }
 
-/// How many slots the VM could take. While the board settles others' are not all known, but what it has
+/// How many slots the VM could take, `ending` of those taken being about to get free. While the board settles others' are not all known, but what it has
 /// said itself was its own.
-fn free<W>(ask: &Ask<W>, others: Others, settles: bool) -> u32 {
+fn free<W>(ask: &Ask<'_, W>, others: Others, ending: u32, settles: bool) -> u32 {
     let slots = if settles {
         ask.slots.min(ask.posted)
     } else {
-        ask.slots.saturating_sub(others.taken)
+        ask.slots
+            .saturating_add(ending)
+            .saturating_sub(others.taken)
     };
     slots.saturating_sub(ask.taken)
 }

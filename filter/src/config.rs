@@ -71,6 +71,8 @@ pub struct Config {
     /// What stands behind a variant's cluster in the name of the one that moves on to other variants where
     /// a connection is refused; `None`: there are no such clusters.
     pub failover: Option<String>,
+    /// Whether the next request is sent before a lane gets free, so that it does not idle.
+    pub overlap: bool,
     /// Where plans come from.
     pub planner: Option<Planner>,
     /// The plan to go by until a planner has spoken.

@@ -35,8 +35,10 @@ mod asked;
 mod claim;
 mod demand;
 mod flow;
+mod forecast;
 mod gauge;
 mod health;
+mod landing;
 mod limits;
 mod plans;
 mod receive;
@@ -48,6 +50,7 @@ use asked::Read;
 pub use asked::{Asked, Wants};
 pub use gauge::Gauge;
 pub use health::Probe;
+use landing::Launch;
 use limits::Held;
 use variants::Variants;
 
@@ -157,6 +160,8 @@ enum State {
 struct Flight {
     /// The moment from which the server could work: dispatch, or the request's last byte.
     sent: Mono,
+    /// Its number among those sent to its variant's lanes, and when it should begin to be executed.
+    launch: Launch,
     /// The plan's service time then.
     planned: Duration,
     /// Whether upstream's answer is an error, which says nothing of its service time.

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::board::{Others, Urgency};
+use crate::board::{Busy, Others, Sent, Urgency};
 use crate::room::Room;
 use crate::time::{Mono, nanos};
 
@@ -19,12 +19,15 @@ pub struct VariantId(pub u16);
 /// Longest that a ghost keeps its slot.
 pub const GHOST_MAX: Duration = Duration::from_secs(60);
 
+/// The whole, in the fixed point of [`Gate::usual_rank`].
+const RANK: u64 = 1 << 10;
+
 /// This worker's part in one variant: what it has taken of its slots, and who waits here.
 #[derive(Debug, Default)]
 pub struct Gate {
     slots: u32,
     in_flight: u32,
-    ghosts: BTreeSet<(Mono, u64)>,
+    ghosts: BTreeSet<(Mono, u64, u32)>,
     until: Mono,
     /// How many slots the board last heard we had taken.
     pub posted: u32,
@@ -34,6 +37,16 @@ pub struct Gate {
     pub unsettled: bool,
     /// What the board last said of the other workers.
     pub others: Others,
+    /// What the board last said of the lanes, and when.
+    pub sent: (Sent, Mono),
+    /// Ordinals of executions that have ended, which the board has not heard.
+    pub ended: Vec<u32>,
+    /// Ordinals of executions whose end nobody can foretell: ghosts and streams.
+    endless: Vec<u32>,
+    /// Whether the board has not heard of the last of these.
+    endless_news: bool,
+    /// The part of those who waited here that newcomers had before them, of [`RANK`].
+    usual_rank: u32,
     /// Those that wait for a slot.
     pub room: Room,
 }
@@ -44,6 +57,7 @@ impl Gate {
     pub fn new(room: Room) -> Gate {
         Gate {
             room,
+            usual_rank: RANK as u32 / 2,
             ..Gate::default()
         }
     }
@@ -86,6 +100,8 @@ impl Gate {
             && self.room.is_empty()
             && self.posted_head.is_none()
             && self.posted == self.taken()
+            && self.ended.is_empty()
+            && !self.endless_news
     }
 
     /// Takes a slot whose execution should end at `end`.
@@ -94,56 +110,120 @@ impl Gate {
         self.until = self.until.max(end);
     }
 
-    /// Gives back a slot whose execution is over.
-    pub fn give_back(&mut self) {
+    /// Gives back the slot of an execution that is over.
+    pub fn give_back(&mut self, ordinal: u32) {
+        self.forget_endless(ordinal);
+        self.end(ordinal);
+        self.leave();
+    }
+
+    fn leave(&mut self) {
         debug_assert!(self.in_flight > 0, "a slot given back that was not taken");
         self.in_flight = self.in_flight.saturating_sub(1);
         self.forget_until();
     }
 
+    fn end(&mut self, ordinal: u32) {
+        if ordinal > 0 {
+            self.ended.push(ordinal);
+        }
+    }
+
+    /// Nobody can foretell the end of that execution.
+    pub fn set_endless(&mut self, ordinal: u32) {
+        if ordinal > 0 && !self.endless.contains(&ordinal) {
+            self.endless.push(ordinal);
+            self.endless_news = true;
+        }
+    }
+
+    /// The end of that execution can be foretold, or is over.
+    pub fn forget_endless(&mut self, ordinal: u32) {
+        self.endless.retain(|endless| *endless != ordinal);
+    }
+
+    /// Ordinals of executions whose end nobody can foretell.
+    #[must_use]
+    pub fn endless(&self) -> &[u32] {
+        &self.endless
+    }
+
+    /// The board has been looked at: what the others have, and what the lanes have before them.
+    pub fn see(&mut self, others: Others, busy: Busy, now: Mono) {
+        self.others = others;
+        (self.sent.0.busy, self.sent.1) = (busy, now);
+    }
+
+    /// The board has heard what there was to say.
+    pub fn heard(&mut self) {
+        self.ended.clear();
+        self.endless_news = false;
+    }
+
     /// Leaves a slot to a ghost until the server's predicted end, at the latest [`GHOST_MAX`] from
     /// `now`; `unique` tells ghosts of the same end apart.
-    pub fn abandon(&mut self, now: Mono, end: Mono, unique: u64) {
+    pub fn abandon(&mut self, now: Mono, end: Mono, unique: u64, ordinal: u32) {
         if end > now {
-            self.ghosts.insert((end.min(now + GHOST_MAX), unique));
+            let end = end.min(now + GHOST_MAX);
+            self.ghosts.insert((end, unique, ordinal));
+            self.set_endless(ordinal);
+            self.leave();
+        } else {
+            self.give_back(ordinal);
         }
-        self.give_back();
     }
 
     /// Lays the ghosts whose end has come; whether there were any.
     pub fn lay_ghosts(&mut self, now: Mono) -> bool {
         let before = self.ghosts.len();
-        while self.ghosts.first().is_some_and(|(end, _)| *end <= now) {
-            self.ghosts.pop_first();
+        while self.ghosts.first().is_some_and(|(end, ..)| *end <= now)
+            && let Some((_, _, ordinal)) = self.ghosts.pop_first()
+        {
+            self.forget_endless(ordinal);
+            self.end(ordinal);
         }
         self.forget_until();
         self.ghosts.len() < before
     }
 
     /// When something changes by itself: a ghost's end, which frees a slot for whoever waits at any
-    /// worker, and the moment from which the earliest deadline held cannot be met in `service` any
-    /// more.
+    /// worker, the beginning of a lane's lead, and the moment from which the earliest deadline held cannot be
+    /// met in `service` any more.
     #[must_use]
     pub fn next_wake(&self, service: Duration) -> Option<Mono> {
-        let ghost = self.ghosts.first().map(|(end, _)| *end);
+        let ghost = self.ghosts.first().map(|(end, ..)| *end);
+        let lead = self.sent.0.lead_at.filter(|_| !self.room.is_empty());
         let head = self
             .room
             .earliest()
             .map(|deadline| latest_start(deadline, service));
-        ghost.into_iter().chain(head).min()
+        ghost.into_iter().chain(lead).chain(head).min()
     }
 
     /// How long a newcomer with so many ahead of it here is likely to wait, where one execution takes
-    /// `mean`. Of those who wait at other workers as many go first, in proportion, as of those here. Told
-    /// low rather than high: what is under way counts as ending now, because a request that is refused
-    /// for nothing is worse than one that is refused, or moved, when its last moment has come.
+    /// `mean` and `batch` are executed together. What is under way counts with what is left of it, as far as
+    /// the board tells; more urgent ones that come later do not.
     #[must_use]
-    pub fn wait(&self, ahead: u32, mean: Duration) -> Duration {
+    pub fn wait(&self, ahead: u32, mean: Duration, batch: u32, now: Mono) -> Duration {
         let taken = self.taken().saturating_add(self.others.taken);
         let nobody_waits = self.room.is_empty() && self.others.waiting == 0;
         if self.slots == 0 || (nobody_waits && taken < self.slots) {
             return Duration::ZERO;
         }
+        let Some(busy) = self.busy(now) else {
+            return self.wait_told_low(ahead, mean);
+        };
+        let ahead = u64::from(ahead) + self.others_ahead(ahead);
+        if ahead == 0 {
+            // It has the next slot to get free, which may be at once: refused, it would leave that idle.
+            return Duration::ZERO;
+        }
+        self.backlog(busy, nanos(mean).saturating_mul(ahead), mean, batch)
+    }
+
+    /// Where nothing is known of what is under way it counts as ending now, because a request that is refused
+    /// for nothing is worse than one that is refused, or moved, when its last moment has come.
+    fn wait_told_low(&self, ahead: u32, mean: Duration) -> Duration {
         let here = self.room.len() as u64;
         let others = u64::from(self.others.waiting);
         let others_ahead = match here {
@@ -151,11 +231,54 @@ impl Gate {
             here => others * u64::from(ahead) / here,
         };
         let ahead = u64::from(ahead) + others_ahead;
-        if ahead == 0 {
-            return Duration::ZERO;
-        }
-        let ns = mean.as_nanos() * u128::from(ahead) / u128::from(self.slots);
+        let ns = mean.as_nanos() * u128::from(ahead) / u128::from(self.slots.max(1));
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
+    }
+
+    /// Whether the board tells what is under way.
+    #[must_use]
+    pub fn foresees(&self) -> bool {
+        self.sent.0.lanes
+    }
+
+    /// How long until what is sent is done, and `work` ns more.
+    fn backlog(&self, busy: Busy, work: u64, mean: Duration, batch: u32) -> Duration {
+        // When the next begins the other lanes are half done, each in the mean.
+        let others = u64::from(self.slots.saturating_sub(batch.max(1)));
+        let work = work.saturating_add(nanos(busy.rest));
+        let work = work.saturating_sub(nanos(mean) / 2 * others);
+        Duration::from_nanos(work / u64::from(self.slots.max(1))).max(busy.shortest)
+    }
+
+    /// Of those who wait at other workers as many go first, in proportion, as of those here; where few wait
+    /// here, as of those who came before.
+    fn others_ahead(&self, ahead: u32) -> u64 {
+        let others = u64::from(self.others.waiting);
+        let here = self.room.len() as u64;
+        let (ahead, usual) = (u64::from(ahead), u64::from(self.usual_rank));
+        others * (ahead * RANK + usual) / ((here + 1) * RANK)
+    }
+
+    /// A newcomer has found its place in the room.
+    pub fn note_rank(&mut self, ahead: u32) {
+        let here = self.room.len() as u64;
+        if let Some(rank) = (u64::from(ahead) * RANK).checked_div(here) {
+            let usual = u64::from(self.usual_rank) * 15 + rank.min(RANK);
+            self.usual_rank = u32::try_from(usual / 16).unwrap_or(0);
+        }
+    }
+
+    /// What the lanes have before them by now.
+    fn busy(&self, now: Mono) -> Option<Busy> {
+        let (sent, at) = &self.sent;
+        sent.lanes.then(|| {
+            let gone = now.since(*at);
+            let gone_by_all = gone * self.slots;
+            Busy {
+                rest: sent.busy.rest.saturating_sub(gone_by_all),
+                shortest: sent.busy.shortest.saturating_sub(gone),
+            }
+        })
     }
 
     fn forget_until(&mut self) {
@@ -181,7 +304,7 @@ mod tests {
     fn a_ghost_keeps_its_slot_until_the_predicted_end() {
         let mut gate = Gate::default();
         gate.take(Mono(100));
-        gate.abandon(Mono(10), Mono(100), 0);
+        gate.abandon(Mono(10), Mono(100), 0, 0);
         assert!(!gate.lay_ghosts(Mono(99)));
         assert_eq!((gate.taken(), gate.until()), (1, Mono(100)));
         assert!(gate.lay_ghosts(Mono(100)));
@@ -194,8 +317,8 @@ mod tests {
         let mut gate = Gate::default();
         gate.take(Mono(0));
         gate.take(Mono(0));
-        gate.abandon(Mono(10), Mono(10), 0);
-        gate.abandon(Mono(10), Mono(u64::MAX), 1);
+        gate.abandon(Mono(10), Mono(10), 0, 0);
+        gate.abandon(Mono(10), Mono(u64::MAX), 1, 0);
         assert_eq!(gate.taken(), 1);
         gate.lay_ghosts(Mono(10) + GHOST_MAX);
         assert_eq!(gate.taken(), 0);
@@ -206,7 +329,7 @@ mod tests {
         let mut gate = Gate::default();
         let service = Duration::from_nanos(30);
         gate.take(Mono(50));
-        gate.abandon(Mono(0), Mono(50), 0);
+        gate.abandon(Mono(0), Mono(50), 0, 0);
         assert_eq!(
             gate.next_wake(service),
             Some(Mono(50)),

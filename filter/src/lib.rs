@@ -20,6 +20,7 @@ pub mod deadline;
 pub mod engine;
 pub mod gate;
 pub mod health;
+pub mod lead;
 pub mod observed;
 pub mod plan;
 pub mod protocol;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Cell, Key, Terms};
+use super::{Ahead, Cell, Key, Sent, Terms};
 use crate::time::Mono;
 
 /// What the board orders by; the smaller goes first. Normally a deadline's ns; where classes have tiers
@@ -33,7 +33,7 @@ impl Urgency {
 
 /// What a VM says of one variant, and asks.
 #[derive(Debug, Clone)]
-pub struct Ask<W> {
+pub struct Ask<'a, W> {
     /// Which variant.
     pub variant: Key,
     /// How many slots the plan gives this proxy.
@@ -59,13 +59,16 @@ pub struct Ask<W> {
     /// Whether this is a tick: everybody who stands before those who wait here is rung, so that by the
     /// next tick each has come or lost its right.
     pub tick: bool,
+    /// Where the next is sent before a lane gets free: by what. `None`: it is not.
+    pub ahead: Option<Ahead<'a>>,
 }
 
-impl<W: Iterator<Item = Urgency>> Ask<W> {
+impl<W: Iterator<Item = Urgency>> Ask<'_, W> {
     /// What the VM has and holds once the first `granted` of those who wait may go.
     pub(super) fn cell(mut self, granted: u32, now: Mono, terms: &Terms) -> Cell {
         let taken = if granted > 0 {
-            now + self.service
+            let behind = self.ahead.map_or(Duration::ZERO, |ahead| ahead.mean);
+            now + self.service + behind
         } else {
             Mono(0)
         };
@@ -99,6 +102,8 @@ pub struct Turn {
     pub idle: Option<Duration>,
     /// What the others have.
     pub others: Others,
+    /// What was sent, and what the lanes have before them.
+    pub sent: Sent,
     /// Whether somebody is to be rung: whoever has `rung_at` now.
     pub rings: bool,
     /// Whether the board is another than before and has to be written.

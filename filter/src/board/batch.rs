@@ -31,7 +31,7 @@ impl Batch {
     ///
     /// What was opened for somebody who has since left otherwise, or died, is not for who comes after:
     /// no more stays open than of those who waited then still wait.
-    pub(super) fn new<W>(ask: &Ask<W>, open: u32, elsewhere: u32, waited: u32) -> Batch {
+    pub(super) fn new<W>(ask: &Ask<'_, W>, open: u32, elsewhere: u32, waited: u32) -> Batch {
         if ask.batch <= 1 {
             return Batch::single();
         }

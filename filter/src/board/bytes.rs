@@ -2,17 +2,18 @@
 //!
 //! ```text
 //! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · entries u16
-//!          settling_until u64 · founder u64 · poller u64 · poller_until u64
-//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32
+//!          runs u16 · settling_until u64 · founder u64 · poller u64 · poller_until u64
+//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32 · sent u32 · begun u32
 //!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8  × columns
 //! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8 · held u32        × entries
 //! cell     taken u32 · waits u32 · until u64 · head u64 (0: none)        × entries × columns
+//! run      column u16 · first u32 · present u32 · began u64                         × runs
 //! ```
 //!
 //! The checksum is over everything after it. Bytes of another version, too short, too long or
 //! changed by somebody else are [`Unreadable`]; nothing here panics on any bytes.
 
-use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, Key, Urgency};
+use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, Key, RUNS_MAX, Run, Urgency};
 use crate::health::{Failing, Failure, Health};
 use crate::time::Mono;
 
@@ -20,11 +21,12 @@ use crate::time::Mono;
 const MAGIC: [u8; 8] = *b"weirbrd\x04";
 /// The magic and the checksum: what the checksum is over begins after them.
 const UNSUMMED: usize = 16;
-/// The header's, a column's, an entry's and a cell's bytes.
-const HEADER: usize = UNSUMMED + 40;
-const COLUMN: usize = 48;
+/// The header's, a column's, an entry's, a cell's and a run's bytes.
+const HEADER: usize = UNSUMMED + 42;
+const COLUMN: usize = 56;
 const ENTRY: usize = 29;
 const CELL: usize = 24;
+const RUN: usize = 18;
 
 /// Not the bytes of a board of this layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +50,7 @@ impl Board {
     /// Writes the board in place of what is in `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let rows = self.columns.len() * COLUMN + self.entries.len() * ENTRY;
+        let rows = rows + self.runs.len() * RUN;
         out.resize(HEADER + rows + self.cells.len() * CELL, 0);
         let Some((unsummed, summed)) = out.split_first_chunk_mut::<UNSUMMED>() else {
             return;
@@ -69,6 +72,7 @@ impl Board {
         writer.u32(self.resets);
         writer.put((self.columns.len() as u16).to_le_bytes());
         writer.put((self.entries.len() as u16).to_le_bytes());
+        writer.put((self.runs.len() as u16).to_le_bytes());
         writer.u64(self.settling_until.0);
         writer.u64(self.founder);
         writer.u64(self.poller.0);
@@ -82,6 +86,8 @@ impl Board {
             writer.u64(column.idle_since.map_or(0, |at| at.0.max(1)));
             writer.u64(column.used_at.0);
             writer.u32(column.open);
+            writer.u32(column.sent);
+            writer.u32(column.begun);
             writer.health(&column.health);
         }
         let Some((entries, cells)) = rows.split_at_mut_checked(self.entries.len() * ENTRY) else {
@@ -95,6 +101,9 @@ impl Board {
             writer.put([u8::from(entry.serving)]);
             writer.u32(entry.held);
         }
+        let Some((cells, runs)) = cells.split_at_mut_checked(self.cells.len() * CELL) else {
+            return;
+        };
         for (cell, row) in self.cells.iter().zip(cells.as_chunks_mut::<CELL>().0) {
             let mut writer = Writer(row);
             writer.u32(cell.taken);
@@ -102,12 +111,20 @@ impl Board {
             writer.u64(cell.until.0);
             writer.u64(cell.head.map_or(0, |head| head.0.max(1)));
         }
+        for (run, row) in self.runs.iter().zip(runs.as_chunks_mut::<RUN>().0) {
+            let mut writer = Writer(row);
+            writer.put(run.column.to_le_bytes());
+            writer.u32(run.first);
+            writer.u32(run.present);
+            writer.u64(run.began.0);
+        }
     }
 
     fn clear(&mut self) {
         self.columns.clear();
         self.entries.clear();
         self.cells.clear();
+        self.runs.clear();
         (self.resets, self.settling_until) = Default::default();
         (self.founder, self.poller) = Default::default();
     }
@@ -124,7 +141,8 @@ impl Board {
         self.resets = reader.u32()?;
         let columns = usize::from(u16::from_le_bytes(reader.take()?));
         let entries = usize::from(u16::from_le_bytes(reader.take()?));
-        if columns > COLUMNS_MAX || entries > ENTRIES_MAX {
+        let runs = usize::from(u16::from_le_bytes(reader.take()?));
+        if columns > COLUMNS_MAX || entries > ENTRIES_MAX || runs > columns * RUNS_MAX {
             return None;
         }
         self.settling_until = reader.mono()?;
@@ -136,6 +154,8 @@ impl Board {
                 idle_since: reader.some()?.map(Mono),
                 used_at: reader.mono()?,
                 open: reader.u32()?,
+                sent: reader.u32()?,
+                begun: reader.u32()?,
                 health: reader.health()?,
             });
         }
@@ -154,6 +174,14 @@ impl Board {
                 waits: reader.u32()?,
                 until: reader.mono()?,
                 head: reader.some()?.map(Urgency),
+            });
+        }
+        for _ in 0..runs {
+            self.runs.push(Run {
+                column: u16::from_le_bytes(reader.take()?),
+                first: reader.u32()?,
+                present: reader.u32()?,
+                began: reader.mono()?,
             });
         }
         reader.0.is_empty().then_some(())

@@ -5,7 +5,8 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use super::batch::Batch;
-use super::{Ask, Board, Cell, Key, Others, TERMS, Terms, Turn, Urgency};
+use super::part::Part;
+use super::{Ask, Board, Busy, Cell, Entry, Key, Others, Sent, TERMS, Terms, Turn, Urgency};
 use crate::time::Mono;
 
 mod health;
@@ -76,6 +77,8 @@ pub struct Outcome {
     pub idle: Option<Duration>,
     /// What the other VMs have, as of this turn; nothing where there is no board.
     pub others: Others,
+    /// What was sent, by ordinals, and what the lanes have before them: see [`Turn`].
+    pub sent: Sent,
     /// Swaps that others were quicker at.
     pub lost: u32,
     /// Whether the board was found unreadable, or was gone, and has been begun anew.
@@ -149,6 +152,31 @@ impl Member {
         column.map_or(0, |column| self.board.waiting(column, now))
     }
 
+    /// Loads the board, to tell what the others have; whether there is one.
+    pub fn look(&mut self) -> bool {
+        self.scope == Scope::Proxy
+            && self.store.load(&mut self.bytes).is_some()
+            && self.board.read(&self.bytes).is_ok()
+    }
+
+    /// What the others have of a variant of which `taken` slots are taken here, and what the lanes have before
+    /// them where one execution takes `mean`, by the board as last loaded.
+    #[must_use]
+    pub fn view(
+        &self,
+        variant: Key,
+        taken: u32,
+        mean: Duration,
+        now: Mono,
+    ) -> Option<(Others, Busy)> {
+        let own = |entry: &Entry| entry.incarnation == self.incarnation;
+        let own = self.board.entries.iter().position(own)?;
+        let column = self.board.column(variant)?;
+        let others = self.board.others_of(own, column, now);
+        let taken = taken.saturating_add(others.taken);
+        Some((others, self.board.busy(column, taken, mean, now)))
+    }
+
     /// Rings all others that live.
     pub fn ring_others(&mut self, why: Ring, now: Mono) {
         if self.store.load(&mut self.bytes).is_some() && self.board.read(&self.bytes).is_ok() {
@@ -206,7 +234,7 @@ impl Member {
     /// Says what this VM holds of a variant and claims what slots it may: see [`Board::settle`].
     pub fn settle<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
-        ask: Ask<W>,
+        ask: Ask<'_, W>,
         now: Mono,
     ) -> Outcome {
         self.serving = true;
@@ -241,7 +269,7 @@ impl Member {
     }
 
     /// The variant's batches where this VM is for itself.
-    fn batch_of<W>(&self, ask: &Ask<W>) -> Batch {
+    fn batch_of<W>(&self, ask: &Ask<'_, W>) -> Batch {
         let open = self.open.iter().find(|(key, _)| *key == ask.variant);
         let said = self.said.iter().find(|(key, _)| *key == ask.variant);
         let waited = said.map_or(0, |(_, cell)| cell.waits);
@@ -249,7 +277,7 @@ impl Member {
     }
 
     /// Keeps what was said of a variant, heard or not; of one there is nothing to say of, nothing.
-    fn remember<W: Iterator<Item = Urgency>>(&mut self, ask: Ask<W>, granted: u32, now: Mono) {
+    fn remember<W: Iterator<Item = Urgency>>(&mut self, ask: Ask<'_, W>, granted: u32, now: Mono) {
         let variant = ask.variant;
         let cell = ask.cell(granted, now, &self.terms);
         self.said.retain(|(key, _)| *key != variant);
@@ -317,7 +345,7 @@ impl Member {
             }
             self.process = self.board.founder;
             (outcome.granted, outcome.more) = (done.granted, done.more);
-            outcome.idle = done.idle;
+            (outcome.idle, outcome.sent) = (done.idle, done.sent);
             return outcome;
         }
         outcome.unsettled = true;
@@ -333,7 +361,7 @@ impl Member {
 }
 
 /// A VM for itself, with so many slots.
-fn alone<W: Iterator<Item = Urgency>>(ask: Ask<W>, slots: u32, batch: &mut Batch) -> Outcome {
+fn alone<W: Iterator<Item = Urgency>>(ask: Ask<'_, W>, slots: u32, batch: &mut Batch) -> Outcome {
     let free = slots.saturating_sub(ask.taken);
     let mut waiting = ask.waiting;
     let mut outcome = Outcome::default();
@@ -346,37 +374,4 @@ fn alone<W: Iterator<Item = Urgency>>(ask: Ask<W>, slots: u32, batch: &mut Batch
     let may_leave = outcome.granted < free && batch.may_leave();
     outcome.more = may_leave && !batch.is_single() && head.is_some();
     outcome
-}
-
-/// Part `index` of `count`: with [`Scope::Worker`] the workers divide each variant's slots.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Part {
-    index: u32,
-    count: u32,
-}
-
-impl Part {
-    const WHOLE: Part = Part { index: 0, count: 1 };
-
-    /// The entry's part among those that serve.
-    fn among(board: &Board, own: usize, now: Mono) -> Part {
-        let mut part = Part { index: 0, count: 0 };
-        for (index, entry) in board.entries.iter().enumerate() {
-            if index == own || (entry.lives(now) && entry.serving) {
-                part.index += u32::from(index < own);
-                part.count += 1;
-            }
-        }
-        part
-    }
-
-    /// This part of `slots`. What does not divide goes to different workers for different variants
-    /// (`salt`). Where there are fewer slots than workers each still has one, or a worker could serve
-    /// nobody.
-    fn of(self, slots: u32, salt: u32) -> u32 {
-        let count = self.count.max(1);
-        let place = self.index.wrapping_add(salt) % count;
-        let part = slots / count + u32::from(place < slots % count);
-        part.max(u32::from(slots > 0))
-    }
 }

@@ -32,6 +32,10 @@ pub struct Column {
     pub open: u32,
     /// How its servers are, as any VM has seen them last.
     pub health: Health,
+    /// The ordinal of the last request sent.
+    pub sent: u32,
+    /// The ordinal of the last that was begun.
+    pub begun: u32,
 }
 
 /// What one VM has of one variant.
@@ -233,6 +237,7 @@ impl Board {
         let gone = (0..self.columns.len()).find(|index| self.is_gone(*index, now, terms));
         if let Some(index) = gone {
             *self.columns.get_mut(index)? = fresh;
+            self.forget_runs(index);
             (0..self.entries.len()).for_each(|entry| {
                 self.put_cell(entry, index, Cell::default(), true);
             });

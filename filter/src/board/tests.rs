@@ -6,6 +6,7 @@ mod batches;
 mod bounds;
 mod bytes;
 mod faults;
+mod lanes;
 mod waits;
 
 const VARIANT: Key = Key(7);
@@ -96,6 +97,7 @@ impl Proxy {
             batch: self.batch,
             due: vm.due,
             tick,
+            ahead: None,
         };
         let outcome = vm.member.settle(ask, now);
         vm.came = now;

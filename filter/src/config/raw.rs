@@ -93,6 +93,7 @@ struct RawQueue {
     scope: Scope,
     batch_wait_ms: Option<u64>,
     correct: bool,
+    overlap: bool,
 }
 
 impl Default for RawQueue {
@@ -102,6 +103,7 @@ impl Default for RawQueue {
             scope: Scope::default(),
             batch_wait_ms: None,
             correct: true,
+            overlap: false,
         }
     }
 }
@@ -211,6 +213,7 @@ impl RawConfig {
             retries_max: self.retries_max,
             health: health::check(self.health, self.role)?,
             failover: health::check_failover(self.failover, self.role)?,
+            overlap: self.queue.overlap,
             planner: self.planner,
             static_plan,
             on_stale: self.on_stale,

@@ -31,8 +31,9 @@ fn the_shortest_configurations() {
 fn what_is_not_said_has_its_default() {
     let config = Config::parse(format!(r#"{{"service":"demo",{PLAN}}}"#).as_bytes()).unwrap();
     assert_eq!((config.role, config.variant.as_deref()), (Role::Both, None));
-    assert_eq!((config.batch_wait, config.correct), (None, true));
     assert_eq!(config.retries_max, 0);
+    let queue = (config.batch_wait, config.correct, config.overlap);
+    assert_eq!(queue, (None, true, false));
     assert_eq!(config.bypass, Bypass::default());
     assert!(config.skew.estimate);
     assert_eq!(
@@ -47,7 +48,7 @@ fn what_is_said_is_taken() {
     let json = r#"{"service":"demo","role":"gate","variant":"a",
         "bypass":{"methods":["TRACE"],"paths":[]},
         "skew":{"delay_ms":80,"source_header":"x-forwarded-for"},
-        "queue":{"batch_wait_ms":0,"correct":false},
+        "queue":{"batch_wait_ms":0,"correct":false,"overlap":false},
         "planner":{"cluster":"planner","key":"k"}}"#;
     let config = Config::parse(json.as_bytes()).unwrap();
     assert_eq!(
@@ -57,8 +58,8 @@ fn what_is_said_is_taken() {
     assert_eq!(config.bypass.methods, ["TRACE"]);
     assert!(config.bypass.paths.is_empty());
     assert_eq!(
-        (config.batch_wait, config.correct),
-        (Some(Duration::ZERO), false)
+        (config.batch_wait, config.correct, config.overlap),
+        (Some(Duration::ZERO), false, false)
     );
     assert_eq!(config.source_header(), Some(0));
     assert_eq!(config.claim_headers, ["x-forwarded-for"]);

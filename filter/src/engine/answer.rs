@@ -76,7 +76,7 @@ impl Engine {
             variant: variant.name.clone(),
             remaining: request.deadline.client_at.since(now.mono),
             waited: (role != Role::Router).then(|| flight.sent.since(request.whole)),
-            expected: (role == Role::Gate).then(|| variant.expected()),
+            expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
             came: request.stamped.then_some(request.arrived.wall),
         })
     }

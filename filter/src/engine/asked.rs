@@ -49,6 +49,10 @@ pub struct Wants<'a> {
 }
 
 /// What came of reading it.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once a request and taken apart at once"
+)]
 pub(super) enum Read {
     /// None of ours: through, untouched.
     Bypass,

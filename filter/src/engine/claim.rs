@@ -1,12 +1,10 @@
 //! Slots: what is asked of the board, and what its answer lets go.
 
-use std::time::Duration;
-
 use weir_api::metrics::Metric;
 
 use super::variants::Variant;
-use super::{Engine, Request, StreamId};
-use crate::board::{Ask, Member, Outcome, Urgency};
+use super::{Engine, Launch, Request, StreamId};
+use crate::board::{Ask, Member, Outcome, Sent, Urgency};
 use crate::class::ClassId;
 use crate::gate::{VariantId, latest_start};
 use crate::queue::Place;
@@ -67,14 +65,15 @@ impl Engine {
         if settled {
             return;
         }
-        let granted = self.settle(id, None, u32::MAX, tick, now.mono);
-        for _ in 0..granted {
+        let (granted, sent) = self.settle(id, None, u32::MAX, tick, now.mono);
+        for place in 0..granted {
             let next = self.variants.get_mut(id).and_then(|v| v.gate.room.pop());
             let Some((_, _, stream)) = next else {
                 break;
             };
             if let Some(request) = self.forget_held(stream) {
-                verdicts.push((stream, self.dispatch(stream, request, now)));
+                let launch = Launch::new(&sent, place, granted);
+                verdicts.push((stream, self.dispatch(stream, request, launch, now)));
             }
         }
         self.count_batch(id, granted);
@@ -114,26 +113,29 @@ impl Engine {
                     self.stirred.push(to);
                 }
             }
-            None => verdicts.push((stream, self.turn_away(&request, reason))),
+            None => verdicts.push((stream, self.turn_away(&request, reason, now.mono))),
         }
     }
 
     /// Claims a slot for a request that has just come, unless somebody here goes before it.
-    pub(super) fn claim(&mut self, request: &Request, now: Mono) -> bool {
-        let Some(variant) = self.variants.get_mut(request.variant) else {
-            return false;
-        };
+    pub(super) fn claim(&mut self, request: &Request, now: Mono) -> Option<Launch> {
+        let variant = self.variants.get_mut(request.variant)?;
         variant.gate.lay_ghosts(now);
         let newcomer = (request.class, request.place());
-        let granted = variant.gate.room.goes_first(request.class, request.place())
-            && self.settle(request.variant, Some(newcomer), 1, false, now) == 1;
-        if granted && let Some(variant) = self.variants.get_mut(request.variant) {
-            variant.gate.room.charge(request.class);
+        if !variant.gate.room.goes_first(request.class, request.place()) {
+            return None;
         }
-        granted
+        let (granted, sent) = self.settle(request.variant, Some(newcomer), 1, false, now);
+        if granted == 0 {
+            return None;
+        }
+        let variant = self.variants.get_mut(request.variant)?;
+        variant.gate.room.charge(request.class);
+        Some(Launch::new(&sent, 0, granted))
     }
 
-    /// Tells the board of a variant; a newcomer stands before those in the room. How many may go.
+    /// Tells the board of a variant; a newcomer stands before those in the room. How many may go,
+    /// and what was sent.
     pub(super) fn settle(
         &mut self,
         id: VariantId,
@@ -141,9 +143,9 @@ impl Engine {
         most: u32,
         tick: bool,
         now: Mono,
-    ) -> u32 {
+    ) -> (u32, Sent) {
         let Some(variant) = self.variants.get_mut(id) else {
-            return 0;
+            return (0, Sent::default());
         };
         let more = u32::from(newcomer.is_some());
         let waits = u32::try_from(variant.gate.room.len()).unwrap_or(u32::MAX);
@@ -152,6 +154,7 @@ impl Engine {
             due: variant.is_due(self.config.batch_wait, now),
             most,
             tick,
+            overlaps: self.config.overlap,
         };
         let room = &variant.gate.room;
         let member = &mut self.member;
@@ -174,12 +177,15 @@ impl Engine {
             gate.posted_head = head;
             gate.posted = gate.taken().saturating_add(outcome.granted);
             gate.others = outcome.others;
+            gate.sent = (outcome.sent, now);
+            gate.heard();
         }
         if outcome.granted > 0 {
             variant.company_since = head.map(|_| now);
         }
         self.count(&outcome);
-        outcome.granted
+        self.learn(id, outcome.sent.began, now);
+        (outcome.granted, outcome.sent)
     }
 
     pub(super) fn count(&mut self, outcome: &Outcome) {
@@ -210,7 +216,7 @@ impl Engine {
     /// One held for a variant that can wait there no longer.
     fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
         let variant = self.variants.get_mut(id)?;
-        let service: Duration = variant.predicted.high;
+        let service = variant.predicted.high;
         let late = |deadline| deadline <= now || latest_start(deadline, service) < now;
         let (_, _, stream) = variant.gate.room.pop_if(|place| late(place.deadline))?;
         Some(stream)
@@ -224,6 +230,7 @@ struct Question {
     due: bool,
     most: u32,
     tick: bool,
+    overlaps: bool,
 }
 
 impl Question {
@@ -249,6 +256,7 @@ impl Question {
             due: self.due,
             most: self.most,
             tick: self.tick,
+            ahead: self.overlaps.then(|| variant.ahead(now)),
         };
         let outcome = member.settle(ask, now);
         let head = waiting.into_iter().nth(outcome.granted as usize);

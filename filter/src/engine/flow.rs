@@ -1,13 +1,16 @@
 //! What moves a request along: admitted, held, dispatched, landed.
 
+use std::time::Duration;
+
 use weir_api::metrics::Metric;
 
-use super::{End, Engine, Flight, Request, State, StreamId, Who};
+use super::{End, Engine, Flight, Launch, Request, State, StreamId, Who};
 use crate::class::ClassId;
 use crate::config::Role;
+use crate::gate::VariantId;
 use crate::room::Turns;
 use crate::stats::Label;
-use crate::time::Now;
+use crate::time::{Mono, Now};
 use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
 
 impl Engine {
@@ -21,17 +24,18 @@ impl Engine {
     ) -> Verdict {
         request.whole = now.mono;
         self.arrived(&request);
+        self.look(now.mono);
         request.variant = match self.choose(&request, true, now) {
             Ok(variant) => variant,
             Err(reason) => {
                 self.variants.contend(request.wish(now.mono));
                 let variant = self.fronted(&request);
                 let who = request.who();
-                return self.refuse(reason, Who { variant, ..who });
+                return self.refuse_new(reason, Who { variant, ..who });
             }
         };
         if request.uploads && self.owns_slots() && self.exceeds_streams(request.variant) {
-            return self.refuse(Reason::QueueFull, request.who());
+            return self.refuse_new(Reason::QueueFull, request.who());
         }
         if self.config.role != Role::Gate {
             let variant = Label::Variant(request.variant);
@@ -41,17 +45,68 @@ impl Engine {
             // It asks the board for nothing, but counts among those that serve.
             self.member.serve();
         }
-        if !self.owns_slots() || self.claim(&request, now.mono) {
+        let mut launch = if self.owns_slots() {
+            self.claim(&request, now.mono)
+        } else {
+            Some(Launch::default())
+        };
+        if launch.is_none() && self.config.overlap && self.is_hopeless(&request, now.mono) {
+            // By what the claim has told of the other workers.
+            self.settle(request.variant, None, 0, false, now.mono);
+            let Some(to) = self.elsewhere(&request, now) else {
+                self.variants.contend(request.wish(now.mono));
+                return self.refuse_new(Reason::Infeasible, request.who());
+            };
+            request.variant = to;
+            launch = self.claim(&request, now.mono);
+        }
+        if let Some(launch) = launch {
             self.admitted(&request);
-            return self.dispatch(stream, request, now);
+            return self.dispatch(stream, request, launch, now);
         }
         if let Err(reason) = self.make_room(&request, verdicts) {
             self.take_back(&request, now);
-            return self.refuse(reason, request.who());
+            return self.refuse_new(reason, request.who());
         }
         self.admitted(&request);
         self.park(stream, request);
+        if self.workers > 1 && self.config.overlap {
+            // The others' forecasts count it.
+            self.settle(request.variant, None, 0, false, now.mono);
+        }
         Verdict::Park
+    }
+
+    /// Whether a request cannot be answered in time where it was to wait.
+    fn is_hopeless(&self, request: &Request, now: Mono) -> bool {
+        let (class, place) = (request.class, request.place());
+        let variant = self.variants.get(request.variant);
+        let left = request.due.since(now);
+        variant.is_some_and(|variant| variant.takes(class, place, now) > left)
+    }
+
+    /// Learns what other workers have of the variants, where that is old and matters.
+    fn look(&mut self, now: Mono) {
+        let stale = self.variants.iter().any(|variant| variant.is_stale(now));
+        if !stale || !self.config.overlap || !self.owns_slots() || !self.member.look() {
+            return;
+        }
+        for index in 0..self.variants.len() {
+            if let Some(variant) = self.variants.get_mut(VariantId(index)) {
+                let (taken, mean) = (variant.gate.taken(), variant.predicted.mean);
+                let seen = self.member.view(variant.key, taken, mean, now);
+                if let Some((others, busy)) = seen {
+                    variant.gate.see(others, busy, now);
+                }
+            }
+        }
+    }
+
+    /// Refuses a request that has just become complete.
+    fn refuse_new(&mut self, reason: Reason, who: Who) -> Verdict {
+        self.stats
+            .time(Metric::RefusedAfterMs, Label::None, Duration::ZERO);
+        self.refuse(reason, who)
     }
 
     /// Who gives the slot admits, who chooses routes: before a gate that is somebody else.
@@ -90,13 +145,21 @@ impl Engine {
         // It may fill a batch, which then leaves from the next look, at once.
         variant.gate.unsettled |= variant.batch > 1;
         let (class, place) = (request.class, request.place());
+        let ahead = variant.gate.room.ahead(class, place);
+        variant.gate.note_rank(ahead);
         match from {
             None => variant.gate.room.push(class, place, stream),
             Some(from) => variant.gate.room.push_from(from, class, place, stream),
         }
     }
 
-    pub(super) fn dispatch(&mut self, stream: StreamId, mut request: Request, now: Now) -> Verdict {
+    pub(super) fn dispatch(
+        &mut self,
+        stream: StreamId,
+        mut request: Request,
+        launch: Launch,
+        now: Now,
+    ) -> Verdict {
         let owns_slots = self.owns_slots();
         let label = Label::Variant(request.variant);
         let moves_on = self.may_move_on(&request);
@@ -114,7 +177,11 @@ impl Engine {
         let remaining = request.deadline.at.since(now.mono);
         let stage = request.due.since(now.mono);
         if owns_slots {
-            variant.gate.take(now.mono + variant.predicted.high);
+            let lies = launch.lies.unwrap_or_default();
+            variant.gate.take(now.mono + lies + variant.predicted.high);
+            if request.uploads || request.shape.stream {
+                variant.gate.set_endless(launch.ordinal);
+            }
             variant.uploads += u32::from(request.uploads);
             self.stats.count(Metric::Dispatched, label);
             let waited = now.mono.since(request.whole);
@@ -123,6 +190,7 @@ impl Engine {
         }
         request.state = State::InFlight(Flight {
             sent: now.mono,
+            launch,
             planned: variant.planned,
             failed: false,
             answered: false,
@@ -173,42 +241,6 @@ impl Engine {
         self.count_landed(request, flight, end, now);
     }
 
-    /// The server's part in a request is over, or its slot is left to a ghost.
-    pub(super) fn free(
-        &mut self,
-        stream: StreamId,
-        request: &Request,
-        flight: Flight,
-        end: End,
-        now: Now,
-    ) {
-        let took = now.mono.since(flight.sent);
-        let Some(variant) = self.variants.get_mut(request.variant) else {
-            return;
-        };
-        variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploads));
-        match end {
-            End::TimedOut | End::Gone if !variant.cancels => {
-                // The server may be slower this once than most executions were: what the plan
-                // foresaw counts where that is longer.
-                let service = variant.predicted.high.max(flight.planned);
-                variant
-                    .gate
-                    .abandon(now.mono, flight.sent + service, u64::from(stream));
-            }
-            _ => variant.gate.give_back(),
-        }
-        // What was given up took at least so long. While the body still came the time was the client's.
-        let says = matches!(end, End::Answered | End::TimedOut) && !flight.failed;
-        if self.config.correct && says && !request.uploads {
-            variant.observe(flight.planned, took, now.mono);
-        }
-        if end == End::Answered {
-            let label = Label::Variant(request.variant);
-            self.stats.time(Metric::ServiceMs, label, took);
-        }
-    }
-
     /// The gates count what becomes of requests; a router before them only what it refuses itself.
     fn count_landed(&mut self, request: &Request, flight: Flight, end: End, now: Now) {
         let label = Label::Variant(request.variant);
@@ -250,7 +282,11 @@ impl Engine {
     }
 
     /// Refuses a request that was held: what is held of its body goes.
-    pub(super) fn turn_away(&mut self, request: &Request, reason: Reason) -> Verdict {
+    pub(super) fn turn_away(&mut self, request: &Request, reason: Reason, now: Mono) -> Verdict {
+        if matches!(request.state, State::Held) {
+            let after = now.since(request.whole);
+            self.stats.time(Metric::RefusedAfterMs, Label::None, after);
+        }
         let mut body = request.body;
         self.ledger.release(&mut body);
         self.refuse(reason, request.who())
@@ -267,7 +303,7 @@ impl Engine {
         let variant = who.variant.filter(|_| gate);
         let variant = variant.and_then(|id| self.variants.get(id));
         Verdict::Reject(Refusal {
-            expected: variant.map(|variant| variant.expected()),
+            expected: variant.map(|variant| variant.expected(variant.gate.sent.1)),
             ..Refusal::new(reason, who.grpc)
         })
     }

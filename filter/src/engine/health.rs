@@ -215,12 +215,14 @@ impl Engine {
             return;
         }
         let (uploads, owns_slot) = (u32::from(request.uploads), flight.owns_slot);
+        // Among those sent to the lanes of the other it has no place.
+        let launch = std::mem::take(&mut flight.launch);
         if let Some(variant) = self.variants.get(by) {
             flight.planned = variant.planned;
         }
         if let Some(variant) = self.variants.get_mut(from).filter(|_| owns_slot) {
             variant.uploads = variant.uploads.saturating_sub(uploads);
-            variant.gate.give_back();
+            variant.gate.give_back(launch.ordinal);
         }
         if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
             variant.uploads += uploads;

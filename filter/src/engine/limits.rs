@@ -56,7 +56,7 @@ impl Engine {
         let Some(Displaced { stream, why }) = self.displaced_by(request)? else {
             return Ok(());
         };
-        verdicts.push((stream, self.refuse_held(stream, why)));
+        verdicts.push((stream, self.refuse_held(stream, why, request.whole)));
         Ok(())
     }
 

@@ -105,7 +105,7 @@ impl Engine {
                     self.held.enter(request.class);
                     self.requests.insert(stream, request);
                 }
-                Err(reason) => verdicts.push((stream, self.refuse_held(stream, reason))),
+                Err(reason) => verdicts.push((stream, self.refuse_held(stream, reason, now.mono))),
             }
         }
         self.variants.forget_company();

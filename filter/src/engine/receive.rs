@@ -37,7 +37,10 @@ impl Engine {
         if self.receiving.len() >= self.config.held_max
             && let Some(oldest) = self.receiving.oldest()
         {
-            verdicts.push((oldest, self.refuse_held(oldest, Reason::QueueFull)));
+            verdicts.push((
+                oldest,
+                self.refuse_held(oldest, Reason::QueueFull, now.mono),
+            ));
         }
         self.receiving.add(request.arrival, stream);
         self.set_receiving(stream, request, latest_start(request.due, least));
@@ -67,8 +70,12 @@ impl Engine {
                     // From here on the time is the server's.
                     flight.sent = now.mono;
                     request.uploads = false;
+                    let ordinal = flight.launch.ordinal;
                     if let Some(variant) = self.variants.get_mut(request.variant) {
                         variant.uploads = variant.uploads.saturating_sub(1);
+                        if !request.shape.stream {
+                            variant.gate.forget_endless(ordinal);
+                        }
                     }
                 }
                 return None;
@@ -77,10 +84,10 @@ impl Engine {
                 request.uploads &= !received.complete;
                 let bytes = received.bytes.max(request.body.bytes);
                 if bytes > self.config.body.request_max && !received.complete {
-                    return Some(self.refuse_held(stream, Reason::HeldBytes));
+                    return Some(self.refuse_held(stream, Reason::HeldBytes, now.mono));
                 }
-                if let Err(reason) = self.hold_bytes(stream, bytes, source, verdicts) {
-                    return Some(self.refuse_held(stream, reason));
+                if let Err(reason) = self.hold_bytes(stream, bytes, source, now, verdicts) {
+                    return Some(self.refuse_held(stream, reason, now.mono));
                 }
                 return Some(Verdict::Park);
             }
@@ -88,9 +95,9 @@ impl Engine {
         }
         if !received.complete && received.bytes <= self.config.body.request_max {
             return Some(
-                match self.hold_bytes(stream, received.bytes, source, verdicts) {
+                match self.hold_bytes(stream, received.bytes, source, now, verdicts) {
                     Ok(()) => Verdict::Park,
-                    Err(reason) => self.refuse_held(stream, reason),
+                    Err(reason) => self.refuse_held(stream, reason, now.mono),
                 },
             );
         }
@@ -98,7 +105,7 @@ impl Engine {
             // The timer that would have ended it counts whole ms.
             let counts = request.counts;
             self.unservable(counts);
-            return Some(self.refuse_held(stream, Reason::Expired));
+            return Some(self.refuse_held(stream, Reason::Expired, now.mono));
         }
         let mut request = self.leave_receiving(stream)?;
         let mut body = request.body;
@@ -108,8 +115,8 @@ impl Engine {
             Verdict::Park => {
                 // With trailers the end comes without a length.
                 let bytes = received.bytes.max(body.bytes);
-                if let Err(reason) = self.hold_bytes(stream, bytes, source, verdicts) {
-                    return Some(self.refuse_held(stream, reason));
+                if let Err(reason) = self.hold_bytes(stream, bytes, source, now, verdicts) {
+                    return Some(self.refuse_held(stream, reason, now.mono));
                 }
             }
             Verdict::Reject(_) => self.ledger.release(&mut body),
@@ -165,7 +172,7 @@ impl Engine {
             return;
         }
         self.unservable(request.counts);
-        let verdict = self.refuse_held(stream, Reason::Expired);
+        let verdict = self.refuse_held(stream, Reason::Expired, now.mono);
         verdicts.push((stream, verdict));
     }
 
@@ -191,7 +198,7 @@ impl Engine {
     ) -> Verdict {
         match self.admit(stream, request, now, verdicts) {
             Verdict::Park if request.uploads && !request.shape.upload => {
-                self.refuse_held(stream, Reason::HeldBytes)
+                self.refuse_held(stream, Reason::HeldBytes, now.mono)
             }
             verdict => verdict,
         }
@@ -216,6 +223,7 @@ impl Engine {
         stream: StreamId,
         bytes: u64,
         source: impl FnOnce() -> Option<u64>,
+        now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Result<(), Reason> {
         let Some(request) = self.requests.get(&stream) else {
@@ -234,7 +242,7 @@ impl Engine {
             match self.ledger.check(&share, bytes, &self.config.body) {
                 Ok(()) => break Ok(()),
                 Err(Exceeded::Source) => break Err(Reason::SourceLimit),
-                Err(Exceeded::All) if !self.evict_oldest_but(stream, verdicts) => {
+                Err(Exceeded::All) if !self.evict_oldest_but(stream, now, verdicts) => {
                     break Err(Reason::HeldBytes);
                 }
                 Err(Exceeded::All) => {}
@@ -254,17 +262,18 @@ impl Engine {
     fn evict_oldest_but(
         &mut self,
         stream: StreamId,
+        now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> bool {
         let other = self.receiving.oldest().filter(|oldest| *oldest != stream);
         if let Some(other) = other {
-            verdicts.push((other, self.refuse_held(other, Reason::HeldBytes)));
+            verdicts.push((other, self.refuse_held(other, Reason::HeldBytes, now.mono)));
         }
         other.is_some()
     }
 
     /// Refuses a request that is received or waits.
-    pub(super) fn refuse_held(&mut self, stream: StreamId, reason: Reason) -> Verdict {
+    pub(super) fn refuse_held(&mut self, stream: StreamId, reason: Reason, now: Mono) -> Verdict {
         let request = match self.leave_receiving(stream) {
             Some(request) => request,
             None => match self.requests.remove(&stream) {
@@ -279,6 +288,6 @@ impl Engine {
                 None => return Verdict::Park,
             },
         };
-        self.turn_away(&request, reason)
+        self.turn_away(&request, reason, now)
     }
 }

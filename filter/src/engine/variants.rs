@@ -10,8 +10,10 @@ use crate::board::Key;
 use crate::class::{ClassId, Classes};
 use crate::engine::LOOK;
 use crate::engine::health::Avoid;
+use crate::engine::landing::Landing;
 use crate::gate::{Gate, VariantId, latest_start};
 use crate::health::Health;
+use crate::lead::Lead;
 use crate::observed::{Observed, Predicted};
 use crate::queue::Place;
 use crate::room::Room;
@@ -50,8 +52,11 @@ pub(super) struct Variant {
     pub(super) probed_at: Option<Mono>,
     /// Since when the room has been waiting for a batch to fill.
     pub(super) company_since: Option<Mono>,
+    /// The last execution that is over, until the board has told of it.
+    pub(super) landing: Option<Landing>,
+    pub(super) lead: Lead,
     observed: Observed,
-    heard: Option<(Duration, Mono)>,
+    pub(super) heard: Option<(Duration, Mono)>,
     /// Shortest that it could take with all it may be given; `None` where the plan does not name it.
     shortest: Option<Duration>,
     share: f64,
@@ -310,28 +315,6 @@ impl Variant {
         self.shortest.is_some()
     }
 
-    /// What a request takes that has come now: its wait, by its place, and its service.
-    fn takes(&self, class: ClassId, place: Place, now: Mono) -> Duration {
-        if let Some((expected, until)) = self.heard
-            && now < until
-        {
-            return expected;
-        }
-        // Almost always nobody waits.
-        let ahead = if self.gate.room.is_empty() {
-            0
-        } else {
-            self.gate.room.ahead(class, place)
-        };
-        self.predicted.high + self.gate.wait(ahead, self.predicted.mean)
-    }
-
-    /// What a request would take here that came now and were the last in order.
-    pub(super) fn expected(&self) -> Duration {
-        let all = self.gate.room.len() as u32;
-        self.predicted.high + self.gate.wait(all, self.predicted.mean)
-    }
-
     /// A gate before this variant's servers says what a request takes there.
     pub(super) fn hear(&mut self, expected: Duration, now: Mono) {
         let expected = match self.heard {
@@ -364,6 +347,8 @@ impl Variant {
             health: Health::default(),
             probed_at: None,
             company_since: None,
+            landing: None,
+            lead: Lead::default(),
             observed: Observed::default(),
             heard: None,
             shortest: None,
@@ -380,12 +365,17 @@ impl Variant {
             self.key = Key::of(&plan.name);
             (self.observed, self.heard) = (Observed::default(), None);
             (self.health, self.probed_at) = (Health::default(), None);
+            self.lead.forget();
         }
         if *self.cluster != *plan.cluster {
             self.cluster = Rc::from(plan.cluster.as_str());
             self.failover = suffix.map(|suffix| Rc::from(plan.cluster.clone() + suffix));
         }
-        self.planned = Duration::from_secs_f64(plan.service_ms / 1e3);
+        let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
+        if planned != self.planned {
+            self.lead.forget();
+        }
+        self.planned = planned;
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
         self.predicted = self.observed.foresee(self.planned);
         self.batch = plan.batch;

@@ -91,6 +91,7 @@ fn cost_ns(others_serve: bool) -> u64 {
         batch: 1,
         due: false,
         tick: false,
+        ahead: None,
     };
     for variant in 1..=VARIANTS {
         member.settle(ask(variant, 1, None), now);

@@ -90,6 +90,8 @@ pub enum Metric {
     ShareDeviation,
     /// Histogram: time held before dispatch.
     WaitMs,
+    /// Histogram: time from a request's last byte to its refusal.
+    RefusedAfterMs,
     /// Histogram: time left at arrival.
     ArrivalSlackMs,
     /// Histogram: from the client's sending to arrival, of arrivals whose client said when it sent; so many of a
@@ -97,7 +99,7 @@ pub enum Metric {
     NetworkMs,
     /// Histogram: time left at dispatch.
     SlackMs,
-    /// Histogram, by variant: time from dispatch to the end of the answer.
+    /// Histogram, by variant: time that the server took, to the end of the answer.
     ServiceMs,
     /// Histogram, by variant: requests released together for the server's batch.
     BatchFill,
@@ -127,7 +129,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 44] = [
+    pub const ALL: [Metric; 45] = [
         Metric::Arrivals,
         Metric::Unservable,
         Metric::Admitted,
@@ -158,6 +160,7 @@ impl Metric {
         Metric::PredictedMs,
         Metric::ShareDeviation,
         Metric::WaitMs,
+        Metric::RefusedAfterMs,
         Metric::ArrivalSlackMs,
         Metric::NetworkMs,
         Metric::SlackMs,
@@ -228,6 +231,7 @@ impl Metric {
             Metric::PredictedMs => ("weir_predicted_ms", Gauge, VARIANT),
             Metric::ShareDeviation => ("weir_share_deviation_permille", Gauge, VARIANT),
             Metric::WaitMs => ("weir_wait_ms", Histogram, NONE),
+            Metric::RefusedAfterMs => ("weir_refused_after_ms", Histogram, NONE),
             Metric::ArrivalSlackMs => ("weir_arrival_slack_ms", Histogram, NONE),
             Metric::NetworkMs => ("weir_network_ms", Histogram, NONE),
             Metric::SlackMs => ("weir_slack_ms", Histogram, NONE),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::steps::Step;
 use super::worker::{Done, Earlier, Kept, Worker};
-use super::{LOOK, NOW, QUIET, SLOTS, STEPS, WORKERS};
+use super::{AFTER, LONG_AGO, LOOK, NOW, QUIET, SLOTS, STEPS, WORKERS};
 use crate::board::{Board, Entry};
 use crate::time::Mono;
 
@@ -34,6 +34,8 @@ pub(super) struct Budget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Left {
     pub(super) end: Mono,
+    /// When it was sent; 0 where nobody is sent ahead.
+    pub(super) sent: Mono,
     /// The board was spoilt since: nobody can know.
     pub(super) forgotten: bool,
 }
@@ -49,6 +51,8 @@ pub(super) struct State {
     pub(super) service: Duration,
     /// How many leave together.
     pub(super) batch: u32,
+    /// Whether the next is sent before a lane is free.
+    pub(super) ahead: bool,
     pub(super) budget: Budget,
     /// For how many steps nothing executes and nobody waits.
     pub(super) quiet: u8,
@@ -66,6 +70,7 @@ impl State {
         taken: [u32; WORKERS],
         service: Duration,
         batch: u32,
+        ahead: bool,
         budget: Budget,
     ) -> State {
         let mut state = State {
@@ -75,6 +80,7 @@ impl State {
             left: Vec::new(),
             service,
             batch: 1,
+            ahead,
             budget: Budget {
                 arrivals: u8::MAX,
                 ..budget
@@ -104,6 +110,7 @@ impl State {
                         lost: false,
                         service,
                         batch: 1,
+                        ahead,
                     },
                 );
             }
@@ -114,11 +121,22 @@ impl State {
 
     /// Slots in which something executes, in truth.
     pub(super) fn executing(&self) -> u32 {
-        let of =
-            |one: &Worker| one.running.len() + one.ghosts.iter().filter(|end| **end > NOW).count();
+        let of = |one: &Worker| {
+            one.running.len() + one.ghosts.iter().filter(|ghost| ghost.end > NOW).count()
+        };
         let living: usize = self.workers.iter().flatten().map(of).sum();
         let known = |left: &&Left| !left.forgotten;
         (living + self.left.iter().filter(known).count()) as u32
+    }
+
+    /// Executions that may have another behind them by now: each was sent long enough ago.
+    pub(super) fn ending(&self) -> u32 {
+        let living = self.workers.iter().flatten();
+        let theirs = living.flat_map(|one| one.running.iter().chain(&one.ghosts));
+        let left = self.left.iter().filter(|left| !left.forgotten);
+        let sent = theirs.map(|one| one.sent).chain(left.map(|left| left.sent));
+        let ending = sent.filter(|sent| *sent > Mono(0) && *sent + AFTER <= NOW);
+        SLOTS.min(ending.count() as u32)
     }
 
     /// Slots that the board counts as taken.
@@ -148,7 +166,7 @@ impl State {
             .filter(|one| one.is_due())
             .count();
         late <= usize::from(self.budget.slow)
-            && living.all(|one| one.looked <= LOOK && one.running.iter().all(|end| *end >= NOW))
+            && living.all(|one| one.looked <= LOOK && one.running.iter().all(|one| one.end >= NOW))
     }
 
     /// Whether whoever has died is off the board.
@@ -257,7 +275,13 @@ impl State {
             .count();
         self.budget.slow -= late as u8;
         self.workers.iter_mut().flatten().for_each(Worker::age);
-        self.left.iter_mut().for_each(|left| left.end.0 -= 1);
+        for left in &mut self.left {
+            left.end.0 -= 1;
+            left.sent = left.sent.earlier(LONG_AGO);
+        }
+        for run in &mut self.board.runs {
+            run.began = run.began.earlier(LONG_AGO);
+        }
         self.left.retain(|left| left.end > NOW);
         let settling = self.board.settling_until.earlier(NOW);
         self.board.settling_until = if settling > NOW { settling } else { Mono(0) };
@@ -329,7 +353,7 @@ impl fmt::Display for State {
         }
         for (index, one) in self.workers.iter().enumerate() {
             let Some(one) = one else { continue };
-            let running: Vec<_> = one.running.iter().map(|end| from_now(*end)).collect();
+            let running: Vec<_> = one.running.iter().map(|one| from_now(one.end)).collect();
             let waiting: Vec<_> = one.waiting.iter().map(|at| at.0 - (NOW.0 << 1)).collect();
             write!(
                 f,

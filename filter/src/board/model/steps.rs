@@ -1,10 +1,9 @@
 //! What can happen next, and what it does.
 
 use super::state::{Left, State};
-use super::worker::{Cause, Done, Kept, Worker};
+use super::worker::{Cause, Done, Kept, Running, Worker};
 use super::{NOW, WORKERS};
 use crate::board::Urgency;
-use crate::time::Mono;
 
 /// What can happen. `lost`: the worker's swaps are all lost, and it gives up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,9 +218,13 @@ impl State {
             lost,
             service: self.service,
             batch: self.batch,
+            ahead: self.ahead,
         };
         let done = act(&mut one, &mut kept);
         let waits = !one.waiting.is_empty();
+        if done.sent.behind > 0 {
+            met.push("sent before a lane is free");
+        }
         self.workers[worker] = Some(one);
         for entry in &done.rung {
             self.ring(*entry);
@@ -266,8 +269,12 @@ impl State {
         // The latest end is that of what it has just claimed.
         let ran = one.running.len() - unused;
         let ends = one.running.into_iter().take(ran).chain(one.ghosts);
-        let left = ends.filter(|end| *end > NOW);
-        self.left.extend(left.map(|end| Left { end, forgotten }));
+        let left = ends.filter(|one| one.end > NOW);
+        self.left.extend(left.map(|one| Left {
+            end: one.end,
+            sent: one.sent,
+            forgotten,
+        }));
         self.left.sort_unstable();
     }
 
@@ -280,7 +287,7 @@ impl State {
 }
 
 /// The places of those that are not the same as the one before.
-fn firsts(ends: &[Mono]) -> impl Iterator<Item = usize> {
+fn firsts(ends: &[Running]) -> impl Iterator<Item = usize> {
     let new = |index: &usize| *index == 0 || ends[*index] != ends[index - 1];
     (0..ends.len()).filter(new)
 }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{LOOK, NOW, SLOTS, STEPS};
+use super::{AFTER, LONG_AGO, LOOK, NOW, SLOTS, STEPS};
 use crate::board::{
-    Ask, Board, Cell, Key, Member, Memory, Outcome, Ring, Scope, TRIES_MAX, Urgency,
+    Ahead, Ask, Board, Cell, Key, Member, Memory, Outcome, Ring, Scope, Sent, TRIES_MAX, Urgency,
 };
 use crate::time::Mono;
 
@@ -14,13 +14,26 @@ pub(super) const VARIANT: Key = Key(7);
 /// What unreadable bytes are read as.
 pub(super) const SPOILT: &[u8] = b"not a board";
 
+/// An execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Running {
+    /// Its predicted end.
+    pub(super) end: Mono,
+    /// When it was sent, and its ordinal; 0 where nobody is sent ahead.
+    pub(super) sent: Mono,
+    ordinal: u32,
+}
+
 /// A worker's state between its turns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct Worker {
-    /// Predicted ends of what executes for it.
-    pub(super) running: Vec<Mono>,
-    /// Predicted ends of what executes, abandoned.
-    pub(super) ghosts: Vec<Mono>,
+    /// What executes for it.
+    pub(super) running: Vec<Running>,
+    /// What executes, abandoned.
+    pub(super) ghosts: Vec<Running>,
+    /// Ordinals of what has ended, and whether there are new ghosts, which the board has not heard.
+    ended: Vec<u32>,
+    news: bool,
     /// Deadlines of those who wait.
     pub(super) waiting: VecDeque<Urgency>,
     until: Mono,
@@ -50,6 +63,8 @@ pub(super) struct Kept<'a> {
     pub(super) service: Duration,
     /// How many leave together.
     pub(super) batch: u32,
+    /// Whether the next is sent before a lane is free.
+    pub(super) ahead: bool,
 }
 
 /// What makes a worker say what it has, and ask.
@@ -67,6 +82,7 @@ pub(super) enum Cause {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) granted: u32,
+    pub(super) sent: Sent,
     pub(super) rung: Vec<usize>,
     pub(super) reset: bool,
     pub(super) deadlines: Vec<Urgency>,
@@ -98,7 +114,7 @@ impl Worker {
             done = self.settle(place, Some(deadline), 1, Cause::Event, kept);
         }
         if done.granted == 1 {
-            self.run(kept.service);
+            self.run(&done, 0, kept);
             done.deadlines.push(deadline);
         } else {
             let after = self.waiting.partition_point(|other| *other <= deadline);
@@ -113,14 +129,16 @@ impl Worker {
         let settled = !self.unsettled
             && self.waiting.is_empty()
             && self.posted_head.is_none()
-            && self.posted == self.taken();
+            && self.posted == self.taken()
+            && self.ended.is_empty()
+            && !self.news;
         if settled {
             return Done::default();
         }
         let mut done = self.settle(place, None, u32::MAX, cause, kept);
-        for _ in 0..done.granted {
+        for place in 0..done.granted {
             done.deadlines.extend(self.waiting.pop_front());
-            self.run(kept.service);
+            self.run(&done, place, kept);
         }
         done
     }
@@ -149,25 +167,40 @@ impl Worker {
     }
 
     pub(super) fn finish(&mut self, index: usize) {
-        self.running.remove(index);
+        let over = self.running.remove(index);
+        self.end(over);
         self.forget_until();
     }
 
     pub(super) fn abandon(&mut self, index: usize) {
-        let end = self.running.remove(index);
-        if end > NOW {
-            self.ghosts.push(end);
+        let over = self.running.remove(index);
+        if over.end > NOW {
+            self.news |= over.ordinal > 0;
+            self.ghosts.push(over);
             self.ghosts.sort_unstable();
+        } else {
+            self.end(over);
         }
         self.forget_until();
     }
 
+    fn end(&mut self, over: Running) {
+        if over.ordinal > 0 {
+            self.ended.push(over.ordinal);
+            self.ended.sort_unstable();
+        }
+    }
+
     /// A step of time goes by.
     pub(super) fn age(&mut self) {
-        self.running.iter_mut().for_each(|end| end.0 -= 1);
-        self.ghosts
-            .iter_mut()
-            .for_each(|end| *end = end.earlier(NOW));
+        for running in &mut self.running {
+            running.end.0 -= 1;
+            running.sent = running.sent.earlier(LONG_AGO);
+        }
+        for ghost in &mut self.ghosts {
+            ghost.end = ghost.end.earlier(NOW);
+            ghost.sent = ghost.sent.earlier(LONG_AGO);
+        }
         self.until = self.until.earlier(NOW);
         for (_, cell) in &mut self.said {
             cell.until = cell.until.earlier(NOW);
@@ -187,6 +220,16 @@ impl Worker {
             .into_iter()
             .chain(self.waiting.iter().copied())
             .collect();
+        let ended = std::mem::take(&mut self.ended);
+        let endless: Vec<u32> = self.ghosts.iter().map(|ghost| ghost.ordinal).collect();
+        let ahead = Ahead {
+            after: AFTER,
+            gap: Duration::ZERO,
+            mean: kept.service,
+            ended: &ended,
+            landed: ended.last().copied().unwrap_or(0),
+            endless: &endless,
+        };
         let ask = Ask {
             variant: VARIANT,
             slots: SLOTS,
@@ -200,10 +243,15 @@ impl Worker {
             batch: kept.batch,
             due: cause == Cause::Look,
             tick: cause != Cause::Event,
+            ahead: kept.ahead.then_some(ahead),
         };
         let (outcome, mut done) = self.turn(place, kept, |member| member.settle(ask, NOW));
         self.unsettled = outcome.unsettled;
-        if !outcome.unsettled {
+        done.sent = outcome.sent;
+        if outcome.unsettled {
+            self.ended = ended;
+        } else {
+            self.news = false;
             self.posted_head = waiting.get(outcome.granted as usize).copied();
             self.posted = self.taken() + outcome.granted;
             self.rings = 0;
@@ -245,6 +293,7 @@ impl Worker {
         let rings = store.take_rings().into_iter().filter_map(slot);
         let done = Done {
             granted: outcome.granted,
+            sent: Sent::default(),
             rung: rings.filter(news).collect(),
             reset: outcome.reset && !outcome.unsettled,
             deadlines: Vec::new(),
@@ -253,15 +302,25 @@ impl Worker {
         (outcome, done)
     }
 
-    fn run(&mut self, service: Duration) {
-        let end = NOW + service;
-        self.running.push(end);
+    /// Number `place` of those granted is sent.
+    fn run(&mut self, done: &Done, place: u32, kept: &Kept<'_>) {
+        let lies = done.sent.first > 0 && place + done.sent.behind >= done.granted;
+        let begins = if lies { NOW + done.sent.waits } else { NOW };
+        let end = begins + kept.service;
+        let (sent, ordinal) = match done.sent.first {
+            0 => (Mono(0), 0),
+            first => (NOW, first + place),
+        };
+        self.running.push(Running { end, sent, ordinal });
         self.running.sort_unstable();
         self.until = self.until.max(end);
     }
 
     fn lay_ghosts(&mut self) {
-        self.ghosts.retain(|end| *end > NOW);
+        let over = self.ghosts.extract_if(.., |ghost| ghost.end <= NOW);
+        for over in over.collect::<Vec<_>>() {
+            self.end(over);
+        }
         self.forget_until();
     }
 

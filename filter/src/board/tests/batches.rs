@@ -143,6 +143,7 @@ fn how_many_more_would_go_is_said_where_not_all_were_asked_for() {
             batch: 2,
             due: false,
             tick: false,
+            ahead: None,
         };
         let outcome = proxy.vms[0].member.settle(ask, at(0));
         (outcome.granted, outcome.more)

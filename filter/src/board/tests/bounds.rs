@@ -132,6 +132,7 @@ fn granted_alone(member: &mut Member, variant: Key, slots: u32) -> u32 {
         batch: 1,
         due: false,
         tick: false,
+        ahead: None,
     };
     member.settle(ask, at(0)).granted
 }

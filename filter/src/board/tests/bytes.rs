@@ -26,9 +26,10 @@ prop_compose! {
 
 prop_compose! {
     fn column()(
-        key: u64, idle_since in moment(), used_at in mono(), open: u32, health in health(),
+        key: u64, idle_since in moment(), used_at in mono(), open: u32, sent: u32, begun: u32,
+        health in health(),
     ) -> Column {
-        Column { key: Key(key), idle_since, used_at, open, health }
+        Column { key: Key(key), idle_since, used_at, open, sent, begun, health }
     }
 }
 
@@ -44,16 +45,23 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn run()(column: u16, first: u32, present: u32, began in mono()) -> Run {
+        Run { column, first, present, began }
+    }
+}
+
 fn board() -> impl Strategy<Value = Board> {
     let tables = (0..5usize, 0..5usize).prop_flat_map(|(columns, entries)| {
         (
             proptest::collection::vec(column(), columns),
             proptest::collection::vec(entry(), entries),
             proptest::collection::vec(cell(), columns * entries),
+            proptest::collection::vec(run(), 0..=columns * RUNS_MAX),
         )
     });
     let header = (any::<u32>(), mono(), any::<u64>(), (any::<u64>(), mono()));
-    (header, tables).prop_map(|(header, (columns, entries, cells))| {
+    (header, tables).prop_map(|(header, (columns, entries, cells, runs))| {
         let (resets, settling_until, founder, poller) = header;
         Board {
             resets,
@@ -63,6 +71,7 @@ fn board() -> impl Strategy<Value = Board> {
             columns,
             entries,
             cells,
+            runs,
         }
     })
 }

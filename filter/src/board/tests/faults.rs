@@ -24,6 +24,7 @@ fn a_guess_that_is_wrong_costs_a_try_and_nothing_else() {
         batch: 1,
         due: false,
         tick: false,
+        ahead: None,
     };
     assert_eq!(first.settle(ask(0, Some(500)), at(0)).granted, 1);
     // It serves for the first time, so that the first still thinks itself alone.

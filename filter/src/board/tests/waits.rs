@@ -70,6 +70,7 @@ fn without_a_board_there_are_no_others() {
             batch: 1,
             due: false,
             tick: false,
+            ahead: None,
         };
         assert_eq!(member.settle(ask, at(0)).others, Others::default());
         member.renew(false, at(0));

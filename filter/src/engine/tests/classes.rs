@@ -26,7 +26,7 @@ const BULK: [(&str, &[u8]); 1] = [("x-slo-ms", b"8000")];
 fn under_contention_slots_follow_the_shares() {
     let mut engine = engine(
         &[variant("a", 1.0, 1, 1.0)],
-        &CLASSES.replace(",\"held_max\":4", ""),
+        &(CLASSES.replace(",\"held_max\":4", "") + r#","queue":{"overlap":false}"#),
     );
     classed(&mut engine, 0, &BULK, at(0));
     for stream in 1..=80 {

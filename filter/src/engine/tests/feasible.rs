@@ -13,7 +13,7 @@ fn two(fast_slots: u32, slow_slots: u32) -> Engine {
             accurate("fast", 0.0, fast_slots, 50.0, 70.0),
             accurate("slow", 1.0, slow_slots, 300.0, 78.0),
         ],
-        "",
+        r#","queue":{"overlap":false}"#,
     )
 }
 
@@ -32,6 +32,22 @@ fn counted(engine: &mut Engine, metric: Metric) -> i64 {
         _ => 0,
     });
     by.sum()
+}
+
+/// What is under way counts with what is left of it: nobody waits for what the forecast rules out.
+#[test]
+fn one_that_could_not_wait_goes_to_a_faster_one_or_is_refused_at_once() {
+    let variants = [
+        variant("fast", 0.0, 1, 50.0).replace("\"accuracy\":70", "\"accuracy\":60"),
+        variant("slow", 1.0, 1, 300.0),
+    ];
+    let mut engine = engine(&variants, "");
+    assert_eq!(name(&ask(&mut engine, 1, 1000, at(0))), Some("slow"));
+    assert_eq!(name(&ask(&mut engine, 2, 590, at(0))), Some("fast"));
+    let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"590"), ("x-slo-min-accuracy", b"65")];
+    let refused = request(&mut engine, 3, &headers, at(0));
+    assert_eq!(reason(&refused), Some(Reason::Infeasible));
+    assert_eq!(ask(&mut engine, 4, 610, at(0)), Verdict::Park);
 }
 
 #[test]

@@ -11,6 +11,9 @@ use crate::replay::bound::{Bound, Least};
 use crate::replay::request::{Fate, Outcome, Play, Request};
 use crate::replay::scenario::Scenario;
 
+/// How soon a refusal is of use: its client can still ask elsewhere.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
 /// One contender's sums. Times and accuracies are of all answers, late ones included.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
@@ -31,6 +34,8 @@ pub struct Summary {
     pub late: u64,
     /// Refused, by reason.
     pub refused: BTreeMap<&'static str, u64>,
+    /// Of those refused, the part that was refused within 50 ms of its first arrival, percent; `None` without any.
+    pub refused_at_once_percent: Option<f64>,
     /// Left by the client.
     pub gone: u64,
     /// Taken by a crash or restart.
@@ -103,13 +108,17 @@ impl Summary {
         }
         let mut sum = Summary::empty(play);
         let mut latencies: Vec<Duration> = Vec::new();
-        let mut accuracies = 0.0;
+        let (mut accuracies, mut at_once) = (0.0, 0);
         for (request, outcome) in paired {
             match Verdict::of(scenario, request, outcome) {
                 Verdict::OnTime => sum.on_time += 1,
                 Verdict::TooInaccurate => sum.too_inaccurate += 1,
                 Verdict::Late => sum.late += 1,
-                Verdict::Refused(reason) => *sum.refused.entry(reason).or_default() += 1,
+                Verdict::Refused(reason) => {
+                    *sum.refused.entry(reason).or_default() += 1;
+                    let said = outcome.ended.saturating_sub(request.way_back);
+                    at_once += u64::from(said <= request.arrives + AT_ONCE);
+                }
                 Verdict::Gone => sum.gone += 1,
                 Verdict::Lost => sum.lost += 1,
             }
@@ -123,6 +132,7 @@ impl Summary {
         sum.sent = requests.len() as u64;
         sum.on_time_percent = percent(sum.on_time, sum.sent).unwrap_or(0.0);
         sum.classes = by_class(scenario, requests, play);
+        sum.refused_at_once_percent = percent(at_once, sum.refused.values().sum());
         sum.p50_ms = quantile(50);
         sum.p95_ms = quantile(95);
         sum.p99_ms = quantile(99);
@@ -158,6 +168,7 @@ impl Summary {
             too_inaccurate: 0,
             late: 0,
             refused: BTreeMap::new(),
+            refused_at_once_percent: None,
             gone: 0,
             lost: 0,
             p50_ms: None,

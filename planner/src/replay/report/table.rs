@@ -97,6 +97,11 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
             or_none(sum.refused.get(reason), u64::to_string)
         });
     }
+    row("refused within 50 ms", &|sum| {
+        or_none(sum.refused_at_once_percent, |percent| {
+            format!("{percent:.1} %")
+        })
+    });
     row("client gone", &|sum| counted(sum.gone, sum.sent));
     row("lost", &|sum| sum.lost.to_string());
     row("p50, end to end", &|sum| ms(sum.p50_ms));

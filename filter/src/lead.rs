@@ -1,0 +1,322 @@
+//! How long before a lane gets free the next request is sent to it, so that it lies at the server by then:
+//! the **lead**.
+//!
+//! Between a server's answer and the next request it idles for the *gap*: the way of both, and what the
+//! proxy takes. From here two times can be measured: of a request sent to an idle lane, dispatch to
+//! answer, gap and service; of one that lay at the server when the one before it was answered, answer to
+//! answer, the service alone. The gap is the difference of their means.
+//!
+//! What was sent early may not have lain there at all: the server has more lanes than slots are known of, or
+//! it came too late for the lane. Then dispatch to answer is no longer than for one alone. Until it is, nothing
+//! is known of the gap, the lead grows step by step to [`UNSURE_PART`], and all times count from dispatch.
+//!
+//! A lane that gets free before its prediction idles the longer, and a request sent early goes before a more
+//! urgent one that comes a moment later. So the lead is the gap, and as much of the service time's scatter
+//! as makes the lanes idle for [`IDLE`] of their time, and never more than half of a service.
+
+use std::time::Duration;
+
+use crate::time::{Mono, nanos};
+
+/// The part of its time for which a lane may idle.
+const IDLE: f64 = 0.01;
+/// What the timer and the workers' word to each other may be late by, which is added to the gap.
+const MARGIN: Duration = Duration::from_millis(1);
+/// While too little is known the lead is this part of the service time, and no more than [`FIRST_MAX`].
+const FIRST_PART: u32 = 16;
+const FIRST_MAX: Duration = Duration::from_millis(2);
+/// The longest lead as a part of the service time.
+const MOST_PART: u32 = 2;
+/// The same while nobody was seen to lie at the server.
+const UNSURE_PART: u32 = 4;
+/// Times measured of either kind, below which they say too little.
+const LEAST: u32 = 4;
+/// How long nothing was measured of one kind until it is sought: by a request that is not sent early, or by
+/// one that is.
+const STALE: Duration = Duration::from_secs(5);
+/// Of so many earlier times each mean knows.
+const MEMORY: u32 = 16;
+
+/// What is learnt of one variant's gap at one worker.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Lead {
+    /// Sent to an idle lane: dispatch to answer.
+    alone: Mean,
+    /// Sent early: answer to answer.
+    behind: Mean,
+    /// How long these lay at the server, or were on their way.
+    lay: Mean,
+    /// Whether these were seen to lie at the server.
+    sure: bool,
+}
+
+/// A fading mean and the mean distance from it, ns.
+#[derive(Debug, Clone, Copy, Default)]
+struct Mean {
+    mean: f64,
+    scatter: f64,
+    seen: u32,
+    at: Mono,
+}
+
+impl Mean {
+    fn take(&mut self, time: Duration, now: Mono) {
+        let time = nanos(time) as f64;
+        // After a long silence one counts for more.
+        let memory = if self.is_stale(now) { 4 } else { MEMORY };
+        self.seen = self.seen.saturating_add(1);
+        let part = 1.0 / f64::from(self.seen.min(memory));
+        if self.seen > 1 {
+            let part = 1.0 / f64::from((self.seen - 1).min(memory));
+            self.scatter += ((time - self.mean).abs() - self.scatter) * part;
+        }
+        self.mean += (time - self.mean) * part;
+        self.at = now;
+    }
+
+    fn is_stale(&self, now: Mono) -> bool {
+        self.seen > 0 && now.since(self.at) > STALE
+    }
+}
+
+impl Lead {
+    /// One that was sent to an idle lane was answered after `took`.
+    pub fn alone(&mut self, took: Duration, now: Mono) {
+        self.alone.take(took, now);
+        self.judge();
+    }
+
+    /// One that `lay` at its server, or was on its way there, when the one before it was answered, was
+    /// answered so long after that.
+    pub fn behind(&mut self, took: Duration, lay: Duration, now: Mono) {
+        // One that came too late for the lane says less: part of its time is the gap.
+        if !self.is_sure() || lay >= self.gap() {
+            self.behind.take(took, now);
+            self.lay.take(lay, now);
+        }
+        self.judge();
+    }
+
+    /// Forgets the times, because the plan foresees others.
+    pub fn forget(&mut self) {
+        *self = Lead::default();
+    }
+
+    /// Whether those sent early were seen to lie at the server: then their time counts from the answer before.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.sure
+    }
+
+    fn judge(&mut self) {
+        let from_sending = self.behind.mean + self.lay.mean;
+        let known = self.behind.seen >= LEAST && self.alone.seen > 0;
+        // What was seen once is not given up by chance.
+        let margin = if self.sure { 0.0 } else { self.lay.mean / 4.0 };
+        self.sure = known && from_sending > self.alone.mean + margin;
+    }
+
+    /// Mean time between the answers of requests sent early; `foreseen` while it is not known.
+    #[must_use]
+    pub fn service(&self, foreseen: Duration) -> Duration {
+        if self.behind.seen < LEAST {
+            return foreseen;
+        }
+        Duration::from_nanos(self.behind.mean as u64)
+    }
+
+    /// How much longer than that a request sent to an idle lane takes.
+    #[must_use]
+    pub fn difference(&self) -> Duration {
+        if self.behind.seen < LEAST || self.alone.seen == 0 {
+            return Duration::ZERO;
+        }
+        // Few, and far apart, may differ by chance.
+        let chance = 1.25 * self.scatter() / f64::from(self.alone.seen).sqrt();
+        let gap = self.alone.mean - self.behind.mean;
+        let gap = if self.alone.seen < LEAST {
+            gap - chance
+        } else {
+            gap
+        };
+        Duration::from_nanos(gap.max(0.0) as u64)
+    }
+
+    /// Time between an answer here and the next request's beginning at the server, if it is sent then.
+    #[must_use]
+    pub fn gap(&self) -> Duration {
+        if self.is_sure() {
+            self.difference()
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// The gap as far as it is no chance.
+    #[must_use]
+    pub fn known_gap(&self) -> Duration {
+        let chance = Duration::from_nanos((self.scatter() * 0.4) as u64);
+        self.gap().saturating_sub(chance)
+    }
+
+    /// How long before an execution's predicted end the next is sent.
+    #[must_use]
+    pub fn lead(&self, foreseen: Duration, now: Mono) -> Duration {
+        let service = self.service(foreseen);
+        let first = (service / FIRST_PART).min(FIRST_MAX);
+        if self.behind.seen < LEAST || self.behind.is_stale(now) {
+            return first;
+        }
+        if self.alone.is_stale(now) {
+            return Duration::ZERO;
+        }
+        if !self.is_sure() {
+            let lay = Duration::from_nanos(self.lay.mean as u64);
+            return (lay + lay / 4 + MARGIN).min(service / UNSURE_PART);
+        }
+        let gap = self.gap();
+        // The lane idles for the gap at most, by the chance that it gets free before the next is there.
+        let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;
+        let early = 1.25 * self.scatter() * distance(chance);
+        let lead = nanos(gap + gap / 4) as f64 + early;
+        if chance >= 1.0 || lead <= 0.0 {
+            return Duration::ZERO;
+        }
+        let lead = Duration::from_nanos(lead as u64) + MARGIN;
+        lead.min(service / MOST_PART)
+    }
+
+    /// What the executions of so many one after the other, and one more, may take longer than their mean by
+    /// chance: half a standard deviation, so that who is let wait is not refused in the end.
+    #[must_use]
+    pub fn spread(&self, count: u32) -> Duration {
+        let one = 1.25 * self.scatter() / 2.0;
+        Duration::from_nanos((one * (f64::from(count) + 1.0).sqrt()) as u64)
+    }
+
+    /// Mean distance of a service time from the mean.
+    fn scatter(&self) -> f64 {
+        self.behind.scatter
+    }
+}
+
+/// By how many standard deviations a time is shorter than the mean with that chance at most.
+fn distance(chance: f64) -> f64 {
+    const TABLE: [(f64, f64); 8] = [
+        (0.01, 2.33),
+        (0.05, 1.64),
+        (0.1, 1.28),
+        (0.2, 0.84),
+        (0.3, 0.52),
+        (0.5, 0.0),
+        (0.7, -0.52),
+        (0.9, -1.28),
+    ];
+    let row = TABLE.iter().find(|(of, _)| chance <= *of);
+    row.map_or(-2.33, |(_, distance)| *distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(ms: f64) -> Duration {
+        Duration::from_secs_f64(ms / 1e3)
+    }
+
+    /// A lane with that gap, always busy: each request is sent by the lead before the predicted answer, or
+    /// with the answer. The part of its time for which the lane idles.
+    fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) -> f64 {
+        let (mut answered, mut answer, mut idle) = (0.0, service(0), 0.0);
+        let at = |now: f64| Mono((now * 1e6) as u64);
+        for turn in 1..=count {
+            let foreseen = ms(service(0));
+            let early = lead
+                .service(foreseen)
+                .saturating_sub(lead.lead(foreseen, at(answered)));
+            let sent = (answered + early.as_secs_f64() * 1e3).min(answer);
+            let lay = answer - sent;
+            let late = (gap - lay).max(0.0);
+            let next = answer + late + service(turn);
+            if lay > 0.0 {
+                lead.behind(ms(next - answer), ms(lay), at(next));
+            } else {
+                lead.alone(ms(next - sent), at(next));
+            }
+            (answered, answer, idle) = (answer, next, idle + late);
+        }
+        idle / answered
+    }
+
+    #[test]
+    fn learns_a_gap_of_a_server_that_is_always_busy() {
+        let mut lead = Lead::default();
+        lead.alone(ms(28.0), Mono(0));
+        learn(&mut lead, |_| 25.0, 3.0, 1000);
+        assert!((ms(2.9)..ms(3.2)).contains(&lead.gap()), "{:?}", lead.gap());
+        let idle = learn(&mut lead, |_| 25.0, 3.0, 1000);
+        assert!(idle < 0.002, "idle for {idle}");
+    }
+
+    #[test]
+    fn covers_the_scatter_of_service_times() {
+        let scattered = |turn: u32| {
+            let mixed = u64::from(turn + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let chance = (mixed >> 40) as f64 / f64::from(1 << 24);
+            25.0 * (0.5 + chance)
+        };
+        let mut lead = Lead::default();
+        learn(&mut lead, scattered, 3.0, 2000);
+        let idle = learn(&mut lead, scattered, 3.0, 5000);
+        assert!(idle < 0.02, "idle for {idle}, {lead:?}");
+        let longest = lead.lead(ms(25.0), Mono(0));
+        assert!(longest <= ms(12.5) + MARGIN, "{longest:?}");
+    }
+
+    #[test]
+    fn starts_small_and_never_exceeds_half_of_the_service() {
+        let mut lead = Lead::default();
+        assert_eq!(lead.lead(ms(25.0), Mono(0)), ms(25.0) / 16);
+        assert_eq!(lead.lead(ms(1000.0), Mono(0)), FIRST_MAX);
+        for _ in 0..100 {
+            lead.alone(ms(50.0), Mono(0));
+            lead.behind(ms(25.0), ms(40.0), Mono(0));
+        }
+        let lead = lead.lead(ms(25.0), Mono(0));
+        assert!(ms(12.4) < lead && lead <= ms(12.5), "{lead:?}");
+    }
+
+    /// The server has two lanes where one slot is known of.
+    #[test]
+    fn where_nobody_lies_at_the_server_times_count_from_sending() {
+        let mut lead = Lead::default();
+        for _ in 0..1000 {
+            lead.alone(ms(28.0), Mono(0));
+            let early = lead.lead(ms(28.0), Mono(0)).as_secs_f64() * 1e3;
+            lead.behind(ms(28.0 - early), ms(early), Mono(0));
+        }
+        assert!(!lead.is_sure());
+        assert_eq!(lead.gap(), Duration::ZERO);
+        assert!(lead.lead(ms(28.0), Mono(0)) <= ms(7.0));
+    }
+
+    #[test]
+    fn is_none_where_no_gap_is_worth_it_and_seeks_what_it_has_not_seen_for_long() {
+        let mut lead = Lead::default();
+        for _ in 0..100 {
+            lead.alone(ms(25.1), Mono(0));
+            lead.behind(ms(25.0), ms(5.0), Mono(0));
+        }
+        assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
+        let later = Mono(0) + STALE + ms(1.0);
+        assert!(lead.lead(ms(25.0), later) > Duration::ZERO, "no early one");
+        let mut busy = Lead::default();
+        for _ in 0..100 {
+            busy.alone(ms(28.0), Mono(0));
+            busy.behind(ms(25.0), ms(5.0), later);
+        }
+        assert!(busy.lead(ms(25.0), Mono(0)) > ms(3.0));
+        assert_eq!(busy.lead(ms(25.0), later), Duration::ZERO, "no idle lane");
+    }
+}
