@@ -34,20 +34,22 @@ fn counted(engine: &mut Engine, metric: Metric) -> i64 {
     by.sum()
 }
 
-/// What is under way counts with what is left of it: nobody waits for what the forecast rules out.
+/// What is under way counts with what is left of it. The first in line waits all the same: the slot may get
+/// free at once.
 #[test]
 fn one_that_could_not_wait_goes_to_a_faster_one_or_is_refused_at_once() {
     let variants = [
         variant("fast", 0.0, 1, 50.0).replace("\"accuracy\":70", "\"accuracy\":60"),
         variant("slow", 1.0, 1, 300.0),
     ];
-    let mut engine = engine(&variants, "");
+    let mut engine = engine(&variants, r#","queue":{"overlap":true}"#);
     assert_eq!(name(&ask(&mut engine, 1, 1000, at(0))), Some("slow"));
-    assert_eq!(name(&ask(&mut engine, 2, 590, at(0))), Some("fast"));
-    let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"590"), ("x-slo-min-accuracy", b"65")];
-    let refused = request(&mut engine, 3, &headers, at(0));
+    assert_eq!(ask(&mut engine, 2, 700, at(0)), Verdict::Park);
+    assert_eq!(name(&ask(&mut engine, 3, 800, at(0))), Some("fast"));
+    let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"800"), ("x-slo-min-accuracy", b"65")];
+    let refused = request(&mut engine, 4, &headers, at(0));
     assert_eq!(reason(&refused), Some(Reason::Infeasible));
-    assert_eq!(ask(&mut engine, 4, 610, at(0)), Verdict::Park);
+    assert_eq!(ask(&mut engine, 5, 950, at(0)), Verdict::Park);
 }
 
 #[test]
