@@ -105,7 +105,7 @@ pub struct Board {
     pub entries: Vec<Entry>,
     /// What each VM has of each variant: `entries` × `columns`, row by row.
     cells: Vec<Cell>,
-    /// What the variants' servers execute.
+    /// Executions of the variants' servers.
     pub runs: Vec<Run>,
 }
 
@@ -292,8 +292,8 @@ impl Board {
     }
 }
 
-/// How many slots the VM could take, `ending` of those taken being about to get free. While the board settles others' are not all known, but what it has
-/// said itself was its own.
+/// Slots the VM could take, `ending` of those taken being about to get free. While the board settles others'
+/// are not all known, but what it has said itself was its own.
 fn free<W>(ask: &Ask<'_, W>, others: Others, ending: u32, settles: bool) -> u32 {
     let slots = if settles {
         ask.slots.min(ask.posted)

@@ -66,9 +66,9 @@ pub struct Config {
     pub correct: bool,
     /// Most times that Envoy may send a request again, whatever its route says; 0: never.
     pub retries_max: u8,
-    /// When failing variants are left, and tried again.
+    /// Rules of when failing variants are left, and tried again.
     pub health: crate::health::Policy,
-    /// What stands behind a variant's cluster in the name of the one that moves on to other variants where
+    /// The end of a cluster's name, behind its variant's own cluster, of the one that moves on to others where
     /// a connection is refused; `None`: there are no such clusters.
     pub failover: Option<String>,
     /// Whether the next request is sent before a lane gets free, so that it does not idle.

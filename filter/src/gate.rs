@@ -37,7 +37,7 @@ pub struct Gate {
     pub unsettled: bool,
     /// What the board last said of the other workers.
     pub others: Others,
-    /// What the board last said of the lanes, and when.
+    /// The board's last word on the lanes, and when it was said.
     pub sent: (Sent, Mono),
     /// Ordinals of executions that have ended, which the board has not heard.
     pub ended: Vec<u32>,
@@ -241,7 +241,7 @@ impl Gate {
         self.sent.0.lanes
     }
 
-    /// How long until what is sent is done, and `work` ns more.
+    /// Time until what is sent is done, and `work` ns more.
     fn backlog(&self, busy: Busy, work: u64, mean: Duration, batch: u32) -> Duration {
         // When the next begins the other lanes are half done, each in the mean.
         let others = u64::from(self.slots.saturating_sub(batch.max(1)));
@@ -268,7 +268,7 @@ impl Gate {
         }
     }
 
-    /// What the lanes have before them by now.
+    /// Work before the lanes by now.
     fn busy(&self, now: Mono) -> Option<Busy> {
         let (sent, at) = &self.sent;
         sent.lanes.then(|| {

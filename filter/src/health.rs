@@ -39,7 +39,7 @@ pub struct Policy {
     pub path: Option<String>,
 }
 
-/// How a variant fails.
+/// Kind of a variant's failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// No connection, no healthy host, or a reset before the answer began.
@@ -48,7 +48,7 @@ pub enum Failure {
     Errors,
 }
 
-/// What an answer, or its absence, says of a server.
+/// Sign that an answer, or its absence, is of a server's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sign {
     /// It answered well.
@@ -61,7 +61,7 @@ pub enum Sign {
     Unreachable,
 }
 
-/// What came of a probe.
+/// Outcome of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probed {
     /// No server answered.
@@ -84,16 +84,16 @@ pub struct Health {
 /// A failure that lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Failing {
-    /// How it fails.
+    /// Kind of the failure.
     pub failure: Failure,
     /// Since when.
     pub since: Mono,
-    /// When it may be tried again.
+    /// Moment from which it may be tried again.
     pub next_trial: Mono,
 }
 
 impl Sign {
-    /// What an answer with this status says. `grpc`: its gRPC status, where it has no body. `dropped`: why a gate
+    /// Reads the sign of an answer with this status. `grpc`: its gRPC status, where it has no body. `dropped`: why a gate
     /// refused, where one did: of the server that says something only if it was out of reach.
     #[must_use]
     pub fn of(status: u32, grpc: Option<u32>, dropped: Option<&[u8]>) -> Option<Sign> {
@@ -113,7 +113,7 @@ impl Sign {
 }
 
 impl Health {
-    /// How it fails, if it does.
+    /// Returns the kind of its failure, if it fails.
     #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         self.failing.map(|failing| failing.failure)

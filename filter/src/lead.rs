@@ -1,4 +1,4 @@
-//! How long before a lane gets free the next request is sent to it, so that it lies at the server by then:
+//! Time before a lane gets free at which the next request is sent to it, so that it lies at the server by then:
 //! the **lead**.
 //!
 //! Between a server's answer and the next request it idles for the *gap*: the way of both, and what the
@@ -20,7 +20,7 @@ use crate::time::{Mono, nanos};
 
 /// The part of its time for which a lane may idle.
 const IDLE: f64 = 0.01;
-/// What the timer and the workers' word to each other may be late by, which is added to the gap.
+/// Lateness of the timer and of the workers' word to each other, which is added to the gap.
 const MARGIN: Duration = Duration::from_millis(1);
 /// While too little is known the lead is this part of the service time, and no more than [`FIRST_MAX`].
 const FIRST_PART: u32 = 16;
@@ -31,20 +31,20 @@ const MOST_PART: u32 = 2;
 const UNSURE_PART: u32 = 4;
 /// Times measured of either kind, below which they say too little.
 const LEAST: u32 = 4;
-/// How long nothing was measured of one kind until it is sought: by a request that is not sent early, or by
+/// Time without a measurement of one kind until it is sought: by a request that is not sent early, or by
 /// one that is.
 const STALE: Duration = Duration::from_secs(5);
-/// Of so many earlier times each mean knows.
+/// Earlier times that each mean knows.
 const MEMORY: u32 = 16;
 
-/// What is learnt of one variant's gap at one worker.
+/// Measurements of one variant's gap at one worker.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lead {
     /// Sent to an idle lane: dispatch to answer.
     alone: Mean,
     /// Sent early: answer to answer.
     behind: Mean,
-    /// How long these lay at the server, or were on their way.
+    /// Time for which these lay at the server, or were on their way.
     lay: Mean,
     /// Whether these were seen to lie at the server.
     sure: bool,
@@ -125,7 +125,7 @@ impl Lead {
         Duration::from_nanos(self.behind.mean as u64)
     }
 
-    /// How much longer than that a request sent to an idle lane takes.
+    /// Time that a request sent to an idle lane takes longer than that.
     #[must_use]
     pub fn difference(&self) -> Duration {
         if self.behind.seen < LEAST || self.alone.seen == 0 {
@@ -159,7 +159,7 @@ impl Lead {
         self.gap().saturating_sub(chance)
     }
 
-    /// How long before an execution's predicted end the next is sent.
+    /// Time before an execution's predicted end at which the next is sent.
     #[must_use]
     pub fn lead(&self, foreseen: Duration, now: Mono) -> Duration {
         let service = self.service(foreseen);
@@ -200,7 +200,7 @@ impl Lead {
     }
 }
 
-/// By how many standard deviations a time is shorter than the mean with that chance at most.
+/// Standard deviations by which a time is shorter than the mean with that chance at most.
 fn distance(chance: f64) -> f64 {
     const TABLE: [(f64, f64); 8] = [
         (0.01, 2.33),

@@ -34,7 +34,7 @@ impl Urgency {
 /// What a VM says of one variant, and asks.
 #[derive(Debug, Clone)]
 pub struct Ask<'a, W> {
-    /// Which variant.
+    /// The variant.
     pub variant: Key,
     /// How many slots the plan gives this proxy.
     pub slots: u32,
@@ -59,7 +59,7 @@ pub struct Ask<'a, W> {
     /// Whether this is a tick: everybody who stands before those who wait here is rung, so that by the
     /// next tick each has come or lost its right.
     pub tick: bool,
-    /// Where the next is sent before a lane gets free: by what. `None`: it is not.
+    /// Times by which the next is sent before a lane gets free. `None`: it is not.
     pub ahead: Option<Ahead<'a>>,
 }
 
@@ -102,7 +102,7 @@ pub struct Turn {
     pub idle: Option<Duration>,
     /// What the others have.
     pub others: Others,
-    /// What was sent, and what the lanes have before them.
+    /// Requests sent, and the work before the lanes.
     pub sent: Sent,
     /// Whether somebody is to be rung: whoever has `rung_at` now.
     pub rings: bool,

@@ -1,5 +1,5 @@
-//! What the servers of a variant work on, as the proxy can tell: which of the requests sent execute, and
-//! since when. Servers begin in the order of sending: who was sent to a full house begins with the next
+//! Executions of a variant's servers, as the proxy can tell: which of the requests sent execute, and since
+//! when. Servers begin in the order of sending: who was sent to a full house begins with the next
 //! answer. Every worker reads here when a lane is about to get free.
 //!
 //! A guide, not a ledger: how many slots are taken stands in the cells, and what is wrong here is cut down
@@ -28,15 +28,15 @@ pub struct Run {
     pub first: u32,
     /// Those that still execute, by their distance from the first.
     pub present: u32,
-    /// When they began.
+    /// Moment at which they began.
     pub began: Mono,
 }
 
-/// What a VM says and asks of a variant whose lanes are kept busy across the gap between an answer and the
+/// Word and question of a VM on a variant whose lanes are kept busy across the gap between an answer and the
 /// next request.
 #[derive(Debug, Clone, Copy)]
 pub struct Ahead<'a> {
-    /// How long after an execution began the next may be sent.
+    /// Time from an execution's beginning after which the next may be sent.
     pub after: Duration,
     /// Time of a request and its answer between here and an idle server.
     pub gap: Duration,
@@ -50,7 +50,7 @@ pub struct Ahead<'a> {
     pub endless: &'a [u32],
 }
 
-/// What the lanes of a variant have before them, as of a turn.
+/// Work before the lanes of a variant, as of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Busy {
     /// Work left of all that is sent, in the time of one slot.
@@ -66,13 +66,13 @@ pub struct Sent {
     pub first: u32,
     /// Those that may go and lie behind others at the servers: the last so many.
     pub behind: u32,
-    /// How long the first of these is expected to lie there.
+    /// Time for which the first of these is expected to lie there.
     pub waits: Duration,
-    /// When [`Ahead::landed`] began to be executed, where that is known.
+    /// Moment at which [`Ahead::landed`] began to be executed, where that is known.
     pub began: Option<Mono>,
-    /// When one more may be sent before a lane gets free.
+    /// Moment from which one more may be sent before a lane gets free.
     pub lead_at: Option<Mono>,
-    /// What the lanes have before them.
+    /// Work before the lanes.
     pub busy: Busy,
     /// Whether the lanes were asked for at all.
     pub lanes: bool,
@@ -164,13 +164,13 @@ impl Board {
         ending.map(Run::size).sum()
     }
 
-    /// When the next execution will count among those of [`Board::ending`].
+    /// Moment at which the next execution will count among those of [`Board::ending`].
     pub(super) fn next_ending(&self, column: usize, after: Duration, now: Mono) -> Option<Mono> {
         let moments = self.runs_of(column).map(|run| run.began + after);
         moments.filter(|at| *at > now).min()
     }
 
-    /// What is left of `taken` executions that take `mean` each.
+    /// Returns the work left of `taken` executions that take `mean` each.
     pub(super) fn busy(&self, column: usize, taken: u32, mean: Duration, now: Mono) -> Busy {
         let (mut rest, mut shortest, mut known) = (0_u64, None, 0);
         for run in self.runs_of(column) {

@@ -77,7 +77,7 @@ pub struct Outcome {
     pub idle: Option<Duration>,
     /// What the other VMs have, as of this turn; nothing where there is no board.
     pub others: Others,
-    /// What was sent, by ordinals, and what the lanes have before them: see [`Turn`].
+    /// Requests sent, by ordinals, and the work before the lanes: see [`Turn`].
     pub sent: Sent,
     /// Swaps that others were quicker at.
     pub lost: u32,
@@ -159,8 +159,8 @@ impl Member {
             && self.board.read(&self.bytes).is_ok()
     }
 
-    /// What the others have of a variant of which `taken` slots are taken here, and what the lanes have before
-    /// them where one execution takes `mean`, by the board as last loaded.
+    /// Returns what the others have of a variant of which `taken` slots are taken here, and the work before the
+    /// lanes where one execution takes `mean`, by the board as last loaded.
     #[must_use]
     pub fn view(
         &self,

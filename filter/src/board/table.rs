@@ -30,7 +30,7 @@ pub struct Column {
     pub used_at: Mono,
     /// How many may still leave of batches closed.
     pub open: u32,
-    /// How its servers are, as any VM has seen them last.
+    /// Health of its servers, as any VM has seen them last.
     pub health: Health,
     /// The ordinal of the last request sent.
     pub sent: u32,

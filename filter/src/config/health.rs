@@ -1,4 +1,4 @@
-//! When failing variants are left, as it is configured.
+//! Configuration of when failing variants are left.
 
 use std::fmt;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for RawEject {
     }
 }
 
-/// What the clusters' names end in that move on to other variants, where there are any.
+/// Checks the end of the names of clusters that move on to other variants, where there are any.
 pub(super) fn check_failover(
     suffix: Option<String>,
     role: Role,

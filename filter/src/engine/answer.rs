@@ -18,7 +18,7 @@ use crate::verdict::{Reason, Verdict};
 pub struct Answer {
     /// Whether it is an error (4xx, 5xx): it says nothing of the service time.
     pub failed: bool,
-    /// What it says of the server; `None`: nothing.
+    /// Sign of the server's health; `None`: none.
     pub sign: Option<Sign>,
     /// The variant that answered, where another could have than the one it was sent to.
     pub served_by: Option<VariantId>,

@@ -1,5 +1,4 @@
-//! What a variant takes of a request that comes now: its wait and its service; and what is asked of its
-//! lanes.
+//! Forecast of a request that comes now: its wait and its service; and what is asked of its variant's lanes.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::time::Mono;
 
 /// The part of a service by which the wait may be longer where others wait at other workers.
 const DOUBT_PART: u32 = 3;
-/// How old may be what is known of other workers by which a newcomer is refused.
+/// Greatest age of what is known of other workers by which a newcomer is refused.
 const STALE: Duration = Duration::from_millis(1);
 
 impl Variant {
@@ -20,7 +19,7 @@ impl Variant {
         self.gate.others.waiting > 0 && now.since(self.gate.sent.1) > STALE
     }
 
-    /// What is said and asked of its lanes.
+    /// Returns what is said and asked of its lanes.
     pub(super) fn ahead(&self, now: Mono) -> Ahead<'_> {
         let service = self.lead.service(self.predicted.mean);
         let lead = self.lead.lead(self.predicted.mean, now);
@@ -39,7 +38,7 @@ impl Variant {
         }
     }
 
-    /// What a request takes that has come now: its wait, by its place, and its service.
+    /// Time that a request takes that has come now: its wait, by its place, and its service.
     pub(super) fn takes(&self, class: ClassId, place: Place, now: Mono) -> Duration {
         if let Some((expected, until)) = self.heard
             && now < until
@@ -59,7 +58,7 @@ impl Variant {
         self.predicted.high + wait.max(self.lead.known_gap()) + self.doubt(ahead)
     }
 
-    /// What a request would take here that came now and were the last in order.
+    /// Time that a request would take here that came now and were the last in order.
     pub(super) fn expected(&self, now: Mono) -> Duration {
         let all = self.gate.room.len() as u32;
         self.predicted.high + self.wait(all, now)
@@ -71,7 +70,7 @@ impl Variant {
         wait.max(self.lead.known_gap())
     }
 
-    /// What a wait may be longer than foreseen by chance, or by what has come to other workers meanwhile: who
+    /// Time by which a wait may be longer than foreseen, by chance or by what has come to other workers: who
     /// is let wait is not to be refused in the end.
     fn doubt(&self, ahead: u32) -> Duration {
         if !self.gate.foresees() {

@@ -22,13 +22,13 @@ use crate::verdict::Verdict;
 /// A probe to be sent: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// Which variant.
+    /// The variant.
     pub variant: Key,
     /// Its Envoy cluster.
     pub cluster: Rc<str>,
 }
 
-/// Which variants a request is kept from.
+/// Variants that a request is kept from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Avoid {
     /// None: all are well, or all that could take it fail.
@@ -48,7 +48,7 @@ impl Avoid {
 }
 
 impl Engine {
-    /// Which variants a request with this wish is kept from.
+    /// Returns the variants that a request with this wish is kept from.
     pub(super) fn avoid(&self, wish: Wish) -> Avoid {
         let fails = |health: &Health| health.failing.is_some();
         if !self.variants.iter().any(|variant| fails(&variant.health)) {

@@ -1,4 +1,4 @@
-//! What is learnt of a server's part in a request, once it is over.
+//! Lessons of a server's part in a request, once it is over.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::time::{Mono, Now};
 pub(super) struct Launch {
     /// Its ordinal; 0 where it has none.
     pub(super) ordinal: u32,
-    /// How long it should lie behind others at the server; `None`: it was sent to an idle lane.
+    /// Time for which it should lie behind others at the server; `None`: it was sent to an idle lane.
     pub(super) lies: Option<Duration>,
 }
 

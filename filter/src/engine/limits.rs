@@ -12,7 +12,7 @@ struct Displaced {
     why: Reason,
 }
 
-/// How many are held, in all and of each class.
+/// Requests held, in all and of each class.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) all: usize,

@@ -46,9 +46,9 @@ pub(super) struct Variant {
     pub(super) gate: Gate,
     /// Requests upstream whose bodies are still coming.
     pub(super) uploads: u32,
-    /// How its servers are, as the workers of the proxy know.
+    /// Health of its servers, as the workers of the proxy know.
     pub(super) health: Health,
-    /// When it was last probed from here.
+    /// Moment at which it was last probed from here.
     pub(super) probed_at: Option<Mono>,
     /// Since when the room has been waiting for a batch to fill.
     pub(super) company_since: Option<Mono>,
@@ -76,7 +76,7 @@ pub(super) struct Offer {
 pub(super) struct Variants {
     table: Vec<Variant>,
     classes: Classes,
-    /// What the names of failover clusters end in.
+    /// The end of failover clusters' names.
     failover: Option<String>,
 }
 

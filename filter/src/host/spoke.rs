@@ -1,4 +1,4 @@
-//! Who gave an answer, upstream or Envoy, and what that says of the request and of the server.
+//! Reads who gave an answer, upstream or Envoy, and what that says of the request and of the server.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
 pub(super) const DROPPED_REASON: &str = "x-slo-dropped-reason";
 /// What Envoy's route tells of the endpoint that answered.
 const SERVED_BY: &str = "x-slo-served-by";
-/// What a gate tells the router before it.
+/// Header of a gate's word to the router before it.
 pub(super) const EXPECTED: &str = "x-slo-expected-ms";
 
 /// Which variant answered, where Envoy may have moved on from the one it was sent to; it is for us, not for the
@@ -30,7 +30,7 @@ pub(super) fn served_by() -> Option<String> {
     String::from_utf8(value).ok()
 }
 
-/// Who gave the current answer.
+/// The current answer's author.
 pub(super) enum Spoke {
     /// A server, or a gate before it.
     Upstream(Answer),
@@ -88,7 +88,7 @@ fn end_by_details(details: &str) -> End {
     }
 }
 
-/// What upstream's answer says of the server. `bad`: it may not be a good one, which by far the most are.
+/// Reads what upstream's answer says of the server. `bad`: it may not be a good one, which by far the most are.
 fn sign(status: &[u8], bad: bool) -> Option<Sign> {
     if !bad {
         return Some(Sign::Served);
@@ -105,7 +105,7 @@ pub(super) fn retried() -> u32 {
     u32::try_from(attempts.unwrap_or(1).saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
-/// What the gate before the server says; it is for us, not for the client.
+/// Takes the word of the gate before the server; it is for us, not for the client.
 fn expected_upstream() -> Option<Duration> {
     let value = call::response_header(EXPECTED)?;
     call::set_response_header(EXPECTED, None);
@@ -113,7 +113,7 @@ fn expected_upstream() -> Option<Duration> {
     Some(Duration::from_millis(ms.min(HOUR_MS)))
 }
 
-/// How a stream ended that had no complete answer.
+/// Reads the end of a stream that had no complete answer.
 pub(super) fn end_by_flags() -> End {
     match call::number(&["response", "flags"]) {
         Some(flags) if flags & UPSTREAM_TIMEOUT != 0 => End::TimedOut,

@@ -1,4 +1,4 @@
-//! Which variants fail, by the word of the proxies: each says by itself whom it has left. Pure.
+//! Variants that fail, by the word of the proxies: each says by itself which it has left. Pure.
 //!
 //! One proxy of many may have lost its own way to a server that is well; one of few may not have sent it
 //! anything for a while. So a variant fails where half of the proxies that answer and know it say so, or more.

@@ -12,9 +12,9 @@ pub struct Request {
     pub id: u32,
     /// When the client sends it.
     pub sent: Duration,
-    /// When its head is at the proxy.
+    /// Moment at which its head is at the proxy.
     pub head: Duration,
-    /// When all of it is at the proxy: sending plus the network's way up. Between its head and then its
+    /// Moment at which all of it is at the proxy: sending plus the network's way up. Between its head and then its
     /// body comes at an even rate.
     pub arrives: Duration,
     /// Bytes of its body.

@@ -69,7 +69,7 @@ pub struct Clients {
 /// Clients that send their bodies more slowly than the network carries them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slow {
-    /// How many they are, 0 to 1.
+    /// Their part of all clients, 0 to 1.
     pub share: f64,
     /// Their rate.
     pub bytes_per_s: f64,
@@ -82,7 +82,7 @@ impl Slow {
         bytes_per_s: 1.0,
     };
 
-    /// How long the next client takes to send so many bytes; nothing where it is not one of them.
+    /// Time that the next client takes to send so many bytes; nothing where it is not one of them.
     fn takes(&self, rng: &mut ChaCha8Rng, bytes: u64) -> Duration {
         if rng.random::<f64>() >= self.share {
             return Duration::ZERO;

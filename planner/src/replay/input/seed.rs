@@ -20,7 +20,7 @@ pub enum Draw {
     Clocks,
     /// Faults that the scenario leaves to chance.
     Faults,
-    /// Which clients send slowly.
+    /// The clients that send slowly.
     Slow,
 }
 

@@ -199,14 +199,14 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// How long the rest of a request's body still takes to the proxy, ns.
+    /// Time that the rest of a request's body still takes to the proxy, ns.
     pub(super) fn still_comes(&self, request: u32) -> u64 {
         let flight = self.flights.get(request as usize);
         flight.map_or(0, |flight| flight.whole.saturating_sub(self.now))
     }
 }
 
-/// How long a request's body takes after its head, ns.
+/// Time that a request's body takes after its head, ns.
 fn uploads_for(request: &Request) -> u64 {
     nanos(request.arrives.saturating_sub(request.head))
 }

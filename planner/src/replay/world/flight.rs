@@ -26,7 +26,7 @@ pub(in crate::replay) struct Flight {
     pub(in crate::replay) worker: u32,
     /// The variant it was sent to.
     pub(in crate::replay) variant: u16,
-    /// When the last byte of its body is at the proxy, ns.
+    /// Moment at which the last byte of its body is at the proxy, ns.
     pub(in crate::replay) whole: u64,
 }
 
