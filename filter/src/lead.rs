@@ -186,11 +186,10 @@ impl Lead {
         lead.min(service / MOST_PART)
     }
 
-    /// What the executions of so many one after the other, and one more, may take longer than their mean by
-    /// chance: half a standard deviation, so that who is let wait is not refused in the end.
+    /// Standard deviation of the time that so many executions one after the other, and one more, take.
     #[must_use]
     pub fn spread(&self, count: u32) -> Duration {
-        let one = 1.25 * self.scatter() / 2.0;
+        let one = 1.25 * self.scatter();
         Duration::from_nanos((one * (f64::from(count) + 1.0).sqrt()) as u64)
     }
 

@@ -103,7 +103,7 @@ impl Default for RawQueue {
             scope: Scope::default(),
             batch_wait_ms: None,
             correct: true,
-            overlap: false,
+            overlap: true,
         }
     }
 }

@@ -33,7 +33,7 @@ fn what_is_not_said_has_its_default() {
     assert_eq!((config.role, config.variant.as_deref()), (Role::Both, None));
     assert_eq!(config.retries_max, 0);
     let queue = (config.batch_wait, config.correct, config.overlap);
-    assert_eq!(queue, (None, true, false));
+    assert_eq!(queue, (None, true, true));
     assert_eq!(config.bypass, Bypass::default());
     assert!(config.skew.estimate);
     assert_eq!(

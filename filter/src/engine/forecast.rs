@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::variants::Variant;
 use crate::board::Ahead;
 use crate::class::ClassId;
+use crate::gate::latest_start;
 use crate::queue::Place;
 use crate::time::Mono;
 
@@ -23,7 +24,7 @@ impl Variant {
     pub(super) fn ahead(&self, now: Mono) -> Ahead<'_> {
         let service = self.lead.service(self.predicted.mean);
         let lead = self.lead.lead(self.predicted.mean, now);
-        let after = if lead.is_zero() {
+        let after = if lead.is_zero() || self.is_pressed(lead, now) {
             Duration::MAX
         } else {
             service.saturating_sub(lead)
@@ -36,6 +37,14 @@ impl Variant {
             landed: self.landing.map_or(0, |landing| landing.ordinal()),
             endless: self.gate.endless(),
         }
+    }
+
+    /// Whether the first in line has no time to lie behind an execution that takes longer than foreseen: here
+    /// it could still be moved to another variant.
+    fn is_pressed(&self, lead: Duration, now: Mono) -> bool {
+        let longer = lead + self.lead.spread(0) / 2;
+        let last = |due| latest_start(due, self.predicted.high + longer);
+        self.gate.room.earliest().is_some_and(|due| last(due) < now)
     }
 
     /// Time that a request takes that has come now: its wait, by its place, and its service.
