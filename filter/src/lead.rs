@@ -8,7 +8,7 @@
 //!
 //! What was sent early may not have lain there at all: the server has more lanes than slots are known of, or
 //! it came too late for the lane. Then dispatch to answer is no longer than for one alone. Until it is, nothing
-//! is known of the gap, the lead grows step by step to [`UNSURE_PART`], and all times count from dispatch.
+//! is known of the gap, the lead is that of [`UNSURE_PART`], and all times count from dispatch.
 //!
 //! A lane that gets free before its prediction idles the longer, and a request sent early goes before a more
 //! urgent one that comes a moment later. So the lead is the gap, and as much of the service time's scatter
@@ -20,14 +20,14 @@ use crate::time::{Mono, nanos};
 
 /// The part of its time for which a lane may idle.
 const IDLE: f64 = 0.01;
-/// Lateness of the timer and of the workers' word to each other, which is added to the gap.
-const MARGIN: Duration = Duration::from_millis(1);
+/// Lateness of the timer, which counts whole ms, and of the workers' word to each other; added to the gap.
+const MARGIN: Duration = Duration::from_millis(2);
 /// While too little is known the lead is this part of the service time, and no more than [`FIRST_MAX`].
 const FIRST_PART: u32 = 16;
 const FIRST_MAX: Duration = Duration::from_millis(2);
 /// The longest lead as a part of the service time.
 const MOST_PART: u32 = 2;
-/// The same while nobody was seen to lie at the server.
+/// The lead while nobody was seen to lie at the server, as a part of the service time.
 const UNSURE_PART: u32 = 4;
 /// Times measured of either kind, below which they say too little.
 const LEAST: u32 = 4;
@@ -171,8 +171,7 @@ impl Lead {
             return Duration::ZERO;
         }
         if !self.is_sure() {
-            let lay = Duration::from_nanos(self.lay.mean as u64);
-            return (lay + lay / 4 + MARGIN).min(service / UNSURE_PART);
+            return service / UNSURE_PART;
         }
         let gap = self.gap();
         // The lane idles for the gap at most, by the chance that it gets free before the next is there.
