@@ -7,7 +7,7 @@
 //!
 //! It decides nothing about time; the deadline runs on while a body comes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
 /// Sources are hashed before they come here.
@@ -38,8 +38,10 @@ pub struct Received {
 pub struct Share {
     /// Bytes held.
     pub bytes: u64,
-    /// The source that they are counted for, hashed; `None` while nobody has asked.
+    /// The source that they are counted for, hashed; `None` where it is not known.
     pub source: Option<u64>,
+    /// Whether the source was asked for.
+    pub asked: bool,
 }
 
 /// A limit that more bytes would exceed.
@@ -52,9 +54,14 @@ pub enum Exceeded {
 }
 
 /// Bytes held by one worker, in all and by source.
+///
+/// While all together hold no more than one source may, no source can hold more. Until then nobody is asked
+/// for a source: it is a call into the host, dearer than all else that is done for a small body.
 #[derive(Debug, Default)]
 pub struct Ledger {
     all: u64,
+    /// Bytes of requests whose source was not asked for.
+    unasked: u64,
     of_source: HashMap<u64, u64, Hasher>,
 }
 
@@ -69,6 +76,19 @@ impl Ledger {
     #[must_use]
     pub fn sources(&self) -> usize {
         self.of_source.len()
+    }
+
+    /// Whether bytes are held whose source was not asked for.
+    #[must_use]
+    pub fn has_unasked(&self) -> bool {
+        self.unasked > 0
+    }
+
+    /// Whether no limit can be exceeded by `share` growing to `bytes`, whatever the sources.
+    #[must_use]
+    pub fn has_room(&self, share: &Share, bytes: u64, limits: &Limits) -> bool {
+        let more = bytes.saturating_sub(share.bytes);
+        self.all.saturating_add(more) <= limits.source_max.min(limits.held_max)
     }
 
     /// The limit that would be exceeded, were `share` to grow to `bytes`.
@@ -89,20 +109,30 @@ impl Ledger {
         Ok(())
     }
 
-    /// Names the source that a request's bytes are counted for, those already held included.
-    pub fn name(&mut self, share: &mut Share, source: u64) {
-        if share.source.is_none() {
-            share.source = Some(source);
+    /// Names the source that a request's bytes are counted for, those already held included; `None`: it is
+    /// not known, and only the limit of all bounds them.
+    pub fn name(&mut self, share: &mut Share, source: Option<u64>) {
+        if share.asked {
+            return;
+        }
+        share.asked = true;
+        self.unasked = self.unasked.saturating_sub(share.bytes);
+        share.source = source;
+        if let Some(source) = source {
             *self.of_source.entry(source).or_default() += share.bytes;
         }
     }
 
     /// Sets what is held of a request.
     pub fn set(&mut self, share: &mut Share, bytes: u64) {
-        self.all = self.all.saturating_sub(share.bytes).saturating_add(bytes);
+        let grow = |sum: u64| sum.saturating_sub(share.bytes).saturating_add(bytes);
+        self.all = grow(self.all);
+        if !share.asked {
+            self.unasked = grow(self.unasked);
+        }
         if let Some(source) = share.source {
             let held = self.of_source.entry(source).or_default();
-            *held = held.saturating_sub(share.bytes).saturating_add(bytes);
+            *held = grow(*held);
         }
         share.bytes = bytes;
     }
@@ -115,13 +145,15 @@ impl Ledger {
         {
             self.of_source.remove(&source);
         }
+        share.asked = false;
     }
 }
 
-/// Requests whose bodies are still coming, the longest under way first.
+/// Requests whose bodies are still coming, the longest under way first: a list in order of arrival, because
+/// most are added and taken out at its end within a moment.
 #[derive(Debug, Default)]
 pub struct Receiving {
-    by_arrival: BTreeSet<(u64, u32)>,
+    by_arrival: VecDeque<(u64, u32)>,
 }
 
 impl Receiving {
@@ -137,20 +169,27 @@ impl Receiving {
         self.by_arrival.is_empty()
     }
 
-    /// Adds the request of `stream`, the `arrival`-th to come.
+    /// Adds the request of `stream`, the `arrival`-th to come: none that came later is there.
     pub fn add(&mut self, arrival: u64, stream: u32) {
-        self.by_arrival.insert((arrival, stream));
+        let last = self.by_arrival.back();
+        debug_assert!(last.is_none_or(|(last, _)| *last < arrival));
+        self.by_arrival.push_back((arrival, stream));
     }
 
-    /// Takes one out.
-    pub fn remove(&mut self, arrival: u64, stream: u32) {
-        self.by_arrival.remove(&(arrival, stream));
+    /// Takes out the `arrival`-th to come.
+    pub fn remove(&mut self, arrival: u64) {
+        let found = self
+            .by_arrival
+            .binary_search_by_key(&arrival, |(at, _)| *at);
+        if let Ok(place) = found {
+            self.by_arrival.remove(place);
+        }
     }
 
     /// The stream that has been coming for the longest.
     #[must_use]
     pub fn oldest(&self) -> Option<u32> {
-        self.by_arrival.first().map(|(_, stream)| *stream)
+        self.by_arrival.front().map(|(_, stream)| *stream)
     }
 
     /// Their streams, the longest under way first.
@@ -173,8 +212,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: the sums are those of what is held, no limit is exceeded, and
-        /// nothing is remembered of a source that holds nothing.
+        /// Whatever comes and goes, and whenever sources are asked for: the sums are those of what is held, no
+        /// limit is exceeded, and nothing is remembered of a source that holds nothing.
         #[test]
         fn sums_are_those_of_what_is_held(
             steps in prop::collection::vec((0..8_usize, 0..3_u64, 0..100_u64, any::<bool>()), 1..200),
@@ -182,26 +221,38 @@ mod tests {
             let limits = limits();
             let mut ledger = Ledger::default();
             let mut held = [Share::default(); 8];
+            let mut sources = [0; 8];
             for (at, source, bytes, leaves) in steps {
-                let share = &mut held[at];
-                ledger.name(share, source);
-                if leaves {
-                    ledger.release(share);
-                } else if ledger.check(share, bytes, &limits).is_ok() {
-                    ledger.set(share, bytes);
+                if held[at] == Share::default() {
+                    sources[at] = source;
                 }
-                let all: u64 = held.iter().map(|share| share.bytes).sum();
-                prop_assert_eq!(ledger.all(), all);
-                prop_assert!(all <= limits.held_max);
+                if leaves {
+                    ledger.release(&mut held[at]);
+                } else if ledger.has_room(&held[at], bytes, &limits) {
+                    ledger.set(&mut held[at], bytes);
+                } else {
+                    for (share, source) in held.iter_mut().zip(sources) {
+                        ledger.name(share, Some(source));
+                    }
+                    if ledger.check(&held[at], bytes, &limits).is_ok() {
+                        ledger.set(&mut held[at], bytes);
+                    }
+                }
+                let sum = |of: &dyn Fn(usize) -> bool| {
+                    let its = held.iter().enumerate().filter(|(at, _)| of(*at));
+                    its.map(|(_, share)| share.bytes).sum::<u64>()
+                };
+                prop_assert_eq!(ledger.all(), sum(&|_| true));
+                prop_assert_eq!(ledger.unasked, sum(&|at| !held[at].asked));
+                prop_assert!(ledger.all() <= limits.held_max);
                 for source in 0..3 {
-                    let its = held.iter().filter(|share| share.source == Some(source));
-                    prop_assert!(its.map(|share| share.bytes).sum::<u64>() <= limits.source_max);
+                    prop_assert!(sum(&|at| sources[at] == source) <= limits.source_max);
                 }
             }
             for share in &mut held {
                 ledger.release(share);
             }
-            prop_assert_eq!((ledger.all(), ledger.of_source.len()), (0, 0));
+            prop_assert_eq!((ledger.all(), ledger.unasked, ledger.of_source.len()), (0, 0, 0));
         }
     }
 
@@ -211,7 +262,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let mut shares = [Share::default(); 4];
         for (at, share) in shares.iter_mut().enumerate() {
-            ledger.name(share, at as u64 / 2);
+            ledger.name(share, Some(at as u64 / 2));
             ledger.set(share, 70);
         }
         let check = |share: &Share, bytes| ledger.check(share, bytes, &limits);

@@ -4,36 +4,52 @@ use std::collections::BTreeSet;
 
 use crate::time::Mono;
 
+/// So many of the timers set last are kept in a list: most are taken back within milliseconds, and a list of so
+/// few is quicker than a tree.
+const NEWEST_MAX: usize = 8;
+
 /// Streams, each with the moment when it is due.
 #[derive(Debug, Default)]
 pub struct Timers {
+    newest: Vec<(Mono, u32)>,
     due: BTreeSet<(Mono, u32)>,
 }
 
 impl Timers {
     /// Sets a stream's timer. A stream has one at the most.
     pub fn set(&mut self, at: Mono, stream: u32) {
-        self.due.insert((at, stream));
+        if self.newest.len() >= NEWEST_MAX {
+            self.due.extend(self.newest.drain(..));
+        }
+        self.newest.push((at, stream));
     }
 
     /// Takes back a timer that was set so.
     pub fn cancel(&mut self, at: Mono, stream: u32) {
-        self.due.remove(&(at, stream));
+        let timer = (at, stream);
+        match self.newest.iter().rposition(|newest| *newest == timer) {
+            Some(place) => {
+                self.newest.swap_remove(place);
+            }
+            None => {
+                self.due.remove(&timer);
+            }
+        }
     }
 
     /// The earliest moment.
     #[must_use]
     pub fn next(&self) -> Option<Mono> {
-        self.due.first().map(|(at, _)| *at)
+        let timers = self.newest.iter().chain(self.due.first());
+        timers.map(|(at, _)| *at).min()
     }
 
     /// Takes out the earliest stream whose moment is past.
     pub fn pop(&mut self, now: Mono) -> Option<u32> {
-        let (at, _) = self.due.first()?;
-        if *at >= now {
-            return None;
-        }
-        self.due.pop_first().map(|(_, stream)| stream)
+        let timers = self.newest.iter().chain(self.due.first());
+        let (at, stream) = *timers.min().filter(|(at, _)| *at < now)?;
+        self.cancel(at, stream);
+        Some(stream)
     }
 }
 
@@ -57,5 +73,21 @@ mod tests {
             (Some(1), Some(2))
         );
         assert_eq!((timers.pop(Mono(99)), timers.next()), (None, None));
+    }
+
+    #[test]
+    fn timers_of_the_list_and_of_the_tree_come_in_one_order() {
+        let many = 5 * NEWEST_MAX as u32;
+        let at = |stream: u32| Mono(u64::from(stream * 7 % many) + 1);
+        let mut timers = Timers::default();
+        (0..many).for_each(|stream| timers.set(at(stream), stream));
+        let cancelled = |stream: &u32| stream % 3 == 0;
+        let gone = (0..many).filter(cancelled);
+        gone.for_each(|stream| timers.cancel(at(stream), stream));
+        let mut left: Vec<u32> = (0..many).filter(|stream| !cancelled(stream)).collect();
+        left.sort_unstable_by_key(|stream| at(*stream));
+        assert_eq!(timers.next(), left.first().map(|first| at(*first)));
+        let popped: Vec<u32> = std::iter::from_fn(|| timers.pop(Mono(1000))).collect();
+        assert_eq!((popped, timers.next()), (left, None));
     }
 }

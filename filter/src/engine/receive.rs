@@ -53,16 +53,36 @@ impl Engine {
         self.requests.insert(stream, request);
     }
 
-    /// A part of a request's body has come. `source` tells who sends it, and is asked only where bytes
-    /// are held. `None`: the request is upstream, or none of ours; its body follows it.
+    /// Holds a body that has come to `bytes`, where it is not complete and no limit is near; `false`: it is for
+    /// [`Engine::on_body`] to say. Most bodies come like this, and then need no clock.
+    pub fn hold_part(&mut self, stream: StreamId, bytes: u64) -> bool {
+        let limits = &self.config.body;
+        let request = self.requests.get_mut(&stream);
+        let Some(request) = request.filter(|of| matches!(of.state, State::Receiving { .. })) else {
+            return false;
+        };
+        let holds =
+            bytes <= limits.request_max && self.ledger.has_room(&request.body, bytes, limits);
+        if holds {
+            self.ledger.set(&mut request.body, bytes);
+        }
+        holds
+    }
+
+    /// A part of a request's body has come. `source` tells who sends a request's, and is asked only where
+    /// more bytes are held than one source may hold. `None`: the request is upstream, or none of ours; its body
+    /// follows it.
     pub fn on_body(
         &mut self,
         stream: StreamId,
         received: Received,
-        source: impl FnOnce() -> Option<u64>,
+        source: impl FnMut(StreamId) -> Option<u64>,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Option<Verdict> {
+        if !received.complete && self.hold_part(stream, received.bytes) {
+            return Some(Verdict::Park);
+        }
         let request = self.requests.get_mut(&stream)?;
         match &mut request.state {
             State::InFlight(flight) => {
@@ -183,7 +203,7 @@ impl Engine {
             return None;
         };
         self.timers.cancel(until, stream);
-        self.receiving.remove(request.arrival, stream);
+        self.receiving.remove(request.arrival);
         self.requests.remove(&stream)
     }
 
@@ -222,22 +242,26 @@ impl Engine {
         &mut self,
         stream: StreamId,
         bytes: u64,
-        source: impl FnOnce() -> Option<u64>,
+        source: impl FnMut(StreamId) -> Option<u64>,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Result<(), Reason> {
         let Some(request) = self.requests.get(&stream) else {
             return Ok(());
         };
-        let mut share = request.body;
-        if bytes == share.bytes {
+        if bytes == request.body.bytes {
             return Ok(());
         }
-        if share.source.is_none()
-            && let Some(source) = source()
+        if !self
+            .ledger
+            .has_room(&request.body, bytes, &self.config.body)
         {
-            self.ledger.name(&mut share, source);
+            self.ask_sources(stream, source);
         }
+        let Some(request) = self.requests.get(&stream) else {
+            return Ok(());
+        };
+        let mut share = request.body;
         let room = loop {
             match self.ledger.check(&share, bytes, &self.config.body) {
                 Ok(()) => break Ok(()),
@@ -255,6 +279,23 @@ impl Engine {
             request.body = share;
         }
         room
+    }
+
+    /// Asks for the source of this request, and of all others of which bytes are held, where nobody has.
+    fn ask_sources(&mut self, stream: StreamId, mut source: impl FnMut(StreamId) -> Option<u64>) {
+        if self.ledger.has_unasked() {
+            let held = |(_, request): &(&StreamId, &mut Request)| request.body.bytes > 0;
+            for (stream, request) in self.requests.iter_mut().filter(held) {
+                if !request.body.asked {
+                    self.ledger.name(&mut request.body, source(*stream));
+                }
+            }
+        }
+        if let Some(request) = self.requests.get_mut(&stream)
+            && !request.body.asked
+        {
+            self.ledger.name(&mut request.body, source(stream));
+        }
     }
 
     /// Refuses the request whose body has been coming for the longest, unless it is this one; whether it

@@ -121,6 +121,15 @@ impl Service {
         }
     }
 
+    /// A body has come to `bytes` and goes on; whether that is all there is to say of it for now.
+    pub(super) fn hold_part(&mut self, stream: StreamId, bytes: usize) -> bool {
+        let holds = self.engine.hold_part(stream, bytes as u64);
+        if holds {
+            self.hearing.heard();
+        }
+        holds
+    }
+
     /// A part of a request's body has come.
     pub(super) fn on_body(
         &mut self,
@@ -130,8 +139,15 @@ impl Service {
     ) -> Option<Verdict> {
         let owed = &mut self.owed;
         let header = self.source_header.as_deref();
-        let source = || stream::body_source(header);
+        let mut turned = false;
+        let source = |of| {
+            turned |= of != stream;
+            call::turn_to(of).then(|| stream::body_source(header))?
+        };
         let verdict = self.engine.on_body(stream, received, source, now, owed);
+        if turned {
+            call::turn_to(stream);
+        }
         if verdict.is_some() {
             self.hearing.heard();
         }

@@ -54,6 +54,9 @@ impl Stream {
         let Some(service) = self.service.as_ref().filter(|_| self.open) else {
             return Action::Continue;
         };
+        if !complete && service.borrow_mut().hold_part(self.id, size) {
+            return Action::Pause;
+        }
         let received = Received {
             bytes: size as u64,
             complete,

@@ -35,7 +35,7 @@ fn part(
     let received = Received { bytes, complete };
     let mut others = Vec::new();
     // Streams of one hundred are one source.
-    let source = || Some(u64::from(stream / 100));
+    let source = |stream| Some(u64::from(stream / 100));
     let verdict = engine.on_body(stream, received, source, now, &mut others);
     (verdict, others)
 }
@@ -254,6 +254,35 @@ fn bytes_are_bounded_by_source_and_in_all() {
     for stream in [101, 200, 201, 300, 400] {
         end(&mut engine, stream, End::Gone, at(6));
     }
+    assert_eq!((engine.bytes_held(), engine.ledger.sources()), (0, 0));
+}
+
+#[test]
+fn sources_are_asked_for_once_more_bytes_are_held_than_one_may_hold() {
+    let mut engine = two_slots(SMALL);
+    for stream in 1..=4 {
+        head(&mut engine, stream, 1000, at(0));
+    }
+    assert!(engine.hold_part(1, 900) && engine.hold_part(2, 900));
+    assert!(!engine.hold_part(3, 201), "that makes 2001 bytes");
+    let part = |engine: &mut Engine, stream, bytes, complete| {
+        let mut asked = Vec::new();
+        let source = |of| {
+            asked.push(of);
+            Some(7)
+        };
+        let received = Received { bytes, complete };
+        let verdict = engine.on_body(stream, received, source, at(1), &mut Vec::new());
+        asked.sort_unstable();
+        (verdict.and_then(|it| reason(&it)), asked)
+    };
+    let limit = Some(Reason::SourceLimit);
+    assert_eq!(part(&mut engine, 3, 201, false), (limit, vec![1, 2, 3]));
+    // Each once.
+    assert_eq!(part(&mut engine, 4, 201, false), (limit, vec![4]));
+    assert_eq!(part(&mut engine, 1, 1001, false), (None, vec![]));
+    assert_eq!((engine.bytes_held(), engine.ledger.sources()), (900, 1));
+    assert_eq!(part(&mut engine, 2, 900, true), (None, vec![]));
     assert_eq!((engine.bytes_held(), engine.ledger.sources()), (0, 0));
 }
 

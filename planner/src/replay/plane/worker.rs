@@ -140,7 +140,7 @@ impl Worker {
     ) -> Option<Verdict> {
         let verdict = self
             .engine
-            .on_body(stream, received, || None, clocks(now), verdicts);
+            .on_body(stream, received, |_| None, clocks(now), verdicts);
         self.report();
         counted.add(&self.samples);
         verdict
