@@ -80,9 +80,6 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Option<Verdict> {
-        if !received.complete && self.hold_part(stream, received.bytes) {
-            return Some(Verdict::Park);
-        }
         let request = self.requests.get_mut(&stream)?;
         match &mut request.state {
             State::InFlight(flight) => {

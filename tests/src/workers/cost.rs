@@ -1,6 +1,6 @@
 //! What the filter costs Envoy: processor time per request of a single worker, with plenty of slots,
-//! with the shared queue, with a queue per worker, and without the filter. Closed loop over loopback;
-//! the three alternate every few hundred requests, so that what else the machine does, which can change
+//! with the shared queue, with a queue per worker, with requests decided by their headers alone, and without
+//! the filter. Closed loop over loopback; the four alternate every few hundred requests, so that what else the machine does, which can change
 //! its speed by a third within seconds, falls on all alike.
 //!
 //! One Envoy differs from the next by some µs, which is as much as the board costs. That is therefore
@@ -28,13 +28,19 @@ const AT_ONCE: u32 = 8;
 /// Requests to one Envoy before it is another's turn: a tenth of a second or so.
 pub const SLICE: u32 = 400;
 
-/// One turn of the three, µs of processor time per request.
+/// Where the shipped bootstrap says that bodies are told of.
+const HEARS: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0\
+                     /typed_config/config/allow_on_headers_stop_iteration";
+
+/// One turn of the four, µs of processor time per request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Turn {
     /// With the shared queue.
     pub proxy_us: f64,
     /// With a queue per worker.
     pub worker_us: f64,
+    /// With the shared queue, bodies not told of.
+    pub headers_us: f64,
     /// Without the filter.
     pub bare_us: f64,
 }
@@ -46,6 +52,8 @@ pub struct Ratio {
     pub proxy: f64,
     /// With a queue per worker.
     pub worker: f64,
+    /// Of hearing the body: with the shared queue, less what it costs where bodies are not told of.
+    pub hearing: f64,
 }
 
 /// What a claim and a release together take in the VM, µs.
@@ -60,7 +68,7 @@ pub struct Board {
 /// All turns.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
-    /// Requests of each of the three in a turn.
+    /// Requests of each of the four in a turn.
     pub requests: u32,
     /// As measured.
     pub turns: Vec<Turn>,
@@ -100,6 +108,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
     let bootstraps = [
         with(Scope::Proxy)?,
         with(Scope::Worker)?,
+        with(Scope::Proxy)?.amend(HEARS, json!(false)),
         Bootstrap::shipped()?.without_filter(),
     ];
     let mut measured = Vec::new();
@@ -118,8 +127,8 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
         let began = Instant::now();
         for slice in 0..requests / SLICE {
             // Who goes first rotates.
-            for step in 0..3 {
-                let which = (turn + slice + step) % 3;
+            for step in 0..4 {
+                let which = (turn + slice + step) % 4;
                 if let Some((one, spent_s)) = served.get_mut(which as usize) {
                     *spent_s += one.send(SLICE).await?.as_secs_f64();
                 }
@@ -130,25 +139,29 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
         let each = f64::from(requests) / 1e6;
         let mut us = served.iter().map(|(_, spent_s)| spent_s / each);
         let mut next = || us.next().unwrap_or_default();
-        let (proxy_us, worker_us, bare_us) = (next(), next(), next());
+        let (proxy_us, worker_us) = (next(), next());
+        let (headers_us, bare_us) = (next(), next());
         measured.push(Turn {
             proxy_us,
             worker_us,
+            headers_us,
             bare_us,
         });
     }
-    let rps = f64::from(turns) * 3.0 * f64::from(requests) / took.as_secs_f64();
+    let rps = f64::from(turns) * 4.0 * f64::from(requests) / took.as_secs_f64();
     let of = |part: fn(&Turn) -> f64| median(measured.iter().map(part).collect());
     Ok(Cost {
         requests,
         median: Turn {
             proxy_us: of(|turn| turn.proxy_us),
             worker_us: of(|turn| turn.worker_us),
+            headers_us: of(|turn| turn.headers_us),
             bare_us: of(|turn| turn.bare_us),
         },
         ratio: Ratio {
             proxy: of(|turn| turn.proxy_us / turn.bare_us),
             worker: of(|turn| turn.worker_us / turn.bare_us),
+            hearing: of(|turn| (turn.proxy_us - turn.headers_us) / turn.bare_us),
         },
         board: in_the_vm().await?,
         board_us: of(|turn| turn.proxy_us - turn.worker_us),

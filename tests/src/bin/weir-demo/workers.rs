@@ -71,7 +71,7 @@ struct CrowdArgs {
 
 #[derive(Debug, Args)]
 struct CostArgs {
-    /// Turns of the three Envoys.
+    /// Turns of the four Envoys.
     #[arg(long, default_value_t = 9)]
     turns: u32,
     /// Requests to each of them in a turn, a multiple of 400.
@@ -237,17 +237,17 @@ fn weighed(cost: &Cost) -> String {
         .iter()
         .map(|turn| {
             format!(
-                "  {:.1}  {:.1}  {:.1}",
-                turn.proxy_us, turn.worker_us, turn.bare_us
+                "  {:.1}  {:.1}  {:.1}  {:.1}",
+                turn.proxy_us, turn.worker_us, turn.headers_us, turn.bare_us
             )
         })
         .collect();
     let median = cost.median;
     format!(
         "Envoy's processor time per request, µs, {} requests each in {} turns ({:.0} requests/s):\n  \
-         shared queue  queue per worker  no filter\n{}\nmedians: {:.1}  {:.1}  {:.1}; with the shared queue \
+         shared queue  queue per worker  by headers alone  no filter\n{}\nmedians: {:.1}  {:.1}  {:.1}  {:.1}; with the shared queue \
          {:+.1} µs, the filter without it {:+.1} µs\nof what a request costs without the filter, medians: \
-         {:.2} with the shared queue, {:.2} with a queue per worker\nclaim and release in the VM: {:.1} µs alone, {:.1} µs \
+         {:.2} with the shared queue, {:.2} with a queue per worker; {:+.3} for hearing the body\nclaim and release in the VM: {:.1} µs alone, {:.1} µs \
          among others",
         cost.requests,
         cost.turns.len(),
@@ -255,11 +255,13 @@ fn weighed(cost: &Cost) -> String {
         each.join("\n"),
         median.proxy_us,
         median.worker_us,
+        median.headers_us,
         median.bare_us,
         cost.board_us,
         median.worker_us - median.bare_us,
         cost.ratio.proxy,
         cost.ratio.worker,
+        cost.ratio.hearing,
         cost.board.alone_us,
         cost.board.among_others_us,
     )
