@@ -230,6 +230,24 @@ async fn bad_resources_are_refused_by_name_and_change_nothing() {
 }
 
 #[tokio::test]
+async fn a_server_that_is_away_gets_requests_later_and_answers_later() {
+    const HOP: Duration = Duration::from_millis(50);
+    let emulator = emulator(|_| {}).await.unwrap();
+    emulator.away_by(HOP);
+    let sent = Instant::now();
+    assert_eq!(
+        infer(&emulator, b"{}".to_vec()).await.unwrap().status(),
+        200
+    );
+    let answered = Instant::now();
+    let executions = emulator.executions();
+    let run = executions.first().unwrap();
+    let at = |ms: f64| emulator.instant(ms).into_std();
+    assert!(at(run.arrived_ms) >= sent + HOP, "{run:?}");
+    assert!(answered >= at(run.ended_ms) + HOP, "{run:?}");
+}
+
+#[tokio::test]
 async fn what_a_client_abandons_is_executed_all_the_same() {
     let emulator = emulator(|config| config.law = Law::constant(50.0))
         .await

@@ -19,12 +19,14 @@ mod work;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 pub use http::{BODY_MAX, InferAnswer, Output, Resources};
 pub use journal::{Door, EXECUTIONS_MAX, Execution};
@@ -172,6 +174,17 @@ impl Emulator {
     pub fn then(&self, url: Option<&str>) -> anyhow::Result<()> {
         self.server.set_next(url.map(work::Next::new).transpose()?);
         Ok(())
+    }
+
+    /// Puts the server so far away: from now on a request over HTTP is in the queue one `hop` after its last byte, and
+    /// its answer leaves one after its end. Connections are made at once.
+    pub fn away_by(&self, hop: Duration) {
+        self.server.set_hop(hop);
+    }
+
+    /// Returns the instant that is so many ms after its start, as [`Execution`] counts them.
+    pub fn instant(&self, ms: f64) -> Instant {
+        self.server.instant(ms)
     }
 
     /// Closes every open connection; work goes on and new connections are accepted.

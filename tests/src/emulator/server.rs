@@ -41,6 +41,8 @@ pub(super) struct Server {
     fail_next: AtomicU32,
     unloaded: AtomicBool,
     next: Mutex<Option<Next>>,
+    /// One way between a client and the queue.
+    hop: Mutex<Duration>,
 }
 
 impl std::fmt::Debug for Server {
@@ -65,6 +67,7 @@ impl Server {
             fail_next: AtomicU32::new(0),
             unloaded: AtomicBool::new(false),
             next: Mutex::default(),
+            hop: Mutex::default(),
         })
     }
 
@@ -200,6 +203,14 @@ impl Server {
 
     pub(super) fn set_next(&self, next: Option<Next>) {
         *self.next.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+
+    pub(super) fn hop(&self) -> Duration {
+        *self.hop.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_hop(&self, hop: Duration) {
+        *self.hop.lock().unwrap_or_else(PoisonError::into_inner) = hop;
     }
 
     pub(super) fn serves(&self, model: &str) -> bool {

@@ -3,12 +3,15 @@
 //!
 //! It passes a request's deadline on and never looks at it.
 
+use std::time::Duration;
+
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, body::Body};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::journal::{Asked, Door, Execution};
 use super::server::Server;
@@ -112,14 +115,27 @@ pub(super) async fn serve(
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Served, Response> {
-    let asked = Asked::of(door, headers);
+    let (asked, hop) = (Asked::of(door, headers), server.hop());
+    travel(Instant::now(), hop).await;
     let work = Work::queue(server, asked, false).map_err(Refused::into_response)?;
     let execution = work.ended().await.map_err(Refused::into_response)?;
+    travel(server.instant(execution.ended_ms), hop).await;
     let next = match server.next() {
         Some(next) => Some(next.post(headers, body.clone()).await?),
         None => None,
     };
     Ok(Served { execution, next })
+}
+
+/// Waits until `hop` has passed since `left`. A thread sleeps: Tokio's timer may be a millisecond late, which is as
+/// much as a hop.
+async fn travel(left: Instant, hop: Duration) {
+    if hop.is_zero() {
+        return;
+    }
+    let sleep = move || std::thread::sleep((left + hop).saturating_duration_since(Instant::now()));
+    // It fails only where the runtime ends.
+    let _ = tokio::task::spawn_blocking(sleep).await;
 }
 
 impl Next {

@@ -2,11 +2,12 @@
 //! is sent a load, and replay puts the very same arrivals through one engine.
 //!
 //! It measures; what is good enough is said by [`Row::check`] alone. [`crowd`] holds many requests at
-//! once, [`cost`] weighs the processor time.
+//! once, [`cost`] weighs the processor time, [`lane`] keeps a server busy that executes one at a time.
 
 pub mod cost;
 pub mod crowd;
 pub mod gauges;
+pub mod lane;
 pub mod order;
 pub mod send;
 mod way;

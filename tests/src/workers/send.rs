@@ -36,6 +36,14 @@ pub fn id_of(request: &Request) -> String {
 /// # Errors
 /// A request's task broke.
 pub async fn send(url: &str, requests: &[Request]) -> Result<Vec<Seen>> {
+    Ok(send_since(url, requests).await?.1)
+}
+
+/// The same with the start of the run.
+///
+/// # Errors
+/// A request's task broke.
+pub async fn send_since(url: &str, requests: &[Request]) -> Result<(Instant, Vec<Seen>)> {
     let client = reqwest::Client::builder()
         .http1_only()
         .no_proxy()
@@ -72,7 +80,7 @@ pub async fn send(url: &str, requests: &[Request]) -> Result<Vec<Seen>> {
         all.push(seen.context("a request's task broke")?);
     }
     all.sort_unstable_by_key(|(id, _)| *id);
-    Ok(all.into_iter().map(|(_, seen)| seen).collect())
+    Ok((started, all.into_iter().map(|(_, seen)| seen).collect()))
 }
 
 async fn answer(answer: reqwest::Result<reqwest::Response>) -> (u16, HeaderMap) {

@@ -7,6 +7,7 @@
 
 mod cli;
 mod drive;
+mod lane;
 mod picture;
 mod pods;
 mod report;

@@ -14,6 +14,8 @@ use weir_tests::workers::cost::{BOARD_MAX_US, Cost, RATIO_MAX, weigh};
 use weir_tests::workers::crowd::{Crowd, hold};
 use weir_tests::workers::{LOADS, Row, SCENARIO, Scope, WORKERS, run};
 
+use crate::lane::{self, LaneArgs};
+
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkersArgs {
@@ -32,6 +34,8 @@ enum What {
     Crowd(CrowdArgs),
     /// Weigh the processor time of a request, with the filter and without.
     Cost(CostArgs),
+    /// Keep a server busy that executes one request at a time, with `queue.overlap` and without.
+    Lane(LaneArgs),
 }
 
 #[derive(Debug, Args)]
@@ -85,6 +89,7 @@ pub(crate) async fn measured(args: WorkersArgs) -> Result<ExitCode> {
         None => order(args.order, args.json).await,
         Some(What::Crowd(what)) => crowd(what, args.json).await,
         Some(What::Cost(what)) => cost(what, args.json).await,
+        Some(What::Lane(what)) => lane::measured(&what, args.json).await,
     }
 }
 
@@ -267,12 +272,12 @@ fn weighed(cost: &Cost) -> String {
     )
 }
 
-fn print(figures: &impl Serialize) -> Result<()> {
+pub(crate) fn print(figures: &impl Serialize) -> Result<()> {
     println!("{}", serde_json::to_string_pretty(figures)?);
     Ok(())
 }
 
-fn verdict(checks: impl Iterator<Item = Result<()>>) -> ExitCode {
+pub(crate) fn verdict(checks: impl Iterator<Item = Result<()>>) -> ExitCode {
     let mut code = ExitCode::SUCCESS;
     for missed in checks.filter_map(Result::err) {
         eprintln!("{missed:#}");
