@@ -17,7 +17,8 @@ use weir_api::metrics::Metric;
 use weir_filter::board::Key;
 use weir_tests::emulator::Execution;
 use weir_tests::scene::{
-    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, Seen, Variant, planned, taken_by_the_living,
+    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, Seen, Variant, planned, send_none_ahead,
+    taken_by_the_living,
 };
 use weir_tests::{built, wait};
 
@@ -156,7 +157,9 @@ async fn a_spoilt_board_is_begun_anew() {
 }
 
 fn twin(service: &str) -> Value {
-    json!({ "service": service, "plan": { "variants": planned(&[SLOW]) } })
+    let mut plugin = json!({ "service": service, "plan": { "variants": planned(&[SLOW]) } });
+    send_none_ahead(&mut plugin);
+    plugin
 }
 
 /// One VM serves both: each has its own slots.

@@ -37,9 +37,12 @@ const AT_ONCE: usize = 4;
 const ERRORS: usize = 5;
 
 async fn scene() -> Scene {
-    Scene::start(&[GOOD, BAD], 2, |bootstrap, _| bootstrap)
-        .await
-        .unwrap()
+    Scene::start(&[GOOD, BAD], 2, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "overlap": true });
+        bootstrap
+    })
+    .await
+    .unwrap()
 }
 
 /// Sends so many, a few at once: how many answers there were, by status and variant.

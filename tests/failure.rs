@@ -362,7 +362,9 @@ fn every_row_of_the_readmes_table_has_its_story() {
         for story in stories.split(", ") {
             let name = match story.split_once(": ") {
                 Some((file, name)) => {
-                    let file = format!("{root}/tests/{}.rs", file.trim_matches('`'));
+                    let file = file.trim_matches('`');
+                    let folder = if file.contains('/') { "" } else { "tests/" };
+                    let file = format!("{root}/{folder}{file}.rs");
                     text = std::fs::read_to_string(&file).expect(&file);
                     name
                 }

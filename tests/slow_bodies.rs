@@ -57,6 +57,7 @@ impl Stage {
     async fn new(protocol: Protocol) -> Stage {
         let scene = Scene::start(&[ONE], 1, |bootstrap, plugin| {
             plugin["deadline"] = json!({ "greatest_ms": GREATEST_MS });
+            plugin["queue"] = json!({ "overlap": true });
             match protocol {
                 Protocol::Grpc => bootstrap.http2_backends(),
                 Protocol::Http1 | Protocol::Http2 => bootstrap,

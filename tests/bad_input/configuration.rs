@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use weir_api::metrics::Metric;
 use weir_tests::envoy::{Bootstrap, Discovery, Envoy, validate};
 use weir_tests::path::server;
-use weir_tests::scene::{KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, planned, see};
+use weir_tests::scene::{
+    KEY, PATIENCE, SERVICE, Scene, ScriptedPlanner, planned, see, send_none_ahead,
+};
 use weir_tests::wait;
 
 use super::tables::{wrong_configurations, wrong_texts};
@@ -167,6 +169,7 @@ async fn who_is_held_stays_so_while_the_filter_is_told_anew() {
     let update = async |default_ms: u64| {
         let taken = envoy.count("update_success").await;
         let mut single = plugin_but("/plan/variants/0/slots", json!(1));
+        send_none_ahead(&mut single);
         single["deadline"]["default_ms"] = json!(default_ms);
         let update = envoy.bootstrap.clone().plugin(&single);
         envoy.envoy.update(&update).unwrap();

@@ -256,6 +256,8 @@ async fn envoy(servers: &Servers, planner: &Planner) -> Envoy {
     let plugin = json!({
         "service": SERVICE, "planner": {"cluster": "planner", "key": KEY},
         "plan": {"revision": FIRST, "variants": [first(0), first(1)]},
+        // What waits at a server waits for cores then, and for nothing else.
+        "queue": {"overlap": false},
     });
     let planner = planner.url.strip_prefix("http://").unwrap();
     let bootstrap = bootstrap

@@ -10,7 +10,7 @@ use weir_api::metrics::Metric;
 
 use crate::emulator::{Emulator, Law, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
-use crate::scene::{PATIENCE, SERVICE, Variant, planned};
+use crate::scene::{PATIENCE, SERVICE, Variant, planned, send_none_ahead};
 use crate::wait;
 
 /// Workers of each Envoy where a story does not say.
@@ -143,5 +143,6 @@ fn with(mut object: Value, other: Value) -> Value {
     if let (Some(object), Value::Object(other)) = (object.as_object_mut(), other) {
         object.extend(other);
     }
+    send_none_ahead(&mut object);
     object
 }

@@ -43,6 +43,16 @@ pub struct Variant {
     pub service_ms: f64,
 }
 
+/// Turns `queue.overlap` off unless `plugin` says otherwise: most stories are of who has a slot and who waits.
+pub fn send_none_ahead(plugin: &mut Value) {
+    let queue = plugin
+        .as_object_mut()
+        .map(|plugin| plugin.entry("queue").or_insert_with(|| json!({})));
+    if let Some(Value::Object(queue)) = queue {
+        queue.entry("overlap").or_insert(json!(false));
+    }
+}
+
 /// Envoy, its backends and a client.
 pub struct Scene {
     /// The proxy.
@@ -92,10 +102,13 @@ impl Scene {
             backends.push(emulator);
         }
         let mut plugin = json!({ "service": SERVICE, "plan": { "variants": variants } });
+        send_none_ahead(&mut plugin);
         if let Some(first) = backends.first() {
             bootstrap = bootstrap.fallback(first.model());
         }
-        let bootstrap = adapt(bootstrap, &mut plugin).plugin(&plugin);
+        let bootstrap = adapt(bootstrap, &mut plugin);
+        send_none_ahead(&mut plugin);
+        let bootstrap = bootstrap.plugin(&plugin);
         let envoy = Envoy::start(&bootstrap, workers).await?;
         let url = format!("http://{}/v2/models/model/infer", envoy.listener("weir")?);
         let client = reqwest::Client::builder().timeout(PATIENCE).build()?;

@@ -141,14 +141,14 @@ impl Row {
         Ok(())
     }
 
-    /// Whether every request was answered and no slot was taken twice, which a queue per worker does
-    /// not promise: its parts change as workers come.
+    /// Whether every request was answered and no more than one lay behind each that was executed, which a queue
+    /// per worker does not promise: its parts change as workers come.
     ///
     /// # Errors
     /// Which sum is off.
     pub fn conserves(&self) -> Result<()> {
         ensure!(self.unanswered == 0, "no answer to some: {self:?}");
-        let fits = self.at_once <= self.slots as usize;
+        let fits = self.at_once <= 2 * self.slots as usize;
         ensure!(fits || self.scope == Scope::Worker, "too many: {self:?}");
         ensure!(self.board_resets == 0, "the board was reset: {self:?}");
         Ok(())
