@@ -155,7 +155,7 @@ impl Board {
         let mut waiting = ask.waiting.clone();
         let mut head = waiting.next();
         while let Some(urgency) = head {
-            if free == 0 || turn.granted == ask.most || !batch.may_leave() {
+            if free == 0 || turn.granted == ask.most || !batch.may_leave(head) {
                 break;
             }
             // While the board settles no slot can change hands: who holds something more urgent has no
@@ -172,7 +172,7 @@ impl Board {
             turn.idle = idle_since.map(|since| now.since(since));
         }
         // Also for others, where nobody waits here.
-        let may_leave = free > 0 && batch.may_leave();
+        let may_leave = free > 0 && batch.may_leave(head);
         turn.more = may_leave && !batch.is_single() && turn.granted == ask.most && head.is_some();
         if let Some(ahead) = &ask.ahead {
             self.note_sent(column, &ask, ahead, before, &mut turn, now);

@@ -196,6 +196,15 @@ impl Room {
         Urgency::of(self.turn.tier(index(class)), place.deadline)
     }
 
+    /// How urgent one is at the most that is due by then; where there is a choice of classes, any one is.
+    #[must_use]
+    pub fn urgency_by(&self, deadline: Mono) -> Urgency {
+        if self.turn.many() > 1 {
+            return Urgency(u64::MAX);
+        }
+        Urgency::of(self.turn.tier(0), deadline)
+    }
+
     /// What is held in the order of leaving, behind a newcomer that goes first.
     pub fn order_with(
         &self,

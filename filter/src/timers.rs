@@ -81,7 +81,7 @@ mod tests {
         let at = |stream: u32| Mono(u64::from(stream * 7 % many) + 1);
         let mut timers = Timers::default();
         (0..many).for_each(|stream| timers.set(at(stream), stream));
-        let cancelled = |stream: &u32| stream % 3 == 0;
+        let cancelled = |stream: &u32| stream.is_multiple_of(3);
         let gone = (0..many).filter(cancelled);
         gone.for_each(|stream| timers.cancel(at(stream), stream));
         let mut left: Vec<u32> = (0..many).filter(|stream| !cancelled(stream)).collect();

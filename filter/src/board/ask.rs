@@ -54,8 +54,8 @@ pub struct Ask<'a, W> {
     pub most: u32,
     /// How many leave together, so that the server's own batcher fills; 1 (or 0): each by itself.
     pub batch: u32,
-    /// Whether the first who waits here can wait no longer for company.
-    pub due: bool,
+    /// The least urgent of those here that can wait no longer for company.
+    pub due: Option<Urgency>,
     /// Whether this is a tick: everybody who stands before those who wait here is rung, so that by the
     /// next tick each has come or lost its right.
     pub tick: bool,

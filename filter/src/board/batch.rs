@@ -1,7 +1,7 @@
 //! When those who wait may leave together: whether a batch is closed, and how many of it are still to
 //! go. It knows neither slots nor whose turn it is.
 
-use super::Ask;
+use super::{Ask, Urgency};
 
 /// The batches of one variant during a turn.
 #[derive(Debug)]
@@ -11,8 +11,8 @@ pub(super) struct Batch {
     open: u32,
     /// How many wait, at all VMs together.
     waiting: u32,
-    /// Whether somebody here can wait no longer for company.
-    due: bool,
+    /// The least urgent of those here that can wait no longer for company.
+    due: Option<Urgency>,
 }
 
 impl Batch {
@@ -22,7 +22,7 @@ impl Batch {
             size: 1,
             open: 0,
             waiting: 0,
-            due: false,
+            due: None,
         }
     }
 
@@ -40,7 +40,7 @@ impl Batch {
             size: ask.batch,
             open: open.min(still),
             waiting: elsewhere.saturating_add(ask.waits),
-            due: ask.due && ask.waits > 0,
+            due: ask.due.filter(|_| ask.waits > 0),
         }
     }
 
@@ -49,14 +49,15 @@ impl Batch {
         self.size <= 1
     }
 
-    /// Whether somebody may leave; closes a batch that is full, or that somebody can wait for no longer.
+    /// Whether somebody may leave, `head` first; closes a batch that is full, or that `head` can wait for no longer.
     ///
     /// A batch closed because one is due has all who wait in it: they are fewer than make a full one.
-    pub(super) fn may_leave(&mut self) -> bool {
+    pub(super) fn may_leave(&mut self, head: Option<Urgency>) -> bool {
         if self.is_single() {
             return true;
         }
-        let closes = self.waiting >= self.size || self.due;
+        let due = head.zip(self.due).is_some_and(|(head, due)| head <= due);
+        let closes = self.waiting >= self.size || due;
         if self.open == 0 && closes {
             self.open = self.size.min(self.waiting);
         }

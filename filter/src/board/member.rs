@@ -366,12 +366,12 @@ fn alone<W: Iterator<Item = Urgency>>(ask: Ask<'_, W>, slots: u32, batch: &mut B
     let mut waiting = ask.waiting;
     let mut outcome = Outcome::default();
     let mut head = waiting.next();
-    while head.is_some() && outcome.granted < free.min(ask.most) && batch.may_leave() {
+    while head.is_some() && outcome.granted < free.min(ask.most) && batch.may_leave(head) {
         batch.leave();
         outcome.granted += 1;
         head = waiting.next();
     }
-    let may_leave = outcome.granted < free && batch.may_leave();
+    let may_leave = outcome.granted < free && batch.may_leave(head);
     outcome.more = may_leave && !batch.is_single() && head.is_some();
     outcome
 }

@@ -95,7 +95,7 @@ impl Proxy {
             waits: vm.waiting.len() as u32,
             most: u32::MAX,
             batch: self.batch,
-            due: vm.due,
+            due: vm.due.then_some(Urgency(u64::MAX)),
             tick,
             ahead: None,
         };

@@ -151,7 +151,7 @@ impl Engine {
         let waits = u32::try_from(variant.gate.room.len()).unwrap_or(u32::MAX);
         let question = Question {
             waits: waits.saturating_add(more),
-            due: variant.is_due(self.config.batch_wait, now),
+            due: variant.due(self.config.batch_wait, now),
             most,
             tick,
             overlaps: self.config.overlap,
@@ -227,7 +227,7 @@ impl Engine {
 #[derive(Debug, Clone, Copy)]
 struct Question {
     waits: u32,
-    due: bool,
+    due: Option<Urgency>,
     most: u32,
     tick: bool,
     overlaps: bool,

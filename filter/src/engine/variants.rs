@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_api::{Plan, VariantPlan};
 
-use crate::board::Key;
+use crate::board::{Key, Urgency};
 use crate::class::{ClassId, Classes};
 use crate::engine::LOOK;
 use crate::engine::health::Avoid;
@@ -286,9 +286,14 @@ impl Variant {
         look.into_iter().chain(wake).chain(due).min()
     }
 
-    /// Whether a batch is to be closed though it is not full.
-    pub(super) fn is_due(&self, batch_wait: Option<Duration>, now: Mono) -> bool {
-        self.due_at(batch_wait).is_some_and(|at| at <= now)
+    /// The least urgent for whom a batch is to be closed though it is not full.
+    pub(super) fn due(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Urgency> {
+        self.due_at(batch_wait).filter(|at| *at <= now)?;
+        let waited = self.company_since.zip(batch_wait);
+        if waited.is_some_and(|(since, wait)| since + wait <= now) {
+            return Some(Urgency(u64::MAX));
+        }
+        Some(self.gate.room.urgency_by(now + self.batch_service()))
     }
 
     /// When the first who wait can wait for company no longer.
@@ -297,12 +302,16 @@ impl Variant {
             return None;
         }
         let earliest = self.gate.room.earliest()?;
-        let service = self.predicted.high;
-        let margin = BATCH_MARGIN.max(service / BATCH_MARGIN_PART);
-        let last = latest_start(earliest, service + margin);
+        let last = latest_start(earliest, self.batch_service());
         let since = self.company_since.zip(batch_wait);
         let patience = since.map(|(since, wait)| since + wait);
         patience.into_iter().chain([last]).min()
+    }
+
+    /// The service of a batch, and the time before by which it is closed.
+    fn batch_service(&self) -> Duration {
+        let service = self.predicted.high;
+        service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
     /// Whether it could serve this wish if nobody waited.

@@ -241,7 +241,7 @@ impl Worker {
             waits: waiting.len() as u32,
             most,
             batch: kept.batch,
-            due: cause == Cause::Look,
+            due: (cause == Cause::Look).then_some(Urgency(u64::MAX)),
             tick: cause != Cause::Event,
             ahead: kept.ahead.then_some(ahead),
         };

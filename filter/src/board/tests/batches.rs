@@ -141,7 +141,7 @@ fn how_many_more_would_go_is_said_where_not_all_were_asked_for() {
             waits,
             most,
             batch: 2,
-            due: false,
+            due: None,
             tick: false,
             ahead: None,
         };

@@ -130,7 +130,7 @@ fn granted_alone(member: &mut Member, variant: Key, slots: u32) -> u32 {
         waits: 100,
         most: u32::MAX,
         batch: 1,
-        due: false,
+        due: None,
         tick: false,
         ahead: None,
     };

@@ -22,7 +22,7 @@ fn a_guess_that_is_wrong_costs_a_try_and_nothing_else() {
         waits: u32::from(waiting.is_some()),
         most: u32::MAX,
         batch: 1,
-        due: false,
+        due: None,
         tick: false,
         ahead: None,
     };

@@ -46,7 +46,7 @@ impl Vm {
             waits,
             most: u32::MAX,
             batch: 1,
-            due: false,
+            due: None,
             tick: true,
             ahead: Some(ahead(ended, endless)),
         };

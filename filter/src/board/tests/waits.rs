@@ -68,7 +68,7 @@ fn without_a_board_there_are_no_others() {
             waits: 9,
             most: u32::MAX,
             batch: 1,
-            due: false,
+            due: None,
             tick: false,
             ahead: None,
         };
