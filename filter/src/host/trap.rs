@@ -89,7 +89,7 @@ fn cost_ns(others_serve: bool) -> u64 {
         waits: u32::from(waiting.is_some()),
         most: 1,
         batch: 1,
-        due: false,
+        due: None,
         tick: false,
         ahead: None,
     };
