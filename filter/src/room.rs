@@ -196,7 +196,7 @@ impl Room {
         Urgency::of(self.turn.tier(index(class)), place.deadline)
     }
 
-    /// How urgent one is at the most that is due by then; where there is a choice of classes, any one is.
+    /// Returns the least urgency of a request that is due by then; where there is a choice of classes, any.
     #[must_use]
     pub fn urgency_by(&self, deadline: Mono) -> Urgency {
         if self.turn.many() > 1 {

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::time::Mono;
 
-/// So many of the timers set last are kept in a list: most are taken back within milliseconds, and a list of so
-/// few is quicker than a tree.
+/// Timers set last that are kept in a list: most are taken back within milliseconds, and a list of so few is
+/// quicker than a tree.
 const NEWEST_MAX: usize = 8;
 
 /// Streams, each with the moment when it is due.

@@ -28,7 +28,7 @@ const AT_ONCE: u32 = 8;
 /// Requests to one Envoy before it is another's turn: a tenth of a second or so.
 pub const SLICE: u32 = 400;
 
-/// Where the shipped bootstrap says that bodies are told of.
+/// Place in the shipped bootstrap that says that bodies are told of.
 const HEARS: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0\
                      /typed_config/config/allow_on_headers_stop_iteration";
 
@@ -52,7 +52,7 @@ pub struct Ratio {
     pub proxy: f64,
     /// With a queue per worker.
     pub worker: f64,
-    /// Of hearing the body: with the shared queue, less what it costs where bodies are not told of.
+    /// Part that hearing the body takes: with the shared queue, less what it costs where bodies are not told of.
     pub hearing: f64,
 }
 

@@ -109,7 +109,7 @@ pub struct Figures {
 /// Two runs with the same arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Row {
-    /// What was run.
+    /// The case that was run.
     pub case: Case,
     /// Requests sent in each.
     pub sent: usize,
@@ -313,7 +313,7 @@ fn idle_ms(executions: &[Execution], length: Duration) -> Result<Vec<f64>> {
         .collect())
 }
 
-/// What a run left.
+/// Traces that a run left: executions, answers, and its start.
 struct Real {
     emulator: Emulator,
     started: Instant,

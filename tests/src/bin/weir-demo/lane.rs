@@ -14,7 +14,7 @@ use crate::workers::{print, verdict};
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneArgs {
-    /// How long each run sends, in seconds.
+    /// Seconds for which each run sends.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(5..=600))]
     seconds: u32,
     /// Another seed gives other arrivals.
