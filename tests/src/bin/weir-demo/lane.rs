@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use comfy_table::Table;
-use comfy_table::presets::UTF8_FULL_CONDENSED;
 use weir_tests::workers::lane::{Figures, Row, SIGMA, capacity, cases, run};
 
-use crate::workers::{print, verdict};
+use crate::workers::{print, table, verdict};
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneArgs {
@@ -37,7 +35,8 @@ pub(crate) async fn measured(args: &LaneArgs, json: bool) -> Result<ExitCode> {
     if json {
         print(&rows)?;
     } else {
-        println!("without / with queue.overlap\n{}", table(&rows));
+        let table = table(HEADER, rows.iter().map(line));
+        println!("without / with queue.overlap\n{table}");
     }
     let missed = rows.iter().flat_map(Row::check);
     Ok(verdict(missed.map(Err)))
@@ -83,13 +82,4 @@ fn line(row: &Row) -> [String; 14] {
         both(&|of| of.at_server.to_string()),
         both(&|of| format!("{:.2}; {:.1}", of.round_trip_ms, of.lag_p99_ms)),
     ]
-}
-
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(HEADER);
-    for row in rows {
-        table.add_row(line(row));
-    }
-    table
 }

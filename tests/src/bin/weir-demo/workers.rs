@@ -122,7 +122,7 @@ async fn order(args: OrderArgs, json: bool) -> Result<ExitCode> {
     if json {
         print(&rows)?;
     } else {
-        println!("{}", table(&rows));
+        println!("{}", table(HEADER, rows.iter().map(line)));
     }
     let shared = rows.iter().filter(|row| row.scope == Scope::Proxy);
     Ok(verdict(shared.map(Row::check)))
@@ -164,11 +164,15 @@ fn line(row: &Row) -> [String; 13] {
     ]
 }
 
-fn table(rows: &[Row]) -> Table {
+/// A table for people, a row for each line.
+pub(crate) fn table<const N: usize>(
+    header: [&str; N],
+    lines: impl Iterator<Item = [String; N]>,
+) -> Table {
     let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header(HEADER);
-    for row in rows {
-        table.add_row(line(row));
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    for line in lines {
+        table.add_row(line);
     }
     table
 }
