@@ -39,11 +39,10 @@ impl Variant {
         }
     }
 
-    /// Whether the first in line has no time to lie behind an execution that takes longer than foreseen: here
-    /// it could still be moved to another variant.
+    /// Whether the first in line has no time to lie behind what is left of an execution: here it could still be moved to
+    /// another variant.
     fn is_pressed(&self, lead: Duration, now: Mono) -> bool {
-        let longer = lead + self.lead.spread(0) / 2;
-        let last = |due| latest_start(due, self.predicted.high + longer);
+        let last = |due| latest_start(due, self.predicted.high + lead);
         self.gate.room.earliest().is_some_and(|due| last(due) < now)
     }
 
