@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 use weir_api::metrics::{Metric, encode};
 use weir_planner::clock::Clock;
-use weir_planner::observe::network::{Buckets, EDGES_MS};
-use weir_planner::observe::{Network, Observe, Scrape, Scraper, Targets};
+use weir_planner::observe::slack::{Buckets, EDGES_MS};
+use weir_planner::observe::{Observe, Scrape, Scraper, Slack, Targets};
 use weir_tests::scene::{PATIENCE, SERVICE, Scene, Seen, Variant, epoch_ms, see};
 use weir_tests::wait;
 
@@ -346,14 +346,20 @@ async fn what_nobody_could_serve_is_no_demand() {
     assert_eq!(counted().await, Some(1));
 }
 
-/// Requests of all ages from 27 ms to 1.5 s; how old each was when it came is known within a few ms.
+/// Requests of all ages from 27 ms to 1.5 s; what each had left when it came is known within a few ms.
 #[tokio::test]
-async fn the_planner_reads_percentiles_of_the_time_under_way() {
+async fn the_planner_reads_percentiles_of_the_time_left() {
     const REQUESTS: u64 = 150;
     /// What rounding to whole ms and the filter's look at the wall clock come to.
     const ROUNDED_MS: f64 = 2.0;
+    const PROMISED_MS: u64 = 1650;
+    const RESERVE_MS: u64 = 30;
     // Each from a client of its own: of one only so many a second are recorded.
-    let scene = clock(json!({ "source_header": CLIENT }), json!({})).await;
+    let scene = clock(
+        json!({ "source_header": CLIENT }),
+        json!({ "reserve_ms": RESERVE_MS }),
+    )
+    .await;
     let stats = format!("http://{}/stats/prometheus", scene.envoy.admin());
     let scraper = Scraper::new(
         reqwest::Client::builder().no_proxy().build().unwrap(),
@@ -362,49 +368,50 @@ async fn the_planner_reads_percentiles_of_the_time_under_way() {
         Targets::Fixed(vec![stats.parse().unwrap()]),
         Duration::from_secs(10),
     );
-    let mut network = Network::new();
-    network.observe(Duration::ZERO, &scraper.scrape().await);
+    let mut slack = Slack::new();
+    slack.observe(Duration::ZERO, &scraper.scrape().await);
     let (mut least, mut most) = (Vec::new(), Vec::new());
     for request in 0..REQUESTS {
         let stamp = epoch() - Duration::from_millis(27 + request * 10);
-        let age_ms = || (epoch() - stamp).as_secs_f64() * 1000.0;
-        least.push(age_ms() - ROUNDED_MS);
-        let from = scene.infer_within(BUDGET).header(CLIENT, request);
+        let all_ms = (PROMISED_MS - RESERVE_MS) as f64;
+        let left_ms = || all_ms - (epoch() - stamp).as_secs_f64() * 1000.0;
+        most.push(left_ms() + ROUNDED_MS);
+        let from = scene.infer_within(PROMISED_MS).header(CLIENT, request);
         served(from.header("x-slo-start", stamp.as_micros().to_string())).await;
-        most.push(age_ms() + ROUNDED_MS);
+        least.push(left_ms() - ROUNDED_MS);
     }
     let mut seen: Vec<Scrape> = Vec::new();
     let counted = async || {
         seen = scraper.scrape().await;
         let counts = seen[0].counts.as_ref().unwrap();
-        counts.network.last() == Some(&(f64::INFINITY, REQUESTS as f64))
+        counts.slack.last() == Some(&(f64::INFINITY, REQUESTS as f64))
     };
     wait::until_async("the histogram", PATIENCE, counted)
         .await
         .unwrap();
-    let buckets: &Buckets = &seen[0].counts.as_ref().unwrap().network;
+    let buckets: &Buckets = &seen[0].counts.as_ref().unwrap().slack;
     let edges: Vec<f64> = EDGES_MS.map(f64::from).to_vec();
     assert_eq!(
         buckets.iter().map(|(edge, _)| *edge).collect::<Vec<f64>>(),
         [&edges[..], &[f64::INFINITY]].concat()
     );
-    let up_to = |ages: &[f64], edge: f64| ages.iter().filter(|age| **age <= edge).count() as f64;
+    let up_to = |left: &[f64], edge: f64| left.iter().filter(|ms| **ms <= edge).count() as f64;
     for (edge, count) in buckets {
         let expected = up_to(&most, *edge)..=up_to(&least, *edge);
         assert!(expected.contains(count), "{edge}: {count}, {expected:?}");
     }
 
-    network.observe(Duration::from_secs(1), &seen);
+    slack.observe(Duration::from_secs(1), &seen);
     for percent in [50.0, 90.0, 99.0_f64] {
-        let rank = (REQUESTS as f64 * percent / 100.0).ceil() as usize - 1;
-        let of = |ages: &[f64]| {
-            let mut sorted = ages.to_vec();
+        let rank = (REQUESTS as f64 * (1.0 - percent / 100.0)).ceil() as usize - 1;
+        let of = |left: &[f64]| {
+            let mut sorted = left.to_vec();
             sorted.sort_by(f64::total_cmp);
             sorted[rank]
         };
         let below = edges.iter().rfind(|edge| **edge < of(&least)).unwrap();
         let above = edges.iter().find(|edge| **edge >= of(&most)).unwrap();
-        let read = network.percentile(percent, f64::INFINITY).unwrap();
+        let read = slack.percentile(percent, 0.0).unwrap();
         assert!((*below..=*above).contains(&read), "{percent} %: {read} ms");
         println!(
             "{percent} %: {read:.0} ms of {:.0} to {:.0}, in {below} to {above}",

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::HeaderMap;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
-use weir_planner::observe::network::EDGES_MS;
+use weir_planner::observe::slack::EDGES_MS;
 use weir_tests::envoy::{Bootstrap, Careful, Envoy, validate};
 
 /// What the shipped file says where the module is.
@@ -42,7 +42,7 @@ fn a_wrong_file_is_refused_with_envoys_reason() -> Result<()> {
 
 /// A replay counts by the planner's list: both must mean the same.
 #[test]
-fn both_files_have_the_networks_edges_that_the_planner_knows() -> Result<()> {
+fn both_files_have_the_edges_that_the_planner_knows() -> Result<()> {
     for bootstrap in [Bootstrap::shipped()?, Bootstrap::gate()?] {
         let settings = &bootstrap.value()["stats_config"]["histogram_bucket_settings"];
         let edges = settings[0]["buckets"].as_array().context("no edges")?;

@@ -147,9 +147,9 @@ struct Request {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// Its body is still coming; until then some variant could answer it in time.
+    /// Its body is still coming; it is looked at then.
     Receiving {
-        until: Mono,
+        look: Mono,
     },
     /// It waits for a slot.
     Held,
@@ -335,7 +335,7 @@ impl Engine {
     fn expire(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         while let Some(stream) = self.timers.pop(now.mono) {
             match self.requests.get(&stream).map(|request| request.state) {
-                Some(State::Receiving { .. }) => self.expire_receiving(stream, now, verdicts),
+                Some(State::Receiving { .. }) => self.look_at_receiving(stream, now, verdicts),
                 Some(State::InFlight(_)) => self.expire_flight(stream, now, verdicts),
                 Some(State::Held) | None => debug_assert!(false, "a timer that nobody set"),
             }

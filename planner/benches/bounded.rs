@@ -43,7 +43,7 @@ fn bounded(criterion: &mut Criterion) {
             demand: Rps(f64::from(replicas) * 20.0),
             settled: true,
             lasted: None,
-            communication_ms: None,
+            left_ms: None,
         };
         let free = decide(&service(variants, replicas, None), &nothing, Some(forecast));
         assert_eq!(free.kind, Kind::Optimal, "{}", free.why);

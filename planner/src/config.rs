@@ -194,7 +194,7 @@ pub enum Policy {
 pub struct SpongeRule {
     /// δ of its Eq. 3: what a request more in a batch costs, in cores.
     pub delta: f64,
-    /// Which percentile of the way from clients to proxies is planned for.
+    /// Percent of the requests that have at least the time that is planned for left when they come.
     pub percentile: f64,
 }
 

@@ -1,5 +1,6 @@
 //! One turn: observe → forecast → solve → actuate → publish. Between two turns of a cycle it is looked at what
-//! arrives, and a demand that has risen is planned for at once. What each failure falls back to:
+//! arrives; a demand that has risen, or less time that clients leave (by Sponge), is planned for at once. What
+//! each failure falls back to:
 //!
 //! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
 //! - a variant fails: it keeps its cores, and gets no share while another of its stage has a capacity
@@ -31,19 +32,19 @@ use std::time::Duration;
 pub use act::{DRAIN_MAX, ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 use linger::Linger;
 pub use solver::{Aside, Solver};
-use weir_api::{Rps, Share};
+use weir_api::Share;
 
 use crate::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Obstacle};
 use crate::clock::Now;
 use crate::config::{Mode, Policy, Service, Stage};
 use crate::decide::{Decision, Kind, sponge};
 use crate::forecast::{Demand, Forecast};
-use crate::observe::{Arrivals, Failing, Network, Observation, Observe, Routes, Scrape};
+use crate::observe::{Arrivals, Failing, Observation, Observe, Routes, Scrape, Slack};
 use crate::publish::Publish;
 use crate::status::{CycleReport, Stages};
 use crate::trouble::Troubles;
 
-/// A demand so many times that of the last turn is not left to the next cycle.
+/// A demand so many times that of the last turn is not left to the next cycle; nor is so many times less time.
 pub const RISE: f64 = 1.02;
 
 /// What a planner knows from turn to turn.
@@ -56,14 +57,14 @@ pub struct Planner {
     arrivals: Arrivals,
     /// By stage.
     routes: Vec<Routes>,
-    network: Network,
+    slack: Slack,
     failing: Failing,
     /// By stage: the shares of the plan that is out, by which the requests of the next look were routed;
     /// empty before the first.
     quotas: Vec<Vec<Share>>,
     demand: Demand,
     /// What the last turn planned for.
-    planned: Option<Rps>,
+    planned: Option<Forecast>,
     /// When the next cycle begins.
     due: Duration,
     /// In the variants' order, like all such lists.
@@ -104,7 +105,7 @@ impl Planner {
             looks: Arrivals::new(),
             arrivals: Arrivals::new(),
             routes: routes(&service),
-            network: Network::new(),
+            slack: Slack::new(),
             failing: Failing::new(service.variants.iter().map(|v| v.name.clone())),
             quotas: vec![Vec::new(); service.stages.len()],
             demand: Demand::new(service.demand),
@@ -152,7 +153,7 @@ impl Planner {
         let begin = (ports.stopwatch)();
         let scrapes = ports.observe.scrape().await;
         self.look(now, &scrapes);
-        if !self.has_risen() {
+        if !self.is_urgent() {
             return None;
         }
         let there = ports.actuate.in_force().await;
@@ -193,7 +194,7 @@ impl Planner {
         let observation = self.see_arrivals(now, &scrapes);
         let expected = self.forecast();
         let demand = expected.map(|expected| expected.demand);
-        self.planned = demand;
+        self.planned = expected;
         let forecast = elapsed() - observe;
         let got = self.got();
         let mut decision = self.decide(ports.solver, expected).await;
@@ -246,6 +247,7 @@ impl Planner {
 
     /// What has arrived since the last look.
     fn look(&mut self, now: Now, scrapes: &[Scrape]) {
+        self.slack.observe(now.at, scrapes);
         let seen = self.looks.observe(now.at, scrapes);
         // Silence before the first request says nothing about what is to come.
         if let Some(rate) = seen.measured.filter(|_| seen.seen) {
@@ -253,12 +255,23 @@ impl Planner {
         }
     }
 
-    /// Whether that is not left to the next cycle.
-    fn has_risen(&self) -> bool {
-        let now = self.demand.forecast().map(|forecast| forecast.demand.0);
-        let before = self.planned.map_or(0.0, |planned| planned.0);
-        let urgent = self.demand.is_rising() || before == 0.0;
-        urgent && now.is_some_and(|now| now > before * RISE)
+    /// Whether what is to come is not left to the next cycle.
+    fn is_urgent(&self) -> bool {
+        let Some(now) = self.forecast() else {
+            return false;
+        };
+        let before = self.planned.map_or(0.0, |planned| planned.demand.0);
+        let has_risen = now.demand.0 > before * RISE;
+        let may_rise = self.demand.is_rising() || before == 0.0;
+        (has_risen && may_rise) || self.is_slower(now)
+    }
+
+    /// Whether clients leave less time than was planned with.
+    fn is_slower(&self, now: Forecast) -> bool {
+        let all_ms = sponge::slo_ms(&self.service);
+        let left_ms = |expected: Forecast| expected.left_ms.unwrap_or(all_ms);
+        let before = self.planned.map_or(all_ms, left_ms);
+        before > left_ms(now) * RISE
     }
 
     fn see_arrivals(&mut self, now: Now, scrapes: &[Scrape]) -> Observation {
@@ -273,7 +286,6 @@ impl Planner {
         for (routes, quotas) in self.routes.iter_mut().zip(&self.quotas) {
             routes.observe(now.at, scrapes, quotas);
         }
-        self.network.observe(now.at, scrapes);
         self.failing.observe(now.at, scrapes);
         for (variant, since) in self.service.variants.iter().zip(self.failing.since()) {
             let who = format!("servers of {}", variant.name);
@@ -291,18 +303,18 @@ impl Planner {
 
     /// What is to come, by what was seen.
     fn forecast(&self) -> Option<Forecast> {
-        let communication_ms = match self.service.policy {
+        let left_ms = match self.service.policy {
             Policy::Infadapter | Policy::Ipa(_) | Policy::Infaas(_) | Policy::Themis(_) => None,
             Policy::Sponge(rule) => {
-                let most_ms = sponge::way_max_ms(&self.service);
-                self.network.percentile(rule.percentile, most_ms)
+                let least_ms = sponge::quickest_ms(&self.service);
+                self.slack.percentile(rule.percentile, least_ms)
             }
         };
         let forecast = self.demand.forecast()?;
         // What no policy asks for is left out: a decision follows from the rest.
         let asked = matches!(self.service.policy, Policy::Themis(_));
         Some(Forecast {
-            communication_ms,
+            left_ms,
             lasted: forecast.lasted.filter(|_| asked),
             ..forecast
         })

@@ -269,7 +269,7 @@ mod tests {
             demand: Rps(demand_rps),
             settled: true,
             lasted: None,
-            communication_ms: None,
+            left_ms: None,
         }
     }
 

@@ -6,6 +6,7 @@ use weir_api::metrics::Metric;
 
 use super::{Engine, Request};
 use crate::stats::Label;
+use crate::time::Mono;
 
 impl Engine {
     /// A request is here whole: from now on it is demand, if it is any, and how long it was under way is known.
@@ -19,14 +20,31 @@ impl Engine {
             self.stats.count(Metric::Arrivals, Label::None);
             self.count_class(Metric::ClassArrivals, request.class);
         }
-        let now = request.whole;
         if let Some(age) = request.age
-            && (request.sender).is_none_or(|sender| self.samples.admits(sender, now))
+            && self.sample_slack(request, request.whole)
         {
             let upload = request.whole.since(request.arrived.mono);
             self.stats
                 .time(Metric::NetworkMs, Label::None, age + upload);
         }
+    }
+
+    /// A request's body is coming and has taken half of the time that was left: those who plan know of a network
+    /// that has become slow before what it delays is here, all at once and with little time.
+    pub(super) fn delayed(&mut self, request: &Request, now: Mono) {
+        if request.age.is_some() && self.variants.could_serve(request.wish(now)) {
+            self.sample_slack(request, now);
+        }
+    }
+
+    /// Records what a request has left, unless its sender has said enough in this second; whether it did.
+    fn sample_slack(&mut self, request: &Request, now: Mono) -> bool {
+        let admits = (request.sender).is_none_or(|sender| self.samples.admits(sender, now));
+        if admits {
+            let left = request.due.since(now);
+            self.stats.time(Metric::DemandSlackMs, Label::None, left);
+        }
+        admits
     }
 
     /// A request has come that nobody could serve; it `counts` where no router has counted it.

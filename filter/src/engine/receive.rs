@@ -6,6 +6,8 @@
 //! than [`Limits::request_max`](crate::body::Limits::request_max), once so much has come. They take a slot
 //! each; together at most half of a variant's.
 
+use std::time::Duration;
+
 use crate::body::{Exceeded, Received};
 use crate::config::Role;
 use crate::gate::{VariantId, latest_start};
@@ -13,6 +15,9 @@ use crate::time::{Mono, Now};
 use crate::verdict::{Reason, Verdict};
 
 use super::{Engine, Request, State, StreamId};
+
+/// The least time between two looks at a request whose body is coming.
+const LOOK_LEAST: Duration = Duration::from_millis(5);
 
 impl Engine {
     /// Holds a request whose body is still to come, unless it is a stream, whose headers decide.
@@ -43,13 +48,22 @@ impl Engine {
             ));
         }
         self.receiving.add(request.arrival, stream);
-        self.set_receiving(stream, request, latest_start(request.due, least));
+        let until = latest_start(request.due, least);
+        self.set_receiving(stream, request, now.mono, until);
         Verdict::Park
     }
 
-    fn set_receiving(&mut self, stream: StreamId, mut request: Request, until: Mono) {
-        request.state = State::Receiving { until };
-        self.timers.set(until, stream);
+    /// Sets when to look at a request again: when half of its time is gone, at the latest when no variant could
+    /// finish it any more.
+    fn set_receiving(&mut self, stream: StreamId, mut request: Request, now: Mono, until: Mono) {
+        let half = request.due.since(now) / 2;
+        let look = if request.age.is_some() && half >= LOOK_LEAST {
+            until.min(now + half)
+        } else {
+            until
+        };
+        request.state = State::Receiving { look };
+        self.timers.set(look, stream);
         self.requests.insert(stream, request);
     }
 
@@ -171,8 +185,8 @@ impl Engine {
         self.ledger.all()
     }
 
-    /// Refuses those whose bodies have not come in time for any variant to answer.
-    pub(super) fn expire_receiving(
+    /// Looks at a request whose body is still coming; refuses it where that is too late for any variant to answer.
+    pub(super) fn look_at_receiving(
         &mut self,
         stream: StreamId,
         now: Now,
@@ -181,11 +195,12 @@ impl Engine {
         let Some(request) = self.requests.get(&stream).copied() else {
             return;
         };
+        self.delayed(&request, now.mono);
         // What the variants are predicted to take may be another than when it came.
         let least = self.quickest(&request, now);
         let until = least.map_or(Mono(0), |least| latest_start(request.due, least));
         if until >= now.mono {
-            self.set_receiving(stream, request, until);
+            self.set_receiving(stream, request, now.mono, until);
             return;
         }
         self.unservable(request.counts);
@@ -196,10 +211,10 @@ impl Engine {
     /// Takes a request out of those that are received, with what is held of its body.
     pub(super) fn leave_receiving(&mut self, stream: StreamId) -> Option<Request> {
         let request = self.requests.get(&stream)?;
-        let State::Receiving { until } = request.state else {
+        let State::Receiving { look } = request.state else {
             return None;
         };
-        self.timers.cancel(until, stream);
+        self.timers.cancel(look, stream);
         self.receiving.remove(request.arrival);
         self.requests.remove(&stream)
     }

@@ -94,6 +94,9 @@ pub enum Metric {
     RefusedAfterMs,
     /// Histogram: time left at arrival.
     ArrivalSlackMs,
+    /// Histogram: time left to serve a request, at arrival and each time that it has halved while the body came; of
+    /// those whose client said when it sent, and whom more cores at least could serve; so many of a source a second.
+    DemandSlackMs,
     /// Histogram: from the client's sending to arrival, of arrivals whose client said when it sent; so many of a
     /// source a second.
     NetworkMs,
@@ -129,7 +132,7 @@ const CLASS: Option<&str> = Some("class");
 
 impl Metric {
     /// All of them.
-    pub const ALL: [Metric; 45] = [
+    pub const ALL: [Metric; 46] = [
         Metric::Arrivals,
         Metric::Unservable,
         Metric::Admitted,
@@ -162,6 +165,7 @@ impl Metric {
         Metric::WaitMs,
         Metric::RefusedAfterMs,
         Metric::ArrivalSlackMs,
+        Metric::DemandSlackMs,
         Metric::NetworkMs,
         Metric::SlackMs,
         Metric::ServiceMs,
@@ -233,6 +237,7 @@ impl Metric {
             Metric::WaitMs => ("weir_wait_ms", Histogram, NONE),
             Metric::RefusedAfterMs => ("weir_refused_after_ms", Histogram, NONE),
             Metric::ArrivalSlackMs => ("weir_arrival_slack_ms", Histogram, NONE),
+            Metric::DemandSlackMs => ("weir_demand_slack_ms", Histogram, NONE),
             Metric::NetworkMs => ("weir_network_ms", Histogram, NONE),
             Metric::SlackMs => ("weir_slack_ms", Histogram, NONE),
             Metric::ServiceMs => ("weir_service_ms", Histogram, VARIANT),

@@ -10,11 +10,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use weir_api::{Cores, PlanError, Revision, VariantPlan};
+use weir_api::{Cores, PlanError, Revision, Rps, VariantPlan};
 
 use super::*;
 use crate::actuate::Resize;
 use crate::config::tests::service;
+use crate::decide::sponge::tests::sponge;
 use crate::kube::replace::Kept;
 use crate::observe::{Counts, Route, ScrapeError};
 use crate::plan::Draft;
@@ -27,6 +28,8 @@ struct World {
     proxy: Mutex<&'static str>,
     /// Requests so far at the one proxy.
     arrived: Mutex<f64>,
+    /// Upper edges in ms, and how many requests had at most that left when they came.
+    slack: Mutex<Vec<(f64, f64)>>,
     /// By variant, what was routed to it so far, and what could not wait for it.
     routes: Mutex<BTreeMap<String, Route>>,
     /// By variant, whether the proxy says that it fails.
@@ -55,9 +58,9 @@ impl Observe for World {
         } else {
             Ok(Counts {
                 arrivals: *self.arrived.lock().unwrap(),
+                slack: self.slack.lock().unwrap().clone(),
                 routes: self.routes.lock().unwrap().clone(),
                 failing: self.failing.lock().unwrap().clone(),
-                ..Counts::default()
             })
         };
         vec![Scrape {

@@ -298,7 +298,7 @@ mod tests {
             demand: Rps(rps),
             settled,
             lasted: None,
-            communication_ms: None,
+            left_ms: None,
         };
         let decision = decide(service, &in_force(running), Some(forecast));
         let wanted = stay(&in_force(wanted));
@@ -348,7 +348,7 @@ mod tests {
             demand: Rps(60.0),
             settled: true,
             lasted: None,
-            communication_ms: None,
+            left_ms: None,
         };
         decide(service, &in_force([3, 0, 0]), Some(forecast))
     }

@@ -174,7 +174,7 @@ mod tests {
             demand: Rps(demand_rps),
             settled: true,
             lasted: None,
-            communication_ms: None,
+            left_ms: None,
         })
     }
 
@@ -209,7 +209,7 @@ mod tests {
                 demand: Rps(demand_rps),
                 settled,
                 lasted: None,
-                communication_ms: None,
+                left_ms: None,
             };
             decide(&service, &cores(&[4, 2]), Some(forecast))
         };

@@ -1,9 +1,9 @@
 //! By Sponge (EuroMLSys '24, Eq. 3): the cores and the batch of one variant's one instance.
 //!
-//! What those who come have is the SLO less the rest of the pipeline and a high percentile of the way
-//! from clients to proxies, of those requests that the most cores could serve at all ([`way_max_ms`]: no
-//! core helps the others); where too few clients said when they sent, nothing is known of the way and none
-//! of it is counted. What the filter holds back for the answer's way is its own.
+//! What those who come have left is a low percentile of what the filters found, less the rest of the pipeline and
+//! what they hold back for the answer's way; of those requests that the most cores could serve at all
+//! ([`quickest_ms`]: no core helps the others). Where too few clients said when they sent, it is the SLO less the
+//! rest of the pipeline.
 //!
 //! The cores are decided, the batch follows from those that are actuated ([`batch`]): a plan must hold for
 //! what is there. Before the forecast settles, cores that serve are not taken away.
@@ -64,9 +64,9 @@ pub(super) fn decide(
     };
     let current = whole(in_force).and_then(|cores| cores.first().copied());
     let kept = current.filter(|current| !forecast.settled && *current > best.cores);
-    let way = forecast.communication_ms.map_or_else(
+    let left = forecast.left_ms.map_or_else(
         || "the way from clients unknown".to_owned(),
-        |ms| format!("{ms:.0} ms from clients"),
+        |ms| format!("{ms:.0} ms left"),
     );
     let reason = if kept.is_some() {
         ", kept: the demand's window has not filled yet"
@@ -74,7 +74,7 @@ pub(super) fn decide(
         ""
     };
     let why = format!(
-        "{:.1} requests/s, {way}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
+        "{:.1} requests/s, {left}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
         forecast.demand.0, best.cores, best.batch, best.latency_ms, best.throughput_rps,
     );
     Decision {
@@ -106,15 +106,15 @@ pub fn batch(
     forecast.and_then(solved).unwrap_or(1)
 }
 
-/// The longest way after which a request can still be served, alone and on the most cores.
-pub fn way_max_ms(service: &Service) -> f64 {
+/// The least time in which a request is served: alone, on the most cores.
+pub fn quickest_ms(service: &Service) -> f64 {
     let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.greatest));
-    let quickest_ms = service.variants.first().map_or(0.0, quickest);
-    slo_ms(service) - quickest_ms
+    service.variants.first().map_or(0.0, quickest)
 }
 
-fn slo_ms(service: &Service) -> f64 {
-    service.slo.as_secs_f64() * 1e3 - service.rest_ms
+/// What the rest of the pipeline leaves of the objective.
+pub fn slo_ms(service: &Service) -> f64 {
+    (service.slo.as_secs_f64() * 1e3 - service.rest_ms).max(LEFT_LEAST_MS)
 }
 
 fn problem(
@@ -125,7 +125,10 @@ fn problem(
     forecast: Forecast,
 ) -> Result<Problem, String> {
     let slo_ms = slo_ms(service);
-    let way_ms = forecast.communication_ms.unwrap_or(0.0);
+    let left_ms = forecast
+        .left_ms
+        .unwrap_or(slo_ms)
+        .clamp(LEFT_LEAST_MS, slo_ms);
     let input = Input {
         latency: Latency::Sponge(promised(variant)),
         cores: Steps::Among(cores),
@@ -135,7 +138,7 @@ fn problem(
         waiting: Vec::new(),
         arriving: Some(Arriving {
             slo_ms,
-            communication_ms: vec![way_ms.clamp(0.0, (slo_ms - LEFT_LEAST_MS).max(0.0))],
+            communication_ms: vec![slo_ms - left_ms],
             percentile: 100.0,
         }),
     };
@@ -145,7 +148,7 @@ fn problem(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use weir_api::Rps;
 
     use super::super::decide;
@@ -161,7 +164,7 @@ mod tests {
     };
 
     /// 40·b/c + 10 ms, one batch at a time on 1 to 8 cores, batches to 8, 1000 ms promised.
-    fn sponge() -> Service {
+    pub(crate) fn sponge() -> Service {
         let mut service = service(8);
         service.policy = Policy::Sponge(RULE);
         service.variants.truncate(1);
@@ -186,37 +189,36 @@ mod tests {
         [InForce::certain(Allocation::one(Cores::whole(3)))]
     }
 
-    fn forecast(rps: f64, communication_ms: Option<f64>) -> Forecast {
+    fn forecast(rps: f64, left_ms: Option<f64>) -> Forecast {
         Forecast {
             demand: Rps(rps),
             settled: true,
             lasted: None,
-            communication_ms,
+            left_ms,
         }
     }
 
     #[test]
     fn a_slow_network_takes_cores_and_a_quick_one_takes_batches() {
         let service = sponge();
-        let slo_ms = service.slo.as_secs_f64() * 1e3;
-        // demand, way → cores, batch. One core carries 1000·b/(40·b + 10): 20 at b = 1, 24 at b = 6.
-        for (rps, way, cores, batch) in [
+        // demand, time left → cores, batch. One core carries 1000·b/(40·b + 10): 20 at b = 1, 24 at b = 6.
+        for (rps, left_ms, cores, batch) in [
             (10.0, None, 1, 1),
             (20.0, None, 1, 1),
             (23.0, None, 1, 3),
             (60.0, None, 3, 3),
             // Within what is left a batch must fill and execute.
-            (60.0, Some(slo_ms - 100.0), 3, 3),
-            (60.0, Some(slo_ms - 60.0), 4, 2),
-            (60.0, Some(slo_ms - 39.0), 6, 1),
-            (60.0, Some(slo_ms - 15.0), 8, 1),
+            (60.0, Some(100.0), 3, 3),
+            (60.0, Some(60.0), 4, 2),
+            (60.0, Some(39.0), 6, 1),
+            (60.0, Some(15.0), 8, 1),
         ] {
-            let forecast = forecast(rps, way);
+            let forecast = forecast(rps, left_ms);
             let decision = decide(&service, &three(), Some(forecast));
             assert_eq!(
                 decision.goals,
                 [Goal::one(Cores::whole(cores))],
-                "{rps} {way:?}: {}",
+                "{rps} {left_ms:?}: {}",
                 decision.why
             );
             assert_eq!(decision.kind, Kind::Optimal, "{}", decision.why);
@@ -227,18 +229,18 @@ mod tests {
                 Cores::whole(cores),
                 Some(forecast),
             );
-            assert_eq!(got, batch, "{rps} {way:?}: {}", decision.why);
+            assert_eq!(got, batch, "{rps} {left_ms:?}: {}", decision.why);
         }
     }
 
     #[test]
     fn what_cannot_be_served_gets_what_comes_nearest() {
         let service = sponge();
-        for (rps, way, cores, said) in [
+        for (rps, left_ms, cores, said) in [
             (500.0, None, 8, "a rate of 500.0 requests/s exceeds"),
-            (10.0, Some(5000.0), 1, "no batch that carries the rate"),
+            (10.0, Some(0.0), 1, "no batch that carries the rate"),
         ] {
-            let decision = decide(&service, &three(), Some(forecast(rps, way)));
+            let decision = decide(&service, &three(), Some(forecast(rps, left_ms)));
             assert_eq!(
                 (decision.kind, &decision.goals),
                 (Kind::Infeasible, &vec![Goal::one(Cores::whole(cores))]),

@@ -58,8 +58,8 @@ pub struct Forecast {
     /// λ as it would be by the least that the window has seen: what of the demand has lasted. `None` until
     /// the window has filled.
     pub lasted: Option<Rps>,
-    /// A high percentile of the way from clients to proxies; `None` where too few said when they sent.
-    pub communication_ms: Option<f64>,
+    /// What most requests have left at least when they come, in ms; `None` where too few said when they were sent.
+    pub left_ms: Option<f64>,
 }
 
 /// What is remembered of the rates.
@@ -163,7 +163,7 @@ impl Demand {
             demand,
             settled,
             lasted: (settled && least.is_finite()).then_some(Rps(self.rule.headroom * least)),
-            communication_ms: None,
+            left_ms: None,
         })
     }
 

@@ -11,7 +11,7 @@ use weir_filter::config::Role;
 use super::backend::{Backend, backends, namespace};
 use super::options::{PLANNER, PLANNER_PORT};
 use super::plugin::{
-    BODY_BYTES, BUFFER_BYTES, EDGES, NETWORK, PlannerAt, REQUESTS_MAX, ROOT_ID, Times, fallback,
+    BODY_BYTES, BUFFER_BYTES, EDGES, PlannerAt, REQUESTS_MAX, ROOT_ID, SLACK, Times, fallback,
     plugin, seconds,
 };
 use super::{Document, File, ManifestError, Options, refused};
@@ -153,12 +153,12 @@ impl Frame<'_> {
                 { "endpoint": { "address": { "socket_address": address } } },
             ] }] },
         });
-        let edges = json!({ "histogram_bucket_settings": [{ "match": { "prefix": NETWORK }, "buckets": EDGES }] });
+        let edges = json!({ "histogram_bucket_settings": [{ "match": { "prefix": SLACK }, "buckets": EDGES }] });
         let add = |path: &str, value: Value| json!({ "op": "add", "path": path, "value": value });
         let patches = json!([
             add("/static_resources/clusters/-", cluster),
             add("/stats_config", edges),
-            add("/stats_flush_interval", json!("1s")),
+            add("/stats_flush_interval", json!("0.25s")),
         ]);
         let drain = whole(Times::of(self.service).hold);
         let spec = json!({

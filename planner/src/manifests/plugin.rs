@@ -26,13 +26,9 @@ pub(super) const BUFFER_BYTES: u32 = 65_536;
 /// `body.request_max_bytes`.
 pub(super) const BODY_BYTES: u32 = 1 << 23;
 /// The metric by whose percentile policy `sponge` plans, as Envoy keeps it.
-pub(super) const NETWORK: &str = "wasmcustom.weir_network_ms";
-/// Its edges, in ms. They end in 9 because Envoy keeps two digits of a value (docs/envoy.md).
-pub(super) const EDGES: &[u32] = &[
-    1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 99, 119, 149, 199, 249, 299, 349, 399, 449, 499, 549,
-    599, 649, 699, 749, 799, 849, 899, 949, 999, 1199, 1499, 1999, 2499, 2999, 3999, 4999, 6999,
-    9999,
-];
+pub(super) const SLACK: &str = "wasmcustom.weir_demand_slack_ms";
+/// Its edges, in ms.
+pub(super) const EDGES: &[u32] = &crate::observe::slack::EDGES_MS;
 
 /// Where the filter asks for plans.
 #[derive(Debug, Clone)]

@@ -151,7 +151,7 @@ fn the_edges_are_those_of_the_shipped_file() {
     let shipped: serde_json::Value =
         serde_saphyr::from_str(include_str!("../../../envoy/weir.yaml")).unwrap();
     let settings = &shipped["stats_config"]["histogram_bucket_settings"][0];
-    assert_eq!(settings["match"]["prefix"], plugin::NETWORK);
+    assert_eq!(settings["match"]["prefix"], plugin::SLACK);
     assert_eq!(settings["buckets"], serde_json::json!(plugin::EDGES));
 }
 

@@ -7,10 +7,10 @@
 
 mod arrivals;
 mod failing;
-pub mod network;
 mod proxies;
 mod routes;
 mod scrape;
+pub mod slack;
 mod targets;
 #[cfg(test)]
 mod tests;
@@ -22,10 +22,10 @@ use std::time::Duration;
 
 pub use arrivals::{Arrivals, Observation};
 pub use failing::Failing;
-pub use network::Network;
 pub use proxies::PROXY_GONE_AFTER;
 pub use routes::{Got, Route, Routes};
 pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
+pub use slack::Slack;
 pub use targets::{Target, Targets};
 
 /// One look at one proxy.
@@ -48,8 +48,8 @@ pub struct Counts {
     pub routes: BTreeMap<String, Route>,
     /// By variant that it knows: whether its servers fail, so that the proxy has left it.
     pub failing: BTreeMap<String, bool>,
-    /// How long requests took from their clients to the proxy, by rising edge; empty before the first.
-    pub network: network::Buckets,
+    /// How much time requests had left when they came, by rising edge; empty before the first.
+    pub slack: slack::Buckets,
 }
 
 impl Counts {

@@ -147,8 +147,8 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
         let (Untyped(value) | Counter(value)) = sample.value else {
             continue;
         };
-        if let Some(bucket) = network(&sample, entry) {
-            counts.network.push((bucket, value));
+        if let Some(bucket) = slack(&sample, entry) {
+            counts.slack.push((bucket, value));
             continue;
         }
         let ours = decode(&sample.metric).filter(|series| is_ours(&series.service));
@@ -166,14 +166,14 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
             _ => {}
         }
     }
-    counts.network.sort_by(|a, b| a.0.total_cmp(&b.0));
+    counts.slack.sort_by(|a, b| a.0.total_cmp(&b.0));
     counts
 }
 
-/// The upper edge in ms, where the sample is a bucket of the service's network time.
-fn network(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
+/// The upper edge in ms, where the sample is a bucket of what demand of the service had left.
+fn slack(sample: &prometheus_parse::Sample, service: &str) -> Option<f64> {
     let series = decode(sample.metric.strip_suffix("_bucket")?)?;
-    let ours = series.metric == Metric::NetworkMs && series.service == service;
+    let ours = series.metric == Metric::DemandSlackMs && series.service == service;
     let edge = sample.labels.get("le").filter(|_| ours)?;
     edge.parse().ok().filter(|edge: &f64| *edge > 0.0)
 }
@@ -217,15 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn the_networks_histogram_is_read_by_rising_edge() {
-        let name = "weir_network_ms__service__demo_two_bucket";
+    fn the_slacks_histogram_is_read_by_rising_edge() {
+        let name = "weir_demand_slack_ms__service__demo_two_bucket";
         let text = format!(
             "{name}{{le=\"+Inf\"}} 9\n{name}{{le=\"250\"}} 7\n{name}{{le=\"100\"}} 3\n\
             {name}{{le=\"high\"}} 3\nweir_wait_ms__service__demo_two_bucket{{le=\"1\"}} 5\n\
-            weir_network_ms__service__demo_two_sum{{}} 900\nweir_network_ms__service__other_bucket{{le=\"1\"}} 5\n"
+            weir_demand_slack_ms__service__demo_two_sum{{}} 900\nweir_demand_slack_ms__service__other_bucket{{le=\"1\"}} 5\n"
         );
         let expected = [(100.0, 3.0), (250.0, 7.0), (f64::INFINITY, 9.0)];
-        assert_eq!(counts(&text, &["demo-two"]).network, expected);
+        assert_eq!(counts(&text, &["demo-two"]).slack, expected);
     }
 
     #[test]
@@ -233,9 +233,9 @@ mod tests {
         let text = "weir_arrivals__service__detect{} 12\nweir_arrivals__service__classify{} 9\n\
             weir_routed__service__detect__variant__a{} 11\nweir_routed__service__classify__variant__b{} 8\n\
             weir_routed__service__other__variant__c{} 8\n\
-            weir_network_ms__service__classify_bucket{le=\"1\"} 5\n";
+            weir_demand_slack_ms__service__classify_bucket{le=\"1\"} 5\n";
         let counts = counts(text, &["detect", "classify"]);
-        assert_eq!((counts.arrivals, counts.network), (12.0, Vec::new()));
+        assert_eq!((counts.arrivals, counts.slack), (12.0, Vec::new()));
         let routed: Vec<_> = counts
             .routes
             .iter()

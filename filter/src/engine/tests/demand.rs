@@ -1,6 +1,7 @@
 //! Demand: what some variant could have served, and how much one source says of the network.
 
 use super::*;
+use crate::body::Received;
 use crate::stats::{Change, Sample};
 
 /// How often each was counted or recorded since last asked: arrivals, those none could serve, ways here.
@@ -111,6 +112,83 @@ fn demand_is_counted_before_the_first_plan_too() {
         stamped(&mut engine, "100", 900, Asked::default());
         assert_eq!(counts(&mut engine), (0, 1, 0), "{on_stale}");
     }
+}
+
+/// What a request had left when it came, and while it came, in ms.
+fn slacks(engine: &mut Engine) -> Vec<i64> {
+    let mut samples: Vec<Sample> = Vec::new();
+    engine.stats.swap(&mut samples);
+    let ours = samples
+        .iter()
+        .filter(|one| one.metric == Metric::DemandSlackMs);
+    let left = ours.map(|sample| match sample.change {
+        Change::Value(ms) => i64::try_from(ms).unwrap(),
+        _ => -1,
+    });
+    left.collect()
+}
+
+#[test]
+fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
+    let config = r#","deadline":{"reserve_ms":50}"#;
+    let body = Asked {
+        more: true,
+        ..Asked::default()
+    };
+    let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], config);
+    // 1000 ms less 150 under way and 50 kept back.
+    assert_eq!(stamped(&mut engine, "1000", 150, body), Verdict::Park);
+    assert!(release(&mut engine, at(401)).is_empty());
+    assert_eq!(slacks(&mut engine), [399]);
+    assert!(release(&mut engine, at(601)).is_empty());
+    assert_eq!(slacks(&mut engine), [199]);
+    let all = Received {
+        bytes: 9,
+        complete: true,
+    };
+    let verdict = engine.on_body(1, all, |_| None, at(650), &mut Vec::new());
+    assert!(matches!(verdict, Some(Verdict::Forward(_))), "{verdict:?}");
+    assert_eq!(slacks(&mut engine), [150]);
+    // One that says not when it was sent, and one that nobody can serve in what is left.
+    let unknown = Asked {
+        wire: Wire::pick([("x-slo-ms", &b"800"[..])]),
+        ..body
+    };
+    assert_eq!(
+        engine.on_request(2, &unknown, at(700), &mut Vec::new()),
+        Verdict::Park
+    );
+    release(&mut engine, at(1200));
+    let ended = release(&mut engine, at(1401));
+    assert!(ended.iter().any(|(stream, _)| *stream == 2), "{ended:?}");
+    assert_eq!(slacks(&mut engine), [0; 0]);
+}
+
+#[test]
+fn slow_uploads_of_one_source_say_no_more_of_slack_than_its_allowance() {
+    let mut engine = engine(&[variant("a", 1.0, 1, 1.0)], "");
+    let start = 1_790_000_000_000_u64.to_string();
+    let wire = [
+        ("x-slo-ms", &b"1000"[..]),
+        ("x-slo-start", start.as_bytes()),
+    ];
+    for stream in 0..100 {
+        let asked = Asked {
+            wire: Wire::pick(wire),
+            more: true,
+            sender: Some(1),
+            ..Asked::default()
+        };
+        assert_eq!(
+            engine.on_request(stream, &asked, at(0), &mut Vec::new()),
+            Verdict::Park
+        );
+    }
+    for ms in 1..=990 {
+        release(&mut engine, at(ms));
+    }
+    let most = crate::samples::PER_SECOND as usize;
+    assert!((most..=2 * most).contains(&slacks(&mut engine).len()));
 }
 
 /// Honest clients' percentiles are not one sender's to make.

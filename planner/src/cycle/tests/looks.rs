@@ -86,3 +86,42 @@ async fn whatever_the_load_is_the_cores_that_carry_it_stay() {
         );
     }
 }
+
+#[tokio::test]
+async fn less_time_that_clients_leave_is_planned_for_with_the_look_that_shows_it() {
+    let mut bed = Bed::new(sponge(), &[1]);
+    // 5 requests in each look: with 900 ms left, from the 41st look on with 30, from the 43rd on with 25.
+    let came = |look: u32| {
+        let [all, slow, slower] = [look, look.max(40) - 40, look.max(42) - 42];
+        let [all, slow, slower] = [all, slow, slower].map(|looks| 5.0 * f64::from(looks));
+        vec![
+            (20.0, 0.0),
+            (25.0, slower),
+            (30.0, slow),
+            (890.0, slow),
+            (f64::INFINITY, all),
+        ]
+    };
+    let mut turns = Vec::new();
+    for look in 0..50 {
+        *bed.world.slack.lock().unwrap() = came(look);
+        if bed.tick(LOOK * look, 5.0).await.is_some() {
+            turns.push((look, bed.world.real.lock().unwrap()[0].millis() / 1000));
+        }
+    }
+    let cores_by = |look: u32| {
+        turns
+            .iter()
+            .rfind(|(at, _)| *at <= look)
+            .map(|(_, cores)| *cores)
+    };
+    assert_eq!(
+        [36, 40, 41, 42, 43].map(cores_by),
+        [1, 1, 3, 3, 4].map(Some)
+    );
+    let settled: Vec<_> = turns
+        .iter()
+        .filter(|(look, _)| (2..=40).contains(look))
+        .collect();
+    assert!(settled.iter().all(|(look, _)| look % 4 == 0), "{turns:?}");
+}

@@ -18,7 +18,7 @@ fn forecast(rps: f64, settled: bool) -> Option<Forecast> {
         demand: Rps(rps),
         settled,
         lasted: None,
-        communication_ms: None,
+        left_ms: None,
     })
 }
 

@@ -58,7 +58,7 @@ fn forecast(rps: f64, settled: bool) -> Forecast {
         demand: Rps(rps),
         settled,
         lasted: None,
-        communication_ms: None,
+        left_ms: None,
     }
 }
 

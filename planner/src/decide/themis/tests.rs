@@ -56,7 +56,7 @@ fn forecast(rps: f64, lasted: Option<f64>) -> Forecast {
         demand: Rps(rps),
         settled: true,
         lasted: lasted.map(Rps),
-        communication_ms: None,
+        left_ms: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde_json::{Value, json};
 
-use super::super::plugin::{EDGES, NETWORK};
+use super::super::plugin::{EDGES, SLACK};
 use super::super::typed::typed;
 use super::wasm::pods;
 use super::{Document, File, Frame, INGRESS_NAMESPACE, ManifestError, SERVICE_LABEL, ingress};
@@ -11,9 +11,9 @@ use super::{Document, File, Frame, INGRESS_NAMESPACE, ManifestError, SERVICE_LAB
 /// Where a sidecar shows its statistics; no mutual TLS.
 pub(in super::super) const STATS_PORT: u16 = 15090;
 
-const ANNOTATED: &str = "statsHistogramBuckets: fine edges for the time requests were under way, by a percentile of which \
+const ANNOTATED: &str = "statsHistogramBuckets: fine edges for the time that requests have left, by a percentile of which \
     policy `sponge` plans; Envoy's own are too far apart. statsFlushInterval (Istio 1.28 and later): \
-    histograms are merged this often, no slower than the planner's cycle; 5 s by default. Everything else of the \
+    histograms are merged this often, 5 s by default; whole seconds below a minute, because Istio has written others in a form that Envoy refuses. Everything else of the \
     filter's is shown without annotations: Istio lets the prefix `wasm` through.";
 const ROUTERS: &str = "A gate believes the deadline in x-slo-deadline, so only routers may reach the model servers: the gateway. The \
     planner reads the sidecars' statistics. Add whoever else has a router; kubelets are let through anyway.";
@@ -49,7 +49,7 @@ fn patch(name: &str, how: &str, annotations: Value, labels: Option<Value>) -> Fi
 
 fn annotations() -> Value {
     json!({
-        "sidecar.istio.io/statsHistogramBuckets": json!({ NETWORK: EDGES }).to_string(),
+        "sidecar.istio.io/statsHistogramBuckets": json!({ SLACK: EDGES }).to_string(),
         "sidecar.istio.io/statsFlushInterval": "1s",
     })
 }

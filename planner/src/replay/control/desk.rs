@@ -31,9 +31,9 @@ type Problem = (Vec<InForce>, Option<Asked>);
 type Asked = (u64, bool, Option<u64>, Option<u64>);
 
 fn asked(forecast: Forecast) -> Asked {
-    let way = forecast.communication_ms.map(f64::to_bits);
+    let left = forecast.left_ms.map(f64::to_bits);
     let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
-    (forecast.demand.0.to_bits(), forecast.settled, way, lasted)
+    (forecast.demand.0.to_bits(), forecast.settled, left, lasted)
 }
 
 /// A replayed variant is one replica.

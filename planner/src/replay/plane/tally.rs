@@ -5,22 +5,22 @@ use weir_api::metrics::Metric;
 use weir_filter::stats::{Change, Sample};
 
 use crate::observe::Counts;
-use crate::observe::network::{Buckets, EDGES_MS};
+use crate::observe::slack::{Buckets, EDGES_MS};
 
 /// The counts of one proxy, over its workers.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Tally {
     arrivals: u64,
-    /// How many took so long from their clients: by [`EDGES_MS`], each above the edge before; the last
+    /// How many had so long left when they came: by [`EDGES_MS`], each above the edge before; the last
     /// above all of them.
-    ways: [u64; EDGES_MS.len() + 1],
+    slacks: [u64; EDGES_MS.len() + 1],
 }
 
 impl Tally {
     /// Of a proxy that has just started.
     pub(in crate::replay) const NEW: Tally = Tally {
         arrivals: 0,
-        ways: [0; EDGES_MS.len() + 1],
+        slacks: [0; EDGES_MS.len() + 1],
     };
 
     /// A request has arrived, at a proxy without the filter.
@@ -33,10 +33,10 @@ impl Tally {
         for sample in samples {
             match (sample.metric, sample.change) {
                 (Metric::Arrivals, _) => self.arrive(),
-                (Metric::NetworkMs, Change::Value(way_ms)) => {
-                    let at = EDGES_MS.partition_point(|edge| u64::from(*edge) < way_ms);
-                    if let Some(way) = self.ways.get_mut(at) {
-                        *way += 1;
+                (Metric::DemandSlackMs, Change::Value(left_ms)) => {
+                    let at = EDGES_MS.partition_point(|edge| u64::from(*edge) < left_ms);
+                    if let Some(slack) = self.slacks.get_mut(at) {
+                        *slack += 1;
                     }
                 }
                 _ => {}
@@ -45,20 +45,20 @@ impl Tally {
     }
 
     /// What a scrape says. Where requests went is not in it, and no histogram before its first value, as
-    /// in Envoy; which shows a histogram's values only once it has flushed them, up to a second later.
+    /// in Envoy; which shows a histogram's values only once it has flushed them, up to a quarter of a second later.
     pub(in crate::replay) fn counts(&self) -> Counts {
         let mut sum = 0;
         let above = |edge: u32| f64::from(edge);
         let edges = EDGES_MS.into_iter().map(above).chain([f64::INFINITY]);
-        let network: Buckets = edges
-            .zip(self.ways)
-            .map(|(edge, way)| {
-                sum += way;
+        let slack: Buckets = edges
+            .zip(self.slacks)
+            .map(|(edge, slack)| {
+                sum += slack;
                 (edge, sum as f64)
             })
             .collect();
         Counts {
-            network: if sum > 0 { network } else { Buckets::new() },
+            slack: if sum > 0 { slack } else { Buckets::new() },
             ..Counts::of_arrivals(self.arrivals as f64)
         }
     }
@@ -71,14 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_counted_up_to_their_edges_and_above_the_last() {
+    fn slacks_are_counted_up_to_their_edges_and_above_the_last() {
         let mut tally = Tally::NEW;
         tally.arrive();
         assert_eq!(tally.counts(), Counts::of_arrivals(1.0));
         let mut stats = Stats::default();
         stats.count(Metric::Arrivals, Label::None);
-        for way_ms in [0, 1, 2, 99, 100, 119, 9999, 10_000, u64::MAX] {
-            stats.value(Metric::NetworkMs, Label::None, way_ms);
+        for left_ms in [0, 1, 2, 99, 100, 119, 9999, 10_000, u64::MAX] {
+            stats.value(Metric::DemandSlackMs, Label::None, left_ms);
         }
         stats.value(Metric::WaitMs, Label::None, 1);
         let mut samples = Vec::new();
@@ -96,8 +96,8 @@ mod tests {
             (9999.0, 7.0),
             (f64::INFINITY, 9.0),
         ] {
-            assert!(counts.network.contains(&(edge, expected)), "{edge}");
+            assert!(counts.slack.contains(&(edge, expected)), "{edge}");
         }
-        assert_eq!(counts.network.len(), EDGES_MS.len() + 1);
+        assert_eq!(counts.slack.len(), EDGES_MS.len() + 1);
     }
 }

@@ -125,7 +125,7 @@ impl Worker {
             .engine
             .on_request(stream, &asked, clocks(now), verdicts);
         self.report();
-        counted.add(&self.samples);
+        self.count_into(counted);
         verdict
     }
 
@@ -142,7 +142,7 @@ impl Worker {
             .engine
             .on_body(stream, received, |_| None, clocks(now), verdicts);
         self.report();
-        counted.add(&self.samples);
+        self.count_into(counted);
         verdict
     }
 
@@ -305,6 +305,12 @@ impl Worker {
 
     fn report(&mut self) {
         self.engine.stats.swap(&mut self.samples);
+    }
+
+    /// Adds what the engine has counted in the latest call to its proxy's counts.
+    pub(in crate::replay) fn count_into(&mut self, counted: &mut Tally) {
+        counted.add(&self.samples);
+        self.samples.clear();
     }
 }
 

@@ -88,6 +88,9 @@ impl<W: Witness> World<'_, W> {
         };
         if let Some(worker) = workers.get_mut(index as usize) {
             tell(worker, self.now, &mut self.verdicts);
+            if let Some(counted) = self.counted.get_mut(worker.proxy as usize) {
+                worker.count_into(counted);
+            }
             self.witness
                 .told(index as usize, worker, &self.verdicts, self.now);
         }

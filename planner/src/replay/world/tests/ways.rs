@@ -6,9 +6,9 @@ use crate::config::{Policy, SpongeRule};
 
 /// The network's way up while it is as ever.
 const WAY_MS: u64 = 50;
-/// While it fades: of 1000 ms 101 to 151 are left, as far as the histogram can tell, and a request takes 210
+/// While it fades: of 1000 ms 99 to 119 are left, as far as the histogram can tell, and a request takes 210
 /// on a core, 110 on two, 77 on three.
-const FADED_MS: u64 = 850;
+const FADED_MS: u64 = 900;
 /// From when to when it fades, s.
 const FADES: std::ops::Range<u64> = 20..40;
 /// When the planner is sure to have seen it, and to have forgotten it, s later.

@@ -1,5 +1,5 @@
-//! How long requests take from their clients to the proxies: what the proxies' histograms have counted
-//! in the last window → a percentile. Pure: the time comes with the look.
+//! How much time requests have left when they come, and each time it has halved while their bodies came: what the
+//! proxies' histograms have counted in the last window → a low percentile. Pure: the time comes with the look.
 //!
 //! Only requests whose client said when it sent are in it. Between two edges of a histogram's buckets the
 //! percentile is taken on the line; above the last finite edge it is that edge. A histogram that fell
@@ -11,14 +11,13 @@ use std::time::Duration;
 use super::Scrape;
 use super::proxies::Proxies;
 
-/// The histogram's finite edges in the shipped `envoy/*.yaml`, in ms. What is left of an objective
-/// decides, so the steps are small beside objectives, not beside the way: 50 ms up to a second. Envoy keeps
-/// two digits of a value and counts all that it keeps as 140, 140 to 149 ms, as at most 140: the edge at
-/// which its count is right is the greatest of them, 149.
+/// The histogram's finite edges in the shipped `envoy/*.yaml`, in ms. The cores that a request needs hang on its
+/// time left in proportion, so the least steps are where least is left. Envoy keeps two digits of a value and counts
+/// all that it keeps as 140, 140 to 149 ms, as at most 140: the edge at which its count is right is the greatest of
+/// them, 149.
 pub const EDGES_MS: [u32; 40] = [
-    1, 2, 3, 5, 10, 15, 20, 30, 40, 50, 75, 99, 119, 149, 199, 249, 299, 349, 399, 449, 499, 549,
-    599, 649, 699, 749, 799, 849, 899, 949, 999, 1199, 1499, 1999, 2499, 2999, 3999, 4999, 6999,
-    9999,
+    1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 35, 40, 45, 50, 60, 75, 99, 119, 149, 199, 249, 299, 349,
+    399, 449, 499, 599, 699, 799, 899, 999, 1199, 1499, 1999, 2499, 2999, 3999, 4999, 6999, 9999,
 ];
 
 /// How far back requests are counted.
@@ -28,22 +27,22 @@ pub const REQUESTS_LEAST: f64 = 20.0;
 /// Most looks remembered: a window of the shortest cycles.
 const LOOKS_MAX: usize = 128;
 
-/// Upper edges in ms and how many requests took at most that, both rising.
+/// Upper edges in ms and how many requests had at most that left, both rising.
 pub type Buckets = Vec<(f64, f64)>;
 
 /// What was counted lately.
 #[derive(Debug, Clone, Default)]
-pub struct Network {
+pub struct Slack {
     /// As last seen.
     proxies: Proxies<Buckets>,
     /// By look, since the one before, over all proxies.
     looks: VecDeque<(Duration, Buckets)>,
 }
 
-impl Network {
+impl Slack {
     /// No proxy seen yet.
-    pub fn new() -> Network {
-        Network::default()
+    pub fn new() -> Slack {
+        Slack::default()
     }
 
     /// Takes in one look.
@@ -51,9 +50,9 @@ impl Network {
         let mut new = Buckets::new();
         self.proxies.observe(at, scrapes, |last, _, counts| {
             if let Some(last) = last {
-                add(&mut new, &since(last, &counts.network));
+                add(&mut new, &since(last, &counts.slack));
             }
-            counts.network.clone()
+            counts.slack.clone()
         });
         self.looks.push_back((at, new));
         let oldest = at.saturating_sub(WINDOW);
@@ -64,30 +63,24 @@ impl Network {
         }
     }
 
-    /// Of the latest requests that took `most_ms` at most, what so many percent did not exceed, in ms;
-    /// `None` where too few such are known.
-    pub fn percentile(&self, percent: f64, most_ms: f64) -> Option<f64> {
+    /// Of the latest requests that had `least_ms` at least, what so many percent had at least, in ms; `None` where
+    /// too few such are known.
+    pub fn percentile(&self, percent: f64, least_ms: f64) -> Option<f64> {
         let mut all = Buckets::new();
         for (_, look) in &self.looks {
             add(&mut all, look);
         }
-        let total = counted(&all, most_ms);
+        let less = counted(&all, least_ms);
+        let total = all.last().map_or(0.0, |(_, count)| *count) - less;
         if total < REQUESTS_LEAST {
             return None;
         }
-        let wanted = total * percent / 100.0;
+        let wanted = less + total * (1.0 - percent / 100.0);
         let mut before = (0.0, 0.0);
         for (edge, count) in all {
-            if count >= wanted {
-                if !edge.is_finite() {
-                    return Some(before.0);
-                }
-                let inside = if count > before.1 {
-                    (wanted - before.1) / (count - before.1)
-                } else {
-                    1.0
-                };
-                return Some(before.0 + (edge - before.0) * inside);
+            if count > before.1 && count >= wanted {
+                let ms = between(before, (edge, count), wanted);
+                return Some(ms.max(least_ms));
             }
             before = (edge, count);
         }
@@ -95,13 +88,22 @@ impl Network {
     }
 }
 
-/// How many took at most that; on the line between two edges, and none beyond the last finite one.
-fn counted(buckets: &Buckets, most_ms: f64) -> f64 {
+/// Where so many are counted, on the line between two edges; the lower where the upper is infinite.
+fn between(lower: (f64, f64), upper: (f64, f64), wanted: f64) -> f64 {
+    if !upper.0.is_finite() {
+        return lower.0;
+    }
+    let inside = (wanted - lower.1) / (upper.1 - lower.1);
+    lower.0 + (upper.0 - lower.0) * inside.clamp(0.0, 1.0)
+}
+
+/// How many had less; on the line between two edges, and none beyond the last finite one.
+fn counted(buckets: &Buckets, least_ms: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for (edge, count) in buckets {
-        if *edge > most_ms {
+        if *edge > least_ms {
             let inside = if edge.is_finite() {
-                (most_ms - before.0) / (edge - before.0)
+                (least_ms - before.0) / (edge - before.0)
             } else {
                 0.0
             };
@@ -151,7 +153,7 @@ mod tests {
     fn of(from: &str, second: u64, counts: Option<[f64; 4]>) -> Scrape {
         let edges = [100.0, 250.0, 500.0, f64::INFINITY];
         let counts = counts.map(|counts| Counts {
-            network: edges.into_iter().zip(counts).collect(),
+            slack: edges.into_iter().zip(counts).collect(),
             ..Counts::default()
         });
         Scrape {
@@ -163,15 +165,11 @@ mod tests {
 
     /// One row a second, one proxy: counts → median.
     fn check(rows: &[(Option<[f64; 4]>, Option<f64>)]) {
-        let mut network = Network::new();
+        let mut slack = Slack::new();
         for (second, (counts, median)) in rows.iter().enumerate() {
             let second = second as u64;
-            network.observe(Duration::from_secs(second), &[scrape(second, *counts)]);
-            assert_eq!(
-                network.percentile(50.0, f64::INFINITY),
-                *median,
-                "second {second}"
-            );
+            slack.observe(Duration::from_secs(second), &[scrape(second, *counts)]);
+            assert_eq!(slack.percentile(50.0, 0.0), *median, "second {second}");
         }
     }
 
@@ -200,33 +198,41 @@ mod tests {
 
     #[test]
     fn those_beyond_help_do_not_count() {
-        let mut network = Network::new();
-        for (second, counts) in [[0.0; 4], [20.0, 60.0, 80.0, 100.0]]
+        let mut slack = Slack::new();
+        for (second, counts) in [[0.0; 4], [20.0, 60.0, 85.0, 100.0]]
             .into_iter()
             .enumerate()
         {
             let second = second as u64;
-            network.observe(Duration::from_secs(second), &[scrape(second, Some(counts))]);
+            slack.observe(Duration::from_secs(second), &[scrape(second, Some(counts))]);
         }
-        // 60 took up to 250 ms, half of the next 20 up to 375.
-        for (most_ms, greatest) in [
-            (1000.0, Some(500.0)),
-            (500.0, Some(500.0)),
-            (375.0, Some(375.0)),
-            (250.0, Some(250.0)),
-            (100.0, Some(100.0)),
-            (50.0, None),
-            (-5.0, None),
+        // 60 had up to 250 ms, half of the next 25 up to 375.
+        for (percent, least_ms, had) in [
+            (50.0, 0.0, Some(212.5)),
+            (50.0, 250.0, Some(450.0)),
+            (100.0, 0.0, Some(0.0)),
+            (100.0, 250.0, Some(250.0)),
+            (100.0, 375.0, Some(375.0)),
+            (99.0, 250.0, Some(254.0)),
+            (100.0, 500.0, None),
+            (100.0, 700.0, None),
+            (10.0, -5.0, Some(500.0)),
         ] {
-            assert_eq!(network.percentile(100.0, most_ms), greatest, "{most_ms}");
+            let expected = had.map(|ms: f64| ms.to_bits());
+            let got = slack.percentile(percent, least_ms);
+            assert_eq!(
+                got.map(f64::to_bits),
+                expected,
+                "{percent} {least_ms}: {got:?}"
+            );
         }
     }
 
     #[test]
     fn the_window_ends_and_proxies_add_up() {
-        let mut network = Network::new();
+        let mut slack = Slack::new();
         let at = Duration::from_secs;
-        network.observe(
+        slack.observe(
             at(0),
             &[of("a", 0, Some([0.0; 4])), of("b", 0, Some([0.0; 4]))],
         );
@@ -234,28 +240,28 @@ mod tests {
             of("a", 1, Some([15.0; 4])),
             of("b", 1, Some([0.0, 15.0, 15.0, 15.0])),
         ];
-        network.observe(at(1), &second);
-        assert_eq!(network.percentile(50.0, f64::INFINITY), Some(100.0));
-        assert_eq!(network.percentile(100.0, f64::INFINITY), Some(250.0));
+        slack.observe(at(1), &second);
+        assert_eq!(slack.percentile(50.0, 0.0), Some(100.0));
+        assert_eq!(slack.percentile(0.0, 0.0), Some(250.0));
         for second in 2..=11 {
             let lost = [of("a", second, None), of("b", second, None)];
-            network.observe(at(second), &lost);
+            slack.observe(at(second), &lost);
         }
         assert_eq!(
-            network.percentile(50.0, f64::INFINITY),
+            slack.percentile(50.0, 0.0),
             None,
             "what was counted at 1 s is 10 s old"
         );
         for _ in 0..1000 {
-            network.observe(at(12), &[of("a", 12, None), of("b", 12, None)]);
+            slack.observe(at(12), &[of("a", 12, None), of("b", 12, None)]);
         }
-        assert!(network.looks.len() <= LOOKS_MAX);
+        assert!(slack.looks.len() <= LOOKS_MAX);
     }
 
     #[test]
     fn proxies_come_and_go_in_any_order() {
         let at = Duration::from_secs;
-        let mut network = Network::new();
+        let mut slack = Slack::new();
         let old = |second, more| of("old", second, Some([500.0 + more; 4]));
         let new = |second, more| {
             of(
@@ -264,27 +270,27 @@ mod tests {
                 Some([0.0, 900.0 + more, 900.0 + more, 900.0 + more]),
             )
         };
-        network.observe(at(0), &[old(0, 0.0)]);
-        network.observe(at(1), &[new(1, 0.0), old(1, 10.0)]);
-        let all = |network: &Network| network.percentile(100.0, f64::INFINITY);
+        slack.observe(at(0), &[old(0, 0.0)]);
+        slack.observe(at(1), &[new(1, 0.0), old(1, 10.0)]);
+        let all = |slack: &Slack| slack.percentile(0.0, 0.0);
         assert_eq!(
-            all(&network),
+            all(&slack),
             None,
             "what a new one has counted before is not of now"
         );
-        network.observe(at(2), &[old(2, 20.0), new(2, 10.0)]);
-        assert_eq!(all(&network), Some(250.0), "20 and 10");
+        slack.observe(at(2), &[old(2, 20.0), new(2, 10.0)]);
+        assert_eq!(all(&slack), Some(250.0), "20 and 10");
         // Away and back in time, the old one goes on; after that it is new.
         for second in 3..=13 {
-            network.observe(at(second), &[new(second, 10.0)]);
+            slack.observe(at(second), &[new(second, 10.0)]);
         }
-        assert_eq!(all(&network), None);
-        network.observe(at(14), &[new(14, 10.0), old(14, 60.0)]);
-        assert_eq!(all(&network), Some(100.0));
+        assert_eq!(all(&slack), None);
+        slack.observe(at(14), &[new(14, 10.0), old(14, 60.0)]);
+        assert_eq!(all(&slack), Some(100.0));
         for second in 15..=75 {
-            network.observe(at(second), &[new(second, 10.0)]);
+            slack.observe(at(second), &[new(second, 10.0)]);
         }
-        network.observe(at(76), &[new(76, 10.0), old(76, 160.0)]);
-        assert_eq!(all(&network), None);
+        slack.observe(at(76), &[new(76, 10.0), old(76, 160.0)]);
+        assert_eq!(all(&slack), None);
     }
 }
