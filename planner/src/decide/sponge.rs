@@ -1,6 +1,6 @@
 //! By Sponge (EuroMLSys '24, Eq. 3): the cores and the batch of one variant's one instance.
 //!
-//! What those who come have left is a low percentile of what the filters found, less the rest of the pipeline and
+//! The time left to those who come is a low percentile of what the filters found, less the rest of the pipeline and
 //! what they hold back for the answer's way; of those requests that the most cores could serve at all
 //! ([`quickest_ms`]: no core helps the others). Where too few clients said when they sent, it is the SLO less the
 //! rest of the pipeline.
@@ -112,7 +112,7 @@ pub fn quickest_ms(service: &Service) -> f64 {
     service.variants.first().map_or(0.0, quickest)
 }
 
-/// What the rest of the pipeline leaves of the objective.
+/// The objective less the rest of the pipeline, in ms.
 pub fn slo_ms(service: &Service) -> f64 {
     (service.slo.as_secs_f64() * 1e3 - service.rest_ms).max(LEFT_LEAST_MS)
 }

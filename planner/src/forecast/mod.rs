@@ -58,7 +58,7 @@ pub struct Forecast {
     /// λ as it would be by the least that the window has seen: what of the demand has lasted. `None` until
     /// the window has filled.
     pub lasted: Option<Rps>,
-    /// What most requests have left at least when they come, in ms; `None` where too few said when they were sent.
+    /// Time that most requests have left at least, in ms; `None` where too few said when they were sent.
     pub left_ms: Option<f64>,
 }
 

@@ -48,7 +48,7 @@ pub struct Counts {
     pub routes: BTreeMap<String, Route>,
     /// By variant that it knows: whether its servers fail, so that the proxy has left it.
     pub failing: BTreeMap<String, bool>,
-    /// How much time requests had left when they came, by rising edge; empty before the first.
+    /// Requests by the time that they had left, by rising edge; empty before the first.
     pub slack: slack::Buckets,
 }
 

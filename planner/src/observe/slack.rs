@@ -1,4 +1,4 @@
-//! How much time requests have left when they come, and each time it has halved while their bodies came: what the
+//! The time that requests have left when they come, and each time it has halved while their bodies came: what the
 //! proxies' histograms have counted in the last window → a low percentile. Pure: the time comes with the look.
 //!
 //! Only requests whose client said when it sent are in it. Between two edges of a histogram's buckets the
@@ -63,7 +63,7 @@ impl Slack {
         }
     }
 
-    /// Of the latest requests that had `least_ms` at least, what so many percent had at least, in ms; `None` where
+    /// Returns the time that so many percent of the latest requests with `least_ms` or more had at least, in ms; `None` where
     /// too few such are known.
     pub fn percentile(&self, percent: f64, least_ms: f64) -> Option<f64> {
         let mut all = Buckets::new();
@@ -88,7 +88,7 @@ impl Slack {
     }
 }
 
-/// Where so many are counted, on the line between two edges; the lower where the upper is infinite.
+/// Returns the time up to which so many are counted, on the line between two edges; the lower where the upper is infinite.
 fn between(lower: (f64, f64), upper: (f64, f64), wanted: f64) -> f64 {
     if !upper.0.is_finite() {
         return lower.0;
@@ -97,7 +97,7 @@ fn between(lower: (f64, f64), upper: (f64, f64), wanted: f64) -> f64 {
     lower.0 + (upper.0 - lower.0) * inside.clamp(0.0, 1.0)
 }
 
-/// How many had less; on the line between two edges, and none beyond the last finite one.
+/// Counts those that had less, on the line between two edges, and none beyond the last finite one.
 fn counted(buckets: &Buckets, least_ms: f64) -> f64 {
     let mut before = (0.0, 0.0);
     for (edge, count) in buckets {

@@ -114,7 +114,7 @@ fn demand_is_counted_before_the_first_plan_too() {
     }
 }
 
-/// What a request had left when it came, and while it came, in ms.
+/// Time that requests had left when they came, and while they came, in ms.
 fn slacks(engine: &mut Engine) -> Vec<i64> {
     let mut samples: Vec<Sample> = Vec::new();
     engine.stats.swap(&mut samples);

@@ -11,7 +11,7 @@ use crate::observe::slack::{Buckets, EDGES_MS};
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Tally {
     arrivals: u64,
-    /// How many had so long left when they came: by [`EDGES_MS`], each above the edge before; the last
+    /// Requests by the time that they had left: by [`EDGES_MS`], each above the edge before; the last
     /// above all of them.
     slacks: [u64; EDGES_MS.len() + 1],
 }
