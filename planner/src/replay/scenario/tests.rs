@@ -111,6 +111,7 @@ fn the_shipped_scenarios_are_taken() {
             "reach-three",
             "reach-three-classes",
             "sponge",
+            "sponge-demo",
             "swell",
             "validate"
         ]
