@@ -26,7 +26,7 @@ mod table;
 
 pub use ask::{Ask, Others, Turn, Urgency};
 pub use bytes::Unreadable;
-pub use lanes::{Ahead, Busy, RUNS_MAX, Run, Sent};
+pub use lanes::{Ahead, Busy, Landed, RUNS_MAX, Run, Sent};
 pub use member::{Member, Outcome, Ring, Scope, Standing, Store, TRIES_MAX};
 pub use memory::Memory;
 pub use table::{Cell, Column, Entry};
@@ -210,6 +210,7 @@ impl Board {
     ) {
         let sent = &mut turn.sent;
         sent.lanes = true;
+        sent.lead = self.lead(column, ahead.planned);
         sent.waits = self.busy(column, taken, ahead.mean, now).shortest;
         let begins = now + ahead.gap;
         (sent.first, sent.behind) = self.send(column, turn.granted, ask.slots, taken, begins);

@@ -268,6 +268,14 @@ impl Gate {
         }
     }
 
+    /// Time until the first lane gets free, as far as the board tells; none where one is.
+    #[must_use]
+    pub fn until_free(&self, now: Mono) -> Duration {
+        let taken = self.taken().saturating_add(self.others.taken);
+        let busy = self.busy(now).filter(|_| taken >= self.slots);
+        busy.map_or(Duration::ZERO, |busy| busy.shortest)
+    }
+
     /// Work before the lanes by now.
     fn busy(&self, now: Mono) -> Option<Busy> {
         let (sent, at) = &self.sent;

@@ -14,6 +14,9 @@
 //! urgent one that comes a moment later. So the lead is the gap, and as much of the service time's scatter
 //! as makes the lanes idle for [`IDLE`] of their time, and never more than half of a service.
 
+//! All workers of a proxy share one [`Lead`] per variant (see [`Column`](crate::board::Column)): each alone sees few
+//! of a server's executions. Numbers are whole, because a slot table is compared and its every byte counts.
+
 use std::time::Duration;
 
 use crate::time::{Mono, nanos};
@@ -30,56 +33,109 @@ const MOST_PART: u32 = 2;
 /// The lead while nobody was seen to lie at the server, as a part of the service time.
 const UNSURE_PART: u32 = 4;
 /// Times measured of either kind, below which they say too little.
-const LEAST: u32 = 4;
+const LEAST: u16 = 4;
 /// Time without a measurement of one kind until it is sought: by a request that is not sent early, or by
 /// one that is.
 const STALE: Duration = Duration::from_secs(5);
-/// Earlier times that each mean knows.
-const MEMORY: u32 = 16;
+/// Earlier times that a mean knows: so many that chance moves it by less than [`CHANCE`], within these bounds.
+const MEMORY_MIN: u64 = 16;
+const MEMORY_MAX: u64 = 128;
+const CHANCE: Duration = Duration::from_micros(500);
+/// The same after a long silence.
+const MEMORY_STALE: u64 = 4;
+/// Differences between successive times by which their scatter is judged.
+const MEMORY_SCATTER: u64 = 32;
 
-/// Measurements of one variant's gap at one worker.
-#[derive(Debug, Clone, Copy, Default)]
+/// Measurements of one variant's gap.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Lead {
+    /// The plan's service time for which these were taken.
+    pub planned: Duration,
     /// Sent to an idle lane: dispatch to answer.
-    alone: Mean,
+    pub alone: Mean,
     /// Sent early: answer to answer.
-    behind: Mean,
-    /// Time for which these lay at the server, or were on their way.
-    lay: Mean,
+    pub behind: Mean,
+    /// Mean time for which these lay at the server, or were on their way, ns.
+    pub lay: u64,
+    /// The same of all that were sent early, the latest above all, ns.
+    pub usual: u64,
     /// Whether these were seen to lie at the server.
-    sure: bool,
+    pub sure: bool,
 }
 
-/// A fading mean and the mean distance from it, ns.
-#[derive(Debug, Clone, Copy, Default)]
-struct Mean {
-    mean: f64,
-    scatter: f64,
-    seen: u32,
-    at: Mono,
+/// A fading mean of times, ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Mean {
+    /// The mean.
+    pub mean: u64,
+    /// Mean distance of a time from the mean, by how far successive times lie apart: a time that is
+    /// another from now on is no scatter.
+    pub scatter: u64,
+    /// The last time.
+    pub last: u64,
+    /// Times taken.
+    pub seen: u16,
+    /// Moment of the last.
+    pub at: Mono,
+}
+
+/// Moves a mean of `count` values by the last of them.
+fn fade(mean: u64, value: u64, count: u64) -> u64 {
+    if value >= mean {
+        mean + (value - mean) / count.max(1)
+    } else {
+        mean - (mean - value) / count.max(1)
+    }
 }
 
 impl Mean {
-    fn take(&mut self, time: Duration, now: Mono) {
-        let time = nanos(time) as f64;
-        // After a long silence one counts for more.
-        let memory = if self.is_stale(now) { 4 } else { MEMORY };
-        self.seen = self.seen.saturating_add(1);
-        let part = 1.0 / f64::from(self.seen.min(memory));
-        if self.seen > 1 {
-            let part = 1.0 / f64::from((self.seen - 1).min(memory));
-            self.scatter += ((time - self.mean).abs() - self.scatter) * part;
+    /// Takes a time; the number of times among which it counts.
+    fn take(&mut self, time: Duration, now: Mono) -> u64 {
+        let time = nanos(time);
+        let is_stale = self.is_stale(now);
+        if self.seen > 0 {
+            // Of times even or normal around a mean, two lie apart by some 10/7 of their distance from it.
+            let distance = time.abs_diff(self.last) / 10 * 7;
+            let count = u64::from(self.seen).min(MEMORY_SCATTER);
+            self.scatter = fade(self.scatter, distance, count);
         }
-        self.mean += (time - self.mean) * part;
-        self.at = now;
+        self.seen = self.seen.saturating_add(1);
+        let memory = if is_stale {
+            MEMORY_STALE
+        } else {
+            self.memory()
+        };
+        let count = u64::from(self.seen).min(memory);
+        self.mean = fade(self.mean, time, count);
+        (self.last, self.at) = (time, now);
+        count
+    }
+
+    /// Times of which the mean is no further off by chance than wanted.
+    fn memory(&self) -> u64 {
+        let ratio = self.scatter / nanos(CHANCE);
+        ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX)
     }
 
     fn is_stale(&self, now: Mono) -> bool {
         self.seen > 0 && now.since(self.at) > STALE
     }
+
+    fn time(&self) -> Duration {
+        Duration::from_nanos(self.mean)
+    }
 }
 
 impl Lead {
+    /// Nothing is known yet of executions for which the plan foresees so long.
+    #[must_use]
+    pub fn of(planned: Duration) -> Lead {
+        Lead {
+            planned,
+            ..Lead::default()
+        }
+    }
+
     /// One that was sent to an idle lane was answered after `took`.
     pub fn alone(&mut self, took: Duration, now: Mono) {
         self.alone.take(took, now);
@@ -89,17 +145,16 @@ impl Lead {
     /// One that `lay` at its server, or was on its way there, when the one before it was answered, was
     /// answered so long after that.
     pub fn behind(&mut self, took: Duration, lay: Duration, now: Mono) {
-        // One that came too late for the lane says less: part of its time is the gap.
-        if !self.is_sure() || lay >= self.gap() {
-            self.behind.take(took, now);
-            self.lay.take(lay, now);
+        // Part of the time of one that came too late for the lane is the gap. While the gap is taken for too
+        // short nobody is known to be late, so those that lay for less than usual do not count.
+        let at_least = nanos(self.gap()).max(self.usual);
+        if self.behind.seen < LEAST || nanos(lay) >= at_least {
+            let count = self.behind.take(took, now);
+            self.lay = fade(self.lay, nanos(lay), count);
         }
+        let known = u64::from(self.behind.seen).min(MEMORY_MIN);
+        self.usual = fade(self.usual, nanos(lay), known);
         self.judge();
-    }
-
-    /// Forgets the times, because the plan foresees others.
-    pub fn forget(&mut self) {
-        *self = Lead::default();
     }
 
     /// Whether those sent early were seen to lie at the server: then their time counts from the answer before.
@@ -109,11 +164,11 @@ impl Lead {
     }
 
     fn judge(&mut self) {
-        let from_sending = self.behind.mean + self.lay.mean;
+        let from_sending = self.behind.mean.saturating_add(self.lay);
         let known = self.behind.seen >= LEAST && self.alone.seen > 0;
         // What was seen once is not given up by chance.
-        let margin = if self.sure { 0.0 } else { self.lay.mean / 4.0 };
-        self.sure = known && from_sending > self.alone.mean + margin;
+        let margin = if self.sure { 0 } else { self.lay / 4 };
+        self.sure = known && from_sending > self.alone.mean.saturating_add(margin);
     }
 
     /// Mean time between the answers of requests sent early; `foreseen` while it is not known.
@@ -122,7 +177,7 @@ impl Lead {
         if self.behind.seen < LEAST {
             return foreseen;
         }
-        Duration::from_nanos(self.behind.mean as u64)
+        self.behind.time()
     }
 
     /// Time that a request sent to an idle lane takes longer than that.
@@ -133,13 +188,12 @@ impl Lead {
         }
         // Few, and far apart, may differ by chance.
         let chance = 1.25 * self.scatter() / f64::from(self.alone.seen).sqrt();
-        let gap = self.alone.mean - self.behind.mean;
-        let gap = if self.alone.seen < LEAST {
-            gap - chance
+        let gap = self.alone.time().saturating_sub(self.behind.time());
+        if self.alone.seen < LEAST {
+            gap.saturating_sub(Duration::from_nanos(chance as u64))
         } else {
             gap
-        };
-        Duration::from_nanos(gap.max(0.0) as u64)
+        }
     }
 
     /// Time between an answer here and the next request's beginning at the server, if it is sent then.
@@ -194,7 +248,7 @@ impl Lead {
 
     /// Mean distance of a service time from the mean.
     fn scatter(&self) -> f64 {
-        self.behind.scatter
+        self.behind.scatter as f64
     }
 }
 

@@ -138,8 +138,9 @@ fn an_interrupted_replay_leaves_no_report() {
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
+    // Not INT, which what a shell starts in the background ignores.
     let sent = Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
+        .args(["-TERM", &child.id().to_string()])
         .status();
     assert!(sent.unwrap().success());
     // Read on, so that it cannot be stuck at saying something.

@@ -4,7 +4,9 @@
 //! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · entries u16
 //!          runs u16 · settling_until u64 · founder u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32 · sent u32 · begun u32
-//!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8  × columns
+//!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
+//!          planned u64 · lay u64 · usual u64 · sure u8 · 2 means                                × columns
+//! mean     mean u64 · scatter u64 · last u64 · seen u16 · at u64
 //! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8 · held u32        × entries
 //! cell     taken u32 · waits u32 · until u64 · head u64 (0: none)        × entries × columns
 //! run      column u16 · first u32 · present u32 · began u64                         × runs
@@ -13,17 +15,22 @@
 //! The checksum is over everything after it. Bytes of another version, too short, too long or
 //! changed by somebody else are [`Unreadable`]; nothing here panics on any bytes.
 
+use std::time::Duration;
+
 use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, Key, RUNS_MAX, Run, Urgency};
 use crate::health::{Failing, Failure, Health};
-use crate::time::Mono;
+use crate::lead::{Lead, Mean};
+use crate::time::{Mono, nanos};
 
 /// "weirbrd" and the layout's version: another layout, another number, and another key in the store.
-const MAGIC: [u8; 8] = *b"weirbrd\x04";
+const MAGIC: [u8; 8] = *b"weirbrd\x05";
 /// The magic and the checksum: what the checksum is over begins after them.
 const UNSUMMED: usize = 16;
-/// The header's, a column's, an entry's, a cell's and a run's bytes.
+/// The header's, a column's, a lead's, a mean's, an entry's, a cell's and a run's bytes.
 const HEADER: usize = UNSUMMED + 42;
-const COLUMN: usize = 56;
+const COLUMN: usize = 56 + LEAD;
+const LEAD: usize = 25 + 2 * MEAN;
+const MEAN: usize = 34;
 const ENTRY: usize = 29;
 const CELL: usize = 24;
 const RUN: usize = 18;
@@ -89,6 +96,7 @@ impl Board {
             writer.u32(column.sent);
             writer.u32(column.begun);
             writer.health(&column.health);
+            writer.lead(&column.lead);
         }
         let Some((entries, cells)) = rows.split_at_mut_checked(self.entries.len() * ENTRY) else {
             return;
@@ -157,6 +165,7 @@ impl Board {
                 sent: reader.u32()?,
                 begun: reader.u32()?,
                 health: reader.health()?,
+                lead: reader.lead()?,
             });
         }
         for _ in 0..entries {
@@ -234,6 +243,27 @@ impl Reader<'_> {
             rounds: u8::from_le_bytes(self.take()?),
         })
     }
+
+    fn lead(&mut self) -> Option<Lead> {
+        Some(Lead {
+            planned: Duration::from_nanos(self.u64()?),
+            lay: self.u64()?,
+            usual: self.u64()?,
+            sure: self.take::<1>()? != [0],
+            alone: self.mean()?,
+            behind: self.mean()?,
+        })
+    }
+
+    fn mean(&mut self) -> Option<Mean> {
+        Some(Mean {
+            mean: self.u64()?,
+            scatter: self.u64()?,
+            last: self.u64()?,
+            seen: u16::from_le_bytes(self.take()?),
+            at: self.mono()?,
+        })
+    }
 }
 
 /// What is left to write into, as much as there is to write.
@@ -270,6 +300,21 @@ impl Writer<'_> {
         self.u64(failing.map_or(0, |failing| failing.next_trial.0));
         self.put(health.errors.to_le_bytes());
         self.put([health.rounds]);
+    }
+
+    #[inline]
+    fn lead(&mut self, lead: &Lead) {
+        self.u64(nanos(lead.planned));
+        self.u64(lead.lay);
+        self.u64(lead.usual);
+        self.put([u8::from(lead.sure)]);
+        for mean in [&lead.alone, &lead.behind] {
+            self.u64(mean.mean);
+            self.u64(mean.scatter);
+            self.u64(mean.last);
+            self.put(mean.seen.to_le_bytes());
+            self.u64(mean.at.0);
+        }
     }
 }
 

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::Board;
+use crate::lead::Lead;
 use crate::time::{Mono, nanos};
 
 /// Most runs that are kept of a variant: of more lanes at once some are not known to end.
@@ -44,10 +45,27 @@ pub struct Ahead<'a> {
     pub mean: Duration,
     /// Ordinals of those whose execution has ended since the last turn.
     pub ended: &'a [u32],
-    /// The one of them whose beginning is asked for.
-    pub landed: u32,
+    /// The last of them that the VM has to learn from.
+    pub landed: Option<Landed>,
+    /// The plan's service time.
+    pub planned: Duration,
     /// Ordinals of executions whose end nobody can foretell.
     pub endless: &'a [u32],
+}
+
+/// An execution that has ended, as its VM saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Landed {
+    /// Its ordinal.
+    pub ordinal: u32,
+    /// Moment of its dispatch.
+    pub sent: Mono,
+    /// Moment of its end.
+    pub at: Mono,
+    /// Whether it was sent to an idle lane.
+    pub alone: bool,
+    /// Whether its time says what the server takes.
+    pub says: bool,
 }
 
 /// Work before the lanes of a variant, as of a turn.
@@ -76,6 +94,8 @@ pub struct Sent {
     pub busy: Busy,
     /// Whether the lanes were asked for at all.
     pub lanes: bool,
+    /// Measurements of the gap, those of this turn included.
+    pub lead: Lead,
 }
 
 impl Run {
@@ -120,13 +140,44 @@ impl Board {
         let mut began = None;
         for ordinal in ahead.ended {
             let of_it = self.land(column, *ordinal, slots, now);
-            began = began.or(of_it.filter(|_| *ordinal == ahead.landed));
+            let is_asked = ahead
+                .landed
+                .is_some_and(|landed| landed.ordinal == *ordinal);
+            began = began.or(of_it.filter(|_| is_asked));
         }
         for ordinal in ahead.endless {
             self.take_run(column, *ordinal);
         }
         self.cut(column, slots, taken);
-        (began, before != self.mark_of(column))
+        let learnt = self.learn(column, ahead, began);
+        (began, learnt || before != self.mark_of(column))
+    }
+
+    /// Learns how long the gap is from what has landed; whether anything is another than before.
+    fn learn(&mut self, column: usize, ahead: &Ahead<'_>, began: Option<Mono>) -> bool {
+        let mut lead = self.lead(column, ahead.planned);
+        let Some(landed) = ahead.landed.filter(|landed| landed.says) else {
+            return false;
+        };
+        match began {
+            _ if landed.alone => lead.alone(landed.at.since(landed.sent), landed.at),
+            Some(began) => {
+                let lay = began.since(landed.sent);
+                lead.behind(landed.at.since(began), lay, landed.at);
+            }
+            None => return false,
+        }
+        if let Some(state) = self.columns.get_mut(column) {
+            state.lead = lead;
+        }
+        true
+    }
+
+    /// Measurements of the gap where the plan foresees so long for an execution.
+    pub(super) fn lead(&self, column: usize, planned: Duration) -> Lead {
+        let known = self.columns.get(column).map(|state| state.lead);
+        let of_it = known.filter(|lead| lead.planned == planned);
+        of_it.unwrap_or(Lead::of(planned))
     }
 
     /// Sends `granted` more where `taken` slots were taken; the ordinal of the first, and how many of them,

@@ -2,6 +2,7 @@
 
 use super::{Board, COLUMNS_MAX, ENTRIES_MAX, Key, Others, Terms, Urgency};
 use crate::health::Health;
+use crate::lead::Lead;
 use crate::time::Mono;
 
 /// One VM.
@@ -36,6 +37,8 @@ pub struct Column {
     pub sent: u32,
     /// The ordinal of the last that was begun.
     pub begun: u32,
+    /// Time before a lane gets free at which the next is sent to it, as all VMs have seen.
+    pub lead: Lead,
 }
 
 /// What one VM has of one variant.

@@ -216,8 +216,12 @@ impl Engine {
     /// One held for a variant that can wait there no longer.
     fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
         let variant = self.variants.get_mut(id)?;
+        if variant.gate.room.is_empty() {
+            return None;
+        }
         let service = variant.predicted.high;
-        let late = |deadline| deadline <= now || latest_start(deadline, service) < now;
+        let begins = variant.must_begin(now);
+        let late = |deadline| deadline <= now || latest_start(deadline, service) < begins;
         let (_, _, stream) = variant.gate.room.pop_if(|place| late(place.deadline))?;
         Some(stream)
     }

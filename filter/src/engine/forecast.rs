@@ -6,11 +6,12 @@ use super::variants::Variant;
 use crate::board::Ahead;
 use crate::class::ClassId;
 use crate::gate::latest_start;
+use crate::lead::Lead;
 use crate::queue::Place;
-use crate::time::Mono;
+use crate::time::{Mono, nanos};
 
-/// The part of a service by which the wait may be longer where others wait at other workers.
-const DOUBT_PART: u32 = 3;
+/// The part of a standard deviation by which an execution may end sooner than foreseen for one whose time is short.
+const SOONER_PART: u32 = 2;
 /// Greatest age of what is known of other workers by which a newcomer is refused.
 const STALE: Duration = Duration::from_millis(1);
 
@@ -20,30 +21,55 @@ impl Variant {
         self.gate.others.waiting > 0 && now.since(self.gate.sent.1) > STALE
     }
 
+    /// Returns the measurements of its gap, as of the board's last word.
+    pub(super) fn lead(&self) -> &Lead {
+        &self.gate.sent.0.lead
+    }
+
     /// Returns what is said and asked of its lanes.
     pub(super) fn ahead(&self, now: Mono) -> Ahead<'_> {
-        let service = self.lead.service(self.predicted.mean);
-        let lead = self.lead.lead(self.predicted.mean, now);
-        let after = if lead.is_zero() || self.is_pressed(lead, now) {
+        let service = self.lead().service(self.predicted.mean);
+        let lead = self.lead().lead(self.predicted.mean, now);
+        let after = if lead.is_zero() || self.is_pressed(now) {
             Duration::MAX
         } else {
             service.saturating_sub(lead)
         };
         Ahead {
             after,
-            gap: self.lead.difference(),
+            gap: self.lead().difference(),
             mean: self.predicted.mean,
             ended: &self.gate.ended,
-            landed: self.landing.map_or(0, |landing| landing.ordinal()),
+            landed: self.landing.and_then(|landing| landing.landed()),
+            planned: self.planned,
             endless: self.gate.endless(),
         }
     }
 
-    /// Whether the first in line has no time to lie behind what is left of an execution: here it could still be moved to
-    /// another variant.
-    fn is_pressed(&self, lead: Duration, now: Mono) -> bool {
-        let last = |due| latest_start(due, self.predicted.high + lead);
-        self.gate.room.earliest().is_some_and(|due| last(due) < now)
+    /// Moment until which the next lies behind others at the server if it is sent now, ahead of a free lane.
+    fn begins(&self, now: Mono) -> Mono {
+        now + self.gate.until_free(now)
+    }
+
+    /// Whether the first in line has no time to lie behind what is left of an execution. It is not sent ahead: that
+    /// may end sooner than foreseen, and it could still be moved to another variant.
+    fn is_pressed(&self, now: Mono) -> bool {
+        let last = |due| latest_start(due, self.predicted.high);
+        let earliest = self.gate.room.earliest();
+        earliest.is_some_and(|due| last(due) < self.begins(now))
+    }
+
+    /// Moment at which who is first must be able to begin: now; or, where the next is to be sent ahead, once the lane
+    /// gets free, unless that is sooner than foreseen. Who could not is moved or refused, so that another lies
+    /// at the server by then.
+    pub(super) fn must_begin(&self, now: Mono) -> Mono {
+        let lead = self.lead().lead(self.predicted.mean, now);
+        let begins = self.begins(now);
+        if begins > now + lead {
+            return now;
+        }
+        let sooner = self.lead().spread(0) / SOONER_PART;
+        now.max(Mono(begins.0.saturating_sub(nanos(sooner))))
     }
 
     /// Time that a request takes that has come now: its wait, by its place, and its service.
@@ -61,9 +87,9 @@ impl Variant {
         };
         let wait = self.gate.wait(ahead, self.predicted.mean, self.batch, now);
         if wait.is_zero() {
-            return self.predicted.high + self.lead.known_gap();
+            return self.predicted.high + self.lead().known_gap();
         }
-        self.predicted.high + wait.max(self.lead.known_gap()) + self.doubt(ahead)
+        self.predicted.high + wait.max(self.lead().known_gap()) + self.doubt(ahead)
     }
 
     /// Time that a request would take here that came now and were the last in order.
@@ -75,20 +101,20 @@ impl Variant {
     /// Time until a newcomer with so many before it is executed; the way to an idle server at least.
     fn wait(&self, ahead: u32, now: Mono) -> Duration {
         let wait = self.gate.wait(ahead, self.predicted.mean, self.batch, now);
-        wait.max(self.lead.known_gap())
+        wait.max(self.lead().known_gap())
     }
 
     /// Time by which a wait may be longer than foreseen, by chance or by what has come to other workers: who
-    /// is let wait is not to be refused in the end.
+    /// is let wait is not to be refused in the end. Of others one more service: who comes between looks.
     fn doubt(&self, ahead: u32) -> Duration {
         if !self.gate.foresees() {
             return Duration::ZERO;
         }
         let others = if self.gate.others.waiting > 0 {
-            self.predicted.mean / DOUBT_PART
+            self.predicted.mean
         } else {
             Duration::ZERO
         };
-        (self.lead.spread(ahead) + others) / self.gate.slots().max(1)
+        (self.lead().spread(ahead) + others) / self.gate.slots().max(1)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_api::metrics::Metric;
 
 use super::{End, Engine, Flight, Request, StreamId};
-use crate::board::Sent;
+use crate::board::{Landed, Sent};
 use crate::gate::VariantId;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
@@ -46,8 +46,15 @@ impl Launch {
 }
 
 impl Landing {
-    pub(super) fn ordinal(&self) -> u32 {
-        self.launch.ordinal
+    /// What the board is to learn from, if it knows of the execution.
+    pub(super) fn landed(&self) -> Option<Landed> {
+        (self.launch.ordinal > 0).then_some(Landed {
+            ordinal: self.launch.ordinal,
+            sent: self.sent,
+            at: self.at,
+            alone: self.launch.lies.is_none(),
+            says: self.answered && self.says,
+        })
     }
 }
 
@@ -95,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Learns from the last execution that is over, which `began` by the board's word.
+    /// Learns how long the last execution that is over took, which `began` by the board's word.
     pub(super) fn learn(&mut self, id: VariantId, began: Option<Mono>, now: Mono) {
         let Some(variant) = self.variants.get_mut(id) else {
             return;
@@ -104,20 +111,9 @@ impl Engine {
             return;
         };
         let alone = landing.launch.lies.is_none();
-        if landing.answered && landing.says && landing.launch.ordinal > 0 {
-            let lead = &mut variant.lead;
-            match began {
-                _ if alone => lead.alone(landing.at.since(landing.sent), now),
-                Some(began) => {
-                    let lay = began.since(landing.sent);
-                    lead.behind(landing.at.since(began), lay, now);
-                }
-                None => {}
-            }
-        }
         let counts_from = match began {
-            _ if alone => landing.sent + variant.lead.known_gap(),
-            _ if !variant.lead.is_sure() => landing.sent,
+            _ if alone => landing.sent + variant.lead().known_gap(),
+            _ if !variant.lead().is_sure() => landing.sent,
             Some(began) => began.max(landing.sent),
             // Of one that lay behind others nobody says for how long: as long as was foreseen.
             None => landing.sent + landing.launch.lies.unwrap_or_default(),

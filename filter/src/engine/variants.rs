@@ -54,7 +54,6 @@ pub(super) struct Variant {
     pub(super) company_since: Option<Mono>,
     /// The last execution that is over, until the board has told of it.
     pub(super) landing: Option<Landing>,
-    pub(super) lead: Lead,
     observed: Observed,
     pub(super) heard: Option<(Duration, Mono)>,
     /// Shortest that it could take with all it may be given; `None` where the plan does not name it.
@@ -357,7 +356,6 @@ impl Variant {
             probed_at: None,
             company_since: None,
             landing: None,
-            lead: Lead::default(),
             observed: Observed::default(),
             heard: None,
             shortest: None,
@@ -374,7 +372,7 @@ impl Variant {
             self.key = Key::of(&plan.name);
             (self.observed, self.heard) = (Observed::default(), None);
             (self.health, self.probed_at) = (Health::default(), None);
-            self.lead.forget();
+            self.gate.sent.0.lead = Lead::default();
         }
         if *self.cluster != *plan.cluster {
             self.cluster = Rc::from(plan.cluster.as_str());
@@ -382,7 +380,7 @@ impl Variant {
         }
         let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
         if planned != self.planned {
-            self.lead.forget();
+            self.gate.sent.0.lead = Lead::default();
         }
         self.planned = planned;
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));

@@ -227,7 +227,8 @@ impl Worker {
             gap: Duration::ZERO,
             mean: kept.service,
             ended: &ended,
-            landed: ended.last().copied().unwrap_or(0),
+            landed: None,
+            planned: kept.service,
             endless: &endless,
         };
         let ask = Ask {

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::health::{Failing, Failure, Health};
+use crate::lead::{Lead, Mean};
 
 fn mono() -> impl Strategy<Value = Mono> {
     any::<u64>().prop_map(Mono)
@@ -25,11 +26,23 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn mean()(mean: u64, scatter: u64, last: u64, seen: u16, at in mono()) -> Mean {
+        Mean { mean, scatter, last, seen, at }
+    }
+}
+
+prop_compose! {
+    fn lead()(planned: u64, alone in mean(), behind in mean(), lay: u64, usual: u64, sure: bool) -> Lead {
+        Lead { planned: Duration::from_nanos(planned), alone, behind, lay, usual, sure }
+    }
+}
+
+prop_compose! {
     fn column()(
         key: u64, idle_since in moment(), used_at in mono(), open: u32, sent: u32, begun: u32,
-        health in health(),
+        health in health(), lead in lead(),
     ) -> Column {
-        Column { key: Key(key), idle_since, used_at, open, sent, begun, health }
+        Column { key: Key(key), idle_since, used_at, open, sent, begun, health, lead }
     }
 }
 

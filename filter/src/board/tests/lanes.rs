@@ -1,16 +1,26 @@
 //! What the board knows of the servers' lanes: who executes since when, and who lies behind.
 
 use super::*;
+use crate::lead::Lead;
 
 const SERVICE: Duration = Duration::from_millis(20);
 const AFTER: Duration = Duration::from_millis(15);
 
+/// Where nothing is to be learnt from what has ended.
 fn ahead<'a>(ended: &'a [u32], endless: &'a [u32]) -> Ahead<'a> {
+    let landed = ended.last().map(|ordinal| Landed {
+        ordinal: *ordinal,
+        sent: at(0),
+        at: at(0),
+        alone: false,
+        says: false,
+    });
     Ahead {
         after: AFTER,
         gap: Duration::ZERO,
         mean: SERVICE,
-        landed: ended.last().copied().unwrap_or(0),
+        landed,
+        planned: SERVICE,
         ended,
         endless,
     }
@@ -34,7 +44,11 @@ impl Vm {
 
     /// The executions `ended` are over, and `waits` would go.
     fn turn(&mut self, ended: &[u32], endless: &[u32], waits: u32, ms: u64) -> Outcome {
-        self.taken -= ended.len() as u32;
+        self.turn_with(ahead(ended, endless), waits, ms)
+    }
+
+    fn turn_with(&mut self, ahead: Ahead<'_>, waits: u32, ms: u64) -> Outcome {
+        self.taken -= ahead.ended.len() as u32;
         let ask = Ask {
             variant: VARIANT,
             slots: self.slots,
@@ -48,7 +62,7 @@ impl Vm {
             batch: 1,
             due: None,
             tick: true,
-            ahead: Some(ahead(ended, endless)),
+            ahead: Some(ahead),
         };
         let outcome = self.member.settle(ask, at(ms));
         self.taken += outcome.granted;
@@ -83,6 +97,44 @@ fn next_is_sent_within_the_lead_and_lies_behind_until_the_answer() {
         (1, 0),
         "to an idle lane"
     );
+}
+
+#[test]
+fn all_vms_learn_from_what_each_has_seen_of_the_same_plan() {
+    let store = Memory::default();
+    let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
+    let landed = |ordinal, sent, end, alone| Landed {
+        ordinal,
+        sent: at(sent),
+        at: at(end),
+        alone,
+        says: true,
+    };
+    let ended = |ended, landed| Ahead {
+        landed: Some(landed),
+        ..ahead(ended, &[])
+    };
+    a.turn(&[], &[], 1, 0);
+    b.turn(&[], &[], 1, 16);
+    let first = a.turn_with(ended(&[1], landed(1, 0, 23, true)), 0, 23);
+    assert_eq!(
+        (first.sent.lead.alone.mean, first.sent.lead.alone.seen),
+        (23_000_000, 1)
+    );
+    let second = b.turn_with(ended(&[2], landed(2, 16, 43, false)), 0, 43);
+    let Lead {
+        alone, behind, lay, ..
+    } = second.sent.lead;
+    assert_eq!((alone.seen, behind.seen), (1, 1));
+    // From the answer before it, until which it lay there.
+    assert_eq!((behind.mean, lay), (20_000_000, 7_000_000));
+    assert_eq!(a.turn(&[], &[], 0, 44).sent.lead, second.sent.lead);
+    let planned = SERVICE * 2;
+    let other = Ahead {
+        planned,
+        ..ahead(&[], &[])
+    };
+    assert_eq!(a.turn_with(other, 0, 45).sent.lead, Lead::of(planned));
 }
 
 #[test]

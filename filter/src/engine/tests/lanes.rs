@@ -256,7 +256,10 @@ impl Sim {
         let late = self.tick_at[worker] <= self.now;
         if late || self.now + period + MS < self.tick_at[worker] {
             self.tick_at[worker] = self.now + period;
-            self.add(self.now + period, What::Tick(worker));
+            // As with Envoy, a timer fires up to a ms too late.
+            let lateness = self.now.wrapping_mul(0x9e37_79b9_7f4a_7c15) % MS;
+            self.tick_at[worker] += lateness;
+            self.add(self.now + period + lateness, What::Tick(worker));
         }
     }
 
@@ -326,16 +329,11 @@ fn server_with_one_lane_is_kept_busy_in_order_and_refusals_are_said_at_once() {
             overlap: false,
             ..case
         });
-        let (one, equal) = (case.workers == 1, case.budgets_ms.0 == case.budgets_ms.1);
+        let equal = case.budgets_ms.0 == case.budgets_ms.1;
         println!("{case:?}\n  without {without:.3?}\n  with    {with:.3?}");
         assert!(with.on_time >= without.on_time + 0.02, "{case:?}: {with:?}");
         if case.load > 1.0 {
-            let busy = if one || case.spread <= 0.0 {
-                0.97
-            } else {
-                0.95
-            };
-            assert!(with.busy >= busy, "{case:?}: {with:?}");
+            assert!(with.busy >= 0.97, "{case:?}: {with:?}");
             assert!(with.out_of_order < 0.01, "{case:?}: {with:?}");
             assert!(!equal || with.at_once >= 0.85, "{case:?}: {with:?}");
         }
