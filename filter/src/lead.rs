@@ -37,12 +37,12 @@ const LEAST: u16 = 4;
 /// Time without a measurement of one kind until it is sought: by a request that is not sent early, or by
 /// one that is.
 const STALE: Duration = Duration::from_secs(5);
-/// Earlier times that a mean knows: so many that chance moves it by less than [`CHANCE`], within these bounds.
+/// Times that a mean is of: so many that chance moves it by less than [`CHANCE`], within these bounds.
 const MEMORY_MIN: u64 = 16;
 const MEMORY_MAX: u64 = 128;
 const CHANCE: Duration = Duration::from_micros(500);
-/// The same after a long silence.
-const MEMORY_STALE: u64 = 4;
+/// The part of these that is left after a long silence.
+const STALE_PART: u64 = 4;
 /// Differences between successive times by which their scatter is judged.
 const MEMORY_SCATTER: u64 = 32;
 
@@ -100,21 +100,21 @@ impl Mean {
             self.scatter = fade(self.scatter, distance, count);
         }
         self.seen = self.seen.saturating_add(1);
-        let memory = if is_stale {
-            MEMORY_STALE
+        let count = if is_stale {
+            self.among() / STALE_PART
         } else {
-            self.memory()
+            self.among()
         };
-        let count = u64::from(self.seen).min(memory);
         self.mean = fade(self.mean, time, count);
         (self.last, self.at) = (time, now);
         count
     }
 
-    /// Times of which the mean is no further off by chance than wanted.
-    fn memory(&self) -> u64 {
+    /// Times that the mean is of: so many that it is no further off by chance than wanted.
+    fn among(&self) -> u64 {
         let ratio = self.scatter / nanos(CHANCE);
-        ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX)
+        let memory = ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX);
+        u64::from(self.seen).clamp(1, memory)
     }
 
     fn is_stale(&self, now: Mono) -> bool {
@@ -227,16 +227,24 @@ impl Lead {
         if !self.is_sure() {
             return service / UNSURE_PART;
         }
-        let gap = self.gap();
+        // A gap taken for too short by chance would send nobody early, and so be learnt no better.
+        let gap = self.gap() + self.error();
         // The lane idles for the gap at most, by the chance that it gets free before the next is there.
         let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;
         let early = 1.25 * self.scatter() * distance(chance);
-        let lead = nanos(gap + gap / 4) as f64 + early;
+        let lead = nanos(gap) as f64 + early;
         if chance >= 1.0 || lead <= 0.0 {
             return Duration::ZERO;
         }
         let lead = Duration::from_nanos(lead as u64) + MARGIN;
         lead.min(service / MOST_PART)
+    }
+
+    /// Standard deviation of the gap, by which it may be taken for too short.
+    fn error(&self) -> Duration {
+        let of = |mean: &Mean| 1.0 / mean.among() as f64;
+        let error = 1.25 * self.scatter() * (of(&self.alone) + of(&self.behind)).sqrt();
+        Duration::from_nanos(error as u64)
     }
 
     /// Standard deviation of the time that so many executions one after the other, and one more, take.
@@ -351,6 +359,17 @@ mod tests {
         assert!(!lead.is_sure());
         assert_eq!(lead.gap(), Duration::ZERO);
         assert!(lead.lead(ms(28.0), Mono(0)) <= ms(7.0));
+    }
+
+    #[test]
+    fn chance_is_no_reason_to_send_nobody_early() {
+        let mut lead = Lead::default();
+        for took in [15.0, 35.0, 15.0, 35.0] {
+            lead.alone(ms(took), Mono(0));
+            lead.behind(ms(took), ms(5.0), Mono(0));
+        }
+        assert_eq!(lead.gap(), Duration::ZERO);
+        assert!(lead.lead(ms(25.0), Mono(0)) > ms(5.0), "{lead:?}");
     }
 
     #[test]
