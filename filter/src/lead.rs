@@ -232,7 +232,7 @@ impl Lead {
         // The lane idles for the gap at most, by the chance that it gets free before the next is there.
         let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;
         let early = 1.25 * self.scatter() * distance(chance);
-        let lead = nanos(gap) as f64 + early;
+        let lead = nanos(gap + gap / 4) as f64 + early;
         if chance >= 1.0 || lead <= 0.0 {
             return Duration::ZERO;
         }
