@@ -37,6 +37,8 @@ const LEAST: u16 = 4;
 /// Time without a measurement of one kind until it is sought: by a request that is not sent early, or by
 /// one that is.
 const STALE: Duration = Duration::from_secs(5);
+/// Services from one that is sent early to the next, while the gap seems not to be worth it and may by chance.
+const SEEK: u32 = 8;
 /// Times that a mean is of: so many that chance moves it by less than [`CHANCE`], within these bounds.
 const MEMORY_MIN: u64 = 16;
 const MEMORY_MAX: u64 = 128;
@@ -110,11 +112,20 @@ impl Mean {
         count
     }
 
-    /// Times that the mean is of: so many that it is no further off by chance than wanted.
+    /// Times that the mean is of.
     fn among(&self) -> u64 {
+        u64::from(self.seen).clamp(1, self.memory())
+    }
+
+    /// So many times that their mean is no further off by chance than wanted.
+    fn memory(&self) -> u64 {
         let ratio = self.scatter / nanos(CHANCE);
-        let memory = ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX);
-        u64::from(self.seen).clamp(1, memory)
+        ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX)
+    }
+
+    /// Whether the mean may be further off by chance than wanted.
+    fn is_of_few(&self) -> bool {
+        u64::from(self.seen) < self.memory()
     }
 
     fn is_stale(&self, now: Mono) -> bool {
@@ -227,8 +238,17 @@ impl Lead {
         if !self.is_sure() {
             return service / UNSURE_PART;
         }
-        // A gap taken for too short by chance would send nobody early, and so be learnt no better.
-        let gap = self.gap() + self.error();
+        let lead = self.covering(self.gap(), service);
+        let is_of_few = self.alone.is_of_few() || self.behind.is_of_few();
+        if lead.is_zero() && is_of_few && now.since(self.behind.at) > service * SEEK {
+            // The gap may be taken for too short by chance, and with nobody sent early it would stay so.
+            return first;
+        }
+        lead
+    }
+
+    /// Time that covers a gap and the scatter; none where the gap is not worth it.
+    fn covering(&self, gap: Duration, service: Duration) -> Duration {
         // The lane idles for the gap at most, by the chance that it gets free before the next is there.
         let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;
         let early = 1.25 * self.scatter() * distance(chance);
@@ -238,13 +258,6 @@ impl Lead {
         }
         let lead = Duration::from_nanos(lead as u64) + MARGIN;
         lead.min(service / MOST_PART)
-    }
-
-    /// Standard deviation of the gap, by which it may be taken for too short.
-    fn error(&self) -> Duration {
-        let of = |mean: &Mean| 1.0 / mean.among() as f64;
-        let error = 1.25 * self.scatter() * (of(&self.alone) + of(&self.behind)).sqrt();
-        Duration::from_nanos(error as u64)
     }
 
     /// Standard deviation of the time that so many executions one after the other, and one more, take.
@@ -369,7 +382,9 @@ mod tests {
             lead.behind(ms(took), ms(5.0), Mono(0));
         }
         assert_eq!(lead.gap(), Duration::ZERO);
-        assert!(lead.lead(ms(25.0), Mono(0)) > ms(5.0), "{lead:?}");
+        assert_eq!(lead.lead(ms(25.0), Mono(0)), Duration::ZERO);
+        let later = Mono(0) + ms(25.0) * SEEK + ms(1.0);
+        assert_eq!(lead.lead(ms(25.0), later), ms(25.0) / FIRST_PART);
     }
 
     #[test]
