@@ -13,13 +13,18 @@
 //! A lane that gets free before its prediction idles the longer, and a request sent early goes before a more
 //! urgent one that comes a moment later. So the lead is the gap, and as much of the service time's scatter
 //! as makes the lanes idle for [`IDLE`] of their time, and never more than half of a service.
-
-//! All workers of a proxy share one [`Lead`] per variant (see [`Column`](crate::board::Column)): each alone sees few
-//! of a server's executions. Numbers are whole, because a slot table is compared and its every byte counts.
+//!
+//! All workers of a proxy share one [`Lead`] per variant (see [`Column`](crate::board::Column)), because each alone
+//! sees few of a server's executions. The numbers are integers, so that slot tables can be compared.
 
 use std::time::Duration;
 
 use crate::time::{Mono, nanos};
+
+mod mean;
+
+pub use mean::Mean;
+use mean::fade;
 
 /// The part of its time for which a lane may idle.
 const IDLE: f64 = 0.01;
@@ -37,16 +42,10 @@ const LEAST: u16 = 4;
 /// Time without a measurement of one kind until it is sought: by a request that is not sent early, or by
 /// one that is.
 const STALE: Duration = Duration::from_secs(5);
-/// Services from one that is sent early to the next, while the gap seems not to be worth it and may by chance.
+/// Requests sent early of which [`Lead::usual`] is the mean.
+const USUAL: u64 = 16;
+/// Service times between two requests that are sent early while the gap seems too short by too few measurements.
 const SEEK: u32 = 8;
-/// Times that a mean is of: so many that chance moves it by less than [`CHANCE`], within these bounds.
-const MEMORY_MIN: u64 = 16;
-const MEMORY_MAX: u64 = 128;
-const CHANCE: Duration = Duration::from_micros(500);
-/// The part of these that is left after a long silence.
-const STALE_PART: u64 = 4;
-/// Differences between successive times by which their scatter is judged.
-const MEMORY_SCATTER: u64 = 32;
 
 /// Measurements of one variant's gap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -59,86 +58,14 @@ pub struct Lead {
     pub behind: Mean,
     /// Mean time for which these lay at the server, or were on their way, ns.
     pub lay: u64,
-    /// The same of all that were sent early, the latest above all, ns.
+    /// The same of the latest that were sent early, also of those that came too late for the lane, ns.
     pub usual: u64,
     /// Whether these were seen to lie at the server.
     pub sure: bool,
 }
 
-/// A fading mean of times, ns.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Mean {
-    /// The mean.
-    pub mean: u64,
-    /// Mean distance of a time from the mean, by how far successive times lie apart: a time that is
-    /// another from now on is no scatter.
-    pub scatter: u64,
-    /// The last time.
-    pub last: u64,
-    /// Times taken.
-    pub seen: u16,
-    /// Moment of the last.
-    pub at: Mono,
-}
-
-/// Moves a mean of `count` values by the last of them.
-fn fade(mean: u64, value: u64, count: u64) -> u64 {
-    if value >= mean {
-        mean + (value - mean) / count.max(1)
-    } else {
-        mean - (mean - value) / count.max(1)
-    }
-}
-
-impl Mean {
-    /// Takes a time; the number of times among which it counts.
-    fn take(&mut self, time: Duration, now: Mono) -> u64 {
-        let time = nanos(time);
-        let is_stale = self.is_stale(now);
-        if self.seen > 0 {
-            // Of times even or normal around a mean, two lie apart by some 10/7 of their distance from it.
-            let distance = time.abs_diff(self.last) / 10 * 7;
-            let count = u64::from(self.seen).min(MEMORY_SCATTER);
-            self.scatter = fade(self.scatter, distance, count);
-        }
-        self.seen = self.seen.saturating_add(1);
-        let count = if is_stale {
-            self.among() / STALE_PART
-        } else {
-            self.among()
-        };
-        self.mean = fade(self.mean, time, count);
-        (self.last, self.at) = (time, now);
-        count
-    }
-
-    /// Times that the mean is of.
-    fn among(&self) -> u64 {
-        u64::from(self.seen).clamp(1, self.memory())
-    }
-
-    /// So many times that their mean is no further off by chance than wanted.
-    fn memory(&self) -> u64 {
-        let ratio = self.scatter / nanos(CHANCE);
-        ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX)
-    }
-
-    /// Whether the mean may be further off by chance than wanted.
-    fn is_of_few(&self) -> bool {
-        u64::from(self.seen) < self.memory()
-    }
-
-    fn is_stale(&self, now: Mono) -> bool {
-        self.seen > 0 && now.since(self.at) > STALE
-    }
-
-    fn time(&self) -> Duration {
-        Duration::from_nanos(self.mean)
-    }
-}
-
 impl Lead {
-    /// Nothing is known yet of executions for which the plan foresees so long.
+    /// Returns a lead without measurements, for executions that the plan expects to take so long.
     #[must_use]
     pub fn of(planned: Duration) -> Lead {
         Lead {
@@ -156,14 +83,14 @@ impl Lead {
     /// One that `lay` at its server, or was on its way there, when the one before it was answered, was
     /// answered so long after that.
     pub fn behind(&mut self, took: Duration, lay: Duration, now: Mono) {
-        // Part of the time of one that came too late for the lane is the gap. While the gap is taken for too
-        // short nobody is known to be late, so those that lay for less than usual do not count.
+        // Part of the time of a request that came too late for the lane is the gap. An estimate that is too short
+        // does not tell such a request, so one that lay for less than usual does not count either.
         let at_least = nanos(self.gap()).max(self.usual);
         if self.behind.seen < LEAST || nanos(lay) >= at_least {
             let count = self.behind.take(took, now);
             self.lay = fade(self.lay, nanos(lay), count);
         }
-        let known = u64::from(self.behind.seen).min(MEMORY_MIN);
+        let known = u64::from(self.behind.seen).min(USUAL);
         self.usual = fade(self.usual, nanos(lay), known);
         self.judge();
     }
@@ -241,13 +168,13 @@ impl Lead {
         let lead = self.covering(self.gap(), service);
         let is_of_few = self.alone.is_of_few() || self.behind.is_of_few();
         if lead.is_zero() && is_of_few && now.since(self.behind.at) > service * SEEK {
-            // The gap may be taken for too short by chance, and with nobody sent early it would stay so.
+            // The estimate may be too short by chance. Without requests sent early it would stay so.
             return first;
         }
         lead
     }
 
-    /// Time that covers a gap and the scatter; none where the gap is not worth it.
+    /// Lead that covers a gap and the scatter; zero where the lane idles for less than [`IDLE`] without one.
     fn covering(&self, gap: Duration, service: Duration) -> Duration {
         // The lane idles for the gap at most, by the chance that it gets free before the next is there.
         let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;

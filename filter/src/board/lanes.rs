@@ -153,7 +153,7 @@ impl Board {
         (began, learnt || before != self.mark_of(column))
     }
 
-    /// Learns how long the gap is from what has landed; whether anything is another than before.
+    /// Adds the execution that has landed to the lead's measurements. Returns whether it did.
     fn learn(&mut self, column: usize, ahead: &Ahead<'_>, began: Option<Mono>) -> bool {
         let mut lead = self.lead(column, ahead.planned);
         let Some(landed) = ahead.landed.filter(|landed| landed.says) else {

@@ -10,7 +10,8 @@ use crate::lead::Lead;
 use crate::queue::Place;
 use crate::time::{Mono, nanos};
 
-/// The part of a standard deviation by which an execution may end sooner than foreseen for one whose time is short.
+/// Part of a standard deviation by which an execution may end sooner, where a request with little time left hopes
+/// for it.
 const SOONER_PART: u32 = 2;
 /// Greatest age of what is known of other workers by which a newcomer is refused.
 const STALE: Duration = Duration::from_millis(1);
@@ -46,22 +47,22 @@ impl Variant {
         }
     }
 
-    /// Moment until which the next lies behind others at the server if it is sent now, ahead of a free lane.
+    /// Earliest moment at which a request that is sent now begins to be executed.
     fn begins(&self, now: Mono) -> Mono {
         now + self.gate.until_free(now)
     }
 
-    /// Whether the first in line has no time to lie behind what is left of an execution. It is not sent ahead: that
-    /// may end sooner than foreseen, and it could still be moved to another variant.
+    /// Whether the first in line has no time left to lie behind the execution that ends next. It is not sent ahead:
+    /// the execution may end sooner than predicted, or another variant may take the request.
     fn is_pressed(&self, now: Mono) -> bool {
         let last = |due| latest_start(due, self.predicted.high);
         let earliest = self.gate.room.earliest();
         earliest.is_some_and(|due| last(due) < self.begins(now))
     }
 
-    /// Moment at which who is first must be able to begin: now; or, where the next is to be sent ahead, once the lane
-    /// gets free, unless that is sooner than foreseen. Who could not is moved or refused, so that another lies
-    /// at the server by then.
+    /// Moment at which the first in line must be able to begin, or else it is moved or refused. Outside the lead this
+    /// is now. Within the lead it is the predicted end of the execution, less half of a standard deviation: a
+    /// request that cannot wait so long leaves its place to one that can lie at the server by then.
     pub(super) fn must_begin(&self, now: Mono) -> Mono {
         let lead = self.lead().lead(self.predicted.mean, now);
         let begins = self.begins(now);
@@ -105,7 +106,8 @@ impl Variant {
     }
 
     /// Time by which a wait may be longer than foreseen, by chance or by what has come to other workers: who
-    /// is let wait is not to be refused in the end. Of others one more service: who comes between looks.
+    /// is let wait is not to be refused in the end. For other workers it is one service: a request may have come
+    /// there since the slot table was read.
     fn doubt(&self, ahead: u32) -> Duration {
         if !self.gate.foresees() {
             return Duration::ZERO;
