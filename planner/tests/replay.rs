@@ -138,7 +138,7 @@ fn an_interrupted_replay_leaves_no_report() {
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
-    // Not INT, which what a shell starts in the background ignores.
+    // Not INT: a process that a shell starts in the background ignores it.
     let sent = Command::new("kill")
         .args(["-TERM", &child.id().to_string()])
         .status();

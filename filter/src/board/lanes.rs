@@ -155,10 +155,10 @@ impl Board {
 
     /// Adds the execution that has landed to the lead's measurements. Returns whether it did.
     fn learn(&mut self, column: usize, ahead: &Ahead<'_>, began: Option<Mono>) -> bool {
-        let mut lead = self.lead(column, ahead.planned);
         let Some(landed) = ahead.landed.filter(|landed| landed.says) else {
             return false;
         };
+        let mut lead = self.lead(column, ahead.planned);
         match began {
             _ if landed.alone => lead.alone(landed.at.since(landed.sent), landed.at),
             Some(began) => {
@@ -173,7 +173,7 @@ impl Board {
         true
     }
 
-    /// Measurements of the gap where the plan foresees so long for an execution.
+    /// Returns a variant's measurements; none where they were taken for another planned service time.
     pub(super) fn lead(&self, column: usize, planned: Duration) -> Lead {
         let known = self.columns.get(column).map(|state| state.lead);
         let of_it = known.filter(|lead| lead.planned == planned);

@@ -46,7 +46,7 @@ impl Launch {
 }
 
 impl Landing {
-    /// What the board is to learn from, if it knows of the execution.
+    /// Returns the execution for the board to learn from; `None` where the board does not know of it.
     pub(super) fn landed(&self) -> Option<Landed> {
         (self.launch.ordinal > 0).then_some(Landed {
             ordinal: self.launch.ordinal,

@@ -6,7 +6,7 @@ use crate::lead::Lead;
 const SERVICE: Duration = Duration::from_millis(20);
 const AFTER: Duration = Duration::from_millis(15);
 
-/// Where nothing is to be learnt from what has ended.
+/// The word of a VM that has nothing to teach of what has ended.
 fn ahead<'a>(ended: &'a [u32], endless: &'a [u32]) -> Ahead<'a> {
     let landed = ended.last().map(|ordinal| Landed {
         ordinal: *ordinal,
