@@ -45,7 +45,7 @@ mod receive;
 mod route;
 mod variants;
 
-pub use answer::{Answer, Tags};
+pub use answer::{ANSWER_BUFFERED, Answer, Tags};
 use asked::Read;
 pub use asked::{Asked, Wants};
 pub use gauge::Gauge;

@@ -97,20 +97,7 @@ fn requests(case: Case) -> Vec<Request> {
         let sent = Duration::from_secs_f64(sent);
         let (least, most) = case.budgets;
         let budget = Duration::from_millis(random.random_range(least..=most));
-        requests.push(Request {
-            id: requests.len() as u32,
-            sent,
-            head: sent,
-            arrives: sent,
-            bytes: 0,
-            budget,
-            way_back: Duration::ZERO,
-            skew_ms: 0,
-            min_accuracy: 0.0,
-            class: 0,
-            patience: Duration::from_secs(30),
-            retries: 0,
-        });
+        requests.push(Request::new(requests.len() as u32, sent, budget));
     }
 }
 

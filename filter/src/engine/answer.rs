@@ -28,6 +28,11 @@ pub struct Answer {
     pub retried: u32,
 }
 
+/// So much of an answer Envoy takes from a server though its client reads nothing, in bytes: what
+/// `per_connection_buffer_limit_bytes` is in the shipped files. The time of what comes after it may be the
+/// client's.
+pub const ANSWER_BUFFERED: usize = 65_536;
+
 /// What an answer from upstream is tagged with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tags {

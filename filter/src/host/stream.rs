@@ -10,7 +10,7 @@ use proxy_wasm::types::{Action, GrpcStatusCode};
 use crate::body::Received;
 use crate::config::Role;
 use crate::deadline::Wire;
-use crate::engine::{Asked, End, Tags};
+use crate::engine::{ANSWER_BUFFERED, Asked, End, Tags};
 use crate::protocol;
 use crate::time::{Now, millis, millis_up, nanos};
 use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
@@ -21,11 +21,6 @@ use super::spoke::{DROPPED_REASON, EXPECTED, Spoke, end_by_flags, retried, serve
 
 /// The largest number `grpc-timeout` can carry: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
-
-/// So much of an answer Envoy takes from a server though its client reads nothing: what
-/// `per_connection_buffer_limit_bytes` is in the shipped files. The time of what comes after it may be the
-/// client's.
-const ANSWER_BUFFERED: usize = 65_536;
 
 pub(super) struct Stream {
     id: u32,

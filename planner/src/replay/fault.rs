@@ -149,6 +149,7 @@ impl<W: Witness> World<'_, W> {
             }
             match flight.place {
                 Place::Held => self.end(request, Fate::Lost, self.now),
+                Place::Reading => self.lose_answer(request, flight.attempt),
                 Place::InFlight if with_proxy => self.lose(request, flight.attempt),
                 Place::InFlight if matches!(self.plane, DataPlane::Weir(_)) => {
                     self.break_flight(request, flight.attempt);

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+/// As long as a patient client waits.
+const PATIENT: Duration = Duration::from_secs(30);
+
 /// One request with everything about it that is fixed before the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
@@ -23,6 +26,8 @@ pub struct Request {
     pub budget: Duration,
     /// The answer's way back to the client.
     pub way_back: Duration,
+    /// How the client reads the answer.
+    pub reading: Reading,
     /// How far the client's clock is ahead of the proxy's, in ms (behind: negative).
     pub skew_ms: i32,
     /// Least accuracy it asks for, percent; 0 where it asks for none.
@@ -36,6 +41,26 @@ pub struct Request {
 }
 
 impl Request {
+    /// One without a body from a patient client beside the proxy.
+    #[must_use]
+    pub fn new(id: u32, sent: Duration, budget: Duration) -> Request {
+        Request {
+            id,
+            sent,
+            head: sent,
+            arrives: sent,
+            bytes: 0,
+            budget,
+            way_back: Duration::ZERO,
+            reading: Reading::default(),
+            skew_ms: 0,
+            min_accuracy: 0.0,
+            class: 0,
+            patience: PATIENT,
+            retries: 0,
+        }
+    }
+
     /// When the answer must be at the client.
     #[must_use]
     pub fn deadline(&self) -> Duration {
@@ -45,8 +70,19 @@ impl Request {
     /// When the answer must leave the proxy to be with the client in time.
     #[must_use]
     pub fn due(&self) -> Duration {
-        self.deadline().saturating_sub(self.way_back)
+        self.deadline()
+            .saturating_sub(self.way_back + self.reading.longer)
     }
+}
+
+/// How a client reads its answer. As it comes where both are zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reading {
+    /// From the moment at which a quick client would have all of it until this one has.
+    pub longer: Duration,
+    /// From the answer's beginning at the proxy until the proxy has all of it: what a client that reads slowly
+    /// leaves unread fills the proxy's buffer, and then stays at the server.
+    pub at_proxy: Duration,
 }
 
 /// How a request ended. Every request ends exactly once.

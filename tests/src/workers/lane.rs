@@ -248,19 +248,6 @@ fn requests(case: Case, seed: u64, length: Duration) -> Vec<Request> {
             return requests;
         }
         let budget = Duration::from_millis(random.random_range(least..=most));
-        requests.push(Request {
-            id: requests.len() as u32,
-            sent,
-            head: sent,
-            arrives: sent,
-            bytes: 0,
-            budget,
-            way_back: Duration::ZERO,
-            skew_ms: 0,
-            min_accuracy: 0.0,
-            class: 0,
-            patience: Duration::from_secs(30),
-            retries: 0,
-        });
+        requests.push(Request::new(requests.len() as u32, sent, budget));
     }
 }

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
+use weir_filter::engine::ANSWER_BUFFERED;
 use weir_model::chance::standard_normal;
 use weir_model::network::Network;
 
-use super::request::Request;
+use super::request::{Reading, Request};
 use seed::{Draw, rng};
 
 /// A client that says nothing of its patience waits so many times its budget: as long as the demo's.
 const PATIENCE_BUDGETS: u32 = 5;
-/// Longest that a body takes.
+/// Longest that a body or an answer takes.
 const SLOWEST: Duration = Duration::from_secs(86_400);
 
 /// All that is sent in a scenario, and how.
@@ -63,10 +64,12 @@ pub struct Clients {
     /// How wrong their clocks are.
     pub clocks: Clocks,
     /// Those that send their bodies slowly.
-    pub slow: Slow,
+    pub slow_uploads: Slow,
+    /// Those that read their answers slowly.
+    pub slow_readers: Slow,
 }
 
-/// Clients that send their bodies more slowly than the network carries them.
+/// Clients that send or read more slowly than the network carries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slow {
     /// Their part of all clients, 0 to 1.
@@ -82,11 +85,13 @@ impl Slow {
         bytes_per_s: 1.0,
     };
 
-    /// Time that the next client takes to send so many bytes; nothing where it is not one of them.
-    fn takes(&self, rng: &mut ChaCha8Rng, bytes: u64) -> Duration {
-        if rng.random::<f64>() >= self.share {
-            return Duration::ZERO;
-        }
+    /// Whether the next client is one of them.
+    fn is_next(&self, rng: &mut ChaCha8Rng) -> bool {
+        rng.random::<f64>() < self.share
+    }
+
+    /// Time that one of them takes for so many bytes.
+    fn takes(&self, bytes: u64) -> Duration {
         Duration::try_from_secs_f64(bytes as f64 / self.bytes_per_s).unwrap_or(SLOWEST)
     }
 }
@@ -144,7 +149,8 @@ impl Arrival {
 pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
     let mut classes = rng(seed, Draw::Classes);
     let mut clocks = rng(seed, Draw::Clocks);
-    let mut slow = rng(seed, Draw::Slow);
+    let mut uploads = rng(seed, Draw::SlowUploads);
+    let mut readers = rng(seed, Draw::SlowReaders);
     let request = |(index, arrival): (usize, &Arrival)| {
         let drawn = sending.class(&mut classes);
         let class = arrival.class.unwrap_or(drawn);
@@ -156,8 +162,24 @@ pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
         let bytes = arrival.bytes.unwrap_or(sending.payload_bytes);
         let head = arrival.sent + sending.network.one_way(arrival.sent);
         let by_link = arrival.sent + sending.network.upload(arrival.sent, bytes);
-        let by_client = head + sending.clients.slow.takes(&mut slow, bytes);
-        let arrives = by_link.max(by_client);
+        let (slow_uploads, slow_readers) =
+            (sending.clients.slow_uploads, sending.clients.slow_readers);
+        let arrives = if slow_uploads.is_next(&mut uploads) {
+            by_link.max(head + slow_uploads.takes(bytes))
+        } else {
+            by_link
+        };
+        let way_back = sending.network.download(arrives, sending.answer_bytes);
+        let reading = if slow_readers.is_next(&mut readers) {
+            let unread = sending.answer_bytes.saturating_sub(ANSWER_BUFFERED as u64);
+            let alone = sending.network.one_way(arrives) + slow_readers.takes(sending.answer_bytes);
+            Reading {
+                longer: alone.saturating_sub(way_back),
+                at_proxy: slow_readers.takes(unread),
+            }
+        } else {
+            Reading::default()
+        };
         let patience = sending.clients.patience;
         Request {
             id: u32::try_from(index).unwrap_or(u32::MAX),
@@ -166,7 +188,8 @@ pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
             arrives,
             bytes,
             budget,
-            way_back: sending.network.download(arrives, sending.answer_bytes),
+            way_back,
+            reading,
             skew_ms: sending.clients.clocks.skew_ms(&mut clocks),
             min_accuracy: arrival
                 .min_accuracy
@@ -261,7 +284,8 @@ mod tests {
                     far_off_ms: 5000.0,
                     far_off_share: 1.0,
                 },
-                slow: Slow::NOBODY,
+                slow_uploads: Slow::NOBODY,
+                slow_readers: Slow::NOBODY,
             },
             classes: vec![class("a", None, 1.0), class("b", Some(ms(500)), 0.0)],
         };
@@ -285,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn slow_clients_send_at_their_own_rate_after_their_heads() {
+    fn slow_clients_send_after_their_heads_and_read_at_their_own_rate() {
         let ms = Duration::from_millis;
         let mut sending = Sending {
             arrivals: vec![Arrival::at(Duration::ZERO); 1000],
             network: Network::constant(1e6, ms(40)),
             payload_bytes: 100_000,
-            answer_bytes: 0,
+            answer_bytes: 165_536,
             clients: Clients {
                 budget: ms(1000),
                 patience: None,
@@ -301,24 +325,42 @@ mod tests {
                     far_off_ms: 0.0,
                     far_off_share: 0.0,
                 },
-                slow: Slow {
+                slow_uploads: Slow {
                     share: 0.1,
                     bytes_per_s: 100_000.0,
+                },
+                slow_readers: Slow {
+                    share: 0.2,
+                    bytes_per_s: 50_000.0,
                 },
             },
             classes: Vec::new(),
         };
+        let way_back = sending.network.download(Duration::ZERO, 165_536);
         let slow = |sending: &Sending| {
             let requests = requests(1, sending);
             assert!(requests.iter().all(|r| r.head == ms(20)));
             let slow = requests.iter().filter(|r| r.arrives == ms(1020)).count();
             let quick = requests.iter().filter(|r| r.arrives == ms(120)).count();
             assert_eq!(slow + quick, 1000);
-            slow
+            assert!(requests.iter().all(|r| r.way_back == way_back));
+            let read_slowly = requests.iter().filter(|r| r.reading != Reading::default());
+            let reading = Reading {
+                // Half a round trip and 165,536 bytes at its own rate, less what a quick client takes.
+                longer: Duration::from_micros(20_000 + 3_310_720) - way_back,
+                // All but the proxy's 65,536.
+                at_proxy: ms(2000),
+            };
+            assert!(read_slowly.clone().all(|r| r.reading == reading));
+            (slow, read_slowly.count())
         };
-        assert!((70..130).contains(&slow(&sending)), "{}", slow(&sending));
-        sending.clients.slow = Slow::NOBODY;
-        assert_eq!(slow(&sending), 0);
+        let (uploads, readers) = slow(&sending);
+        assert!((70..130).contains(&uploads), "{uploads}");
+        assert!((160..240).contains(&readers), "{readers}");
+        sending.clients.slow_readers = Slow::NOBODY;
+        assert_eq!(slow(&sending), (uploads, 0));
+        sending.clients.slow_uploads = Slow::NOBODY;
+        assert_eq!(slow(&sending), (0, 0));
     }
 
     #[test]

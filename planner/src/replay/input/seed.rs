@@ -21,7 +21,9 @@ pub enum Draw {
     /// Faults that the scenario leaves to chance.
     Faults,
     /// The clients that send slowly.
-    Slow,
+    SlowUploads,
+    /// The clients that read slowly.
+    SlowReaders,
 }
 
 /// The stream for that.

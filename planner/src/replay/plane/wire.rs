@@ -104,9 +104,7 @@ mod tests {
         ) {
             let sent = Duration::from_micros(sent_us);
             let request = Request {
-                id: 0, sent, head: sent, arrives: sent, bytes: 0, budget: Duration::from_micros(budget_us),
-                way_back: Duration::ZERO, skew_ms, min_accuracy, class: 0,
-                patience: Duration::MAX, retries: 0,
+                skew_ms, min_accuracy, ..Request::new(0, sent, Duration::from_micros(budget_us))
             };
             let mut headers = Headers::default();
             let config = br#"{"service":"s","planner":{"cluster":"p","key":"k"}}"#;

@@ -167,6 +167,22 @@ impl Worker {
         self.on_end(stream, End::Answered, now, verdicts);
     }
 
+    /// An answer has come as far as the proxy takes it: its client reads too slowly for the rest.
+    pub(in crate::replay) fn on_bulk(
+        &mut self,
+        stream: StreamId,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let answer = Answer {
+            sign: Some(Sign::Served),
+            ..Answer::default()
+        };
+        let _ = self.engine.on_answer(stream, answer, clocks(now));
+        self.engine.on_bulk(stream, clocks(now), verdicts);
+        self.report();
+    }
+
     /// A stream has ended; whoever waits for what it leaves goes next. Refusals wait for the next
     /// tick, as in the shell.
     pub(in crate::replay) fn on_end(

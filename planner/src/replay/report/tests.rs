@@ -49,18 +49,11 @@ pub(crate) fn scenario(length_s: u64) -> Scenario {
 
 fn request(id: u32, sent: Duration, min_accuracy: f64) -> Request {
     Request {
-        id,
-        sent,
         head: sent + Duration::from_millis(100),
         arrives: sent + Duration::from_millis(100),
-        bytes: 0,
-        budget: Duration::from_secs(1),
         way_back: Duration::from_millis(50),
-        skew_ms: 0,
         min_accuracy,
-        class: 0,
-        patience: Duration::from_secs(5),
-        retries: 0,
+        ..Request::new(id, sent, Duration::from_secs(1))
     }
 }
 

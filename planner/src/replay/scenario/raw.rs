@@ -136,7 +136,8 @@ pub(super) struct RawClients {
     pub(super) skew_ms: RawSkew,
     pub(super) patience_ms: Option<u64>,
     pub(super) retries: u8,
-    pub(super) slow: Option<RawSlow>,
+    pub(super) slow_uploads: Option<RawSlow>,
+    pub(super) slow_readers: Option<RawSlow>,
 }
 
 #[derive(Debug, Deserialize)]

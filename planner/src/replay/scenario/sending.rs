@@ -39,19 +39,19 @@ pub(super) fn clients(raw: &RawClients, service: &Service) -> Result<Clients, Wr
         patience: patience.transpose()?,
         retries: within("clients.retries", raw.retries, 0..=RETRIES_MAX, "times")?,
         clocks: clocks(&raw.skew_ms)?,
-        slow: raw.slow.as_ref().map_or(Ok(Slow::NOBODY), slow)?,
+        slow_uploads: slow("clients.slow_uploads", raw.slow_uploads.as_ref())?,
+        slow_readers: slow("clients.slow_readers", raw.slow_readers.as_ref())?,
     })
 }
 
-fn slow(raw: &RawSlow) -> Result<Slow, Wrong> {
+fn slow(path: &str, raw: Option<&RawSlow>) -> Result<Slow, Wrong> {
+    let Some(raw) = raw else {
+        return Ok(Slow::NOBODY);
+    };
+    let rate = format!("{path}.bytes_per_s");
     Ok(Slow {
-        share: within("clients.slow.share", raw.share, 0.0..=1.0, "")?,
-        bytes_per_s: within(
-            "clients.slow.bytes_per_s",
-            raw.bytes_per_s,
-            0.1..=1e12,
-            "bytes/s",
-        )?,
+        share: within(format!("{path}.share"), raw.share, 0.0..=1.0, "")?,
+        bytes_per_s: within(rate, raw.bytes_per_s, 0.1..=1e12, "bytes/s")?,
     })
 }
 

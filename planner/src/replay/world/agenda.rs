@@ -37,6 +37,8 @@ pub(in crate::replay) enum What {
         attempt: u8,
         variant: u16,
     },
+    /// The proxy has the rest of an answer that is read slowly.
+    Rest { request: u32, attempt: u8 },
     /// A server has something to end or start.
     Server { variant: u16 },
     /// A worker's timer.

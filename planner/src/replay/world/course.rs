@@ -64,6 +64,7 @@ impl<W: Witness> World<'_, W> {
                 attempt,
                 variant,
             } => self.answer(Job { request, attempt }, variant),
+            What::Rest { request, attempt } => self.answer_rest(request, attempt),
             What::Server { variant } => self.serve(variant),
             What::Tick { worker } => self.tick(worker),
             What::Ring { worker } => self.ring(worker),

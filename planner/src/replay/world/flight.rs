@@ -12,6 +12,8 @@ pub(in crate::replay) enum Place {
     Held,
     /// Sent upstream.
     InFlight,
+    /// Answered: the client reads, more slowly than the answer comes, and the proxy waits for it.
+    Reading,
     /// Nowhere any more.
     Ended,
 }

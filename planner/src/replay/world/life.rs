@@ -148,22 +148,64 @@ impl<W: Witness> World<'_, W> {
         self.wake_site(variant);
     }
 
-    /// An answer is with the proxy; nobody may be waiting for it any more.
+    /// An answer is with the proxy, or its beginning; nobody may be waiting for it any more.
     pub(super) fn answer(&mut self, job: Job, variant: u16) {
-        let Some(worker) = self.lands(job.request, job.attempt) else {
+        let Job { request, attempt } = job;
+        let place = request as usize;
+        let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get_mut(place))
+        else {
             return;
         };
-        self.reach_client(job.request, Fate::Answered(variant));
-        let stream = job.request;
-        self.tell(worker, |worker, now, verdicts| {
-            worker.on_answer(stream, Sign::Served, now, verdicts)
-        });
+        let at_proxy = nanos(known.reading.at_proxy);
+        if (flight.place, flight.attempt) != (Place::InFlight, attempt) {
+            return;
+        }
+        let worker = flight.worker;
+        if at_proxy > 0 {
+            flight.place = Place::Reading;
+            let ends = self.now.saturating_add(at_proxy).min(leaves_at(known));
+            self.agenda.add(ends, What::Rest { request, attempt });
+            self.tell(worker, |worker, now, verdicts| {
+                worker.on_bulk(request, now, verdicts)
+            });
+        } else {
+            self.lands(request, attempt);
+            let (way_back, longer) = (known.way_back, known.reading.longer);
+            self.reach_client(request, Fate::Answered(variant), way_back + longer);
+            self.tell(worker, |worker, now, verdicts| {
+                worker.on_answer(request, Sign::Served, now, verdicts)
+            });
+        }
         self.obey(worker, true);
         self.arm(worker);
     }
 
+    /// All of an answer that is read slowly is with the proxy, or its client has left.
+    pub(super) fn answer_rest(&mut self, request: u32, attempt: u8) {
+        let Some((worker, variant)) = self.leaves_from(Place::Reading, request, attempt) else {
+            return;
+        };
+        let Some(known) = self.requests.get(request as usize) else {
+            return;
+        };
+        let (leaves, way_back, reading) = (leaves_at(known), known.way_back, known.reading);
+        if leaves <= self.now {
+            self.end(request, Fate::Gone, leaves);
+            self.on_end(worker, request, End::Gone);
+        } else {
+            let after = way_back + reading.longer.saturating_sub(reading.at_proxy);
+            self.reach_client(request, Fate::Answered(variant), after);
+            self.on_end(worker, request, End::Answered);
+        }
+    }
+
     pub(super) fn limit(&mut self, request: u32, attempt: u8) {
-        let Some(worker) = self.lands(request, attempt) else {
+        let mut left = self.leaves_from(Place::InFlight, request, attempt);
+        if left.is_none() && matches!(self.plane, DataPlane::Fifo(_)) {
+            // A route's timeout cuts off an answer that has begun; Weir lets it finish.
+            left = self.leaves_from(Place::Reading, request, attempt);
+        }
+        let Some((worker, _)) = left else {
             return;
         };
         let Some(known) = self.requests.get(request as usize) else {
@@ -220,8 +262,15 @@ impl<W: Witness> World<'_, W> {
 
     /// The request's time in flight is over, if it is that attempt that is in flight: at which worker.
     pub(super) fn lands(&mut self, request: u32, attempt: u8) -> Option<u32> {
+        let left = self.leaves_from(Place::InFlight, request, attempt);
+        left.map(|(worker, _)| worker)
+    }
+
+    /// A request is upstream no more, nor its answer, if that attempt is at `place`: at which worker it was, and to
+    /// which variant.
+    fn leaves_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
         let flight = self.flights.get_mut(request as usize)?;
-        if flight.place != Place::InFlight || flight.attempt != attempt {
+        if (flight.place, flight.attempt) != (place, attempt) {
             return None;
         }
         flight.place = Place::Away;
@@ -229,7 +278,14 @@ impl<W: Witness> World<'_, W> {
         if let DataPlane::Fifo(fifo) = &mut self.plane {
             fifo.ended(variant);
         }
-        Some(worker)
+        Some((worker, variant))
+    }
+
+    /// Its client still read when its proxy or its worker's VM went.
+    pub(in crate::replay) fn lose_answer(&mut self, request: u32, attempt: u8) {
+        if self.leaves_from(Place::Reading, request, attempt).is_some() {
+            self.end(request, Fate::Lost, self.now);
+        }
     }
 
     /// The proxy refuses it; the client may ask again.
@@ -263,18 +319,16 @@ impl<W: Witness> World<'_, W> {
                 return;
             }
         }
-        self.reach_client(request, Fate::Refused(label));
+        let way_back = known.way_back;
+        self.reach_client(request, Fate::Refused(label), way_back);
     }
 
-    /// An answer is on its way to the client, who may have left by then.
-    fn reach_client(&mut self, request: u32, fate: Fate) {
+    /// An answer is on its way to the client, who has all of it after so long, and may have left by then.
+    fn reach_client(&mut self, request: u32, fate: Fate, after: Duration) {
         let Some(known) = self.requests.get(request as usize) else {
             return;
         };
-        let (leaves, hears) = (
-            leaves_at(known),
-            self.now.saturating_add(nanos(known.way_back)),
-        );
+        let (leaves, hears) = (leaves_at(known), self.now.saturating_add(nanos(after)));
         if hears > leaves {
             self.end(request, Fate::Gone, leaves);
         } else {

@@ -2,6 +2,7 @@
 //! (`schedules`), in which every step of every engine is checked.
 
 mod failing;
+mod readers;
 mod schedules;
 mod speed;
 mod steering;
@@ -15,7 +16,7 @@ use weir_model::server::{Law, Parallelism};
 
 use super::*;
 use crate::config::tests::service;
-use crate::replay::request::Fate;
+use crate::replay::request::{Fate, Reading};
 use crate::replay::scenario::{Contender, Control, Fault, FaultKind, Plane, Proxies, Server};
 
 pub(in crate::replay) const fn ms(ms: u64) -> Duration {
@@ -77,21 +78,8 @@ pub(in crate::replay) fn scenario(slots: [u32; 2]) -> Scenario {
 
 /// Requests sent and arriving at these times with these budgets, in ms; their clients have patience.
 pub(in crate::replay) fn requests(times: &[(u64, u64)]) -> Vec<Request> {
-    let request = |(id, (at, budget)): (u32, &(u64, u64))| Request {
-        id,
-        sent: ms(*at),
-        head: ms(*at),
-        arrives: ms(*at),
-        bytes: 0,
-        budget: ms(*budget),
-        way_back: Duration::ZERO,
-        skew_ms: 0,
-        min_accuracy: 0.0,
-        class: 0,
-        patience: Duration::from_secs(5),
-        retries: 0,
-    };
-    (0..).zip(times).map(request).collect()
+    let request = |(id, (at, budget))| Request::new(id, ms(at), ms(budget));
+    (0..).zip(times.iter().copied()).map(request).collect()
 }
 
 #[track_caller]

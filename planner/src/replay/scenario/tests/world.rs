@@ -92,12 +92,12 @@ fn a_bad_key_beside_service_and_load_is_refused() {
         ),
         ("clients: {patience_ms: 0}", &["clients.patience_ms: 0"]),
         (
-            "clients: {slow: {share: 1.5, bytes_per_s: 100}}",
-            &["clients.slow.share: 1.5", "0 to 1"],
+            "clients: {slow_uploads: {share: 1.5, bytes_per_s: 100}}",
+            &["clients.slow_uploads.share: 1.5", "0 to 1"],
         ),
         (
-            "clients: {slow: {share: 0.5, bytes_per_s: 0}}",
-            &["clients.slow.bytes_per_s: 0"],
+            "clients: {slow_readers: {share: 0.5, bytes_per_s: 0}}",
+            &["clients.slow_readers.bytes_per_s: 0", "0.1 to"],
         ),
         (
             "clients: {skew_ms: {normal: 1, uniform: 2}}",

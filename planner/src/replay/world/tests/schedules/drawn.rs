@@ -122,6 +122,11 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
             bytes,
             budget: ms(random.random_range(1..800)),
             way_back: Duration::from_micros(random.random_range(0..50_000)),
+            // Some answers fill the proxy's buffer, some only take longer to read.
+            reading: Reading {
+                longer: ms(random.random_range(0..200)),
+                at_proxy: ms(random.random_range(0_u64..400).saturating_sub(200)),
+            },
             skew_ms: if random.random_bool(0.2) {
                 random.random_range(-40_000..40_000)
             } else {
