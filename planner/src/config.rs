@@ -277,6 +277,8 @@ pub struct Variant {
     pub replicas: Replicas,
     /// What it does with them.
     pub profile: Profile,
+    /// Time for which its server waits for a batch to fill; zero where it does not make batches by itself.
+    pub batch_delay: Duration,
     /// Where that is, where it does not stand in the service.
     pub profile_from: Option<String>,
     /// Whether its server stops executing what was abandoned.
@@ -404,6 +406,14 @@ impl Variant {
             0 => 0,
             _ => self.replicas.least,
         }
+    }
+
+    /// Whether its servers make batches of what is there by themselves, on more than one lane: several batches that
+    /// were sent may be executed as one. On a single lane there is no more than one that was sent.
+    pub fn makes_batches(&self) -> bool {
+        let each = Cores::whole(self.greatest).as_f64();
+        let lanes = self.profile.parallelism.at_once(each) * self.replicas.greatest;
+        !self.batch_delay.is_zero() && self.profile.batch > 1 && lanes > 1
     }
 
     /// What a replica sustains with `cores` where one answer may take `latency_max_ms`.

@@ -10,7 +10,7 @@ use weir_api::plan::HOUR_MS;
 use weir_api::{Cores, Rps, Share, VariantPlan};
 
 use crate::actuate::Allocation;
-use crate::config::{Service, Stage, Variant};
+use crate::config::{Service, Variant};
 use crate::decide::batches;
 use crate::forecast::Forecast;
 use crate::profile::Profile;
@@ -61,9 +61,12 @@ pub fn drafts_without(
     let demand = forecast.map(|forecast| forecast.demand);
     let runs = runs(service, there, forecast);
     let mut drafts = Vec::with_capacity(service.stages.len());
+    let mut needs = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
         let failing = failing.get(stage.variants.clone()).unwrap_or_default();
-        let variants = of_stage(service, stage, &runs, failing, demand)?;
+        let runs = runs.get(stage.variants.clone())?;
+        let variants = of_stage(service, runs, failing, demand)?;
+        needs.push(needs_ms(runs, &variants, demand));
         drafts.push(Draft {
             variants,
             rest_ms: 0.0,
@@ -71,9 +74,9 @@ pub fn drafts_without(
     }
     let mut rest_ms = service.rest_ms;
     let most_ms = service.slo.as_secs_f64() * 1e3 - 1.0;
-    for draft in drafts.iter_mut().rev() {
+    for (draft, needs_ms) in drafts.iter_mut().zip(needs).rev() {
         draft.rest_ms = rest_ms.min(most_ms);
-        rest_ms += needs_ms(&draft.variants, demand);
+        rest_ms += needs_ms;
     }
     Some(drafts)
 }
@@ -109,13 +112,12 @@ fn runs<'a>(
 
 fn of_stage(
     service: &Service,
-    stage: &Stage,
     runs: &[Run],
     failing: &[bool],
     demand: Option<Rps>,
 ) -> Option<Vec<VariantPlan>> {
-    let runs = runs.get(stage.variants.clone())?;
-    let slots: Vec<u32> = runs.iter().map(Run::slots).collect();
+    let slots = runs.iter().map(|run| run.slots(service.latency_max_ms));
+    let slots: Vec<u32> = slots.collect();
     let shares = shares(service, runs, &slots, failing, demand)?;
     let parts = runs.iter().zip(slots.iter().zip(shares));
     Some(
@@ -126,15 +128,12 @@ fn of_stage(
 }
 
 /// How long a request takes at a stage, waiting for its batch included.
-fn needs_ms(variants: &[VariantPlan], demand: Option<Rps>) -> f64 {
-    let fill_ms = |batch: u32| {
-        demand.map_or(0.0, |demand| {
-            f64::from(batch.saturating_sub(1)) * 1e3 / demand.0.max(f64::MIN_POSITIVE)
-        })
-    };
-    let serving = variants.iter().filter(|part| part.share.0 > 0.0);
-    let each = serving.map(|part| part.service_ms + fill_ms(part.batch));
-    each.fold(0.0, f64::max)
+fn needs_ms(runs: &[Run], parts: &[VariantPlan], demand: Option<Rps>) -> f64 {
+    let each = runs.iter().zip(parts);
+    let serving = each.filter(|(_, part)| part.share.0 > 0.0);
+    serving
+        .map(|(run, _)| run.needs_ms(demand))
+        .fold(0.0, f64::max)
 }
 
 /// Whether proxies should hear of `new` where `old` is what they have.
@@ -165,25 +164,73 @@ impl Run<'_> {
         f64::from(self.there.replicas()) * one.0
     }
 
-    fn slots(&self) -> u32 {
-        let one = self.profile.slots(self.there.each());
+    fn slots(&self, latency_max_ms: f64) -> u32 {
+        let batch = match self.variant.makes_batches() {
+            true => self.greatest_batch(latency_max_ms),
+            false => self.profile.batch,
+        };
+        let one = Profile {
+            batch,
+            ..self.profile
+        }
+        .slots(self.there.each());
         one.saturating_mul(self.there.replicas())
     }
 
+    /// The greatest batch that the server may make in time, the planned one at least. With slots for no more than the
+    /// planned one, some lanes would idle while others execute greater ones.
+    fn greatest_batch(&self, latency_max_ms: f64) -> u32 {
+        let in_time = |batch: &u32| {
+            let profile = Profile {
+                batch: *batch,
+                ..self.profile
+            };
+            profile.service_ms(self.there.each()) <= latency_max_ms
+        };
+        let greater = (self.profile.batch + 1..=self.variant.profile.batch).take_while(in_time);
+        greater.last().unwrap_or(self.profile.batch)
+    }
+
+    /// What the filters are told to send together: nothing where the server makes the batches. How long these take, the
+    /// filters learn as a multiple of this, which must not change with a batch that nobody makes.
+    fn told(&self) -> Profile {
+        let batch = match self.variant.makes_batches() {
+            true => 1,
+            false => self.profile.batch,
+        };
+        Profile {
+            batch,
+            ..self.profile
+        }
+    }
+
+    fn takes_ms(&self, profile: &Profile) -> f64 {
+        let ms =
+            profile.service_ms(self.there.each()) + self.variant.batch_delay.as_secs_f64() * 1e3;
+        if ms.is_finite() {
+            ms.min(HOUR_MS as f64)
+        } else {
+            0.0
+        }
+    }
+
+    /// How long a request takes in the planned batch, waiting for it included.
+    fn needs_ms(&self, demand: Option<Rps>) -> f64 {
+        let others = f64::from(self.told().batch.saturating_sub(1));
+        let fill_ms = demand.map_or(0.0, |demand| others * 1e3 / demand.0.max(f64::MIN_POSITIVE));
+        self.takes_ms(&self.profile) + fill_ms
+    }
+
     fn part(&self, slots: u32, share: f64) -> VariantPlan {
-        let service_ms = self.profile.service_ms(self.there.each());
+        let told = self.told();
         VariantPlan {
             service_min_ms: shortest_ms(self.variant),
             name: self.variant.name.clone(),
             cluster: self.variant.cluster.clone(),
             share: Share(share),
             slots,
-            batch: self.profile.batch,
-            service_ms: if service_ms.is_finite() {
-                service_ms.min(HOUR_MS as f64)
-            } else {
-                0.0
-            },
+            batch: told.batch,
+            service_ms: self.takes_ms(&told),
             accuracy: self.variant.accuracy,
             cancels: self.variant.cancels,
         }

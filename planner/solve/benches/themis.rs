@@ -29,6 +29,7 @@ fn problem(stages: u32, most: u32, load_rps: f64, slo_ms: f64) -> Problem {
             },
             cores_max: most,
             batch_max: most,
+            wait_ms: None,
             instances_max: 64,
         }
     };

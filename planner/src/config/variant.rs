@@ -1,6 +1,7 @@
 //! The rules about one variant.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
@@ -18,6 +19,16 @@ use crate::actuate::Allocation;
 use crate::profile::{Fit, Latency, Profile};
 use crate::solve::law::{Law, Parallelism};
 use crate::solve::themis;
+
+/// Longest that a server waits for a batch to fill.
+const BATCH_DELAY_MAX_MS: f64 = 1000.0;
+
+fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
+    let ms = within(at, raw.batch_delay_ms, 0.0..=BATCH_DELAY_MAX_MS, "ms")?;
+    let right = "left out where batch is 1: there is no batch to wait for";
+    rule(ms == 0.0 || raw.batch > 1, at, ms, right)?;
+    Ok(Duration::from_secs_f64(ms / 1e3))
+}
 
 /// What of the service a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
@@ -128,6 +139,7 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         profile,
         profile_from: raw.profile.as_ref().map(RawReference::label),
         cancels: raw.cancels,
+        batch_delay: batch_delay(&key("batch_delay_ms"), raw)?,
         readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
         resize,
         workload,

@@ -15,7 +15,7 @@
 
 use weir_api::{Cores, Rps};
 
-use super::{DEMAND_MIN, Decision, Kind, keep, promised, ready, replica, stay};
+use super::{DEMAND_MIN, Decision, Kind, keep, promised, ready, replica, stay, wait_ms, waits_ms};
 use crate::actuate::{Allocation, Goal, InForce};
 use crate::clock::stopwatch;
 use crate::config::{IpaRule, Service, Stage, Variant};
@@ -108,7 +108,7 @@ pub(super) fn batches(
         promised(variant).service_ms(batch, cores_each(variant, there))
     };
     let takes_ms = |index: usize, variant: &Variant, batch: u32| {
-        one_ms(index, variant, batch) + f64::from(batch - 1) * 1e3 / demand_rps
+        one_ms(index, variant, batch) + waits_ms(variant, batch, demand_rps)
     };
     let serves = |index: usize| there.get(index).is_some_and(|n| *n != Allocation::NONE);
     // What each stage takes at least, and whether all that serve at it carry.
@@ -291,6 +291,7 @@ fn input(service: &Service, rule: IpaRule, demand: Rps, price: f64) -> Input {
         replica_cores: f64::from(replica::cores_each(variant)),
         latency: Latency::Sponge(promised(variant)),
         batches: Batches::UpTo(variant.profile.batch),
+        wait_ms: wait_ms(variant),
         replicas_max: replica::most(variant),
     };
     let stage = |stage: &Stage| StageInput {
@@ -373,7 +374,7 @@ pub(super) fn carrying(service: &Service, there: &[Allocation], demand: Rps) -> 
         };
         let batch = carrier(variant, *there, demand.0)?;
         latency_ms += promised(variant).service_ms(batch, cores_each(variant, *there));
-        latency_ms += f64::from(batch - 1) * 1e3 / demand.0;
+        latency_ms += waits_ms(variant, batch, demand.0);
         batches += batch;
     }
     let cores: Cores = there.iter().map(|there| there.cores()).sum();

@@ -133,15 +133,31 @@ pub(crate) fn broken(in_force: &[InForce], error: &dyn std::fmt::Display) -> Dec
     keep(in_force, Kind::OutOfTime, why)
 }
 
-/// The law of a variant's promise: a high percentile, where the profile's is the mean's.
+/// The law of a variant's promise: a high percentile, where the profile's is the mean's. A server with one lane leaves
+/// it idle while it waits for a batch to fill.
 fn promised(variant: &Variant) -> Law {
     let (law, tail) = (variant.profile.latency.law, variant.profile.latency.tail);
+    let idle_ms = match variant.makes_batches() {
+        true => 0.0,
+        false => variant.batch_delay.as_secs_f64() * 1e3,
+    };
     Law {
         gamma_ms: law.gamma_ms * tail,
         epsilon_ms: law.epsilon_ms * tail,
         delta_ms: law.delta_ms * tail,
-        eta_ms: law.eta_ms * tail,
+        eta_ms: law.eta_ms * tail + idle_ms,
     }
+}
+
+/// Time that a request waits for its batch whatever the batch, where the server makes it; else that of its filling.
+fn wait_ms(variant: &Variant) -> Option<f64> {
+    let ms = variant.batch_delay.as_secs_f64() * 1e3;
+    variant.makes_batches().then_some(ms)
+}
+
+/// Time that a request waits for that batch.
+fn waits_ms(variant: &Variant, batch: u32, demand_rps: f64) -> f64 {
+    wait_ms(variant).unwrap_or_else(|| f64::from(batch - 1) * 1e3 / demand_rps)
 }
 
 /// What is, goes on.

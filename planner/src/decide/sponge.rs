@@ -234,6 +234,18 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn single_lane_idles_while_its_server_waits_for_a_batch_to_fill() {
+        let (mut waits, mut takes) = (sponge(), sponge());
+        waits.variants[0].batch_delay = Duration::from_millis(5);
+        takes.variants[0].profile.latency.law.eta_ms += 5.0;
+        for (rps, left_ms) in [(60.0, Some(60.0)), (23.0, None), (60.0, Some(39.0))] {
+            let decided = |service| decide(service, &three(), Some(forecast(rps, left_ms))).why;
+            assert_eq!(decided(&waits), decided(&takes));
+            assert_ne!(decided(&waits), decided(&sponge()));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_served_gets_what_comes_nearest() {
         let service = sponge();
         for (rps, left_ms, cores, said) in [

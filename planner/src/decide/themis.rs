@@ -14,7 +14,7 @@
 
 use weir_api::{Cores, Rps};
 
-use super::{DEMAND_MIN, Decision, Kind, ipa, keep, promised, ready, stay};
+use super::{DEMAND_MIN, Decision, Kind, ipa, keep, promised, ready, stay, wait_ms};
 use crate::actuate::{Goal, InForce};
 use crate::clock::stopwatch;
 use crate::config::{Service, ThemisRule, Variant};
@@ -220,6 +220,7 @@ fn input(
         },
         cores_max: variant.greatest,
         batch_max: variant.profile.batch,
+        wait_ms: wait_ms(variant),
         instances_max: variant.replicas.greatest,
     };
     let each = service.variants.iter().zip(in_force);

@@ -1,6 +1,6 @@
 //! A plan against the pipeline's constraints, in plain arithmetic.
 
-use super::offer::{Offers, Variant, needed, queue_ms, ranks};
+use super::offer::{Offers, Variant, needed, ranks};
 use super::{Accuracy, Plan, Problem, StagePlan, Weights};
 use crate::{Check, TOLERANCE};
 
@@ -78,7 +78,7 @@ impl Problem {
                 "{replicas} replicas where {needed} carry the arrival"
             ));
         }
-        let queue_ms = queue_ms(batch, self.arrival_rps);
+        let queue_ms = variant.queue_ms(batch, self.arrival_rps);
         let cores = f64::from(replicas) * variant.replica_cores;
         let own = [
             ("queue", planned.queue_ms, queue_ms),

@@ -79,6 +79,9 @@ pub struct VariantInput {
     /// The batches it may run: a list, or a number for 1 to that; by default 1 to 8.
     #[serde(default)]
     pub batches: Batches,
+    /// q: time that a request waits for its batch, whatever the batch; by default (b − 1)/λ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<f64>,
     /// Most replicas; by default 100.
     #[serde(default = "replicas")]
     pub replicas_max: u32,
@@ -195,6 +198,10 @@ impl VariantInput {
             name: self.name,
             accuracy_percent: self.accuracy_percent,
             replica_cores: self.replica_cores,
+            wait_ms: match self.wait_ms {
+                Some(ms) => Some(within(format!("{path}.wait_ms"), ms, 0.0, MS_MAX, "ms")?),
+                None => None,
+            },
             offers: Offers::Law {
                 latency: self.latency,
                 batches,

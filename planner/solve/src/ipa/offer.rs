@@ -56,6 +56,7 @@ pub(super) struct Variant {
     pub(super) name: String,
     pub(super) accuracy_percent: f64,
     pub(super) replica_cores: f64,
+    pub(super) wait_ms: Option<f64>,
     pub(super) offers: Offers,
 }
 
@@ -98,11 +99,6 @@ impl Choice {
     pub(super) fn time_ms(&self) -> f64 {
         self.latency_ms + self.queue_ms
     }
-}
-
-/// q = (b − 1)/λ (Eq. 7) in ms.
-pub(super) fn queue_ms(batch: u32, arrival_rps: f64) -> f64 {
-    f64::from(batch.saturating_sub(1)) * 1000.0 / arrival_rps
 }
 
 /// The replicas that carry λ, as a fraction: λ/h, less the tolerance.
@@ -162,12 +158,19 @@ impl OfferedVariant {
             name: self.name,
             accuracy_percent: self.accuracy_percent,
             replica_cores: self.replica_cores,
+            wait_ms: None,
             offers: Offers::Given(self.offers),
         })
     }
 }
 
 impl Variant {
+    /// q in ms: (b − 1)/λ (Eq. 7), unless it is given.
+    pub(super) fn queue_ms(&self, batch: u32, arrival_rps: f64) -> f64 {
+        let fill_ms = || f64::from(batch.saturating_sub(1)) * 1000.0 / arrival_rps;
+        self.wait_ms.unwrap_or_else(fill_ms)
+    }
+
     /// What it is offered as, with the least replicas that carry λ where they are not given; and the
     /// most replicas there may be.
     fn offered(&self, arrival_rps: f64) -> Vec<(Offer, u32)> {
@@ -217,7 +220,7 @@ impl Stage {
                     batch: offer.batch,
                     replicas: offer.replicas,
                     latency_ms: offer.latency_ms,
-                    queue_ms: queue_ms(offer.batch, arrival_rps),
+                    queue_ms: variant.queue_ms(offer.batch, arrival_rps),
                     cores: f64::from(offer.replicas) * variant.replica_cores,
                     factor: variant.accuracy_percent / 100.0,
                     rank,

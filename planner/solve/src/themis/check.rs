@@ -57,7 +57,8 @@ impl Problem {
             self.is_a_choice(phase, stage, setting)
                 .map_err(|what| format!("{name}: {what}"))?;
             let ms = stage.latency.ms(setting.batch, f64::from(setting.cores));
-            let wait_ms = f64::from(setting.batch - 1) / self.load_rps * 1000.0;
+            let fill_ms = f64::from(setting.batch - 1) / self.load_rps * 1000.0;
+            let wait_ms = stage.wait_ms.unwrap_or(fill_ms);
             let rps = f64::from(setting.instances * setting.batch) / ms * 1000.0;
             for (what, told, is) in [
                 ("latency_ms", setting.latency_ms, ms),

@@ -19,8 +19,9 @@ pub(super) struct Choice {
 
 impl Problem {
     /// q(b).
-    pub(super) fn wait_ms(&self, batch: u32) -> f64 {
-        f64::from(batch.saturating_sub(1)) * 1000.0 / self.load_rps
+    pub(super) fn wait_ms(&self, stage: &Stage, batch: u32) -> f64 {
+        let fill_ms = || f64::from(batch.saturating_sub(1)) * 1000.0 / self.load_rps;
+        stage.wait_ms.unwrap_or_else(fill_ms)
     }
 
     /// By stage every setting that carries `rps`, whatever it costs and takes; `None` when patience is
@@ -82,7 +83,7 @@ impl Problem {
             cores,
             batch,
             cost: instances * cores,
-            ms: latency_ms + self.wait_ms(batch),
+            ms: latency_ms + self.wait_ms(stage, batch),
             rps: f64::from(instances) * each_rps,
         })
     }
@@ -99,7 +100,7 @@ impl Problem {
                 cores: choice.cores,
                 batch: choice.batch,
                 latency_ms: stage.latency.ms(choice.batch, f64::from(choice.cores)),
-                wait_ms: self.wait_ms(choice.batch),
+                wait_ms: self.wait_ms(stage, choice.batch),
                 throughput_rps: choice.rps,
             });
         Scaling {

@@ -55,6 +55,9 @@ pub struct StageInput {
     pub cores_max: u32,
     /// Greatest batch, 1 to 256.
     pub batch_max: u32,
+    /// q: time that a request waits for its batch, whatever the batch; by default (b − 1)/λ.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<f64>,
     /// Most instances, 1 to 10 000.
     pub instances_max: u32,
 }
@@ -125,6 +128,10 @@ fn checked(input: StageInput, path: &str) -> Result<Stage, Refused> {
         INSTANCES_MAX,
         "",
     )?;
+    let wait_ms = match input.wait_ms {
+        Some(ms) => Some(within(field("wait_ms"), ms, 0.0, MS_MAX, "ms")?),
+        None => None,
+    };
     let Running { instances, cores } = input.running;
     within(field("running.instances"), instances, 0, instances_max, "")?;
     within(field("running.cores"), cores, 1, cores_max, "")?;
@@ -140,6 +147,7 @@ fn checked(input: StageInput, path: &str) -> Result<Stage, Refused> {
         running: input.running,
         cores_max,
         batch_max,
+        wait_ms,
         instances_max,
     })
 }

@@ -69,6 +69,7 @@ struct Stage {
     running: Running,
     cores_max: u32,
     batch_max: u32,
+    wait_ms: Option<f64>,
     instances_max: u32,
 }
 

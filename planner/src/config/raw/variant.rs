@@ -54,6 +54,11 @@ pub struct RawVariant {
     #[serde(default = "batch")]
     #[schemars(range(min = 1, max = 1024))]
     pub batch: u32,
+    /// Time for which the server waits for a batch to fill, in ms: it makes batches of what is there by itself, so
+    /// none is made before it. Left out where it executes at once what comes together.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    pub batch_delay_ms: f64,
     /// Whether the server stops executing what its client or a timeout has abandoned.
     #[serde(default)]
     pub cancels: bool,
@@ -276,6 +281,10 @@ impl<'de> Deserialize<'de> for RawParallelism {
         }
         from.deserialize_any(Either)
     }
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 const fn batch() -> u32 {

@@ -256,6 +256,57 @@ fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
     assert_eq!(without, None, "a stage without a core is no pipeline");
 }
 
+#[test]
+fn servers_that_make_batches_get_requests_at_once_and_as_many_as_their_lanes_take() {
+    let mut service = pipeline(20);
+    let drafts = |service: &Service| {
+        let drafts = drafts(service, &there([4, 0, 4, 0]), Some(forecast(110.0, true))).unwrap();
+        let [detect, classify] = drafts.as_slice() else {
+            panic!("{drafts:?}")
+        };
+        let told = |index: usize, draft: &crate::plan::Draft| {
+            let part = &draft.variants[index];
+            (part.slots, part.batch, part.service_ms)
+        };
+        (told(0, detect), detect.rest_ms, told(0, classify))
+    };
+    // n carries them one by one, r in twos, of which the second comes after 9 ms.
+    let (n, rest_ms, r) = drafts(&service);
+    assert_eq!((n, r), ((4, 1, 30.0), (8, 2, 70.0)));
+    assert!((rest_ms - 70.0 - 1e3 / 110.0).abs() < 1e-9, "{rest_ms}");
+    for variant in &mut service.variants {
+        variant.batch_delay = std::time::Duration::from_millis(5);
+    }
+    // Whatever batches they make, each of the four lanes has one.
+    let all = ((32, 1, 35.0), 75.0, (32, 1, 45.0));
+    assert_eq!(drafts(&service), all);
+    // A batch that takes longer than the promise allows is not made room for: 7 at n take 150 ms, 4 at r 130.
+    service.latency_max_ms = 159.0;
+    let all = ((28, 1, 35.0), 75.0, (16, 1, 45.0));
+    assert_eq!(drafts(&service), all);
+}
+
+#[test]
+fn the_wait_for_a_batch_is_the_servers_where_it_makes_them() {
+    let mut service = pipeline(4);
+    // Two cores a stage carry 50 requests/s by batches of two or more of r, of which one comes each 20 ms.
+    let decision = decided(&service, [2, 0, 2, 0], 52.0);
+    assert!(
+        decision.why.contains("r in batches of 2"),
+        "{}",
+        decision.why
+    );
+    service.latency_max_ms = 115.0;
+    let decision = decided(&service, [2, 0, 2, 0], 52.0);
+    assert_eq!(decision.kind, Kind::Infeasible, "{}", decision.why);
+    for variant in &mut service.variants {
+        variant.batch_delay = std::time::Duration::from_millis(5);
+    }
+    let decision = decided(&service, [2, 0, 2, 0], 52.0);
+    assert_eq!(decision.kind, Kind::Optimal, "{}", decision.why);
+    assert!(decision.why.contains("in 110 ms"), "{}", decision.why);
+}
+
 fn drafts_of(service: &Service, running: [u32; 4]) -> Option<Vec<crate::plan::Draft>> {
     drafts(service, &there(running), Some(forecast(27.0, true)))
 }

@@ -95,7 +95,10 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
             None => profile.parallelism,
         },
         batch_max: within(at("batch_max"), batch_max, 1..=BATCH_MAX, "requests")?,
-        batch_delay: delay("batch_delay_ms", raw.batch_delay_ms.unwrap_or(0.0))?,
+        batch_delay: match raw.batch_delay_ms {
+            Some(ms) => delay("batch_delay_ms", ms)?,
+            None => variant.batch_delay,
+        },
         noise_sigma: within(at("noise_sigma"), sigma, 0.0..=1.0, "")?,
         readiness: seconds(at("readiness_s"), readiness_s, 0.0..=DELAY_MAX_S)?,
         resize_delay: delay("resize_delay_ms", raw.resize_delay_ms.unwrap_or(0.0))?,

@@ -153,6 +153,7 @@ fn tries(input: &Input, stage: &StageInput) -> Vec<Try> {
         };
         for batch in batches {
             let l = variant.latency.ms(batch, variant.replica_cores);
+            let fill_ms = f64::from(batch - 1) / input.arrival_rps * 1000.0;
             let rate = f64::from(batch) * 1000.0 / l;
             let carries = |n: &u32| f64::from(*n) * rate >= input.arrival_rps * (1.0 - TOLERANCE);
             let Some(replicas) = (1..=variant.replicas_max).find(carries) else {
@@ -162,7 +163,7 @@ fn tries(input: &Input, stage: &StageInput) -> Vec<Try> {
                 variant: index,
                 batch,
                 replicas,
-                ms: l + f64::from(batch - 1) / input.arrival_rps * 1000.0,
+                ms: l + variant.wait_ms.unwrap_or(fill_ms),
                 cores: f64::from(replicas) * variant.replica_cores,
                 percent: variant.accuracy_percent,
                 rank,

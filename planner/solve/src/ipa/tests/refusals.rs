@@ -106,6 +106,7 @@ fn a_bad_variant_is_refused_by_the_field() {
     );
     at("batches", json!(0), &of("batches", "0 must be 1 to 256"));
     at("batches", json!([]), &of("batches", "0 items must be"));
+    at("wait_ms", json!(-1), &of("wait_ms", "-1 must be 0 to"));
     at(
         "batches",
         json!([1, 999]),

@@ -131,6 +131,9 @@ fn any_variant(random: &mut ChaCha8Rng, index: usize, whole: bool, scale: f64) -
         replica_cores,
         latency,
         batches,
+        wait_ms: random
+            .random_bool(0.3)
+            .then(|| scale * f64::from(random.random_range(0..20_u32))),
         replicas_max: random.random_range(1..=6),
     }
 }

@@ -44,7 +44,8 @@ fn options(input: &Input, phase: Phase) -> Vec<Vec<Option1>> {
             for c in cores.clone() {
                 for b in 1..=stage.batch_max {
                     let l = stage.latency.ms(b, f64::from(c));
-                    let q = f64::from(b - 1) / input.load_rps * 1000.0;
+                    let fill_ms = f64::from(b - 1) / input.load_rps * 1000.0;
+                    let q = stage.wait_ms.unwrap_or(fill_ms);
                     let rps = f64::from(n) * f64::from(b) / l * 1000.0;
                     if n > 0 && l.is_finite() {
                         all.push((n, c, b, u64::from(n * c), l + q, rps));

@@ -28,6 +28,7 @@ fn stage(name: &str, latency: Latency, running: (u32, u32), most: (u32, u32, u32
         },
         cores_max: most.0,
         batch_max: most.1,
+        wait_ms: None,
         instances_max: most.2,
     }
 }
@@ -96,12 +97,17 @@ fn any_input(chance: &mut ChaCha8Rng, most: (u32, u32, u32, u32), scale: f64) ->
         } else {
             chance.random_range(1..=instances_max)
         };
-        stage(
+        let stage = stage(
             &format!("s{index}"),
             any_latency(chance, scale),
             (running, chance.random_range(1..=cores_max)),
             (cores_max, chance.random_range(1..=most.2), instances_max),
-        )
+        );
+        let waits = chance.random_bool(0.3);
+        StageInput {
+            wait_ms: waits.then(|| scale * f64::from(chance.random_range(0..20_u32))),
+            ..stage
+        }
     });
     let mut stages: Vec<StageInput> = stages.collect();
     if let (true, Some(first)) = (alike, stages.first().cloned()) {

@@ -66,6 +66,10 @@ fn bad_input_is_refused_by_name() {
             "stages[0].batch_max: 0 must be 1 to 256",
         ),
         (
+            |i| i.stages[1].wait_ms = Some(-1.0),
+            "stages[1].wait_ms: -1 must be 0 to",
+        ),
+        (
             |i| i.stages[0].instances_max = 10_001,
             "stages[0].instances_max: 10001 must be 1 to 10000",
         ),

@@ -11,9 +11,6 @@ use super::MODEL;
 
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;
-/// How long a server that batches waits for more where a batch is not full: what Triton's users set,
-/// little beside any batch.
-const BATCH_DELAY: Duration = Duration::from_millis(5);
 
 /// The keys of one variant that the demo reads; the planner reads, and checks, all of them.
 #[derive(Debug, Clone, Deserialize)]
@@ -28,6 +25,9 @@ pub(crate) struct Variant {
     latency: Latency,
     #[serde(default = "one")]
     batch: NonZeroU32,
+    /// How long its server waits for more where a batch is not full.
+    #[serde(default)]
+    batch_delay_ms: f64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -131,13 +131,12 @@ impl Variant {
             sigma: sigma(self.latency.tail),
             seed,
         };
-        let batches = self.batch.get() > 1;
         ServerConfig {
             aliases: vec![MODEL.to_owned()],
             cores: self.initial_cores(),
             parallelism: self.parallelism(),
             batch_max: self.batch,
-            batch_delay: if batches { BATCH_DELAY } else { Duration::ZERO },
+            batch_delay: Duration::from_secs_f64(self.batch_delay_ms / 1e3),
             noise: Some(noise),
             ..ServerConfig::new(&self.name, self.law())
         }
