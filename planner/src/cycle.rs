@@ -24,6 +24,7 @@ mod report;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
+mod under_way;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use std::time::Duration;
 pub use act::{DRAIN_MAX, ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 use linger::Linger;
 pub use solver::{Aside, Solver};
+use under_way::UnderWay;
 use weir_api::Share;
 
 use crate::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Obstacle};
@@ -70,6 +72,7 @@ pub struct Planner {
     /// In the variants' order, like all such lists.
     in_force: Vec<InForce>,
     linger: Linger,
+    under_way: UnderWay,
     last: Option<(Kind, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
@@ -121,6 +124,7 @@ impl Planner {
                 })
                 .collect(),
             linger: Linger::new(service.variants.len()),
+            under_way: UnderWay::new(service.variants.len()),
             last: None,
             unmet: vec![None; service.variants.len()],
             full: vec![None; service.variants.len()],
@@ -340,6 +344,7 @@ impl Planner {
                 None => {}
             }
         }
+        self.under_way.see(&self.in_force);
     }
 
     /// What plans may count on.

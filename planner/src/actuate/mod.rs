@@ -17,7 +17,7 @@ pub use allocation::{Allocation, Goal, InForce};
 pub use bounds::{Amount, BOUNDS_MAX, Bound, Bounds};
 pub use error::{ActuateError, Obstacle, Reason};
 pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
-pub use steps::{Step, Transition};
+pub use steps::{Carried, Step, Transition};
 
 /// A change of one variant's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

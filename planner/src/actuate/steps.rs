@@ -9,7 +9,11 @@
 //! Replicas that start keep nobody waiting: those that serve go on with what they have, and the cores of
 //! the new ones count for the budget alone until they serve too, in a later transition.
 
+mod hold;
+
 use weir_api::Cores;
+
+pub use hold::Carried;
 
 use super::{Allocation, Bounds, Goal, InForce, Resize};
 
@@ -36,6 +40,8 @@ pub struct Transition {
 #[derive(Debug, Clone, Copy)]
 struct Variant {
     in_force: InForce,
+    wanted: Goal,
+    /// What is gone to for now: what was wanted, or more ([`Transition::hold`]).
     goal: Goal,
     given_up: bool,
 }
@@ -46,6 +52,7 @@ impl Transition {
         debug_assert_eq!(in_force.len(), goals.len());
         let variant = |(in_force, goal): (&InForce, &Goal)| Variant {
             in_force: *in_force,
+            wanted: *goal,
             goal: *goal,
             given_up: false,
         };

@@ -10,7 +10,7 @@ use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Reason, Resize, Step, 
 use crate::clock::Now;
 use crate::config::{Fallback, Stage};
 use crate::forecast::Forecast;
-use crate::plan::{Draft, drafts_without};
+use crate::plan::{Draft, capacities, drafts_without};
 use crate::publish::Publish;
 
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
@@ -87,12 +87,13 @@ impl Planner {
             now,
             first_out: None,
         };
-        let way = way(&self.service, &self.in_force, goals);
+        let budget = Cores::whole(self.service.budget);
+        let goals = self.under_way.keep(&self.in_force, goals, budget);
+        let way = way(&self.service, &self.in_force, &goals);
         for variant in way.stuck {
             self.obstructed(variant, Obstacle::stuck());
         }
         for goals in &way.legs {
-            let budget = Cores::whole(self.service.budget);
             let mut transition =
                 Transition::new(&self.in_force, goals, budget, &self.service.bounds);
             self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
@@ -119,6 +120,7 @@ impl Planner {
     {
         let mut awaited = None;
         for _ in 0..STEPS_MAX {
+            transition.hold(&|there| self.carried(there, forecast));
             match transition.next() {
                 Step::Resize(changes) => {
                     // Once for each plan: what follows a shrinking need not wait again.
@@ -150,6 +152,23 @@ impl Planner {
         }
     }
 
+    /// The part of the demand that this carries; 1 where the demand is not known.
+    fn carried(&self, there: &[Allocation], forecast: Option<Forecast>) -> f64 {
+        let Some(demand) = forecast.map(|forecast| forecast.demand.0) else {
+            return 1.0;
+        };
+        let mut capacities = capacities(&self.service, there, forecast);
+        for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
+            *capacity = if since.is_some() { 0.0 } else { *capacity };
+        }
+        let of = |stage: &Stage| -> f64 {
+            let all = capacities.get(stage.variants.clone());
+            all.map_or(0.0, |all| all.iter().sum())
+        };
+        let least = self.service.stages.iter().map(of);
+        least.fold(f64::INFINITY, f64::min) / demand.max(f64::MIN_POSITIVE)
+    }
+
     async fn resize<A: Actuate>(
         &mut self,
         actuate: &A,
@@ -179,6 +198,9 @@ impl Planner {
                     );
                     self.troubles.failed(&who, &error, &asked);
                     self.obstructed(change.variant, Obstacle::of(&error));
+                    if error.leaves_doubt() && !change.shrinks() {
+                        self.under_way.asked(change.variant, change.goal);
+                    }
                     transition.failed(*change, error.leaves_doubt());
                 }
             }

@@ -54,6 +54,8 @@ pub struct Summary {
     pub core_seconds: f64,
     /// Plans published.
     pub plans: u64,
+    /// Changes of a variant's cores in force.
+    pub resizes: u64,
     /// What nobody could have beaten with the same cores.
     pub bound: Option<Yardstick>,
     /// What as many on-time answers cost at least.
@@ -178,6 +180,7 @@ impl Summary {
             mean_accuracy: None,
             core_seconds: rounded(play.core_seconds),
             plans: play.plans,
+            resizes: play.resizes.len() as u64,
             bound: None,
             least: None,
         }

@@ -120,6 +120,7 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
         });
     }
     row("plans", &|sum| sum.plans.to_string());
+    row("resizes", &|sum| sum.resizes.to_string());
     rows
 }
 

@@ -1,0 +1,187 @@
+//! What is to shrink → what of it may, so that what goes on to serve carries the demand. Pure.
+//!
+//! A growth that is not there yet, because a server loads or a kubelet is slow, carries nothing. So cores go as those
+//! that take their place come to serve, over several cycles where need be: of the variants that are to shrink, those
+//! that carry the most by a core go last.
+//!
+//! More demand than all that serves carries is no reason to stay as it is. Where the budget leaves no room for what is
+//! to carry more, what carries the least makes room: for all that those that serve are to grow by, or for the first
+//! replica of one that is to begin, and no more while it loads.
+
+use weir_api::Cores;
+
+use super::{Transition, Variant};
+use crate::actuate::{Allocation, Goal, InForce};
+
+/// Part of the demand by which what is carried may fall short: rounding.
+const TOLERANCE: f64 = 1e-6;
+
+/// The part of what may still go of a variant that goes in one step.
+const LESS_PART: usize = 8;
+
+/// The part of the demand that allocations carry: 1 or more where all of it.
+pub type Carried<'a> = &'a dyn Fn(&[Allocation]) -> f64;
+
+impl Transition {
+    /// Keeps back so much of what is to shrink that no less of the demand is carried than now, or all of it.
+    pub fn hold(&mut self, carried: Carried<'_>) {
+        for variant in &mut self.variants {
+            variant.goal = variant.wanted;
+        }
+        let least = self.safe();
+        let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();
+        let all = carried(&now);
+        let enough = all.min(1.0) - TOLERANCE;
+        if carried(&least) >= enough {
+            return;
+        }
+        let mut there = least.clone();
+        for index in self.by_use(&now, &least, carried) {
+            if carried(&there) >= enough {
+                break;
+            }
+            let levels = levels(least.get(index), now.get(index));
+            let level = levels.partition_point(|level| {
+                let with = replaced(&there, index, *level);
+                carried(&with) < enough
+            });
+            let level = levels.get(level).or(levels.last()).copied();
+            there = replaced(&there, index, level.unwrap_or_default());
+        }
+        if all < 1.0 - TOLERANCE {
+            self.make_room(&mut there, &least, carried);
+        }
+        for ((variant, there), least) in self.variants.iter_mut().zip(&there).zip(&least) {
+            if there != least {
+                variant.goal = Goal {
+                    replicas: variant.wanted.replicas.max(there.replicas()),
+                    each: variant.wanted.each.max(there.each()),
+                    start: variant.wanted.start,
+                };
+            }
+        }
+    }
+
+    /// What is to shrink, by what the cores that go carry, the most by a core first.
+    fn by_use(&self, now: &[Allocation], least: &[Allocation], carried: Carried<'_>) -> Vec<usize> {
+        let all = carried(now);
+        let uses = |(index, (now_one, least_one)): (usize, (&Allocation, &Allocation))| {
+            let cores = now_one.cores().saturating_sub(least_one.cores());
+            let lost = all - carried(&replaced(now, index, *least_one));
+            (cores > Cores::ZERO).then(|| (index, lost / cores.as_f64()))
+        };
+        let each = now.iter().zip(least).enumerate();
+        let mut uses: Vec<(usize, f64)> = each.filter_map(uses).collect();
+        uses.sort_by(|a, b| b.1.total_cmp(&a.1));
+        uses.into_iter().map(|(index, _)| index).collect()
+    }
+
+    /// Takes from what was kept back as much as what is to grow has no room for, the least used first.
+    fn make_room(&self, there: &mut Vec<Allocation>, least: &[Allocation], carried: Carried<'_>) {
+        let need = self.growth_without_room(carried);
+        let taken = |there: &[Allocation]| -> Cores {
+            let each = self.variants.iter().zip(there);
+            let cores = each.map(|(variant, there)| match variant.shrinks() {
+                true => there.cores(),
+                false => variant.in_force.at_most,
+            });
+            cores.sum()
+        };
+        while self.budget.saturating_sub(taken(there)) < need {
+            let less = |index: usize| {
+                let levels = levels(least.get(index), there.get(index));
+                let step = (levels.len() / LESS_PART).max(1);
+                let level = levels.len().checked_sub(1 + step);
+                Some(replaced(there, index, *levels.get(level?)?))
+            };
+            let all = (0..there.len()).filter_map(less);
+            let rest = |one: &Vec<Allocation>| carried(one);
+            let Some(most) = all.max_by(|a, b| rest(a).total_cmp(&rest(b))) else {
+                return;
+            };
+            *there = most;
+        }
+    }
+
+    /// Cores that growth needs now: all for those that serve, which have them within a cycle or two; else the first
+    /// replica of the greatest that is to begin, unless one loads already. None where what is wanted carries no more.
+    fn growth_without_room(&self, carried: Carried<'_>) -> Cores {
+        let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();
+        let wanted =
+            |variant: &Variant| Allocation::new(variant.wanted.replicas, variant.wanted.each);
+        let wanted: Vec<Allocation> = self.variants.iter().map(wanted).collect();
+        if carried(&wanted) <= carried(&now) {
+            return Cores::ZERO;
+        }
+        let growing: Cores = self.variants.iter().map(Variant::grows_in_place).sum();
+        let loads = self.variants.iter().any(Variant::loads);
+        if growing > Cores::ZERO || loads {
+            return growing;
+        }
+        let begins = |variant: &&Variant| variant.wanted.replicas > variant.in_force.replicas();
+        let begins = self.variants.iter().filter(begins);
+        let greatest = begins.max_by_key(|variant| variant.wanted.cores(variant.in_force.ready));
+        greatest.map_or(Cores::ZERO, |variant| match variant.first() {
+            Cores::ZERO => variant.wanted.start,
+            first => first,
+        })
+    }
+}
+
+impl Variant {
+    /// Cores that those that serve are to have and have not been asked for.
+    fn grows_in_place(&self) -> Cores {
+        let InForce {
+            ready,
+            starting,
+            at_most,
+            ..
+        } = self.in_force;
+        let has = at_most.saturating_sub(starting.cores());
+        match ready {
+            Allocation::NONE => Cores::ZERO,
+            _ => self.wanted.ready(ready).cores().saturating_sub(has),
+        }
+    }
+
+    /// Whether something of it has been started and does not serve yet.
+    fn loads(&self) -> bool {
+        let InForce {
+            ready,
+            starting,
+            at_most,
+            ..
+        } = self.in_force;
+        starting != Allocation::NONE || ready == Allocation::NONE && at_most > Cores::ZERO
+    }
+}
+
+/// What there may be between two allocations, both included: replicas where there are several, else whole cores.
+fn levels(least: Option<&Allocation>, most: Option<&Allocation>) -> Vec<Allocation> {
+    let (Some(least), Some(most)) = (least.copied(), most.copied()) else {
+        return Vec::new();
+    };
+    let mut levels = vec![least];
+    if most.replicas() > least.replicas().max(1) {
+        let more = least.replicas() + 1..=most.replicas();
+        levels.extend(more.map(|replicas| Allocation::new(replicas, most.each())));
+    } else {
+        let whole = least.each().millis() / 1000 + 1..=most.each().millis() / 1000;
+        levels.extend(whole.map(|cores| Allocation::new(most.replicas(), Cores::whole(cores))));
+    }
+    if levels.last() != Some(&most) {
+        levels.push(most);
+    }
+    levels
+}
+
+fn replaced(all: &[Allocation], index: usize, by: Allocation) -> Vec<Allocation> {
+    let mut all = all.to_vec();
+    if let Some(one) = all.get_mut(index) {
+        *one = by;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

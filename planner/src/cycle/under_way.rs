@@ -1,0 +1,108 @@
+//! Growth that was asked for and is not in force yet → what is asked for in the next turn: the same. The demand differs
+//! a little from turn to turn, and so does what is wanted. A server that loads would begin anew each time it is asked for
+//! other cores, and a kubelet that takes longer than a cycle would never come to an end. Pure.
+
+use weir_api::Cores;
+
+use crate::actuate::{Allocation, Goal, InForce};
+
+/// By variant: what it was asked to grow to without an answer.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UnderWay(Vec<Option<Goal>>);
+
+impl UnderWay {
+    /// Nothing was asked for yet.
+    pub(super) fn new(variants: usize) -> UnderWay {
+        UnderWay(vec![None; variants])
+    }
+
+    /// There was no answer in time.
+    pub(super) fn asked(&mut self, variant: usize, goal: Goal) {
+        if let Some(asked) = self.0.get_mut(variant) {
+            *asked = Some(goal);
+        }
+    }
+
+    /// Forgets what has come to be, or will not.
+    pub(super) fn see(&mut self, in_force: &[InForce]) {
+        for (asked, there) in self.0.iter_mut().zip(in_force) {
+            asked.take_if(|_| there.at_most <= there.ready.cores());
+        }
+    }
+
+    /// What to go to, where `goals` are wanted. A server that loads goes on although it is not wanted any more, while the
+    /// budget bears it: it may be wanted again in the next turn.
+    pub(super) fn keep(&self, in_force: &[InForce], goals: &[Goal], budget: Cores) -> Vec<Goal> {
+        let mut kept = goals.to_vec();
+        for ((goal, asked), wanted) in kept.iter_mut().zip(&self.0).zip(goals) {
+            if let Some(asked) = asked.filter(|_| wanted.replicas > 0) {
+                *goal = asked;
+            }
+        }
+        for (index, asked) in self.0.iter().enumerate() {
+            let (Some(asked), Some(there)) = (asked, in_force.get(index)) else {
+                continue;
+            };
+            let all: Cores = in_force.iter().zip(&kept).map(cores).sum();
+            let loads = there.ready == Allocation::NONE;
+            let bears = all + asked.cores(there.ready) <= budget;
+            if let Some(goal) = kept.get_mut(index).filter(|goal| goal.replicas == 0)
+                && loads
+                && bears
+            {
+                *goal = *asked;
+            }
+        }
+        kept
+    }
+}
+
+fn cores((there, goal): (&InForce, &Goal)) -> Cores {
+    goal.cores(there.ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cores(cores: [u32; 3]) -> Vec<Goal> {
+        cores.map(|cores| Goal::one(Cores::whole(cores))).to_vec()
+    }
+
+    /// What is ready and what there may be.
+    fn there(each: [(u32, u32); 3]) -> Vec<InForce> {
+        let one = |(ready, at_most)| InForce {
+            at_most: Cores::whole(at_most),
+            ..InForce::certain(Allocation::one(Cores::whole(ready)))
+        };
+        each.map(one).to_vec()
+    }
+
+    #[test]
+    fn growth_goes_on_as_it_was_asked_for_until_it_is_in_force() {
+        let budget = Cores::whole(12);
+        let mut under_way = UnderWay::new(3);
+        under_way.asked(1, Goal::one(Cores::whole(5)));
+        let loads = there([(4, 4), (0, 5), (0, 0)]);
+        under_way.see(&loads);
+        let keep = |under_way: &UnderWay, wanted| under_way.keep(&loads, &cores(wanted), budget);
+        assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 5, 0]));
+        assert_eq!(keep(&under_way, [4, 3, 1]), cores([4, 5, 1]));
+        // Not wanted any more, it goes on where there is room.
+        assert_eq!(keep(&under_way, [4, 0, 3]), cores([4, 5, 3]));
+        assert_eq!(keep(&under_way, [4, 0, 4]), cores([4, 0, 4]));
+        under_way.see(&there([(4, 4), (5, 5), (0, 0)]));
+        assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 6, 0]));
+    }
+
+    #[test]
+    fn one_that_serves_grows_as_asked_and_may_end() {
+        let mut under_way = UnderWay::new(3);
+        under_way.asked(0, Goal::one(Cores::whole(8)));
+        let grows = there([(4, 8), (0, 0), (2, 2)]);
+        under_way.see(&grows);
+        let keep = |wanted| under_way.keep(&grows, &cores(wanted), Cores::whole(20));
+        assert_eq!(keep([9, 0, 2]), cores([8, 0, 2]));
+        assert_eq!(keep([0, 0, 2]), cores([0, 0, 2]));
+    }
+}
