@@ -198,7 +198,10 @@ impl Planner {
                     );
                     self.troubles.failed(&who, &error, &asked);
                     self.obstructed(change.variant, Obstacle::of(&error));
-                    if error.leaves_doubt() && !change.shrinks() {
+                    // A pod's server does not begin anew when its cores are to be others.
+                    let variant = self.service.variants.get(change.variant);
+                    let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
+                    if error.leaves_doubt() && !change.shrinks() && !is_pod {
                         self.under_way.asked(change.variant, change.goal);
                     }
                     transition.failed(*change, error.leaves_doubt());

@@ -48,9 +48,11 @@ impl Transition {
             let level = levels.get(level).or(levels.last()).copied();
             there = replaced(&there, index, level.unwrap_or_default());
         }
-        if all < 1.0 - TOLERANCE {
-            self.make_room(&mut there, &least, carried);
-        }
+        let need = match all < 1.0 - TOLERANCE {
+            true => self.growth_without_room(carried),
+            false => Cores::ZERO,
+        };
+        self.make_room(need, &mut there, &least, carried);
         for ((variant, there), least) in self.variants.iter_mut().zip(&there).zip(&least) {
             if there != least {
                 variant.goal = Goal {
@@ -76,9 +78,14 @@ impl Transition {
         uses.into_iter().map(|(index, _)| index).collect()
     }
 
-    /// Takes from what was kept back as much as what is to grow has no room for, the least used first.
-    fn make_room(&self, there: &mut Vec<Allocation>, least: &[Allocation], carried: Carried<'_>) {
-        let need = self.growth_without_room(carried);
+    /// Takes from what was kept back, the least used first, what there is above the budget with `need` cores more.
+    fn make_room(
+        &self,
+        need: Cores,
+        there: &mut Vec<Allocation>,
+        least: &[Allocation],
+        carried: Carried<'_>,
+    ) {
         let taken = |there: &[Allocation]| -> Cores {
             let each = self.variants.iter().zip(there);
             let cores = each.map(|(variant, there)| match variant.shrinks() {
@@ -87,7 +94,7 @@ impl Transition {
             });
             cores.sum()
         };
-        while self.budget.saturating_sub(taken(there)) < need {
+        while taken(there) + need > self.budget {
             let less = |index: usize| {
                 let levels = levels(least.get(index), there.get(index));
                 let step = (levels.len() / LESS_PART).max(1);

@@ -254,3 +254,21 @@ fn demand_is_carried_throughout_and_nearly_always_what_is_wanted_is_reached() {
     // Growth of what carries little may take the room that another needs.
     assert!(reached * 100 >= possible * 95, "{reached} of {possible}");
 }
+
+#[test]
+fn budget_is_kept_though_it_no_longer_bears_what_the_demand_needs() {
+    // Of five cores two are to go, and neither variant carries the demand without them.
+    let rates = Rates(vec![(20, 0), (10, 0)]);
+    let carried = |there: &[Allocation]| rates.carried(60, there);
+    let budget = Cores::whole(3);
+    let (there, wanted) = (certain(&[1, 4]), goals(&[2, 1]));
+    let mut transition = Transition::new(&there, &wanted, budget, &Bounds::default());
+    transition.hold(&carried);
+    let Step::Publish(safe) = transition.next() else {
+        panic!("{:?}", transition.next());
+    };
+    assert!(
+        safe.iter().map(|one| one.cores()).sum::<Cores>() <= budget,
+        "{safe:?}"
+    );
+}
