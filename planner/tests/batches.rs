@@ -1,6 +1,12 @@
 //! Servers that make batches by themselves: what is lost where the plan does not know it, and where it does. In virtual
 //! time; nothing here is a timing.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::fs;
 

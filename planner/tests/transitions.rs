@@ -1,6 +1,12 @@
 //! Variants that take seconds to load, and kubelets that are slower than a cycle: what is lost while one takes over from
 //! another. In virtual time; nothing here is a timing.
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
 
 use std::fs;
 
