@@ -41,7 +41,7 @@ pub struct Transition {
 struct Variant {
     in_force: InForce,
     wanted: Goal,
-    /// What is gone to for now: what was wanted, or more ([`Transition::hold`]).
+    /// Goal for now: what was wanted, or more ([`Transition::hold`]).
     goal: Goal,
     given_up: bool,
 }

@@ -6,7 +6,7 @@ use weir_api::Cores;
 
 use crate::actuate::{Allocation, Goal, InForce};
 
-/// By variant: what it was asked to grow to without an answer.
+/// Goals that variants were asked to grow to without an answer, by variant.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnderWay(Vec<Option<Goal>>);
 

@@ -1,4 +1,4 @@
-//! What is to shrink → what of it may, so that what goes on to serve carries the demand. Pure.
+//! Shrinking that is wanted → the part of it that may be, so that what goes on to serve carries the demand. Pure.
 //!
 //! A growth that is not there yet, because a server loads or a kubelet is slow, carries nothing. So cores go as those
 //! that take their place come to serve, over several cycles where need be: of the variants that are to shrink, those
@@ -64,7 +64,7 @@ impl Transition {
         }
     }
 
-    /// What is to shrink, by what the cores that go carry, the most by a core first.
+    /// Variants that are to shrink, by what the cores that go carry, the most by a core first.
     fn by_use(&self, now: &[Allocation], least: &[Allocation], carried: Carried<'_>) -> Vec<usize> {
         let all = carried(now);
         let uses = |(index, (now_one, least_one)): (usize, (&Allocation, &Allocation))| {
@@ -163,7 +163,7 @@ impl Variant {
     }
 }
 
-/// What there may be between two allocations, both included: replicas where there are several, else whole cores.
+/// Allocations between two, both included: replicas where there are several, else whole cores.
 fn levels(least: Option<&Allocation>, most: Option<&Allocation>) -> Vec<Allocation> {
     let (Some(least), Some(most)) = (least.copied(), most.copied()) else {
         return Vec::new();

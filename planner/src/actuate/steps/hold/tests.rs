@@ -1,5 +1,5 @@
-//! What goes on to serve carries the demand at every moment; and how often what is wanted is reached where some order of
-//! steps comes there without a loss.
+//! The demand is carried by what goes on to serve at every moment; and how often what is wanted is reached where some
+//! order of steps comes there without a loss.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -53,7 +53,7 @@ struct Case {
     budget: u32,
     start: Vec<u32>,
     wanted: Vec<u32>,
-    /// By variant: turns that a growth takes.
+    /// Turns that a growth takes, by variant.
     turns: Vec<u32>,
 }
 
@@ -61,7 +61,7 @@ struct Case {
 struct Servers<'a> {
     case: &'a Case,
     real: Vec<u32>,
-    /// By variant: what it is asked to have, and the turns until then.
+    /// Cores that each is asked to have, and the turns until then, by variant.
     pending: Vec<Option<(u32, u32)>>,
     published: Vec<Allocation>,
     /// The part of the demand that is carried.
@@ -95,7 +95,7 @@ impl Servers<'_> {
         self.see();
     }
 
-    /// What is published is there, and carries no less than before, or all.
+    /// Checks that what is published is there, and carries no less than before, or all.
     fn see(&mut self) {
         let used: u32 = self
             .in_force()
@@ -225,7 +225,7 @@ fn played(case: &Case) -> Vec<u32> {
     servers.real
 }
 
-/// So many cases of [`any_case`] that carry the demand at both ends.
+/// Cases of [`any_case`], so many, that carry the demand at both ends.
 fn cases(count: usize) -> impl Iterator<Item = Case> {
     let mut runner = TestRunner::deterministic();
     let any = any_case();
