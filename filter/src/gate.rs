@@ -22,6 +22,11 @@ pub const GHOST_MAX: Duration = Duration::from_secs(60);
 /// The whole, in the fixed point of [`Gate::usual_rank`].
 const RANK: u64 = 1 << 10;
 
+/// Requests that must wait besides one that is sent ahead of a free lane, if every newcomer went before all that wait.
+/// With 8, and budgets between 100 and 600 ms, fewer than 1 % of pairs are out of order at 0.95 × capacity
+/// (`engine/tests/lanes.rs`); with none up to 2.2 % are, and 0.3 points more are on time.
+const AHEAD_BESIDES: u64 = 8;
+
 /// This worker's part in one variant: what it has taken of its slots, and who waits here.
 #[derive(Debug, Default)]
 pub struct Gate {
@@ -266,6 +271,15 @@ impl Gate {
             let usual = u64::from(self.usual_rank) * 15 + rank.min(RANK);
             self.usual_rank = u32::try_from(usual / 16).unwrap_or(0);
         }
+    }
+
+    /// Requests that must wait, here and at other workers, for one of them to be sent ahead of a free lane. One that
+    /// comes a moment later may be more urgent: the likelier that is, the more must wait, because among many the first
+    /// is seldom overtaken. Where all newcomers go last, one.
+    #[must_use]
+    pub fn ahead_min(&self) -> u32 {
+        let first = RANK - u64::from(self.usual_rank).min(RANK);
+        1 + u32::try_from(first * AHEAD_BESIDES / RANK).unwrap_or(0)
     }
 
     /// Time until the first lane gets free, as far as the board tells; none where one is.

@@ -260,7 +260,7 @@ impl Question {
             due: self.due,
             most: self.most,
             tick: self.tick,
-            ahead: self.overlaps.then(|| variant.ahead(now)),
+            ahead: self.overlaps.then(|| variant.ahead(self.waits, now)),
         };
         let outcome = member.settle(ask, now);
         let head = waiting.into_iter().nth(outcome.granted as usize);

@@ -27,11 +27,14 @@ impl Variant {
         &self.gate.sent.0.lead
     }
 
-    /// Returns what is said and asked of its lanes.
-    pub(super) fn ahead(&self, now: Mono) -> Ahead<'_> {
+    /// Returns what is said and asked of its lanes, where so many wait here.
+    pub(super) fn ahead(&self, waits: u32, now: Mono) -> Ahead<'_> {
         let service = self.lead().service(self.predicted.mean);
         let lead = self.lead().lead(self.predicted.mean, now);
-        let after = if lead.is_zero() || self.is_pressed(now) {
+        let all = waits.saturating_add(self.gate.others.waiting);
+        // A batch that is closed leaves whole.
+        let few = self.batch <= 1 && all < self.gate.ahead_min();
+        let after = if lead.is_zero() || few || self.is_pressed(now) {
             Duration::MAX
         } else {
             service.saturating_sub(lead)
