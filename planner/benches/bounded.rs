@@ -41,6 +41,7 @@ fn bounded(criterion: &mut Criterion) {
         let nothing = vec![InForce::certain(Allocation::new(0, Cores::ZERO)); variants as usize];
         let forecast = Forecast {
             demand: Rps(f64::from(replicas) * 20.0),
+            present: Rps(f64::from(replicas) * 20.0),
             settled: true,
             lasted: None,
             left_ms: None,

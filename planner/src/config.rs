@@ -46,6 +46,8 @@ pub const OPTIONS_MAX: u32 = 8192;
 pub const STAGES_MAX: usize = 16;
 /// Longest demand window: with the shortest cycle it holds 6,000 intervals.
 pub const WINDOW_MAX: Duration = Duration::from_secs(600);
+/// Longest time for which bursts are remembered.
+pub const BURSTS_MAX: Duration = Duration::from_secs(3600);
 /// Shortest cycle.
 pub const CYCLE_MIN: Duration = Duration::from_millis(100);
 /// Longest cycle.
@@ -256,6 +258,8 @@ pub struct DemandRule {
     pub moving: Duration,
     /// 1 or more.
     pub headroom: f64,
+    /// How far back bursts are remembered.
+    pub bursts: Duration,
 }
 
 /// A checked variant.

@@ -58,7 +58,7 @@ pub fn drafts_without(
     forecast: Option<Forecast>,
     failing: &[bool],
 ) -> Option<Vec<Draft>> {
-    let demand = forecast.map(|forecast| forecast.demand);
+    let demand = forecast.map(|forecast| forecast.present);
     let runs = runs(service, there, forecast);
     let mut drafts = Vec::with_capacity(service.stages.len());
     let mut needs = Vec::with_capacity(service.stages.len());
@@ -314,6 +314,7 @@ mod tests {
     fn expected(demand_rps: f64) -> Forecast {
         Forecast {
             demand: Rps(demand_rps),
+            present: Rps(demand_rps),
             settled: true,
             lasted: None,
             left_ms: None,

@@ -12,8 +12,8 @@ use super::rule::{millis, named, refused, rule, seconds, url, within};
 use super::stages::stages;
 use super::variant::Frame;
 use super::{
-    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, Classes, ConfigError, DemandRule, LOOKS, Objective,
-    ProxyPods, SCRAPE_INTERVAL_MIN, STATS_MAX, Service, ServiceFile, WINDOW_MAX,
+    BUDGET_MAX, BURSTS_MAX, CYCLE_MAX, CYCLE_MIN, Classes, ConfigError, DemandRule, LOOKS,
+    Objective, ProxyPods, SCRAPE_INTERVAL_MIN, STATS_MAX, Service, ServiceFile, WINDOW_MAX,
 };
 use crate::key::KeySource;
 
@@ -147,6 +147,12 @@ fn demand(raw: &RawDemand) -> Result<DemandRule, ConfigError> {
             ", at most window_s",
         )?,
         headroom: within("demand.headroom", raw.headroom, 1.0..=10.0, "")?,
+        bursts: seconds(
+            "demand.bursts_s",
+            raw.bursts_s,
+            0.0..=BURSTS_MAX.as_secs_f64(),
+            "",
+        )?,
     })
 }
 

@@ -223,7 +223,8 @@ pub struct RawBudget {
     pub held: BTreeMap<String, RawAmount>,
 }
 
-/// headroom × the greater of the arrivals' exponential average and, over the last window, their greatest mean.
+/// headroom × the greater of the arrivals' exponential average and, over the last window, their greatest mean; more
+/// where bursts come again.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RawDemand {
@@ -235,6 +236,8 @@ pub struct RawDemand {
     pub moving_s: f64,
     /// 1 or more.
     pub headroom: f64,
+    /// How far back bursts are remembered. Where one comes again within that time, cores are kept for the next. 0: never.
+    pub bursts_s: f64,
 }
 
 /// The solver's limit.
@@ -330,6 +333,7 @@ impl Default for RawDemand {
             window_s: 10.0,
             moving_s: 3.0,
             headroom: 1.1,
+            bursts_s: 300.0,
         }
     }
 }

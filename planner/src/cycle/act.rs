@@ -154,10 +154,16 @@ impl Planner {
 
     /// The part of the demand that this carries; 1 where the demand is not known.
     fn carried(&self, there: &[Allocation], forecast: Option<Forecast>) -> f64 {
-        let Some(demand) = forecast.map(|forecast| forecast.demand.0) else {
+        let Some(forecast) = forecast else {
             return 1.0;
         };
-        let mut capacities = capacities(&self.service, there, forecast);
+        let demand = forecast.demand;
+        // In the batches that such a demand would fill.
+        let busy = Forecast {
+            present: demand,
+            ..forecast
+        };
+        let mut capacities = capacities(&self.service, there, Some(busy));
         for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
         }
@@ -166,7 +172,7 @@ impl Planner {
             all.map_or(0.0, |all| all.iter().sum())
         };
         let least = self.service.stages.iter().map(of);
-        least.fold(f64::INFINITY, f64::min) / demand.max(f64::MIN_POSITIVE)
+        least.fold(f64::INFINITY, f64::min) / demand.0.max(f64::MIN_POSITIVE)
     }
 
     async fn resize<A: Actuate>(

@@ -296,6 +296,7 @@ mod tests {
     ) -> Decision {
         let forecast = Forecast {
             demand: Rps(rps),
+            present: Rps(rps),
             settled,
             lasted: None,
             left_ms: None,
@@ -346,6 +347,7 @@ mod tests {
     fn decide_for(service: &Service) -> Decision {
         let forecast = Forecast {
             demand: Rps(60.0),
+            present: Rps(60.0),
             settled: true,
             lasted: None,
             left_ms: None,

@@ -104,8 +104,12 @@ pub fn decide(service: &Service, in_force: &[InForce], forecast: Option<Forecast
 }
 
 /// The batch in which each variant is to execute: it follows from what is there, because a plan must hold
-/// for that, whatever was decided.
+/// for that, whatever was decided; and from the demand as it is now, by which batches fill.
 pub fn batches(service: &Service, there: &[Allocation], forecast: Option<Forecast>) -> Vec<u32> {
+    let forecast = forecast.map(|forecast| Forecast {
+        demand: forecast.present,
+        ..forecast
+    });
     let each = service.variants.iter().zip(there);
     match service.policy {
         Policy::Infadapter | Policy::Infaas(_) => each.map(|(v, _)| v.profile.batch).collect(),
@@ -188,6 +192,7 @@ mod tests {
     fn settled(demand_rps: f64) -> Option<Forecast> {
         Some(Forecast {
             demand: Rps(demand_rps),
+            present: Rps(demand_rps),
             settled: true,
             lasted: None,
             left_ms: None,
@@ -223,6 +228,7 @@ mod tests {
         let decide = |demand_rps, settled| {
             let forecast = Forecast {
                 demand: Rps(demand_rps),
+                present: Rps(demand_rps),
                 settled,
                 lasted: None,
                 left_ms: None,

@@ -192,6 +192,7 @@ pub(crate) mod tests {
     fn forecast(rps: f64, left_ms: Option<f64>) -> Forecast {
         Forecast {
             demand: Rps(rps),
+            present: Rps(rps),
             settled: true,
             lasted: None,
             left_ms,

@@ -13,7 +13,7 @@
 //! bounds lies below the true rate while that is steady, and within a cycle of it when it doubles.
 //!
 //! Where proxies are looked at several times a second, a *rise* shows sooner: once what is certain of the last
-//! two looks, or of those of the last second, exceeds all that was known before, and each of them does so by
+//! two looks (three deviations) exceeds all that was known before, and each of them does so by
 //! itself, the load is another one since, and its mean since then counts, not what is certain of it. The first
 //! look to exceed it may be in the midst of the rise, and is left out where it is below the others. Each further
 //! look joins the mean, which so comes closer to the rate, for as long as it takes until the moving mean is of the
@@ -24,12 +24,19 @@
 //! is not *settled*, and cores that carry it are not taken away (a load that has just begun, or a
 //! planner that has, looks small).
 //!
+//! The estimate moves from look to look though the load does not. What is planned for is a rate that falls with
+//! reason only ([`stable`]): shares go by the rate as it is now, cores also by bursts that are to come again. A rise
+//! counts on top of both.
+//!
 //! Pure: the time is an argument, intervals may be irregular. An interval without an observation
 //! adds nothing: the last demand holds.
+
+mod stable;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use stable::{Bursts, Level};
 use weir_api::Rps;
 
 use crate::config::{DemandRule, SCRAPE_INTERVAL_MIN, WINDOW_MAX};
@@ -40,19 +47,25 @@ pub const INTERVALS_MAX: usize =
 
 /// The least span whose count is taken for a rate by itself, s: shorter ones are bursts.
 const SWIFT_S: f64 = 1.0;
-/// The spans that may show a rise, s: of two looks and of four where they are a quarter of a second apart, with
-/// what their timers may be off.
-const RISE_S: [f64; 2] = [0.4, 0.9];
+/// The span that may show a rise, s: of two looks where they are a quarter of a second apart, with what their timers
+/// may be off.
+const RISE_S: f64 = 0.4;
 /// How many deviations below its count a rate is certain.
 const DEVIATIONS: f64 = 2.0;
+/// The same for a rise: two looks are often high by chance.
+const RISE_DEVIATIONS: f64 = 3.0;
+/// Times that the dispersion of a window's counts is taken for, because by chance it is found too small.
+const DISPERSION: f64 = 1.5;
 /// How many deviations a look may be below the mean of a rise, of which it is the first, and count as a whole one.
 const FIRST_DEVIATIONS: f64 = 0.5;
 
 /// What to plan for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
-    /// λ.
+    /// λ that cores are for, bursts that are to come again included.
     pub demand: Rps,
+    /// λ as it is now, which shares go by.
+    pub present: Rps,
     /// Whether the window it is taken from has filled.
     pub settled: bool,
     /// λ as it would be by the least that the window has seen: what of the demand has lasted. `None` until
@@ -71,6 +84,11 @@ pub struct Demand {
     last: Option<Duration>,
     intervals: VecDeque<Interval>,
     rise: Option<Rise>,
+    bursts: Bursts,
+    /// Rate to have cores for.
+    level: Level,
+    /// Rate as it is now.
+    present: Level,
 }
 
 /// Looks of a load that is another one since.
@@ -107,6 +125,9 @@ impl Demand {
             last: None,
             intervals: VecDeque::new(),
             rise: None,
+            bursts: Bursts::default(),
+            level: Level::default(),
+            present: Level::default(),
         }
     }
 
@@ -150,28 +171,60 @@ impl Demand {
         {
             self.intervals.pop_front();
         }
+        let (known, rule) = (self.known(), self.rule);
+        self.present.follow(known, self.deviation(known));
+        let expected = self.bursts.follow(at, known, rule.window, rule.bursts);
+        self.level.follow(expected, self.deviation(expected));
     }
 
     /// λ; `None` before the first observation.
     pub fn forecast(&self) -> Option<Forecast> {
         let (first, last) = (self.first?, self.last?);
-        let demand = Rps(self.rule.headroom * self.greatest());
+        let greatest = self.greatest();
+        let demand = Rps(self.rule.headroom * self.level.rate().max(greatest));
+        let present = Rps(self.rule.headroom * self.present.rate().max(greatest));
         let settled = last.saturating_sub(first) >= self.rule.window;
         let least = self.recent().map(|interval| interval.mean);
         let least = least.fold(f64::INFINITY, f64::min);
         Some(Forecast {
             demand,
+            present,
             settled,
             lasted: (settled && least.is_finite()).then_some(Rps(self.rule.headroom * least)),
             left_ms: None,
         })
     }
 
-    /// Of all that the rate may be taken for.
+    /// Greatest of all that the rate may be taken for.
     fn greatest(&self) -> f64 {
-        let recent = self.recent();
-        let recent = recent.map(|interval| interval.greatest.max(interval.risen));
-        recent.fold(self.average.unwrap_or_default(), f64::max)
+        let risen = self.recent().map(|interval| interval.risen);
+        risen.fold(self.known(), f64::max)
+    }
+
+    /// Greatest of the average, the moving means and the certain rates: without rises, which may be chance.
+    fn known(&self) -> f64 {
+        let greatest = self.recent().map(|interval| interval.greatest);
+        greatest.fold(self.average.unwrap_or_default(), f64::max)
+    }
+
+    /// Standard deviation of a mean over `moving` about that rate: as of Poisson arrivals, or less where the window's
+    /// are more even.
+    fn deviation(&self, rate: f64) -> f64 {
+        let sum = |(requests, seconds): (f64, f64), one: &Interval| {
+            (requests + one.requests, seconds + one.seconds)
+        };
+        let (requests, seconds) = self.recent().fold((0.0, 0.0), sum);
+        if requests <= 0.0 {
+            return 0.0;
+        }
+        let mean = requests / seconds;
+        let square = |one: &Interval| {
+            let expected = mean * one.seconds;
+            (one.requests - expected) * (one.requests - expected) / expected
+        };
+        let squares: f64 = self.recent().map(square).sum();
+        let dispersion = DISPERSION * squares / self.recent().count() as f64;
+        libm::sqrt(dispersion.min(1.0) * rate / self.rule.moving.as_secs_f64())
     }
 
     /// Whether the load is seen to rise: more than before is certain, and not only for a moment.
@@ -186,16 +239,14 @@ impl Demand {
             requests: 0.0,
             seconds: 0.0,
         };
-        let mut spans = RISE_S.into_iter().peekable();
         let mut first = None::<&Interval>;
         for interval in self.intervals.iter().rev() {
-            let full = spans.next_if(|span| rise.seconds >= *span).is_some();
-            let whole = || interval.exceeds || first.is_some_and(|first| rise.is_like(first));
-            if full && rise.is_certain() && whole() {
-                return Some(rise);
+            if rise.seconds >= RISE_S {
+                let whole = interval.exceeds || first.is_some_and(|first| rise.is_like(first));
+                return Some(rise).filter(|rise| whole && rise.is_certain(RISE_DEVIATIONS));
             }
             first = Some(interval);
-            if interval.requests <= known * interval.seconds || spans.peek().is_none() {
+            if interval.requests <= known * interval.seconds {
                 return None;
             }
             rise.requests += interval.requests;
@@ -221,7 +272,7 @@ impl Demand {
             seconds: rise.seconds + seconds,
             ..rise
         };
-        self.rise = Some(longer).filter(Rise::is_certain);
+        self.rise = Some(longer).filter(|rise| rise.is_certain(DEVIATIONS));
         if let Some(before) = self.intervals.iter_mut().nth_back(1) {
             before.risen = 0.0;
         }
@@ -264,8 +315,8 @@ impl Demand {
 }
 
 impl Rise {
-    fn is_certain(&self) -> bool {
-        self.requests - DEVIATIONS * self.requests.sqrt() > self.known * self.seconds
+    fn is_certain(&self, deviations: f64) -> bool {
+        self.requests - deviations * self.requests.sqrt() > self.known * self.seconds
     }
 
     /// Whether that interval of it is one of several, and no lower than the others but for chance.

@@ -125,8 +125,8 @@ pub struct Play {
     pub resizes: Vec<Resize>,
     /// Cores × seconds in force, over all variants.
     pub core_seconds: f64,
-    /// Plans published.
-    pub plans: u64,
+    /// Moments at which a plan was published that says something else than the one before it.
+    pub plans: Vec<Duration>,
     /// Events played: what throughput is counted in.
     pub events: u64,
 }

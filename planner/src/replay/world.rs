@@ -141,6 +141,7 @@ pub(super) struct World<'a, W> {
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
     plans: Vec<Rc<Plan>>,
+    plans_at: Vec<Duration>,
     /// By proxy.
     pub(super) counted: Vec<Tally>,
     /// By proxy: whether the next plan is lost.
@@ -210,6 +211,7 @@ impl<'a, W: Witness> World<'a, W> {
             names: names.zip(0..).collect(),
             control: ControlPlane::new(contender.control, scenario, &cores, proxies),
             plans: Vec::new(),
+            plans_at: Vec::new(),
             counted: vec![Tally::NEW; proxies],
             loses_plan: vec![false; proxies],
             outage_until: 0,
@@ -276,7 +278,7 @@ impl<'a, W: Witness> World<'a, W> {
             seconds: self.seconds,
             resizes: self.resizes,
             core_seconds: self.core_seconds,
-            plans: self.plans.len() as u64,
+            plans: self.plans_at,
             events: self.events,
         };
         Ok((play, self.witness))

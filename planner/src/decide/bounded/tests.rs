@@ -16,6 +16,7 @@ use crate::solve::law::{Law, Parallelism};
 fn forecast(rps: f64, settled: bool) -> Option<Forecast> {
     Some(Forecast {
         demand: Rps(rps),
+        present: Rps(rps),
         settled,
         lasted: None,
         left_ms: None,

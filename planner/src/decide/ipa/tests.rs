@@ -56,6 +56,7 @@ fn pipeline(budget: u32) -> Service {
 fn forecast(rps: f64, settled: bool) -> Forecast {
     Forecast {
         demand: Rps(rps),
+        present: Rps(rps),
         settled,
         lasted: None,
         left_ms: None,

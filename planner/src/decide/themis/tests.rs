@@ -54,6 +54,7 @@ fn pipeline(budget: u32) -> Service {
 fn forecast(rps: f64, lasted: Option<f64>) -> Forecast {
     Forecast {
         demand: Rps(rps),
+        present: Rps(rps),
         settled: true,
         lasted: lasted.map(Rps),
         left_ms: None,

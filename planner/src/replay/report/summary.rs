@@ -179,7 +179,7 @@ impl Summary {
             max_ms: None,
             mean_accuracy: None,
             core_seconds: rounded(play.core_seconds),
-            plans: play.plans,
+            plans: play.plans.len() as u64,
             resizes: play.resizes.len() as u64,
             bound: None,
             least: None,

@@ -64,7 +64,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
         seconds,
         resizes: Vec::new(),
         core_seconds: 12.345_678,
-        plans: 3,
+        plans: vec![Duration::ZERO; 3],
         events: 0,
     }
 }

@@ -1,6 +1,7 @@
 //! Plans on their way: from a control plane to every worker, and what of them is in force.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use weir_api::Plan;
 
@@ -17,6 +18,13 @@ impl<W: Witness> World<'_, W> {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
         for mut plan in plans {
             circumstances(self.contender.plane, &mut plan.variants);
+            let renews = self
+                .plans
+                .last()
+                .is_some_and(|last| last.variants == plan.variants && last.rest_ms == plan.rest_ms);
+            if !renews {
+                self.plans_at.push(Duration::from_nanos(self.now));
+            }
             let number = self.plans.len() as u32;
             self.plans.push(Rc::new(plan));
             let mut reached = self

@@ -241,11 +241,11 @@ fn each_fault_does_what_it_says() {
 fn a_server_is_half_a_round_trip_away() {
     let mut scenario = scenario([0, 1]);
     scenario.variants[1].round_trip = ms(20);
-    // The third, the most urgent, leaves when the first's answer is back, or shortly before.
+    // The third, the most urgent, leaves when the first's answer is back: too few wait to send one before.
     let all = requests(&[(0, 1000), (10, 1000), (20, 360)]);
     assert_eq!(
         played(&scenario, &all, WEIR),
-        [(B, 120), (B, 338), (B, 220)]
+        [(B, 120), (B, 360), (B, 240)]
     );
     // What waits at the server is there already: only the way there and back is added.
     let fifo = Contender {

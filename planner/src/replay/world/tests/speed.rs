@@ -34,7 +34,7 @@ fn report(what: &str, scenario: &Scenario, requests: &[Request], contender: Cont
         "{what}: {} requests ({answered} answered), {} events, {} plans in {took:.2} s: {:.0} requests/s",
         requests.len(),
         play.events,
-        play.plans,
+        play.plans.len(),
         requests.len() as f64 / took
     );
 }

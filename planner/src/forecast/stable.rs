@@ -1,0 +1,189 @@
+//! Estimates of a rate → the rate to plan for, which falls only with reason. Pure.
+//!
+//! - A fall that chance explains is none: the rate stays while the estimate is at most [`DEVIATIONS`] below it, and
+//!   follows it down at that distance.
+//! - A burst that has come again will come again: where the estimate has risen steeply to a rate that there had been
+//!   before, cores are kept for the greatest of the latest estimates, for twice as long as that rate had been away.
+//!   Who gives up the cores between bursts has to wait for them, and for variants to load, at the begin of each.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::config::BURSTS_MAX;
+
+/// Deviations of a count by which an estimate may lie below the rate.
+const DEVIATIONS: f64 = 3.0;
+/// Least ratio of an estimate to that of a second ago for a steep rise: cores follow slower ones in time.
+const STEEP: f64 = 1.25;
+/// Least part of a rate that counts as the same again.
+const SAME: f64 = 0.9;
+/// Times that a rate had been away for which it is waited for.
+const TIMES: u32 = 2;
+/// Span of which the greatest estimate is remembered.
+const SECOND: Duration = Duration::from_secs(1);
+/// Most of these.
+const SECONDS_MAX: usize = BURSTS_MAX.as_secs() as usize + 1;
+
+/// A rate that does not fall by chance.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Level(f64);
+
+impl Level {
+    /// Follows an estimate, which chance moves by that deviation.
+    pub(super) fn follow(&mut self, estimate: f64, deviation: f64) {
+        self.0 = self.0.clamp(estimate, estimate + DEVIATIONS * deviation);
+    }
+
+    /// Rate as of the last estimate.
+    pub(super) fn rate(self) -> f64 {
+        self.0
+    }
+}
+
+/// Estimates remembered, and bursts that came again.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Bursts {
+    /// Begin of each second, and its greatest estimate.
+    seconds: VecDeque<(Duration, f64)>,
+    /// Moments at which a rate came back, and the time that it had been away.
+    returns: VecDeque<(Duration, Duration)>,
+}
+
+impl Bursts {
+    /// Takes in an estimate and returns the greatest that may come again soon, this one at least. What was away for
+    /// less than `apart` is the same burst; what is older than `memory` is forgotten.
+    pub(super) fn follow(
+        &mut self,
+        at: Duration,
+        estimate: f64,
+        apart: Duration,
+        memory: Duration,
+    ) -> f64 {
+        if self.is_steep(at, estimate)
+            && let Some(away) = self.away(at, estimate).filter(|away| *away > apart)
+        {
+            self.returns.push_back((at, away));
+        }
+        match self.seconds.back_mut() {
+            Some((begin, greatest)) if at.saturating_sub(*begin) < SECOND => {
+                *greatest = greatest.max(estimate);
+            }
+            _ => self.seconds.push_back((at, estimate)),
+        }
+        let is_old = |of: Duration| at.saturating_sub(of) > memory;
+        while self.seconds.len() > SECONDS_MAX
+            || self
+                .seconds
+                .front()
+                .is_some_and(|(begin, _)| is_old(*begin))
+        {
+            self.seconds.pop_front();
+        }
+        while self.returns.len() > SECONDS_MAX
+            || self.returns.front().is_some_and(|(back, _)| is_old(*back))
+        {
+            self.returns.pop_front();
+        }
+        let longest = self.returns.iter().map(|(_, away)| *away).max();
+        let waits = longest.unwrap_or_default() * TIMES;
+        let latest = self.seconds.iter().rev();
+        let latest = latest.take_while(|(begin, _)| at.saturating_sub(*begin) <= waits);
+        latest.fold(estimate, |greatest, (_, one)| greatest.max(*one))
+    }
+
+    fn is_steep(&self, at: Duration, estimate: f64) -> bool {
+        let mut earlier = self.seconds.iter().rev();
+        let before = earlier.find(|(begin, _)| *begin + SECOND <= at);
+        before.is_some_and(|(_, before)| estimate >= before * STEEP)
+    }
+
+    /// Time since the rate was last like this.
+    fn away(&self, at: Duration, estimate: f64) -> Option<Duration> {
+        let mut earlier = self.seconds.iter().rev();
+        let like = earlier.find(|(_, one)| *one >= estimate * SAME);
+        like.map(|(begin, _)| at.saturating_sub(*begin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APART: Duration = Duration::from_secs(10);
+    const MEMORY: Duration = Duration::from_secs(300);
+
+    /// Rates, one a second → what is to be expected after the last of them.
+    fn expected(rates: impl IntoIterator<Item = f64>, memory: Duration) -> f64 {
+        let mut bursts = Bursts::default();
+        let mut expected = 0.0;
+        for (second, rate) in (0..).zip(rates) {
+            expected = bursts.follow(Duration::from_secs(second), rate, APART, memory);
+        }
+        expected
+    }
+
+    fn spans(spans: &[(usize, f64)]) -> Vec<f64> {
+        let all = spans.iter().map(|(seconds, rate)| vec![*rate; *seconds]);
+        all.collect::<Vec<_>>().concat()
+    }
+
+    #[test]
+    fn burst_that_came_again_is_expected_for_twice_as_long_as_it_was_away() {
+        let once = [(20, 40.0), (5, 100.0), (20, 40.0)];
+        assert_eq!(expected(spans(&once), MEMORY), 40.0);
+        // The rate was away for 20 s, and again for 21 since its last second.
+        let twice = |after| [once.as_slice(), &[(5, 95.0), (after, 40.0)]].concat();
+        assert_eq!(expected(spans(&twice(42)), MEMORY), 95.0);
+        assert_eq!(expected(spans(&twice(43)), MEMORY), 40.0);
+        // A lower one is no return of the higher one, but of itself.
+        let lower = [once.as_slice(), &[(5, 60.0), (20, 40.0)]].concat();
+        assert_eq!(expected(spans(&lower), MEMORY), 60.0);
+        let higher = [once.as_slice(), &[(5, 120.0), (20, 40.0)]].concat();
+        assert_eq!(expected(spans(&higher), MEMORY), 40.0);
+    }
+
+    #[test]
+    fn what_is_forgotten_does_not_come_again() {
+        let twice = [(20, 40.0), (5, 100.0), (20, 40.0), (5, 100.0), (20, 40.0)];
+        assert_eq!(expected(spans(&twice), Duration::from_secs(24)), 100.0);
+        assert_eq!(expected(spans(&twice), Duration::from_secs(18)), 40.0);
+        assert_eq!(expected(spans(&twice), Duration::ZERO), 40.0);
+    }
+
+    #[test]
+    fn slow_rise_and_short_gap_are_no_bursts() {
+        let swell = |from: f64| (0..30).map(move |second| from + 5.0 * f64::from(second));
+        let falls = || swell(40.0).collect::<Vec<_>>().into_iter().rev();
+        let twice = || swell(40.0).chain(falls()).chain(swell(40.0)).chain(falls());
+        assert_eq!(expected(twice(), MEMORY), 40.0);
+        let flickers = [(20, 40.0), (5, 100.0), (8, 40.0), (5, 100.0), (15, 40.0)];
+        assert_eq!(expected(spans(&flickers), MEMORY), 40.0);
+    }
+
+    #[test]
+    fn level_falls_by_more_than_chance_alone() {
+        let mut level = Level::default();
+        for (estimate, deviation, rate) in [
+            (100.0, 5.0, 100.0),
+            (90.0, 5.0, 100.0),
+            (81.0, 4.5, 94.5),
+            (90.0, 5.0, 94.5),
+            (90.0, 0.0, 90.0),
+            (100.0, 5.0, 100.0),
+        ] {
+            level.follow(estimate, deviation);
+            assert_eq!(level.rate(), rate, "{estimate}");
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut bursts = Bursts::default();
+        for tick in 0..20_000_u64 {
+            let rate = if tick % 12 == 0 { 100.0 } else { 10.0 };
+            let at = Duration::from_secs(tick);
+            bursts.follow(at, rate, Duration::from_secs(1), BURSTS_MAX);
+        }
+        assert!(bursts.seconds.len() <= SECONDS_MAX && bursts.returns.len() <= SECONDS_MAX);
+    }
+}
