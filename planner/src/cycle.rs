@@ -16,14 +16,19 @@
 //! among them serves only to say how long the stages took.
 
 mod act;
-mod exchange;
+mod attainable;
+mod carried;
+mod detour;
 mod linger;
 mod no_capacity;
+mod readiness;
 mod replace;
 mod report;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
+#[cfg(test)]
+mod transitions;
 mod under_way;
 
 use std::collections::BTreeSet;
@@ -31,7 +36,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use act::{DRAIN_MAX, ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
+use detour::Detour;
 use linger::Linger;
+use readiness::Readiness;
 pub use solver::{Aside, Solver};
 use under_way::UnderWay;
 use weir_api::Share;
@@ -73,6 +80,10 @@ pub struct Planner {
     in_force: Vec<InForce>,
     linger: Linger,
     under_way: UnderWay,
+    detour: Detour,
+    readiness: Readiness,
+    /// What the plan that is out counts on; empty before the first.
+    out: Vec<Allocation>,
     last: Option<(Kind, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
@@ -125,6 +136,9 @@ impl Planner {
                 .collect(),
             linger: Linger::new(service.variants.len()),
             under_way: UnderWay::new(service.variants.len()),
+            detour: Detour::default(),
+            readiness: Readiness::new(service.variants.len()),
+            out: Vec::new(),
             last: None,
             unmet: vec![None; service.variants.len()],
             full: vec![None; service.variants.len()],
@@ -205,6 +219,7 @@ impl Planner {
         decision.why += &self.capacity_notes(decision.kind, expected);
         decision.why += &self.shortfalls(got.as_deref());
         decision.why += &self.failures();
+        decision.why += &self.readiness_notes();
         let (there, goals) = (&self.in_force, &decision.goals);
         decision.goals = self.linger.hold(now.at, &self.service, there, goals);
         let solve = elapsed() - observe - forecast;
@@ -215,6 +230,7 @@ impl Planner {
         };
         let so_far = now.after(elapsed());
         let acted = self.act(ports, &goals, expected, so_far).await;
+        decision.why += &self.shortage(expected);
         let stages = [observe, forecast, solve, acted.actuate, acted.publish].map(ms);
         let [observe, forecast, solve, actuate, publish] = stages;
         let variants = self.variants(&decision.goals, &acted.plan, got.as_deref(), expected);
@@ -345,6 +361,7 @@ impl Planner {
             }
         }
         self.under_way.see(&self.in_force);
+        self.readiness.see(&self.in_force, self.now);
     }
 
     /// What plans may count on.
@@ -359,22 +376,6 @@ impl Planner {
         let attainable = self.attainable();
         let decision = solver.decide(&attainable, self.in_force.clone(), forecast);
         decision.await
-    }
-
-    /// The service as it can be had now: a variant whose nodes are full has no more than it has.
-    fn attainable(&self) -> Arc<Service> {
-        if self.full.iter().all(Option::is_none) {
-            return Arc::clone(&self.service);
-        }
-        let mut service = Service::clone(&self.service);
-        let known = self.in_force.iter().zip(&self.full);
-        for (variant, (in_force, full)) in service.variants.iter_mut().zip(known) {
-            let there = in_force.ready.each().millis() / 1000;
-            if full.is_some() {
-                variant.greatest = there.clamp(variant.least.max(1), variant.greatest);
-            }
-        }
-        Arc::new(service)
     }
 }
 

@@ -202,11 +202,12 @@ impl Obstacle {
         }
     }
 
-    /// A variant that cannot take over from another one.
+    /// A variant that cannot take over from others.
     pub fn stuck() -> Obstacle {
         Obstacle {
             reason: Reason::Waiting,
-            why: "it cannot start: beside the last replica that serves, what it holds is more than budget.held bears"
+            why: "it waits: what serves can make no room for it, within budget.cores and budget.held, without carrying \
+                  less of the demand"
                 .to_owned(),
         }
     }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use weir_api::Cores;
 
-use super::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
+use super::{Actuate, ActuateError, Allocation, Doubts, InForce, Resize};
 use crate::kube::replace::Kept;
 
 /// Largest answer of a backend.
@@ -29,11 +29,10 @@ pub struct Local {
     http: reqwest::Client,
     backends: Vec<Backend>,
     timeout: Duration,
-    doubts: Arc<Mutex<Doubts>>,
+    doubts: Arc<Mutex<ByVariant>>,
 }
 
-/// By variant: what it was asked to have without an answer, and until when that may come to be.
-type Doubts = BTreeMap<usize, (Goal, Instant)>;
+type ByVariant = BTreeMap<usize, Doubts<Instant>>;
 
 /// Where a variant's cores are read and changed.
 #[derive(Debug, Clone)]
@@ -71,23 +70,17 @@ impl Local {
         Advisory(self)
     }
 
-    fn doubts(&self) -> MutexGuard<'_, Doubts> {
+    fn doubts(&self) -> MutexGuard<'_, ByVariant> {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// With what it may come to have besides.
     fn with_doubt(&self, variant: usize, there: InForce) -> InForce {
         let mut doubts = self.doubts();
-        let Some((goal, until)) = doubts.get(&variant).copied() else {
-            return there;
-        };
-        let come =
-            there.ready == goal.ready(there.ready) && there.at_most == goal.cores(there.ready);
-        if come || Instant::now() >= until {
-            doubts.remove(&variant);
-            return there;
+        match doubts.get_mut(&variant) {
+            Some(doubts) => doubts.with(there, Instant::now()),
+            None => there,
         }
-        there.or(goal)
     }
 
     /// Begins to ask that backend, or to have it change; `None` where it has no address.
@@ -158,8 +151,9 @@ impl Actuate for Local {
             match &answer {
                 Ok(_) => _ = self.doubts().remove(&change.variant),
                 Err(error) if error.leaves_doubt() => {
-                    let doubt = (change.goal, Instant::now() + DOUBT_MAX);
-                    self.doubts().insert(change.variant, doubt);
+                    let until = Instant::now() + DOUBT_MAX;
+                    let mut doubts = self.doubts();
+                    doubts.entry(change.variant).or_default().add(change, until);
                 }
                 Err(_) => {}
             }
@@ -237,6 +231,7 @@ mod tests {
     use axum::routing::get;
 
     use super::*;
+    use crate::actuate::Goal;
 
     const TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -380,7 +375,7 @@ mod tests {
         let one = |cores| Allocation::one(Cores::whole(cores));
         let now = async || local.in_force().await.remove(0).unwrap().unwrap();
         assert_eq!(now().await, InForce::certain(one(2)));
-        for (asked, fewest, most) in [(4, 2, 4), (1, 1, 2)] {
+        for (asked, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
             let change = Resize {
                 variant: 0,
                 goal: Goal::of(one(asked)),

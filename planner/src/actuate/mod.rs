@@ -3,6 +3,7 @@
 
 mod allocation;
 mod bounds;
+mod doubts;
 mod error;
 mod local;
 mod steps;
@@ -15,9 +16,10 @@ use crate::kube::replace::Kept;
 
 pub use allocation::{Allocation, Goal, InForce};
 pub use bounds::{Amount, BOUNDS_MAX, Bound, Bounds};
+pub(crate) use doubts::Doubts;
 pub use error::{ActuateError, Obstacle, Reason};
 pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
-pub use steps::{Carried, Step, Transition};
+pub use steps::{Carried, Path, SERVES_AT_ALL, Shapes, Step, Transition};
 
 /// A change of one variant's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

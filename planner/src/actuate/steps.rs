@@ -9,11 +9,13 @@
 //! Replicas that start keep nobody waiting: those that serve go on with what they have, and the cores of
 //! the new ones count for the budget alone until they serve too, in a later transition.
 
+mod detour;
 mod hold;
 
 use weir_api::Cores;
 
-pub use hold::Carried;
+pub use detour::{Path, Shapes};
+pub use hold::{Carried, SERVES_AT_ALL};
 
 use super::{Allocation, Bounds, Goal, InForce, Resize};
 
@@ -34,7 +36,12 @@ pub struct Transition {
     budget: Cores,
     bounds: Bounds,
     variants: Vec<Variant>,
-    published: Option<Vec<Allocation>>,
+    /// Allocations of the plan that is out, made before this transition or by it.
+    out: Vec<Allocation>,
+    /// Whether it was made by this transition.
+    is_published: bool,
+    /// Part of the demand below which what is carried may not fall, if it may at all ([`Transition::down_to`]).
+    least: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,19 +68,42 @@ impl Transition {
             budget,
             bounds: bounds.clone(),
             variants,
-            published: None,
+            out: Vec::new(),
+            is_published: false,
+            least: f64::INFINITY,
         }
+    }
+
+    /// The same where a plan for these allocations is out.
+    #[must_use]
+    pub fn after(self, out: &[Allocation]) -> Transition {
+        Transition {
+            out: out.to_vec(),
+            ..self
+        }
+    }
+
+    /// The same where no more of the demand than this part need be carried on the way.
+    #[must_use]
+    pub fn down_to(self, least: f64) -> Transition {
+        Transition { least, ..self }
     }
 
     /// The next step. Its changes are to be answered by [`Transition::confirmed`] or
     /// [`Transition::failed`], its publication by [`Transition::published`].
     pub fn next(&self) -> Step {
+        let safe = self.safe();
+        let mut each = self.out.iter().zip(&self.variants);
+        let is_out = each.all(|(out, variant)| is_in(*out, variant.in_force.ready));
+        if !is_out {
+            // The plan counts on what is not there any more.
+            return Step::Publish(safe);
+        }
         let growth = self.growth();
         if !growth.is_empty() {
             return Step::Resize(growth);
         }
-        let safe = self.safe();
-        if self.published.as_ref() != Some(&safe) {
+        if !self.is_published || self.out != safe {
             return Step::Publish(safe);
         }
         let shrinking = self.pending(Variant::shrinks);
@@ -107,7 +137,7 @@ impl Transition {
 
     /// The plan for these allocations is out.
     pub fn published(&mut self, allocations: Vec<Allocation>) {
-        self.published = Some(allocations);
+        (self.out, self.is_published) = (allocations, true);
     }
 
     /// What is in force now.
@@ -147,7 +177,11 @@ impl Transition {
                 .bounds
                 .room(index, &held)
                 .max(variant.in_force.replicas());
-            let goal = variant.goal.within(most, ready).at_most(borne);
+            let goal = variant.grown(most).at_most(borne);
+            if goal != variant.goal && goal.cores(ready) < at_most {
+                // It was asked for more: what loads would begin anew, for others that are about to have less.
+                continue;
+            }
             if let Some(held) = held.get_mut(index) {
                 *held = variant.in_force.replicas_at_most.max(goal.replicas);
             }
@@ -174,6 +208,11 @@ impl Transition {
     }
 }
 
+/// Whether a plan for the one may go on where there is the other.
+fn is_in(one: Allocation, other: Allocation) -> bool {
+    one == Allocation::NONE || one.replicas() <= other.replicas() && one.each() <= other.each()
+}
+
 impl Variant {
     fn grows(&self) -> bool {
         let InForce { ready, .. } = self.in_force;
@@ -188,6 +227,28 @@ impl Variant {
             || self.goal.cores(ready) < at_most
     }
 
+    /// As much of its goal as `most` cores bear; what starts is not ended for others to grow.
+    fn grown(&self, most: Cores) -> Goal {
+        let InForce {
+            ready, starting, ..
+        } = self.in_force;
+        let goal = self.goal.within(most, ready);
+        let started = self.in_force.replicas().min(self.goal.replicas);
+        if goal.replicas >= started {
+            return goal;
+        }
+        let as_started = Goal {
+            replicas: started,
+            start: starting.each(),
+            ..self.goal
+        };
+        let goal = as_started.within(most, ready);
+        if goal.replicas >= started {
+            return goal;
+        }
+        self.in_force.goal()
+    }
+
     fn safe(&self) -> Allocation {
         let (ready, goal) = (self.in_force.ready, self.goal.ready(self.in_force.ready));
         let replicas = ready.replicas().min(goal.replicas());
@@ -196,14 +257,19 @@ impl Variant {
 
     /// What of its goal is a shrinking.
     fn shrunk(&self) -> Goal {
-        let InForce { ready, .. } = self.in_force;
+        let InForce {
+            ready, starting, ..
+        } = self.in_force;
         Goal {
             replicas: self.goal.replicas.min(self.in_force.replicas()),
             each: match ready.replicas() {
                 0 => self.goal.each,
                 _ => self.goal.each.min(ready.each()),
             },
-            start: self.goal.start,
+            start: match starting {
+                Allocation::NONE => self.goal.start,
+                starting => self.goal.start.min(starting.each()),
+            },
         }
     }
 

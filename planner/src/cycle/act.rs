@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use weir_api::{Cores, Revision, Share, VariantPlan};
 
-use super::exchange::way;
+use super::carried::carried_part;
 use super::{Planner, Ports};
-use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Reason, Resize, Step, Transition};
+use crate::actuate::{
+    Actuate, Allocation, Goal, Obstacle, Reason, Resize, SERVES_AT_ALL, Shapes, Step, Transition,
+};
 use crate::clock::Now;
-use crate::config::{Fallback, Stage};
+use crate::config::{Fallback, Stage, Variant};
 use crate::forecast::Forecast;
 use crate::plan::{Draft, capacities, drafts_without};
 use crate::publish::Publish;
@@ -61,6 +63,14 @@ pub(super) fn longest(plan: &[VariantPlan], variants: impl Iterator<Item = usize
     Duration::from_secs_f64(longest_s.clamp(0.0, DRAIN_MAX.as_secs_f64()))
 }
 
+/// Allocations that a variant may have.
+fn shapes(variant: &Variant) -> Shapes {
+    Shapes {
+        replicas: (variant.replicas.least, variant.replicas.greatest),
+        each: (variant.least, variant.greatest),
+    }
+}
+
 impl Pace<'_> {
     fn elapsed(&self) -> Duration {
         (self.stopwatch)().saturating_sub(self.begin)
@@ -88,18 +98,23 @@ impl Planner {
             first_out: None,
         };
         let budget = Cores::whole(self.service.budget);
-        let goals = self.under_way.keep(&self.in_force, goals, budget);
-        let way = way(&self.service, &self.in_force, &goals);
-        for variant in way.stuck {
-            self.obstructed(variant, Obstacle::stuck());
-        }
-        for goals in &way.legs {
-            let mut transition =
-                Transition::new(&self.in_force, goals, budget, &self.service.bounds);
-            self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
-                .await;
-            self.in_force = transition.in_force();
-        }
+        let wanted = goals;
+        let mut detour = std::mem::take(&mut self.detour);
+        let by = detour.next(&self.in_force, wanted, &|there| {
+            self.carried(there, forecast)
+        });
+        let (goals, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
+        let goals = self.under_way.keep(&self.in_force, &goals, budget);
+        let transition = Transition::new(&self.in_force, &goals, budget, &self.service.bounds);
+        let mut transition = transition.after(&self.out).down_to(least);
+        self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
+            .await;
+        self.in_force = transition.in_force();
+        let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
+        let carried = |there: &[Allocation]| self.carried(there, forecast);
+        detour.see(&transition, wanted, &shapes, &carried);
+        self.detour = detour;
+        self.blocked(&transition);
         self.replace(ports, forecast, pace.now.after(pace.elapsed()), &mut acted)
             .await;
         acted.settle = pace.elapsed() - pace.first_out.unwrap_or_default();
@@ -130,6 +145,8 @@ impl Planner {
                         ports.publish.drained(under_way).await;
                         awaited = Some(revision);
                     }
+                    let at = pace.now.after(pace.elapsed()).at;
+                    changes.iter().for_each(|one| self.readiness.ask(one, at));
                     self.resize(ports.actuate, transition, &changes, acted)
                         .await;
                 }
@@ -142,7 +159,9 @@ impl Planner {
                         acted.actuate = publishing;
                         acted.publish = pace.elapsed() - publishing;
                     }
-                    if !out {
+                    // Where a stage has nothing, none can be made, whatever else goes or comes.
+                    let ready: Vec<_> = transition.in_force().iter().map(|v| v.ready).collect();
+                    if !out && self.carried(&ready, forecast) >= SERVES_AT_ALL {
                         break;
                     }
                     transition.published(there);
@@ -152,27 +171,23 @@ impl Planner {
         }
     }
 
-    /// The part of the demand that this carries; 1 where the demand is not known.
-    fn carried(&self, there: &[Allocation], forecast: Option<Forecast>) -> f64 {
-        let Some(forecast) = forecast else {
-            return 1.0;
-        };
-        let demand = forecast.demand;
-        // In the batches that such a demand would fill.
-        let busy = Forecast {
-            present: demand,
+    /// The part of the demand that this carries ([`carried_part`]), in the batches that such a demand would fill.
+    pub(super) fn carried(&self, there: &[Allocation], forecast: Option<Forecast>) -> f64 {
+        let busy = forecast.map(|forecast| Forecast {
+            present: forecast.demand,
             ..forecast
-        };
-        let mut capacities = capacities(&self.service, there, Some(busy));
+        });
+        let mut capacities = capacities(&self.service, there, busy);
         for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
         }
-        let of = |stage: &Stage| -> f64 {
-            let all = capacities.get(stage.variants.clone());
-            all.map_or(0.0, |all| all.iter().sum())
-        };
-        let least = self.service.stages.iter().map(of);
-        least.fold(f64::INFINITY, f64::min) / demand.0.max(f64::MIN_POSITIVE)
+        let stages = self
+            .service
+            .stages
+            .iter()
+            .map(|stage| stage.variants.clone());
+        let demand = forecast.map(|forecast| forecast.demand.0);
+        carried_part(stages, &capacities, there, demand)
     }
 
     async fn resize<A: Actuate>(
@@ -210,9 +225,22 @@ impl Planner {
                     if error.leaves_doubt() && !change.shrinks() && !is_pod {
                         self.under_way.asked(change.variant, change.goal);
                     }
+                    if !error.leaves_doubt() {
+                        self.readiness.refused(change.variant);
+                    }
                     transition.failed(*change, error.leaves_doubt());
                 }
             }
+        }
+    }
+
+    /// Says of what is to begin, and cannot, why not.
+    fn blocked(&mut self, transition: &Transition) {
+        if !transition.is_blocked() {
+            return;
+        }
+        for variant in transition.waiting() {
+            self.obstructed(variant, Obstacle::stuck());
         }
     }
 
@@ -253,6 +281,7 @@ impl Planner {
                 self.troubles.went_well("plan");
                 acted.published += receipt.new;
                 acted.revision = Some(receipt.revision);
+                self.out = there.to_vec();
                 let shares = |stage: &Stage| -> Vec<Share> {
                     let parts = acted.plan.get(stage.variants.clone());
                     parts.into_iter().flatten().map(|part| part.share).collect()

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use weir_api::{Rps, VariantPlan};
 
+use super::carried::shortage;
 use super::{Planner, no_capacity};
-use crate::actuate::{Allocation, Bound, Goal};
+use crate::actuate::{Allocation, Bound, Goal, InForce};
 use crate::config::{Mode, Stage};
 use crate::decide::{Decision, Kind};
 use crate::forecast::Forecast;
@@ -68,6 +69,31 @@ impl Planner {
             ))
         });
         failing.collect()
+    }
+
+    /// How much of the demand is carried, where more of a variant is on its way.
+    pub(super) fn shortage(&self, forecast: Option<Forecast>) -> String {
+        let comes = |there: &InForce| {
+            there.starting != Allocation::NONE || there.at_most > there.ready.cores()
+        };
+        let each = self.service.variants.iter().zip(&self.in_force);
+        let come = each.filter(|(_, there)| comes(there));
+        let come: Vec<&str> = come.map(|(variant, _)| variant.name.as_str()).collect();
+        shortage(self.carried(&self.ready(), forecast), &come)
+    }
+
+    /// Which variants take another time to be ready than the service file says.
+    pub(super) fn readiness_notes(&self) -> String {
+        let each = self.service.variants.iter().enumerate();
+        let notes = each.filter_map(|(index, variant)| {
+            let said = variant.readiness;
+            let took = self.readiness.learnt(index, said, self.service.cycle)?;
+            let (name, took, said) = (&variant.name, took.as_secs_f64(), said.as_secs_f64());
+            Some(format!(
+                "; {name} took {took:.0} s to be ready, readiness_s says {said}"
+            ))
+        });
+        notes.collect()
     }
 
     /// What all replicas hold that there may be.

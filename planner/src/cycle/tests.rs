@@ -5,6 +5,7 @@ mod looks;
 mod no_capacity;
 mod proxies;
 mod routed;
+mod slow;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

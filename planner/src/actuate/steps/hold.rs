@@ -14,7 +14,10 @@ use super::{Transition, Variant};
 use crate::actuate::{Allocation, Goal, InForce};
 
 /// Part of the demand by which what is carried may fall short: rounding.
-const TOLERANCE: f64 = 1e-6;
+pub(super) const TOLERANCE: f64 = 1e-6;
+
+/// Part of the demand that what serves at all is taken to carry, and nothing that serves nobody does.
+pub const SERVES_AT_ALL: f64 = 1e-4;
 
 /// The part of what may still go of a variant that goes in one step.
 const LESS_PART: usize = 8;
@@ -31,7 +34,7 @@ impl Transition {
         let least = self.safe();
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();
         let all = carried(&now);
-        let enough = all.min(1.0) - TOLERANCE;
+        let enough = all.min(1.0).min(self.least) - TOLERANCE;
         if carried(&least) >= enough {
             return;
         }
@@ -50,14 +53,21 @@ impl Transition {
         }
         let need = match all < 1.0 - TOLERANCE {
             true => self.growth_without_room(carried),
-            false => Cores::ZERO,
+            false => Need::default(),
         };
-        self.make_room(need, &mut there, &least, carried);
+        let floor = all.min(SERVES_AT_ALL) - TOLERANCE;
+        self.make_room(need, &mut there, &least, (carried, floor));
+        let at_most: Cores = self.variants.iter().map(|v| v.in_force.at_most).sum();
+        let is_above = at_most > self.budget;
         for ((variant, there), least) in self.variants.iter_mut().zip(&there).zip(&least) {
             if there != least {
                 variant.goal = Goal {
                     replicas: variant.wanted.replicas.max(there.replicas()),
-                    each: variant.wanted.each.max(there.each()),
+                    // Nothing grows above the budget; pods that have more than the least of them go back to it.
+                    each: match is_above {
+                        true => there.each(),
+                        false => variant.wanted.each.max(there.each()),
+                    },
                     start: variant.wanted.start,
                 };
             }
@@ -78,65 +88,92 @@ impl Transition {
         uses.into_iter().map(|(index, _)| index).collect()
     }
 
-    /// Takes from what was kept back, the least used first, what there is above the budget with `need` cores more.
+    /// Takes from what was kept back, the least used first, what there is above the budget and its bounds with what is
+    /// needed besides. What serves goes on to serve.
     fn make_room(
         &self,
-        need: Cores,
+        need: Need,
         there: &mut Vec<Allocation>,
         least: &[Allocation],
-        carried: Carried<'_>,
+        (carried, floor): (Carried<'_>, f64),
     ) {
-        let taken = |there: &[Allocation]| -> Cores {
-            let each = self.variants.iter().zip(there);
-            let cores = each.map(|(variant, there)| match variant.shrinks() {
-                true => there.cores(),
-                false => variant.in_force.at_most,
-            });
-            cores.sum()
-        };
-        while taken(there) + need > self.budget {
+        while !self.bears(there, need) {
             let less = |index: usize| {
                 let levels = levels(least.get(index), there.get(index));
-                let step = (levels.len() / LESS_PART).max(1);
-                let level = levels.len().checked_sub(1 + step);
-                Some(replaced(there, index, *levels.get(level?)?))
+                let less = |step: usize| {
+                    let level = levels.len().checked_sub(1 + step);
+                    let less = replaced(there, index, *levels.get(level?)?);
+                    Some((carried(&less), less)).filter(|(carried, _)| *carried >= floor)
+                };
+                less((levels.len() / LESS_PART).max(1)).or_else(|| less(1))
             };
             let all = (0..there.len()).filter_map(less);
-            let rest = |one: &Vec<Allocation>| carried(one);
-            let Some(most) = all.max_by(|a, b| rest(a).total_cmp(&rest(b))) else {
+            let Some((_, most)) = all.max_by(|a, b| a.0.total_cmp(&b.0)) else {
                 return;
             };
             *there = most;
         }
     }
 
-    /// Cores that growth needs now: all for those that serve, which have them within a cycle or two; else the first
+    /// Whether budget and bounds bear what is needed beside what is kept.
+    fn bears(&self, there: &[Allocation], need: Need) -> bool {
+        let each = || self.variants.iter().zip(there);
+        let cores = each().map(|(variant, there)| match variant.shrinks() {
+            true => there.cores(),
+            false => variant.in_force.at_most,
+        });
+        let replicas = each().map(|(variant, there)| match variant.shrinks() {
+            true => there.replicas(),
+            false => variant.in_force.replicas_at_most,
+        });
+        let mut replicas: Vec<u32> = replicas.collect();
+        if let Some(replicas) = need.replica_of.and_then(|index| replicas.get_mut(index)) {
+            *replicas += 1;
+        }
+        cores.sum::<Cores>() + need.cores <= self.budget && self.bounds.bear(&replicas)
+    }
+
+    /// Room that growth needs now: cores of those that serve, which have them within a cycle or two; else the first
     /// replica of the greatest that is to begin, unless one loads already. None where what is wanted carries no more.
-    fn growth_without_room(&self, carried: Carried<'_>) -> Cores {
+    fn growth_without_room(&self, carried: Carried<'_>) -> Need {
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();
         let wanted =
             |variant: &Variant| Allocation::new(variant.wanted.replicas, variant.wanted.each);
         let wanted: Vec<Allocation> = self.variants.iter().map(wanted).collect();
         if carried(&wanted) <= carried(&now) {
-            return Cores::ZERO;
+            return Need::default();
         }
         let growing: Cores = self.variants.iter().map(Variant::grows_in_place).sum();
         let loads = self.variants.iter().any(Variant::loads);
         if growing > Cores::ZERO || loads {
-            return growing;
+            return Need {
+                cores: growing,
+                replica_of: None,
+            };
         }
-        let begins = |variant: &&Variant| variant.wanted.replicas > variant.in_force.replicas();
-        let begins = self.variants.iter().filter(begins);
-        let greatest = begins.max_by_key(|variant| variant.wanted.cores(variant.in_force.ready));
-        greatest.map_or(Cores::ZERO, |variant| match variant.first() {
-            Cores::ZERO => variant.wanted.start,
-            first => first,
+        let begins = self.variants.iter().enumerate();
+        let begins = begins.filter(|(_, v)| v.wanted.replicas > v.in_force.replicas());
+        let greatest = begins.max_by_key(|(_, v)| v.wanted.cores(v.in_force.ready));
+        greatest.map_or(Need::default(), |(index, variant)| Need {
+            cores: match variant.first() {
+                Cores::ZERO => variant.wanted.start,
+                first => first,
+            },
+            replica_of: Some(index),
         })
     }
 }
 
+/// Room that growth needs.
+#[derive(Debug, Clone, Copy, Default)]
+struct Need {
+    cores: Cores,
+    /// The variant that is to have one more replica.
+    replica_of: Option<usize>,
+}
+
 impl Variant {
-    /// Cores that those that serve are to have and have not been asked for.
+    /// Cores that those that go on to serve are to have and have not been asked for.
     fn grows_in_place(&self) -> Cores {
         let InForce {
             ready,
@@ -144,11 +181,11 @@ impl Variant {
             at_most,
             ..
         } = self.in_force;
-        let has = at_most.saturating_sub(starting.cores());
-        match ready {
-            Allocation::NONE => Cores::ZERO,
-            _ => self.wanted.ready(ready).cores().saturating_sub(has),
-        }
+        let asked = at_most.saturating_sub(ready.cores() + starting.cores());
+        let staying = self.wanted.ready(ready);
+        let before = Allocation::new(staying.replicas(), ready.each());
+        let more = staying.cores().saturating_sub(before.cores());
+        more.saturating_sub(asked)
     }
 
     /// Whether something of it has been started and does not serve yet.

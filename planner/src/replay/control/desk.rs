@@ -25,8 +25,9 @@ use crate::replay::world::nanos;
 /// Most decisions remembered; above that they are made anew.
 const MEMO_MAX: usize = 100_000;
 
-/// All that a decision follows from, for one service: what is in force and the forecast, to the bit.
-type Problem = (Vec<InForce>, Option<Asked>);
+/// All that a decision follows from, for one service: what is in force, the forecast, to the bit, and how long variants
+/// take to be ready.
+type Problem = (Vec<InForce>, Option<Asked>, Vec<Duration>);
 
 type Asked = (u64, bool, Option<u64>, Option<u64>);
 
@@ -217,7 +218,8 @@ impl Solver for Desk {
         in_force: Vec<InForce>,
         forecast: Option<Forecast>,
     ) -> Decision {
-        let problem = (in_force, forecast.map(asked));
+        let readiness = service.variants.iter().map(|variant| variant.readiness);
+        let problem = (in_force, forecast.map(asked), readiness.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();
