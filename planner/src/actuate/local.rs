@@ -149,7 +149,7 @@ impl Actuate for Local {
                 None => Err(ActuateError::NoAddress),
             };
             match &answer {
-                Ok(_) => _ = self.doubts().remove(&change.variant),
+                Ok(_) => self.doubts().entry(change.variant).or_default().clear(),
                 Err(error) if error.leaves_doubt() => {
                     let until = Instant::now() + DOUBT_MAX;
                     let mut doubts = self.doubts();
