@@ -13,6 +13,9 @@ use crate::config::BURSTS_MAX;
 
 /// Deviations of a count by which an estimate may lie below the rate.
 const DEVIATIONS: f64 = 3.0;
+/// Greatest part of an estimate by which it may lie below the rate: of a few requests/s chance would keep cores for a
+/// multiple.
+const PART_MAX: f64 = 0.25;
 /// Least ratio of an estimate to that of a second ago for a steep rise: cores follow slower ones in time.
 const STEEP: f64 = 1.25;
 /// Least part of a rate that counts as the same again.
@@ -31,7 +34,8 @@ pub(super) struct Level(f64);
 impl Level {
     /// Follows an estimate, which chance moves by that deviation.
     pub(super) fn follow(&mut self, estimate: f64, deviation: f64) {
-        self.0 = self.0.clamp(estimate, estimate + DEVIATIONS * deviation);
+        let apart = (DEVIATIONS * deviation).min(PART_MAX * estimate);
+        self.0 = self.0.clamp(estimate, estimate + apart);
     }
 
     /// Rate as of the last estimate.
@@ -170,6 +174,7 @@ mod tests {
             (90.0, 5.0, 94.5),
             (90.0, 0.0, 90.0),
             (100.0, 5.0, 100.0),
+            (4.0, 2.0, 5.0),
         ] {
             level.follow(estimate, deviation);
             assert_eq!(level.rate(), rate, "{estimate}");
