@@ -15,7 +15,7 @@ use crate::config::BURSTS_MAX;
 const DEVIATIONS: f64 = 3.0;
 /// Greatest part of an estimate by which it may lie below the rate: of a few requests/s chance would keep cores for a
 /// multiple.
-const PART_MAX: f64 = 0.25;
+const PART_MAX: f64 = 0.15;
 /// Least ratio of an estimate to that of a second ago for a steep rise: cores follow slower ones in time.
 const STEEP: f64 = 1.25;
 /// Least part of a rate that counts as the same again.
@@ -168,13 +168,13 @@ mod tests {
     fn level_falls_by_more_than_chance_alone() {
         let mut level = Level::default();
         for (estimate, deviation, rate) in [
-            (100.0, 5.0, 100.0),
-            (90.0, 5.0, 100.0),
-            (81.0, 4.5, 94.5),
-            (90.0, 5.0, 94.5),
+            (100.0, 4.0, 100.0),
+            (90.0, 4.0, 100.0),
+            (80.0, 4.0, 92.0),
+            (90.0, 4.0, 92.0),
             (90.0, 0.0, 90.0),
             (100.0, 5.0, 100.0),
-            (4.0, 2.0, 5.0),
+            (40.0, 20.0, 46.0),
         ] {
             level.follow(estimate, deviation);
             assert_eq!(level.rate(), rate, "{estimate}");
