@@ -258,7 +258,7 @@ pub struct DemandRule {
     pub moving: Duration,
     /// 1 or more.
     pub headroom: f64,
-    /// How far back bursts are remembered.
+    /// Time for which bursts are remembered.
     pub bursts: Duration,
 }
 

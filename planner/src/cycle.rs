@@ -82,7 +82,7 @@ pub struct Planner {
     under_way: UnderWay,
     detour: Detour,
     readiness: Readiness,
-    /// What the plan that is out counts on; empty before the first.
+    /// Allocations that the plan that is out counts on; empty before the first.
     out: Vec<Allocation>,
     last: Option<(Kind, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.

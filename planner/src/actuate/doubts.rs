@@ -11,7 +11,7 @@ const DOUBTS_MAX: usize = 16;
 #[derive(Debug, Clone)]
 pub(crate) struct Doubts<T> {
     doubts: Vec<Doubt<T>>,
-    /// What the backend said last.
+    /// The backend's last word.
     last: Option<InForce>,
 }
 
@@ -53,7 +53,7 @@ impl<T: Copy + Ord> Doubts<T> {
         self.doubts.clear();
     }
 
-    /// What is `there`, with all that it may come to be.
+    /// Returns `there` with all that it may come to be.
     pub(crate) fn with(&mut self, there: InForce, now: T) -> InForce {
         self.last = Some(there);
         self.doubts.retain(|doubt| doubt.until > now);
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// What is ready and what there may be at most, where so much is there.
+    /// Cores that are ready, and those that there may be, where so many are there.
     fn with(doubts: &mut Doubts<u32>, there: u32, now: u32) -> (Cores, Cores) {
         let there = InForce::certain(Allocation::one(Cores::whole(there)));
         let with = doubts.with(there, now);

@@ -26,7 +26,7 @@ impl Planner {
         Arc::new(service)
     }
 
-    /// By variant: how long it takes to be ready, where that is not what the service file says.
+    /// Time that each variant takes to be ready, where that is not what the service file says.
     fn learnt(&self) -> Vec<Option<Duration>> {
         let each = self.service.variants.iter().enumerate();
         let learnt = |(index, variant): (usize, &Variant)| {

@@ -15,7 +15,7 @@ pub(super) struct Detour {
     by: VecDeque<Vec<Allocation>>,
     /// Part of the demand that is carried on the way.
     least: f64,
-    /// By variant: whether it is wanted in the end.
+    /// Variants that are wanted in the end: `true` for each of them.
     wanted: Vec<bool>,
     /// Cycles in which none is searched.
     rests: u32,

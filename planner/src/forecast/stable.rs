@@ -35,7 +35,7 @@ impl Level {
     /// Follows an estimate, which chance moves by that deviation.
     pub(super) fn follow(&mut self, estimate: f64, deviation: f64) {
         let apart = (DEVIATIONS * deviation).min(PART_MAX * estimate);
-        self.0 = self.0.clamp(estimate, estimate + apart);
+        self.0 = self.0.min(estimate + apart).max(estimate);
     }
 
     /// Rate as of the last estimate.

@@ -31,7 +31,7 @@ pub struct Shapes {
     pub each: (u32, u32),
 }
 
-/// What to go by, and so much of the demand that is carried on the way.
+/// Allocations to go by, and the part of the demand that is carried on the way.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
     /// Allocations to go by, one after the other; the last are wanted.
@@ -197,7 +197,7 @@ fn is_one_way(from: Allocation, to: Allocation) -> bool {
 /// Allocations of all variants as one number: the places of each in its levels.
 struct Space<'a> {
     levels: &'a [Vec<Allocation>],
-    /// By variant: the number of what those before it may have.
+    /// Number of states of all variants before it, by variant.
     weights: Vec<u64>,
 }
 
