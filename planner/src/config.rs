@@ -287,6 +287,8 @@ pub struct Variant {
     pub readiness: Duration,
     /// Where its cores are read and changed; `None` where they cannot be.
     pub resize: Option<reqwest::Url>,
+    /// Whether its servers are told there the batch they are to make.
+    pub tell_batch: bool,
     /// Whose pods run it and are resized in place; `None` where Kubernetes has no part in it.
     pub workload: Option<Workload>,
 }
@@ -300,7 +302,7 @@ pub struct Workload {
     pub name: String,
     /// The model server's container; `None` where the template has but one.
     pub container: Option<String>,
-    /// How its servers are told the cores they have, where they are.
+    /// How its servers are told the cores they have or the batch they are to make, where they are.
     pub retune: Option<Retune>,
 }
 
@@ -309,13 +311,31 @@ pub struct Workload {
 pub struct Retune {
     /// Where it listens.
     pub port: u16,
-    /// With `{cores}` or `{millicores}` in it, or in the body.
+    /// With `{cores}`, `{millicores}` or `{batch}` in it, or in the body.
     pub path: String,
     /// POST or PUT.
     pub method: RetuneMethod,
     /// JSON, most likely.
     pub body: String,
+    /// Greatest batch that it is told before any plan has chosen one.
+    pub batch: u32,
 }
+
+impl Retune {
+    /// Whether it says the cores.
+    pub fn says_cores(&self) -> bool {
+        let says = |text: &str| text.contains("{cores}") || text.contains("{millicores}");
+        says(&self.path) || says(&self.body)
+    }
+
+    /// Whether it says the batch.
+    pub fn says_batch(&self) -> bool {
+        self.path.contains(BATCH) || self.body.contains(BATCH)
+    }
+}
+
+/// Stands for the batch in the path and body of a request to a server.
+pub const BATCH: &str = "{batch}";
 
 /// Pods whose Envoys carry the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -414,6 +434,12 @@ impl Variant {
         let each = Cores::whole(self.greatest).as_f64();
         let lanes = self.profile.parallelism.at_once(each) * self.replicas.greatest;
         !self.batch_delay.is_zero() && self.profile.batch > 1 && lanes > 1
+    }
+
+    /// Whether its servers are told the greatest batch that they are to make.
+    pub fn is_told_batch(&self) -> bool {
+        let retune = self.workload.as_ref().and_then(|one| one.retune.as_ref());
+        self.tell_batch || retune.is_some_and(Retune::says_batch)
     }
 
     /// What a replica sustains with `cores` where one answer may take `latency_max_ms`.

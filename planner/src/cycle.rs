@@ -24,6 +24,7 @@ mod report;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
+mod told;
 mod under_way;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,7 @@ use std::time::Duration;
 pub use act::{DRAIN_MAX, ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 use linger::Linger;
 pub use solver::{Aside, Solver};
+use told::Batches;
 use under_way::UnderWay;
 use weir_api::Share;
 
@@ -73,6 +75,7 @@ pub struct Planner {
     in_force: Vec<InForce>,
     linger: Linger,
     under_way: UnderWay,
+    batches: Batches,
     last: Option<(Kind, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
@@ -125,6 +128,7 @@ impl Planner {
                 .collect(),
             linger: Linger::new(service.variants.len()),
             under_way: UnderWay::new(service.variants.len()),
+            batches: Batches::new(service.variants.len()),
             last: None,
             unmet: vec![None; service.variants.len()],
             full: vec![None; service.variants.len()],

@@ -10,7 +10,7 @@ use crate::actuate::{Actuate, Allocation, Goal, Obstacle, Reason, Resize, Step, 
 use crate::clock::Now;
 use crate::config::{Fallback, Stage};
 use crate::forecast::Forecast;
-use crate::plan::{Draft, capacities, drafts_without};
+use crate::plan::{Conditions, Draft, capacities, drafts_under};
 use crate::publish::Publish;
 
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
@@ -89,6 +89,7 @@ impl Planner {
         };
         let budget = Cores::whole(self.service.budget);
         let goals = self.under_way.keep(&self.in_force, goals, budget);
+        self.tell_batches(ports.actuate, &goals, forecast).await;
         let way = way(&self.service, &self.in_force, &goals);
         for variant in way.stuck {
             self.obstructed(variant, Obstacle::stuck());
@@ -157,7 +158,7 @@ impl Planner {
         let Some(demand) = forecast.map(|forecast| forecast.demand.0) else {
             return 1.0;
         };
-        let mut capacities = capacities(&self.service, there, forecast);
+        let mut capacities = capacities(&self.service, there, forecast, self.batches.told());
         for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
         }
@@ -233,7 +234,11 @@ impl Planner {
         acted: &mut Acted,
     ) -> bool {
         let failing: Vec<bool> = self.failing.since().iter().map(Option::is_some).collect();
-        let offer = drafts_without(&self.service, there, forecast, &failing);
+        let conditions = Conditions {
+            failing: &failing,
+            told: self.batches.told(),
+        };
+        let offer = drafts_under(&self.service, there, forecast, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
         let offer = offer.and_then(|drafts| {
             let parts = |draft: &Draft| draft.variants.clone();

@@ -390,6 +390,20 @@ impl KubeBackends {
         join_all(told).await;
     }
 
+    /// The batch that all servers of a variant have been told which serve.
+    fn told(&self, variant: usize) -> Option<Result<u32, ActuateError>> {
+        let tuner = self.watched(variant).ok()?.tuner.as_ref()?;
+        let seen = self.seen(variant).ok()?;
+        let serving = seen.pods.iter().filter(|pod| pod.ready && pod.stays());
+        let each: Vec<Option<u32>> = serving.map(|pod| tuner.batch_of(pod)).collect();
+        let (first, others) = each.split_first()?;
+        let batch = (*first)?;
+        others
+            .iter()
+            .all(|other| *other == Some(batch))
+            .then_some(Ok(batch))
+    }
+
     /// Tells the servers what they have now.
     async fn tune(&self, one: &Try, seen: &Seen, deadline: Instant) -> Result<(), ActuateError> {
         let Some(tuner) = &self.watched(one.variant)?.tuner else {
@@ -425,6 +439,17 @@ impl Actuate for KubeBackends {
             Err(error) => Err(error),
         });
         join_all(finished).await
+    }
+
+    async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
+        for (watched, batch) in self.workloads.iter().zip(batches) {
+            if let (Some(tuner), Some(batch)) = (&watched.tuner, batch) {
+                tuner.want_batch(*batch);
+            }
+        }
+        self.catch_up().await;
+        let all = 0..self.workloads.len();
+        all.map(|variant| self.told(variant)).collect()
     }
 
     fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
