@@ -4,7 +4,8 @@
 //! are counted with until the backend says so, or has answered another, for a minute at most.
 //!
 //! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
-//! are the cores of all together, dealt out evenly, and how many there are.
+//! are the cores of all together, dealt out evenly, and how many there are. Where others are to start beside those that
+//! serve, with other cores, `"each": 3.0` says what these are to have until then.
 //!
 //! Servers that are told their batch (`tell_batch`) are told it there, `PUT {"batch": 4}`, and with every change of their
 //! cores; each answer says which they have. One that says none has to be told again.
@@ -82,6 +83,8 @@ struct Change {
     parallelism: Option<NonZeroU32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     batch: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    each: Option<Cores>,
 }
 
 impl Local {
@@ -158,6 +161,7 @@ impl Local {
             cores: Some(change.cores()),
             parallelism: replicas.filter(|_| backend.replicated),
             batch: self.batch(change.variant).wanted,
+            each: each_of(change).filter(|_| backend.replicated),
         };
         self.ask(change.variant, Some(change_of))
     }
@@ -178,6 +182,14 @@ impl Local {
         };
         (tells && told != Some(wanted)).then(|| self.ask(variant, Some(change)))?
     }
+}
+
+/// What those are to have that serve, where others are to start with other cores.
+fn each_of(change: &Resize) -> Option<Cores> {
+    let Resize { goal, ready, .. } = change;
+    let staying = goal.ready(*ready).replicas();
+    let starts = staying > 0 && goal.replicas > staying && goal.each != goal.start;
+    starts.then_some(goal.each)
 }
 
 type Asked = tokio::task::JoinHandle<Result<Resources, ActuateError>>;

@@ -84,6 +84,8 @@ pub(super) struct Change {
     #[serde(default, deserialize_with = "present")]
     pub(super) parallelism: Option<Parallelism>,
     pub(super) batch: Option<NonZeroU32>,
+    /// Of each replica that serves, while others load; of no use to a server that is one.
+    pub(super) each: Option<f64>,
 }
 
 impl Change {

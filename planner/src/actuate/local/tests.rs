@@ -106,6 +106,12 @@ async fn several_replicas_are_their_cores_and_how_many() {
     // Two keep 2.5 cores, two start with one: dealt out evenly 1.75 each.
     let dealt = Allocation::new(4, Cores::from_millis(1750));
     assert_eq!(local.resize(&[change]).await, [Ok(InForce::certain(dealt))]);
+    assert_eq!(each_of(&change), Some(each));
+    let shrinks = Resize {
+        goal: Goal::of(Allocation::new(1, each)),
+        ..change
+    };
+    assert_eq!(each_of(&shrinks), None);
 }
 
 #[tokio::test]

@@ -104,6 +104,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         seed: args.seed,
         load: named(&args.trace, load.to_string()),
         network: named(&args.network, "synthetic 4G".to_owned()),
+        field: args.field,
     };
     let report = Report::new(&scenario, chosen, &results)?;
     write(

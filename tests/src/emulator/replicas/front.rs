@@ -19,6 +19,7 @@ use super::super::Resources;
 use super::super::http::Change;
 use super::super::work::Refused;
 use super::Shared;
+use super::state::Split;
 
 pub(super) async fn listen(shared: Arc<Shared>) -> anyhow::Result<(SocketAddr, AbortHandle)> {
     let routes = Router::new()
@@ -37,12 +38,18 @@ async fn show(State(shared): State<Arc<Shared>>) -> Json<Resources> {
 async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let asked = Change::read(&body).and_then(|change| {
         let cores = change.cores.map(check_cores).transpose()?;
-        Ok(Change { cores, ..change })
+        let each = change.each.map(check_cores).transpose()?;
+        Ok(Change {
+            cores,
+            each,
+            ..change
+        })
     });
     let Change {
         cores,
         parallelism,
         batch,
+        each,
     } = match asked {
         Ok(asked) => asked,
         Err(message) => {
@@ -62,11 +69,15 @@ async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let mut changed = shared.changed.subscribe();
     let wanted = {
         let mut state = shared.state();
-        let now = Instant::now();
         let heading = state.heading();
-        let cores = cores.unwrap_or(heading.cores);
-        let parallelism = parallelism.unwrap_or(heading.parallelism);
-        state.ask(now, cores, parallelism)
+        let wanted = Split {
+            cores: cores.unwrap_or(heading.cores),
+            parallelism: parallelism.unwrap_or(heading.parallelism),
+            each,
+            ..heading
+        };
+        state.ask(Instant::now(), wanted);
+        wanted
     };
     shared.asked.notify_one();
     loop {

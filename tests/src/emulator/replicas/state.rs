@@ -46,7 +46,9 @@ impl Seat {
 pub(super) struct Split {
     pub(super) cores: f64,
     pub(super) parallelism: Parallelism,
-    count: NonZeroU32,
+    pub(super) count: NonZeroU32,
+    /// Cores of each lane that serves while others load; an even part if left out.
+    pub(super) each: Option<f64>,
 }
 
 impl Split {
@@ -55,6 +57,7 @@ impl Split {
             cores,
             parallelism,
             count,
+            each: None,
         }
     }
 
@@ -153,15 +156,13 @@ impl State {
     }
 
     /// Asks for that; the same as is on its way goes on.
-    pub(super) fn ask(&mut self, now: Instant, cores: f64, parallelism: Parallelism) -> Split {
-        let wanted = Split::new(cores, parallelism, self.target.count);
+    pub(super) fn ask(&mut self, now: Instant, wanted: Split) {
         if self.heading() != wanted {
             let [shortest, longest] = self.resize_delay.map(|delay| delay.as_secs_f64());
             let part: f64 = self.random.random();
             let delay = Duration::from_secs_f64(shortest + (longest - shortest) * part);
             self.pending = (wanted != self.target).then(|| (wanted, now + delay));
         }
-        wanted
     }
 
     /// Whether something else was asked for since.
@@ -222,14 +223,19 @@ impl State {
             None => now + self.readiness,
         };
         let seats: Vec<Seat> = self.target.seats().collect();
-        for (index, (replica, wanted)) in self.replicas.iter_mut().zip(seats).enumerate() {
-            let (before, cores) = (replica.lanes, replica.cores);
-            replica.go_to(wanted, ready_at, now);
-            let each = wanted.cores / f64::from(wanted.lanes.max(1));
-            let all = replica.lanes == wanted.lanes;
-            replica.cores = match all {
-                true => wanted.cores,
-                false => each * f64::from(replica.lanes),
+        let before = self.replicas.clone();
+        for (replica, wanted) in self.replicas.iter_mut().zip(&seats) {
+            replica.go_to(*wanted, ready_at, now);
+        }
+        let loads = self.replicas.iter().any(|one| !one.loading.is_empty());
+        let each = self.target.each.filter(|_| loads);
+        let before = before.iter().map(|one| (one.lanes, one.cores));
+        let lists = self.replicas.iter_mut().zip(seats).zip(before);
+        for (index, ((replica, wanted), (before, cores))) in lists.enumerate() {
+            let even = wanted.cores / f64::from(wanted.lanes.max(1));
+            replica.cores = match each {
+                None if replica.lanes == wanted.lanes => wanted.cores,
+                each => each.unwrap_or(even) * f64::from(replica.lanes),
             };
             if replica.lanes == 0 && before > 0 {
                 (replica.leaving, replica.known_from) = (Some(now), None);
@@ -293,11 +299,14 @@ impl State {
 
     /// Cores × seconds on which something has loaded.
     pub(super) fn loading_core_seconds(&self, now: Instant) -> f64 {
-        let each = self.target.cores / f64::from(self.target.lanes().max(1));
-        let lanes = |one: &Replica| one.loading.iter().map(|(_, lanes)| lanes).sum::<u32>();
-        let lanes: u32 = self.replicas.iter().map(lanes).sum();
+        let loads = self.replicas.iter().any(|one| !one.loading.is_empty());
+        let serving: f64 = self.replicas.iter().map(|one| one.cores).sum();
+        let loading = match loads {
+            true => (self.target.cores - serving).max(0.0),
+            false => 0.0,
+        };
         let since = now.saturating_duration_since(self.counted_until);
-        self.loading_core_seconds + f64::from(lanes) * each * since.as_secs_f64()
+        self.loading_core_seconds + loading * since.as_secs_f64()
     }
 
     pub(super) fn reset(&mut self, now: Instant) {

@@ -14,6 +14,12 @@ fn seconds(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds)
 }
 
+fn ask(state: &mut State, now: Instant, cores: f64, parallelism: Parallelism) -> Split {
+    let wanted = split(cores, parallelism, 3);
+    state.ask(now, wanted);
+    wanted
+}
+
 fn in_force(state: &State, at: Instant) -> f64 {
     state.in_force(at, NonZeroU32::MIN).cores
 }
@@ -45,12 +51,12 @@ fn lanes_are_spread_evenly_and_none_is_lost() {
 #[test]
 fn servers_that_begin_anew_load_together_and_further_ones_are_loaded() {
     let (mut state, begin) = state(0.0, PER_CORE);
-    let wanted = state.ask(begin, 2.0, PER_CORE);
+    let wanted = ask(&mut state, begin, 2.0, PER_CORE);
     assert!(state.advance(begin + seconds(0.9)).begins.is_empty());
     assert!(state.advance(begin + seconds(1.0)).begins.is_empty());
     assert!(!state.is_settled(begin + seconds(1.0)));
     // Asked for more, they go on loading.
-    let more = state.ask(begin + seconds(2.0), 3.0, PER_CORE);
+    let more = ask(&mut state, begin + seconds(2.0), 3.0, PER_CORE);
     assert!(state.has_left(wanted) && !state.has_left(more));
     state.advance(begin + seconds(3.0));
     let moved = state.advance(begin + seconds(6.0));
@@ -66,12 +72,12 @@ fn servers_that_begin_anew_load_together_and_further_ones_are_loaded() {
 #[test]
 fn a_server_without_a_lane_leaves_and_comes_back_loaded() {
     let (mut state, begin) = state(3.0, PER_CORE);
-    state.ask(begin, 2.0, PER_CORE);
+    ask(&mut state, begin, 2.0, PER_CORE);
     let moved = state.advance(begin + seconds(1.0));
     assert_eq!((moved.seats.len(), moved.endpoints), (0, true));
     assert_eq!(state.leaving(), [(2, begin + seconds(1.0))]);
     assert_eq!(state.serving(), [0, 1]);
-    state.ask(begin + seconds(1.0), 5.0, PER_CORE);
+    ask(&mut state, begin + seconds(1.0), 5.0, PER_CORE);
     let moved = state.advance(begin + seconds(2.0));
     assert_eq!((moved.begins, moved.seats.len()), (vec![2], 3));
     assert!(state.leaving().is_empty());
@@ -81,7 +87,7 @@ fn a_server_without_a_lane_leaves_and_comes_back_loaded() {
 #[test]
 fn where_lanes_are_replicas_each_further_one_loads() {
     let (mut state, begin) = state(8.0, fixed(2));
-    state.ask(begin, 6.0, fixed(6));
+    ask(&mut state, begin, 6.0, fixed(6));
     let moved = state.advance(begin + seconds(1.0));
     // Two lanes go on with a core each, four load: one on each of the two servers that serve, two on the third.
     let one = Seat {
@@ -89,7 +95,7 @@ fn where_lanes_are_replicas_each_further_one_loads() {
         cores: 1.0,
     };
     assert_eq!(moved.seats, [(0, one), (1, one)]);
-    state.ask(begin + seconds(2.0), 5.0, fixed(5));
+    ask(&mut state, begin + seconds(2.0), 5.0, fixed(5));
     state.advance(begin + seconds(3.0));
     let moved = state.advance(begin + seconds(6.0));
     assert_eq!((moved.seats.len(), moved.begins), (3, vec![2]));
@@ -100,9 +106,25 @@ fn where_lanes_are_replicas_each_further_one_loads() {
 #[test]
 fn what_was_asked_for_is_taken_back() {
     let (mut state, begin) = state(3.0, PER_CORE);
-    let more = state.ask(begin, 6.0, PER_CORE);
-    let same = state.ask(begin + seconds(0.5), 3.0, PER_CORE);
+    let more = ask(&mut state, begin, 6.0, PER_CORE);
+    let same = ask(&mut state, begin + seconds(0.5), 3.0, PER_CORE);
     assert!(state.has_left(more) && !state.has_left(same));
     assert!(state.advance(begin + seconds(2.0)).seats.is_empty());
     assert!(state.is_settled(begin + seconds(2.0)));
+}
+
+#[test]
+fn those_that_serve_keep_the_cores_they_are_given_while_others_load() {
+    let (mut state, begin) = state(4.0, fixed(1));
+    let wanted = Split {
+        each: Some(4.0),
+        ..split(6.0, fixed(3), 3)
+    };
+    state.ask(begin, wanted);
+    assert!(state.advance(begin + seconds(1.0)).seats.is_empty());
+    assert_eq!(in_force(&state, begin + seconds(1.0)), 4.0);
+    let moved = state.advance(begin + seconds(6.0));
+    assert_eq!(moved.begins, [1, 2]);
+    assert!(moved.seats.iter().all(|(_, seat)| seat.cores == 2.0));
+    assert!((state.loading_core_seconds(begin + seconds(6.0)) - 10.0).abs() < 1e-6);
 }
