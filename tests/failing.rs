@@ -237,7 +237,7 @@ async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
     scene.backends[1].come_back().await.unwrap();
     has_its_share(&scene).await;
     // All are gone: then it is said.
-    for backend in &mut scene.backends {
+    for backend in &scene.backends {
         backend.crash();
     }
     let seen = see(scene.infer()).await.unwrap();
