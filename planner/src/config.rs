@@ -10,6 +10,7 @@ mod classes;
 mod policy;
 mod profile;
 mod raw;
+mod retune;
 mod rule;
 mod stages;
 mod variant;
@@ -29,6 +30,7 @@ pub use classes::Classes;
 pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
 pub(crate) use raw::from_yaml;
 pub use raw::{RawReference, RetuneMethod, ServiceSpec, SloService, WorkloadKind};
+pub use retune::{BATCH, Retune};
 
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -305,37 +307,6 @@ pub struct Workload {
     /// How its servers are told the cores they have or the batch they are to make, where they are.
     pub retune: Option<Retune>,
 }
-
-/// A request to a pod's server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retune {
-    /// Where it listens.
-    pub port: u16,
-    /// With `{cores}`, `{millicores}` or `{batch}` in it, or in the body.
-    pub path: String,
-    /// POST or PUT.
-    pub method: RetuneMethod,
-    /// JSON, most likely.
-    pub body: String,
-    /// Greatest batch that it is told before any plan has chosen one.
-    pub batch: u32,
-}
-
-impl Retune {
-    /// Whether it says the cores.
-    pub fn says_cores(&self) -> bool {
-        let says = |text: &str| text.contains("{cores}") || text.contains("{millicores}");
-        says(&self.path) || says(&self.body)
-    }
-
-    /// Whether it says the batch.
-    pub fn says_batch(&self) -> bool {
-        self.path.contains(BATCH) || self.body.contains(BATCH)
-    }
-}
-
-/// Stands for the batch in the path and body of a request to a server.
-pub const BATCH: &str = "{batch}";
 
 /// Pods whose Envoys carry the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,3 +1,5 @@
+//! Answers of backends over HTTP, right and wrong, and what of a change is counted with.
+
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::Router;

@@ -1,3 +1,5 @@
+//! Lanes over servers, and when each change of them is in force.
+
 use super::*;
 
 const PER_CORE: Parallelism = Parallelism::PerCore;
