@@ -157,7 +157,7 @@ async fn cores_change_while_it_runs_and_nothing_exceeds_them() {
     assert_eq!(change.status(), 200);
     assert_eq!(
         change.json::<Value>().await.unwrap(),
-        json!({"cores": 4.0, "parallelism": null})
+        json!({"cores": 4.0, "parallelism": null, "batch": 1})
     );
     for request in requests {
         assert_eq!(request.await.unwrap().unwrap().status(), 200);
@@ -178,7 +178,7 @@ async fn cores_change_while_it_runs_and_nothing_exceeds_them() {
     let change = client.put(&resources).json(&fixed).send().await.unwrap();
     assert_eq!(
         change.json::<Value>().await.unwrap(),
-        json!({"cores": 4.0, "parallelism": 2})
+        json!({"cores": 4.0, "parallelism": 2, "batch": 1})
     );
     infer(&emulator, Vec::new()).await.unwrap();
     let last = emulator.executions().pop().unwrap();
@@ -214,7 +214,7 @@ async fn bad_resources_are_refused_by_name_and_change_nothing() {
         .json()
         .await
         .unwrap();
-    assert_eq!(now, json!({"cores": 1.0, "parallelism": 3}));
+    assert_eq!(now, json!({"cores": 1.0, "parallelism": 3, "batch": 1}));
     assert!(emulator.set_cores(f64::NAN).is_err());
     let bad = ServerConfig {
         cores: -2.0,
@@ -287,7 +287,7 @@ async fn what_a_client_abandons_is_executed_all_the_same() {
 
 #[tokio::test]
 async fn it_fails_when_asked_to() {
-    let mut emulator = emulator(|_| {}).await.unwrap();
+    let emulator = emulator(|_| {}).await.unwrap();
     emulator.fail_next(2);
     for wanted in [500, 500, 200] {
         assert_eq!(infer(&emulator, Vec::new()).await.unwrap().status(), wanted);

@@ -191,7 +191,7 @@ async fn a_client_cannot_set_the_routers_timeout_or_make_it_retry() -> Result<()
 async fn the_plain_listener_spreads_evenly() -> Result<()> {
     let mut variants = Vec::new();
     for name in ["a", "b", "c"] {
-        variants.push((name, server(name, Duration::ZERO).await?));
+        variants.push((name, vec![server(name, Duration::ZERO).await?]));
     }
     let bootstrap = Bootstrap::shipped()?.without_filter().plain(&variants);
     let envoy = Envoy::start(&bootstrap, 2).await?;

@@ -75,7 +75,7 @@ async fn has_its_share(scene: &Scene) {
 
 #[tokio::test]
 async fn a_killed_server_costs_what_it_had_and_comes_back() {
-    let mut scene = scene().await;
+    let scene = scene().await;
     send(&scene, 40).await;
     scene.backends[1].crash();
     let answers = send(&scene, 200).await;
@@ -202,7 +202,7 @@ async fn a_server_that_still_loads_gets_nothing_until_its_health_path_says_so() 
 
 #[tokio::test]
 async fn where_ejection_is_off_a_dead_variant_keeps_its_share() {
-    let mut scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, plugin| {
+    let scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, plugin| {
         plugin["health"] = json!({ "eject": false });
         bootstrap
     })
@@ -216,7 +216,7 @@ async fn where_ejection_is_off_a_dead_variant_keeps_its_share() {
 /// With the clusters that move on a killed server costs nobody anything, and no slot.
 #[tokio::test]
 async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
-    let mut scene = Scene::start(&[GOOD, BAD], 2, |bootstrap, plugin| {
+    let scene = Scene::start(&[GOOD, BAD], 2, |bootstrap, plugin| {
         plugin["failover"] = json!("-failover");
         bootstrap.failover()
     })
@@ -237,7 +237,7 @@ async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
     scene.backends[1].come_back().await.unwrap();
     has_its_share(&scene).await;
     // All are gone: then it is said.
-    for backend in &mut scene.backends {
+    for backend in &scene.backends {
         backend.crash();
     }
     let seen = see(scene.infer()).await.unwrap();

@@ -37,7 +37,7 @@ const COST_MAX: u64 = 2;
 /// A variant out of reach costs hardly a request, which gets 503 with the reason and is counted; the other one
 /// carries all.
 async fn half_fails(adapt: impl FnOnce(Bootstrap) -> Bootstrap, crash: bool) {
-    let mut scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, _| adapt(bootstrap))
+    let scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, _| adapt(bootstrap))
         .await
         .unwrap();
     if crash {

@@ -10,6 +10,7 @@ mod classes;
 mod policy;
 mod profile;
 mod raw;
+mod retune;
 mod rule;
 mod stages;
 mod variant;
@@ -29,6 +30,7 @@ pub use classes::Classes;
 pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
 pub(crate) use raw::from_yaml;
 pub use raw::{RawReference, RetuneMethod, ServiceSpec, SloService, WorkloadKind};
+pub use retune::{BATCH, Retune};
 
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -291,6 +293,8 @@ pub struct Variant {
     pub readiness: Duration,
     /// Where its cores are read and changed; `None` where they cannot be.
     pub resize: Option<reqwest::Url>,
+    /// Whether its servers are told there the batch they are to make.
+    pub tell_batch: bool,
     /// Whose pods run it and are resized in place; `None` where Kubernetes has no part in it.
     pub workload: Option<Workload>,
 }
@@ -304,21 +308,8 @@ pub struct Workload {
     pub name: String,
     /// The model server's container; `None` where the template has but one.
     pub container: Option<String>,
-    /// How its servers are told the cores they have, where they are.
+    /// How its servers are told the cores they have or the batch they are to make, where they are.
     pub retune: Option<Retune>,
-}
-
-/// A request to a pod's server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retune {
-    /// Where it listens.
-    pub port: u16,
-    /// With `{cores}` or `{millicores}` in it, or in the body.
-    pub path: String,
-    /// POST or PUT.
-    pub method: RetuneMethod,
-    /// JSON, most likely.
-    pub body: String,
 }
 
 /// Pods whose Envoys carry the filter.
@@ -418,6 +409,12 @@ impl Variant {
         let each = Cores::whole(self.greatest).as_f64();
         let lanes = self.profile.parallelism.at_once(each) * self.replicas.greatest;
         !self.batch_delay.is_zero() && self.profile.batch > 1 && lanes > 1
+    }
+
+    /// Whether its servers are told the greatest batch that they are to make.
+    pub fn is_told_batch(&self) -> bool {
+        let retune = self.workload.as_ref().and_then(|one| one.retune.as_ref());
+        self.tell_batch || retune.is_some_and(Retune::says_batch)
     }
 
     /// What a replica sustains with `cores` where one answer may take `latency_max_ms`.

@@ -27,6 +27,7 @@ mod report;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
+mod told;
 #[cfg(test)]
 mod transitions;
 mod under_way;
@@ -40,6 +41,7 @@ use detour::Detour;
 use linger::Linger;
 use readiness::Readiness;
 pub use solver::{Aside, Solver};
+use told::Batches;
 use under_way::UnderWay;
 use weir_api::Share;
 
@@ -84,6 +86,7 @@ pub struct Planner {
     readiness: Readiness,
     /// Allocations that the plan that is out counts on; empty before the first.
     out: Vec<Allocation>,
+    batches: Batches,
     last: Option<(Kind, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
@@ -139,6 +142,7 @@ impl Planner {
             detour: Detour::default(),
             readiness: Readiness::new(service.variants.len()),
             out: Vec::new(),
+            batches: Batches::new(service.variants.len()),
             last: None,
             unmet: vec![None; service.variants.len()],
             full: vec![None; service.variants.len()],

@@ -3,18 +3,20 @@
 //!
 //! Shares go to a stage's most accurate variants first, each up to its capacity; in proportion to the
 //! capacities where the demand is unknown or exceeds them all. Batches are the policy's to say
-//! ([`batches`]). What comes after a stage needs the time of the slowest variant with a share at each later
+//! ([`batches`]), or those that servers have been told. What comes after a stage needs the time of the slowest variant with a share at each later
 //! stage, and that of its batch's filling: q = (b − 1)/λ (IPA, Eq. 7).
 
+mod run;
+
 use weir_api::plan::HOUR_MS;
-use weir_api::{Cores, Rps, Share, VariantPlan};
+use weir_api::{Cores, Rps, VariantPlan};
 
 use crate::actuate::Allocation;
 use crate::config::{Service, Variant};
 use crate::decide::batches;
 use crate::forecast::Forecast;
-use crate::profile::Profile;
 use crate::solve::infadapter::quota;
+use run::Run;
 
 /// A share that moved by less is no reason to publish a new plan: arrivals are noisy, and half a
 /// point of traffic is within what capacity holds in reserve.
@@ -33,12 +35,14 @@ pub struct Draft {
     pub rest_ms: f64,
 }
 
-/// A variant as it is run: what it can do with the cores in force and the batch they are given.
-#[derive(Debug, Clone, Copy)]
-struct Run<'a> {
-    variant: &'a Variant,
-    profile: Profile,
-    there: Allocation,
+/// What is known besides of variants, in their order; nothing where a list is shorter.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Conditions<'a> {
+    /// Those that fail: their capacity counts for nothing, if another of the stage has any. They keep their slots, by
+    /// which proxies try whether they are well again.
+    pub failing: &'a [bool],
+    /// Greatest batches that servers have been told to make: they are planned with these.
+    pub told: &'a [Option<u32>],
 }
 
 /// One for each stage; `None` where one of them has no core to run anything on.
@@ -47,19 +51,18 @@ pub fn drafts(
     there: &[Allocation],
     forecast: Option<Forecast>,
 ) -> Option<Vec<Draft>> {
-    drafts_without(service, there, forecast, &[])
+    drafts_under(service, there, forecast, Conditions::default())
 }
 
-/// The same where variants fail: their capacity counts for nothing, if another of the stage has any. They keep
-/// their slots, by which proxies try whether they are well again.
-pub fn drafts_without(
+/// The same under these conditions.
+pub fn drafts_under(
     service: &Service,
     there: &[Allocation],
     forecast: Option<Forecast>,
-    failing: &[bool],
+    Conditions { failing, told }: Conditions<'_>,
 ) -> Option<Vec<Draft>> {
     let demand = forecast.map(|forecast| forecast.present);
-    let runs = runs(service, there, forecast);
+    let runs = runs(service, there, forecast, told);
     let mut drafts = Vec::with_capacity(service.stages.len());
     let mut needs = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
@@ -86,9 +89,14 @@ pub fn draft(service: &Service, there: &[Allocation], forecast: Option<Forecast>
     drafts(service, there, forecast)?.into_iter().next()
 }
 
-/// What each variant sustains with what is there, in requests/s.
-pub fn capacities(service: &Service, there: &[Allocation], forecast: Option<Forecast>) -> Vec<f64> {
-    let runs = runs(service, there, forecast);
+/// What each variant sustains with what is there, in requests/s, where servers have been told these batches.
+pub fn capacities(
+    service: &Service,
+    there: &[Allocation],
+    forecast: Option<Forecast>,
+    told: &[Option<u32>],
+) -> Vec<f64> {
+    let runs = runs(service, there, forecast, told);
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
@@ -96,18 +104,17 @@ fn runs<'a>(
     service: &'a Service,
     there: &[Allocation],
     forecast: Option<Forecast>,
+    told: &[Option<u32>],
 ) -> Vec<Run<'a>> {
     let batches = batches(service, there, forecast);
-    let each = service.variants.iter().zip(there).zip(batches);
-    let run = |((variant, there), batch): ((&'a Variant, &Allocation), u32)| Run {
-        variant,
-        profile: Profile {
-            batch,
-            ..variant.profile
-        },
-        there: *there,
-    };
-    each.map(run).collect()
+    let told = told.iter().copied().chain(std::iter::repeat(None));
+    let each = service
+        .variants
+        .iter()
+        .zip(there)
+        .zip(batches.into_iter().zip(told));
+    each.map(|((variant, there), (batch, told))| Run::new(variant, *there, batch, told))
+        .collect()
 }
 
 fn of_stage(
@@ -154,87 +161,6 @@ fn moved(old: &[VariantPlan], new: &[VariantPlan]) -> bool {
                 }
     };
     old.len() != new.len() || !old.iter().zip(new).all(same)
-}
-
-impl Run<'_> {
-    fn capacity_rps(&self, service: &Service) -> f64 {
-        let one = self
-            .profile
-            .capacity(self.there.each(), service.latency_max_ms);
-        f64::from(self.there.replicas()) * one.0
-    }
-
-    fn slots(&self, latency_max_ms: f64) -> u32 {
-        let batch = match self.variant.makes_batches() {
-            true => self.greatest_batch(latency_max_ms),
-            false => self.profile.batch,
-        };
-        let one = Profile {
-            batch,
-            ..self.profile
-        }
-        .slots(self.there.each());
-        one.saturating_mul(self.there.replicas())
-    }
-
-    /// The greatest batch that the server may make in time, the planned one at least. With slots for no more than the
-    /// planned one, some lanes would idle while others execute greater ones.
-    fn greatest_batch(&self, latency_max_ms: f64) -> u32 {
-        let in_time = |batch: &u32| {
-            let profile = Profile {
-                batch: *batch,
-                ..self.profile
-            };
-            profile.service_ms(self.there.each()) <= latency_max_ms
-        };
-        let greater = (self.profile.batch + 1..=self.variant.profile.batch).take_while(in_time);
-        greater.last().unwrap_or(self.profile.batch)
-    }
-
-    /// What the filters are told to send together: nothing where the server makes the batches. How long these take, the
-    /// filters learn as a multiple of this, which must not change with a batch that nobody makes.
-    fn told(&self) -> Profile {
-        let batch = match self.variant.makes_batches() {
-            true => 1,
-            false => self.profile.batch,
-        };
-        Profile {
-            batch,
-            ..self.profile
-        }
-    }
-
-    fn takes_ms(&self, profile: &Profile) -> f64 {
-        let ms =
-            profile.service_ms(self.there.each()) + self.variant.batch_delay.as_secs_f64() * 1e3;
-        if ms.is_finite() {
-            ms.min(HOUR_MS as f64)
-        } else {
-            0.0
-        }
-    }
-
-    /// How long a request takes in the planned batch, waiting for it included.
-    fn needs_ms(&self, demand: Option<Rps>) -> f64 {
-        let others = f64::from(self.told().batch.saturating_sub(1));
-        let fill_ms = demand.map_or(0.0, |demand| others * 1e3 / demand.0.max(f64::MIN_POSITIVE));
-        self.takes_ms(&self.profile) + fill_ms
-    }
-
-    fn part(&self, slots: u32, share: f64) -> VariantPlan {
-        let told = self.told();
-        VariantPlan {
-            service_min_ms: shortest_ms(self.variant),
-            name: self.variant.name.clone(),
-            cluster: self.variant.cluster.clone(),
-            share: Share(share),
-            slots,
-            batch: told.batch,
-            service_ms: self.takes_ms(&told),
-            accuracy: self.variant.accuracy,
-            cancels: self.variant.cancels,
-        }
-    }
 }
 
 /// Shortest that a request could take at a variant, whatever cores it has now, in ms.
@@ -303,7 +229,7 @@ mod tests {
         let three = [Allocation::new(3, each), Allocation::NONE];
         let [one, three] = [one, three].map(|there| {
             let part = draft(&service, &there, Some(expected(1.0))).unwrap();
-            let capacities = capacities(&service, &there, None);
+            let capacities = capacities(&service, &there, None, &[]);
             (part.variants[0].clone(), capacities[0])
         });
         assert_eq!(three.0.slots, 3 * one.0.slots);
@@ -357,7 +283,15 @@ mod tests {
             ([4, 2], [true, true], [0.75, 0.25]),
         ] {
             let there = whole(cores);
-            let drafts = drafts_without(&service(8), &there, Some(expected(57.6)), &failing);
+            let drafts = drafts_under(
+                &service(8),
+                &there,
+                Some(expected(57.6)),
+                Conditions {
+                    failing: &failing,
+                    ..Conditions::default()
+                },
+            );
             let parts = &drafts.unwrap()[0].variants;
             assert_eq!([parts[0].share.0, parts[1].share.0], shares, "{failing:?}");
             assert_eq!([parts[0].slots, parts[1].slots], cores);
@@ -386,9 +320,9 @@ mod tests {
                 proptest::prop_assert_eq!(millis, [0, 0]);
                 return Ok(());
             };
-            for (part, capacity) in variants.iter().zip(capacities(&service, &cores, forecast)) {
+            for (part, capacity) in variants.iter().zip(capacities(&service, &cores, forecast, &[])) {
                 let load = demand.unwrap_or(0.0) * part.share.0;
-                let carried = capacities(&service, &cores, forecast).iter().sum::<f64>() >= demand.unwrap_or(0.0);
+                let carried = capacities(&service, &cores, forecast, &[]).iter().sum::<f64>() >= demand.unwrap_or(0.0);
                 proptest::prop_assert!(!carried || load <= capacity + 0.1, "{load} on {capacity}");
             }
             let (service, revision) = ("demo".to_owned(), weir_api::Revision(1));

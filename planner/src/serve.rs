@@ -88,6 +88,7 @@ pub(crate) fn local(service: &Service, http: &reqwest::Client) -> Local {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
         replicated: variant.replicas != Replicas::ONE,
+        tell_batch: variant.tell_batch,
     };
     let backends = service.variants.iter().map(backend).collect();
     Local::new(http.clone(), backends, service.resize_timeout)

@@ -4,7 +4,11 @@
 //! are counted with until the backend says so, or has answered another, for a minute at most.
 //!
 //! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
-//! are the cores of all together, dealt out evenly, and how many there are.
+//! are the cores of all together, dealt out evenly, and how many there are. Where others are to start beside those that
+//! serve, with other cores, `"each": 3.0` says what these are to have until then.
+//!
+//! Servers that are told their batch (`tell_batch`) are told it there, `PUT {"batch": 4}`, and with every change of their
+//! cores; each answer says which they have. One that says none has to be told again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -30,6 +34,17 @@ pub struct Local {
     backends: Vec<Backend>,
     timeout: Duration,
     doubts: Arc<Mutex<ByVariant>>,
+    batches: Arc<Mutex<Batches>>,
+}
+
+/// By variant.
+type Batches = BTreeMap<usize, Batch>;
+
+/// Greatest batch that servers are to make, and the one that they said last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Batch {
+    wanted: Option<NonZeroU32>,
+    told: Option<NonZeroU32>,
 }
 
 type ByVariant = BTreeMap<usize, Doubts<Instant>>;
@@ -41,17 +56,34 @@ pub struct Backend {
     pub address: Option<reqwest::Url>,
     /// Whether it may have several replicas.
     pub replicated: bool,
+    /// Whether its servers are told their batch.
+    pub tell_batch: bool,
 }
 
 /// Reads the cores of real backends and cannot change them.
 #[derive(Debug, Clone)]
 pub struct Advisory(Local);
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Resources {
     cores: Cores,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     parallelism: Option<NonZeroU32>,
+    #[serde(default)]
+    batch: Option<NonZeroU32>,
+}
+
+/// What is left out stays as it is.
+#[derive(Debug, Default, Serialize)]
+struct Change {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores: Option<Cores>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallelism: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    each: Option<Cores>,
 }
 
 impl Local {
@@ -62,6 +94,7 @@ impl Local {
             backends,
             timeout,
             doubts: Arc::default(),
+            batches: Arc::default(),
         }
     }
 
@@ -74,6 +107,23 @@ impl Local {
         self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn batches(&self) -> MutexGuard<'_, Batches> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it said is in force; its batch is remembered.
+    fn heard(&self, variant: usize, said: &Resources) -> InForce {
+        let backend = self.backends.get(variant);
+        if backend.is_some_and(|backend| backend.tell_batch) {
+            self.batches().entry(variant).or_default().told = said.batch;
+        }
+        said.in_force(backend.is_some_and(|backend| backend.replicated))
+    }
+
+    fn batch(&self, variant: usize) -> Batch {
+        self.batches().get(&variant).copied().unwrap_or_default()
+    }
+
     /// With what it may come to have besides.
     fn with_doubt(&self, variant: usize, there: InForce) -> InForce {
         let mut doubts = self.doubts();
@@ -83,28 +133,61 @@ impl Local {
         }
     }
 
-    /// Begins to ask that backend, or to have it change; `None` where it has no address.
-    fn ask(&self, backend: &Backend, change: Option<&Resize>) -> Option<Asked> {
-        let address = backend.address.clone()?;
+    /// Begins to ask the variant's backend, or to have it change; `None` where it has no address.
+    fn ask(&self, variant: usize, change: Option<Change>) -> Option<Asked> {
+        let address = self.backends.get(variant)?.address.clone()?;
         let request = match change {
             None => self.http.get(address),
-            Some(change) => self.http.put(address).json(&Resources {
-                cores: change.cores(),
-                parallelism: NonZeroU32::new(change.goal.replicas).filter(|_| backend.replicated),
-            }),
+            Some(change) => self.http.put(address).json(&change),
         };
-        let (timeout, replicated) = (self.timeout, backend.replicated);
+        let timeout = self.timeout;
         Some(tokio::spawn(async move {
             let answer = tokio::time::timeout(timeout, answer(request)).await;
-            let resources = answer.unwrap_or(Err(ActuateError::Timeout(timeout)))?;
-            Ok(resources.in_force(replicated))
+            answer.unwrap_or(Err(ActuateError::Timeout(timeout)))
         }))
+    }
+
+    fn ask_to_resize(&self, change: &Resize) -> Option<Asked> {
+        let backend = self.backends.get(change.variant)?;
+        let replicas = NonZeroU32::new(change.goal.replicas);
+        let change_of = Change {
+            cores: Some(change.cores()),
+            parallelism: replicas.filter(|_| backend.replicated),
+            batch: self.batch(change.variant).wanted,
+            each: each_of(change).filter(|_| backend.replicated),
+        };
+        self.ask(change.variant, Some(change_of))
+    }
+
+    /// Begins to tell it, unless it knows.
+    fn ask_to_batch(&self, variant: usize, wanted: Option<u32>) -> Option<Asked> {
+        let wanted = wanted.and_then(NonZeroU32::new)?;
+        let tells = self.backends.get(variant)?.tell_batch;
+        let told = {
+            let mut batches = self.batches();
+            let batch = batches.entry(variant).or_default();
+            batch.wanted = Some(wanted).filter(|_| tells);
+            batch.told
+        };
+        let change = Change {
+            batch: Some(wanted),
+            ..Change::default()
+        };
+        (tells && told != Some(wanted)).then(|| self.ask(variant, Some(change)))?
     }
 }
 
-type Asked = tokio::task::JoinHandle<Result<InForce, ActuateError>>;
+/// What those are to have that serve, where others are to start with other cores.
+fn each_of(change: &Resize) -> Option<Cores> {
+    let Resize { goal, ready, .. } = change;
+    let staying = goal.ready(*ready).replicas();
+    let starts = staying > 0 && goal.replicas > staying && goal.each != goal.start;
+    starts.then_some(goal.each)
+}
 
-async fn answered(asked: Asked) -> Result<InForce, ActuateError> {
+type Asked = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
+
+async fn answered(asked: Asked) -> Result<Resources, ActuateError> {
     asked.await.unwrap_or_else(|error| Err(broken(&error)))
 }
 
@@ -122,12 +205,14 @@ impl Resources {
 
 impl Actuate for Local {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
-        let asked: Vec<Option<Asked>> = self.backends.iter().map(|b| self.ask(b, None)).collect();
+        let all = 0..self.backends.len();
+        let asked: Vec<Option<Asked>> = all.map(|variant| self.ask(variant, None)).collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (variant, asked) in asked.into_iter().enumerate() {
             answers.push(match asked {
                 Some(asked) => {
-                    let there = answered(asked).await;
+                    let said = answered(asked).await;
+                    let there = said.map(|said| self.heard(variant, &said));
                     Some(there.map(|there| self.with_doubt(variant, there)))
                 }
                 None => None,
@@ -137,11 +222,8 @@ impl Actuate for Local {
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
-        let ask = |change: &Resize| {
-            let backend = self.backends.get(change.variant)?;
-            self.ask(backend, Some(change))
-        };
-        let asked: Vec<Option<Asked>> = changes.iter().map(ask).collect();
+        let asked = changes.iter().map(|change| self.ask_to_resize(change));
+        let asked: Vec<Option<Asked>> = asked.collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (change, asked) in changes.iter().zip(asked) {
             let answer = match asked {
@@ -157,7 +239,26 @@ impl Actuate for Local {
                 }
                 Err(_) => {}
             }
-            answers.push(answer);
+            answers.push(answer.map(|said| self.heard(change.variant, &said)));
+        }
+        answers
+    }
+
+    async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
+        let each = batches.iter().enumerate();
+        let asked = each.map(|(variant, wanted)| self.ask_to_batch(variant, *wanted));
+        let asked: Vec<Option<Asked>> = asked.collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for (variant, asked) in asked.into_iter().enumerate() {
+            let failed = match asked {
+                Some(asked) => answered(asked).await.map(|said| self.heard(variant, &said)),
+                None => Ok(InForce::default()),
+            };
+            let told = self.batch(variant).told;
+            answers.push(match failed {
+                Err(error) => Some(Err(error)),
+                Ok(_) => told.map(|batch| Ok(batch.get())),
+            });
         }
         answers
     }
@@ -223,175 +324,4 @@ fn broken(error: &tokio::task::JoinError) -> ActuateError {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use axum::Router;
-    use axum::http::StatusCode;
-    use axum::routing::get;
-
-    use super::*;
-    use crate::actuate::Goal;
-
-    const TIMEOUT: Duration = Duration::from_millis(200);
-
-    /// Backends that answer in every way but one wrongly; counts the changes asked for.
-    async fn backends() -> (String, Arc<AtomicU32>) {
-        let changes = Arc::new(AtomicU32::new(0));
-        let counted = Arc::clone(&changes);
-        let changed = move |body: String| async move {
-            counted.fetch_add(1, Ordering::SeqCst);
-            body
-        };
-        let router = Router::new()
-            .route(
-                "/good",
-                get(|| async { r#"{"cores":2.5,"parallelism":null}"# }).put(changed),
-            )
-            .route(
-                "/replicas",
-                get(|| async { r#"{"cores":5,"parallelism":2}"# })
-                    .put(|body: String| async { body }),
-            )
-            .route(
-                "/refusing",
-                get(|| async { (StatusCode::CONFLICT, "Deferred") }),
-            )
-            .route("/garbage", get(|| async { "ready" }))
-            .route("/negative", get(|| async { r#"{"cores":-1}"# }))
-            .route("/vast", get(|| async { " ".repeat(ANSWER_BYTES_MAX + 1) }))
-            .route("/silent", get(std::future::pending::<&str>));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        (format!("http://{address}"), changes)
-    }
-
-    fn local(addresses: &[&str]) -> Local {
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let backend = |text: &&str| Backend {
-            address: (!text.is_empty()).then(|| text.parse().unwrap()),
-            replicated: text.ends_with("/replicas"),
-        };
-        Local::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
-    }
-
-    #[tokio::test]
-    async fn what_is_no_answer_is_an_error_and_says_whether_it_leaves_doubt() {
-        let (base, _) = backends().await;
-        let port = std::net::TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap();
-        let nobody = format!("http://{port}/");
-        let table: &[(&str, &str, bool)] = &[
-            ("/refusing", "status 409, not 200: Deferred", false),
-            ("/garbage", "does not say the cores in force", true),
-            ("/negative", "cores must be a number from 0", true),
-            ("/vast", "more than 65536 bytes", true),
-            ("/silent", "no answer within 200ms", true),
-        ];
-        for (path, says, doubt) in table {
-            let answers = local(&[&format!("{base}{path}")]).in_force().await;
-            let error = answers[0].clone().unwrap().unwrap_err();
-            assert!(error.to_string().contains(says), "{path}: {error}");
-            assert_eq!(error.leaves_doubt(), *doubt, "{path}");
-        }
-        let answers = local(&[&nobody, &format!("{base}/good"), ""])
-            .in_force()
-            .await;
-        assert!(
-            matches!(answers[0], Some(Err(ActuateError::Unreachable(_)))),
-            "{answers:?}"
-        );
-        assert_eq!(answers[1], Some(Ok(one(2500))));
-        assert_eq!(answers[2], None);
-    }
-
-    fn one(millis: u32) -> InForce {
-        InForce::certain(Allocation::one(Cores::from_millis(millis)))
-    }
-
-    #[tokio::test]
-    async fn several_replicas_are_their_cores_and_how_many() {
-        let (base, _) = backends().await;
-        let local = local(&[&format!("{base}/replicas")]);
-        let each = Cores::from_millis(2500);
-        let there = InForce::certain(Allocation::new(2, each));
-        assert_eq!(local.in_force().await, [Some(Ok(there))]);
-        let goal = Goal {
-            replicas: 4,
-            each,
-            start: Cores::whole(1),
-        };
-        let change = Resize {
-            variant: 0,
-            goal,
-            ready: there.ready,
-            bound: false,
-        };
-        // Two keep 2.5 cores, two start with one: dealt out evenly 1.75 each.
-        let dealt = Allocation::new(4, Cores::from_millis(1750));
-        assert_eq!(local.resize(&[change]).await, [Ok(InForce::certain(dealt))]);
-    }
-
-    #[tokio::test]
-    async fn changes_are_confirmed_in_order_and_advisory_asks_for_none() {
-        let (base, changes) = backends().await;
-        let local = local(&["", &format!("{base}/good")]);
-        let change = |variant, cores| Resize {
-            variant,
-            goal: Goal::one(Cores::whole(cores)),
-            ready: Allocation::NONE,
-            bound: false,
-        };
-        let wishes = [change(1, 4), change(0, 1), change(7, 1)];
-        let none = Err(ActuateError::NoAddress);
-        assert_eq!(
-            local.resize(&wishes).await,
-            [Ok(one(4000)), none.clone(), none]
-        );
-        assert_eq!(changes.load(Ordering::SeqCst), 1);
-        let advisory = local.advisory();
-        assert_eq!(advisory.in_force().await[1], Some(Ok(one(2500))));
-        assert_eq!(
-            advisory.resize(&wishes).await,
-            vec![Err(ActuateError::Advisory); 3]
-        );
-        assert_eq!(changes.load(Ordering::SeqCst), 1, "nothing was asked for");
-    }
-
-    #[tokio::test]
-    async fn a_change_without_an_answer_is_reckoned_with_until_it_comes() {
-        let cores = Arc::new(AtomicU32::new(2));
-        let told = Arc::clone(&cores);
-        let says = move || async move { format!("{{\"cores\":{}}}", told.load(Ordering::SeqCst)) };
-        let late = get(says).put(std::future::pending::<&str>);
-        let router = Router::new().route("/late", late);
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        let local = local(&[&format!("http://{address}/late")]);
-        let one = |cores| Allocation::one(Cores::whole(cores));
-        let now = async || local.in_force().await.remove(0).unwrap().unwrap();
-        assert_eq!(now().await, InForce::certain(one(2)));
-        for (asked, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
-            let change = Resize {
-                variant: 0,
-                goal: Goal::of(one(asked)),
-                ready: one(2),
-                bound: false,
-            };
-            let answer = local.resize(&[change]).await.remove(0);
-            assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
-            let there = now().await;
-            let expected = (one(fewest), Cores::whole(most));
-            assert_eq!((there.ready, there.at_most), expected, "asked for {asked}");
-        }
-        // It comes; what was asked before that is past.
-        cores.store(1, Ordering::SeqCst);
-        assert_eq!(now().await, InForce::certain(one(1)));
-        cores.store(2, Ordering::SeqCst);
-        assert_eq!(now().await, InForce::certain(one(2)));
-    }
-}
+mod tests;

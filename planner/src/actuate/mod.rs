@@ -59,6 +59,15 @@ pub trait Actuate {
         changes: &[Resize],
     ) -> impl Future<Output = Vec<Result<InForce, ActuateError>>> + Send;
 
+    /// Tells the servers of each variant the greatest batch that they are to make; those of `None` are left as they
+    /// are. The answers are what all that serve have been told; `None` where nobody can be, or nothing serves.
+    fn tell(
+        &self,
+        _batches: &[Option<u32>],
+    ) -> impl Future<Output = Vec<Option<Result<u32, ActuateError>>>> + Send {
+        std::future::ready(Vec::new())
+    }
+
     /// Chooses what of a variant is to be replaced because it cannot have what it is to have where it is, and counts
     /// on it no more; what is in force then, which the budget with `room` cores left bears once it is replaced. The
     /// same again until it is. `None` where there is nothing to replace.

@@ -236,7 +236,7 @@ pub struct RawDemand {
     pub moving_s: f64,
     /// 1 or more.
     pub headroom: f64,
-    /// How far back bursts are remembered. Where one comes again within that time, cores are kept for the next. 0: never.
+    /// Seconds for which a burst is remembered. Where one comes again within them, cores are kept for the next. 0: none is.
     pub bursts_s: f64,
 }
 

@@ -61,6 +61,7 @@ fn the_example_is_taken_and_its_comments_state_the_defaults() {
         "    tail",
         "  batch",
         "  batch_delay_ms",
+        "  tell_batch",
     ];
     let mut spelled = EXAMPLE.to_owned();
     for key in keys {
@@ -331,6 +332,11 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
             "resize: http://127.0.0.1:3/cores",
             "batch: 2\n  batch_delay_ms: 2000\n  resize: http://a/",
             &["variants[1].batch_delay_ms: 2000", "0 to 1000"],
+        ),
+        (
+            "resize: http://127.0.0.1:3/cores",
+            "tell_batch: true\n  resize: http://a/",
+            &["variants[1].tell_batch: true", "where batch is 1"],
         ),
         (
             "  resize: http://127.0.0.1:3/cores\n",

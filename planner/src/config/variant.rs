@@ -13,7 +13,7 @@ use super::raw::{
 };
 use super::rule::{named, refused, rule, seconds, url, within};
 use super::{
-    CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant, Workload,
+    BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant, Workload,
 };
 use crate::actuate::Allocation;
 use crate::profile::{Fit, Latency, Profile};
@@ -121,7 +121,7 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
     let both = resize.is_some() && raw.workload.is_some();
     rule(!both, key("resize, workload"), "both given", right)?;
     let workload = match &raw.workload {
-        Some(raw) => Some(workload(&key("workload"), raw)?),
+        Some(workload) => Some(self::workload(&key("workload"), workload, raw.batch)?),
         None => None,
     };
     let reachable = resize.is_some() || workload.is_some() || fixed || frame.mode == Mode::Advisory;
@@ -141,12 +141,20 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         cancels: raw.cancels,
         batch_delay: batch_delay(&key("batch_delay_ms"), raw)?,
         readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
+        tell_batch: tell_batch(&key("tell_batch"), raw)?,
         resize,
         workload,
     })
 }
 
-fn workload(at: &str, raw: &RawWorkload) -> Result<Workload, ConfigError> {
+fn tell_batch(at: &str, raw: &RawVariant) -> Result<bool, ConfigError> {
+    let right = "left out where there is no resize (an address), or where batch is 1";
+    let can = raw.resize.is_some() && raw.batch > 1;
+    rule(!raw.tell_batch || can, at, raw.tell_batch, right)?;
+    Ok(raw.tell_batch)
+}
+
+fn workload(at: &str, raw: &RawWorkload, batch: u32) -> Result<Workload, ConfigError> {
     // A DNS subdomain, as Kubernetes has its names.
     let fits = |name: &str, most: usize| {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
@@ -167,20 +175,23 @@ fn workload(at: &str, raw: &RawWorkload) -> Result<Workload, ConfigError> {
         name: raw.name.clone(),
         container: raw.container.clone(),
         retune: match &raw.retune {
-            Some(raw) => Some(retune(&format!("{at}.retune"), raw)?),
+            Some(raw) => Some(retune(&format!("{at}.retune"), raw, batch)?),
             None => None,
         },
     })
 }
 
-fn retune(at: &str, raw: &RawRetune) -> Result<Retune, ConfigError> {
+fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> {
     within(format!("{at}.port"), raw.port, 1..=u16::MAX, "")?;
     let right = "a path, such as /v1/threads, of printable characters without spaces";
     let fits = raw.path.starts_with('/') && raw.path.chars().all(|c| c.is_ascii_graphic());
     rule(fits, format!("{at}.path"), &raw.path, right)?;
-    let says = |text: &str| text.contains("{cores}") || text.contains("{millicores}");
-    let right =
-        "with {cores} or {millicores} in it, or in the path: what else would the server be told";
+    let says = |text: &str| {
+        ["{cores}", "{millicores}", BATCH]
+            .iter()
+            .any(|one| text.contains(one))
+    };
+    let right = "with {cores}, {millicores} or {batch} in it, or in the path: what else would the server be told";
     let said = says(&raw.path) || says(&raw.body);
     rule(said, format!("{at}.body"), &raw.body, right)?;
     Ok(Retune {
@@ -188,6 +199,7 @@ fn retune(at: &str, raw: &RawRetune) -> Result<Retune, ConfigError> {
         path: raw.path.clone(),
         method: raw.method,
         body: raw.body.clone(),
+        batch,
     })
 }
 

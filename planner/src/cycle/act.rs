@@ -12,7 +12,7 @@ use crate::actuate::{
 use crate::clock::Now;
 use crate::config::{Fallback, Stage, Variant};
 use crate::forecast::Forecast;
-use crate::plan::{Draft, capacities, drafts_without};
+use crate::plan::{Conditions, Draft, capacities, drafts_under};
 use crate::publish::Publish;
 
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
@@ -105,6 +105,7 @@ impl Planner {
         });
         let (goals, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
         let goals = self.under_way.keep(&self.in_force, &goals, budget);
+        self.tell_batches(ports.actuate, &goals, forecast).await;
         let transition = Transition::new(&self.in_force, &goals, budget, &self.service.bounds);
         let mut transition = transition.after(&self.out).down_to(least);
         self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
@@ -177,7 +178,7 @@ impl Planner {
             present: forecast.demand,
             ..forecast
         });
-        let mut capacities = capacities(&self.service, there, busy);
+        let mut capacities = capacities(&self.service, there, busy, self.batches.told());
         for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
         }
@@ -267,7 +268,11 @@ impl Planner {
         acted: &mut Acted,
     ) -> bool {
         let failing: Vec<bool> = self.failing.since().iter().map(Option::is_some).collect();
-        let offer = drafts_without(&self.service, there, forecast, &failing);
+        let conditions = Conditions {
+            failing: &failing,
+            told: self.batches.told(),
+        };
+        let offer = drafts_under(&self.service, there, forecast, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
         let offer = offer.and_then(|drafts| {
             let parts = |draft: &Draft| draft.variants.clone();

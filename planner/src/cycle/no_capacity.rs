@@ -20,7 +20,7 @@ pub(super) fn over_latency_budget(
 ) -> String {
     let there: Vec<Allocation> = in_force.iter().map(|one| one.ready).collect();
     let batches = batches(service, &there, forecast);
-    let capacities = capacities(service, &there, forecast);
+    let capacities = capacities(service, &there, forecast, &[]);
     let mut said = String::new();
     for stage in &service.stages {
         // Where no variant of a stage has a capacity, their slots say the shares.

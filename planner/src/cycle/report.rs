@@ -141,7 +141,7 @@ impl Planner {
         got: Option<&[Got]>,
         forecast: Option<Forecast>,
     ) -> BTreeMap<String, VariantReport> {
-        let capacities = capacities(&self.service, &self.ready(), forecast);
+        let capacities = capacities(&self.service, &self.ready(), forecast, self.batches.told());
         let lists = self
             .service
             .variants
@@ -152,6 +152,7 @@ impl Planner {
             lists.enumerate().map(|(index, lists)| {
                 let ((variant, (asked, in_force)), capacity) = lists;
                 let part = plan.iter().find(|part| part.name == variant.name);
+                let told = self.batches.told().get(index).copied().flatten();
                 let report =
                     VariantReport {
                         cores_asked: asked.cores(in_force.ready),
@@ -160,7 +161,7 @@ impl Planner {
                         replicas_ready: in_force.ready.replicas(),
                         share: part.map(|part| part.share).unwrap_or_default(),
                         slots: part.map_or(0, |part| part.slots),
-                        batch: part.map_or(0, |part| part.batch),
+                        batch: told.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
                         capacity_rps: Rps(capacity),
                         got: got.and_then(|got| got.get(index)).copied(),
                         unmet: self.unmet.get(index).cloned().flatten(),

@@ -8,6 +8,7 @@ mod memory;
 mod overruled;
 mod replace;
 mod send;
+mod tell;
 mod unmet;
 
 use std::collections::BTreeMap;
@@ -372,37 +373,6 @@ impl KubeBackends {
         all.sort_by_key(|(_, why)| !why.leaves_doubt());
         all.into_iter().next()
     }
-
-    /// Tells the servers that could not be told, or that nobody has told yet.
-    async fn catch_up(&self) {
-        if !(self.fence)() {
-            return;
-        }
-        let deadline = Instant::now() + self.timeout;
-        let all = self.workloads.iter().enumerate();
-        let told = all.map(async |(variant, watched)| {
-            let (Some(tuner), Ok(seen)) = (&watched.tuner, self.seen(variant)) else {
-                return;
-            };
-            let due = seen.pods.iter().filter(|pod| tuner.is_due(pod));
-            join_all(due.map(|pod| tuner.tell(pod, deadline))).await;
-        });
-        join_all(told).await;
-    }
-
-    /// Tells the servers what they have now.
-    async fn tune(&self, one: &Try, seen: &Seen, deadline: Instant) -> Result<(), ActuateError> {
-        let Some(tuner) = &self.watched(one.variant)?.tuner else {
-            return Ok(());
-        };
-        let due = seen.pods.iter().filter(|pod| tuner.is_due(pod));
-        let told = due.map(async |pod| (pod, tuner.tell(pod, deadline).await));
-        for (pod, told) in join_all(told).await {
-            let pod = pod.name.clone();
-            told.map_err(|why| ActuateError::Untuned { pod, why })?;
-        }
-        Ok(())
-    }
 }
 
 impl Actuate for KubeBackends {
@@ -425,6 +395,17 @@ impl Actuate for KubeBackends {
             Err(error) => Err(error),
         });
         join_all(finished).await
+    }
+
+    async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
+        for (watched, batch) in self.workloads.iter().zip(batches) {
+            if let (Some(tuner), Some(batch)) = (&watched.tuner, batch) {
+                tuner.want_batch(*batch);
+            }
+        }
+        self.catch_up().await;
+        let all = 0..self.workloads.len();
+        all.map(|variant| self.told(variant)).collect()
     }
 
     fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {

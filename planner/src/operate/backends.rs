@@ -139,6 +139,27 @@ impl Actuate for Backends {
         changes.iter().map(next).collect()
     }
 
+    async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
+        if self.mode == Mode::Advisory || !self.candidate.leads() {
+            return Vec::new();
+        }
+        let of_pods: Vec<Option<u32>> = batches
+            .iter()
+            .zip(&self.places)
+            .filter(|(_, place)| place.is_some())
+            .map(|(batch, _)| *batch)
+            .collect();
+        let (mut local, mut pods) =
+            tokio::join!(self.local.tell(batches), self.pods.tell(&of_pods));
+        for (answer, place) in local.iter_mut().zip(&self.places) {
+            let of_pods = place.and_then(|place| pods.get_mut(place));
+            if let Some(of_pods) = of_pods {
+                *answer = of_pods.take();
+            }
+        }
+        local
+    }
+
     fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
         let acts = self.mode == Mode::Active && self.candidate.leads();
         let pods = self.place(variant).filter(|_| acts)?;

@@ -3,6 +3,7 @@
 //! It only translates: what waits, runs and counts is the engine's.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -71,15 +72,28 @@ pub struct Resources {
     pub cores: f64,
     /// Batches executed at once: `null` for one per core.
     pub parallelism: Parallelism,
+    /// Most requests executed together.
+    pub batch: NonZeroU32,
 }
 
 /// The body of a `PUT /emulator/resources`; what is left out stays as it is.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Change {
-    cores: Option<f64>,
+pub(super) struct Change {
+    pub(super) cores: Option<f64>,
     #[serde(default, deserialize_with = "present")]
-    parallelism: Option<Parallelism>,
+    pub(super) parallelism: Option<Parallelism>,
+    pub(super) batch: Option<NonZeroU32>,
+    /// Of each replica that serves, while others load; of no use to a server that is one.
+    pub(super) each: Option<f64>,
+}
+
+impl Change {
+    /// Reads it; what is wrong with it in words.
+    pub(super) fn read(body: &[u8]) -> Result<Change, String> {
+        let mut json = serde_json::Deserializer::from_slice(body);
+        serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())
+    }
 }
 
 /// Tells `"parallelism": null` (one per core) from no such key.
@@ -255,15 +269,17 @@ async fn show_resources(State(server): Shared) -> Json<Resources> {
 }
 
 async fn change_resources(State(server): Shared, body: Bytes) -> Response {
-    let mut json = serde_json::Deserializer::from_slice(&body);
-    let change: Change = match serde_path_to_error::deserialize(&mut json) {
+    let change = match Change::read(&body) {
         Ok(change) => change,
-        Err(error) => return bad(error.to_string()),
+        Err(message) => return bad(message),
     };
-    match server.set_resources(change.cores, change.parallelism) {
-        Ok(resources) => Json(resources).into_response(),
-        Err(message) => bad(message),
+    if let Err(message) = server.set_resources(change.cores, change.parallelism) {
+        return bad(message);
     }
+    if let Some(batch) = change.batch {
+        server.set_batch(batch);
+    }
+    Json(server.resources()).into_response()
 }
 
 fn bad(message: String) -> Response {

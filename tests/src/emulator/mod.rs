@@ -13,12 +13,14 @@ mod http;
 mod journal;
 mod padding;
 mod plain;
+mod replicas;
 mod server;
 mod tfserving;
 mod work;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -32,6 +34,7 @@ pub use http::{BODY_MAX, InferAnswer, Output, Resources};
 pub use journal::{Door, EXECUTIONS_MAX, Execution};
 pub use padding::{ANSWER_BYTES, ANSWER_MAX};
 pub use plain::EVENTS_MAX;
+pub use replicas::{Endpoints, Replicas, ReplicasConfig};
 pub use weir_model::server::{
     CORES_MAX, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX, ServerConfig,
 };
@@ -64,7 +67,7 @@ pub struct Emulator {
     server: Arc<server::Server>,
     addr: SocketAddr,
     clockwork: AbortHandle,
-    accepting: Option<AbortHandle>,
+    accepting: Mutex<Option<AbortHandle>>,
 }
 
 impl Emulator {
@@ -82,7 +85,7 @@ impl Emulator {
             server,
             addr,
             clockwork,
-            accepting: Some(accepting),
+            accepting: Mutex::new(Some(accepting)),
         })
     }
 
@@ -130,6 +133,27 @@ impl Emulator {
             .set_resources(Some(cores), None)
             .map(drop)
             .map_err(anyhow::Error::msg)
+    }
+
+    /// Gives it other cores and executions at once; executions that start afterwards run on them.
+    ///
+    /// # Errors
+    /// Cores that are not 0 to [`CORES_MAX`].
+    pub fn set_resources(&self, cores: f64, parallelism: Parallelism) -> anyhow::Result<()> {
+        self.server
+            .set_resources(Some(cores), Some(parallelism))
+            .map(drop)
+            .map_err(anyhow::Error::msg)
+    }
+
+    /// Most requests that it executes together.
+    pub fn batch(&self) -> NonZeroU32 {
+        self.server.resources().batch
+    }
+
+    /// From now on it executes so many requests together at most.
+    pub fn set_batch(&self, batch: NonZeroU32) {
+        self.server.set_batch(batch);
     }
 
     /// Cores × seconds since the start or the last [`Emulator::reset`].
@@ -193,8 +217,8 @@ impl Emulator {
     }
 
     /// Crashes: refuses connections, closes the open ones, forgets what waited and ran.
-    pub fn crash(&mut self) {
-        if let Some(accepting) = self.accepting.take() {
+    pub fn crash(&self) {
+        if let Some(accepting) = self.accepting().take() {
             accepting.abort();
         }
         self.server.hang_up();
@@ -205,12 +229,18 @@ impl Emulator {
     ///
     /// # Errors
     /// Somebody else has taken the port.
-    pub async fn come_back(&mut self) -> anyhow::Result<()> {
-        if self.accepting.is_none() {
+    pub async fn come_back(&self) -> anyhow::Result<()> {
+        if self.accepting().is_none() {
             let (_, accepting) = server::listen(Arc::clone(&self.server), self.addr).await?;
-            self.accepting = Some(accepting);
+            *self.accepting() = Some(accepting);
         }
         Ok(())
+    }
+
+    fn accepting(&self) -> std::sync::MutexGuard<'_, Option<AbortHandle>> {
+        self.accepting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 

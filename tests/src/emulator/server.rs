@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -93,8 +94,13 @@ impl Server {
     }
 
     pub(super) fn resources(&self) -> Resources {
-        let (cores, parallelism) = self.lock().resources();
-        Resources { cores, parallelism }
+        let engine = self.lock();
+        let (cores, parallelism) = engine.resources();
+        Resources {
+            cores,
+            parallelism,
+            batch: engine.batch(),
+        }
     }
 
     pub(super) fn set_resources(
@@ -110,6 +116,10 @@ impl Server {
             engine.set_resources(now, cores, parallelism);
         });
         Ok(self.resources())
+    }
+
+    pub(super) fn set_batch(&self, batch: NonZeroU32) {
+        self.advance_then(|engine, _| engine.set_batch(batch));
     }
 
     pub(super) fn core_seconds(&self) -> f64 {

@@ -3,8 +3,9 @@
 //! Decides its name, hosts and protocol; every limit is the template's.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::bootstrap::at;
@@ -18,6 +19,8 @@ pub(super) struct Backend {
     pub(super) cluster: String,
     pub(super) hosts: Vec<(SocketAddr, u32)>,
     pub(super) http2: bool,
+    /// Where Envoy reads the hosts instead.
+    pub(super) file: Option<PathBuf>,
 }
 
 impl Backend {
@@ -28,6 +31,15 @@ impl Backend {
             cluster: cluster.to_owned(),
             hosts,
             http2,
+            file: None,
+        }
+    }
+
+    /// Hosts that come and go, as that file says.
+    pub(super) fn discovered(cluster: &str, file: &Path) -> Self {
+        Self {
+            file: Some(file.to_owned()),
+            ..Self::new(cluster, &[], false)
         }
     }
 
@@ -69,6 +81,15 @@ impl Backend {
         };
         let hosts: Vec<_> = self.hosts.iter().map(host).collect();
         *at(&mut cluster, "/name")? = json!(self.cluster);
+        if let Some(file) = &self.file {
+            *at(&mut cluster, "/type")? = json!("EDS");
+            let keys = cluster.as_object_mut().context("clusters: not mappings")?;
+            keys.remove("load_assignment");
+            let eds = json!({ "path_config_source": { "path": file } });
+            let eds = json!({ "eds_config": eds });
+            keys.insert("eds_cluster_config".to_owned(), eds);
+            return Ok(cluster);
+        }
         *at(&mut cluster, "/type")? = json!("STATIC");
         *at(&mut cluster, "/load_assignment")? =
             json!({ "cluster_name": self.cluster, "endpoints": [{ "lb_endpoints": hosts }] });

@@ -140,6 +140,13 @@ impl Bootstrap {
         self
     }
 
+    /// A variant's cluster whose hosts come and go, as that file says.
+    #[must_use]
+    pub fn discovered_backend(mut self, cluster: &str, file: &Path) -> Self {
+        self.backends.push(Backend::discovered(cluster, file));
+        self
+    }
+
     /// A variant's cluster whose host speaks HTTP/2, as gRPC servers do.
     #[must_use]
     pub fn backend_http2(mut self, cluster: &str, host: SocketAddr) -> Self {
@@ -187,9 +194,9 @@ impl Bootstrap {
     /// A further listener `plain`: no filter, equal weights over these variants, each with a cluster
     /// `plain-<name>` of its own.
     #[must_use]
-    pub fn plain(mut self, variants: &[(&str, SocketAddr)]) -> Self {
-        let backend = |(name, host): &(&str, SocketAddr)| {
-            Backend::new(&format!("plain-{name}"), &[*host], false)
+    pub fn plain(mut self, variants: &[(&str, Vec<SocketAddr>)]) -> Self {
+        let backend = |(name, hosts): &(&str, Vec<SocketAddr>)| {
+            Backend::new(&format!("plain-{name}"), hosts, false)
         };
         self.plain = variants.iter().map(backend).collect();
         self

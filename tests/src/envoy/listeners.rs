@@ -36,6 +36,7 @@ impl Careful {
             cluster: CAREFUL.to_owned(),
             hosts: self.hosts.clone(),
             http2: false,
+            file: None,
         };
         let mut cluster = backend.cluster_from(template)?;
         let thresholds = at(&mut cluster, "/circuit_breakers/thresholds")?.as_array_mut();

@@ -8,6 +8,7 @@
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use rand::SeedableRng;
@@ -166,6 +167,16 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.counted_until = now;
         self.config.cores = cores;
         self.config.parallelism = parallelism;
+    }
+
+    /// Most requests executed together.
+    pub fn batch(&self) -> NonZeroU32 {
+        self.config.batch_max
+    }
+
+    /// So many together at most, from now on.
+    pub fn set_batch(&mut self, batch: NonZeroU32) {
+        self.config.batch_max = batch;
     }
 
     /// Executions that start from now on take `factor` times as long.

@@ -65,6 +65,9 @@ pub struct RawVariant {
     /// Where its cores are read and changed over HTTP: GET and PUT {"cores": 4}.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<String>,
+    /// Whether its servers are told there the greatest batch that they are to make: PUT {"batch": 4}.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub tell_batch: bool,
     /// The Deployment or StatefulSet whose pods run it and are resized in place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<RawWorkload>,
@@ -83,12 +86,13 @@ pub struct RawWorkload {
     /// The container that is the model server; may be left out where the template has but one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// A request to each pod whose cores have changed, so that its server uses them.
+    /// A request to each pod whose cores have changed, so that its server uses them, or that is to make other batches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retune: Option<RawRetune>,
 }
 
-/// A request to a pod's server; {cores} and {millicores} in path and body are replaced.
+/// A request to a pod's server; {cores}, {millicores} and {batch}, the greatest that it is to make, in path and body are
+/// replaced.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RawRetune {
@@ -281,6 +285,11 @@ impl<'de> Deserialize<'de> for RawParallelism {
         }
         from.deserialize_any(Either)
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn is_zero(value: &f64) -> bool {

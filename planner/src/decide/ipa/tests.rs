@@ -5,7 +5,7 @@ use super::*;
 use crate::actuate::{Bound, Bounds};
 use crate::config::tests::service;
 use crate::config::{Policy, SpongeRule};
-use crate::plan::drafts;
+use crate::plan::{Conditions, capacities, drafts, drafts_under};
 use crate::solve::law::{Law, Parallelism};
 
 const RULE: IpaRule = IpaRule {
@@ -285,6 +285,37 @@ fn servers_that_make_batches_get_requests_at_once_and_as_many_as_their_lanes_tak
     service.latency_max_ms = 159.0;
     let all = ((28, 1, 35.0), 75.0, (16, 1, 45.0));
     assert_eq!(drafts(&service), all);
+}
+
+#[test]
+fn servers_that_were_told_a_batch_are_planned_with_it() {
+    let mut service = pipeline(20);
+    let (there, forecast) = (there([4, 0, 4, 0]), Some(forecast(110.0, true)));
+    let plans = |service: &Service, told: &[Option<u32>]| {
+        let conditions = Conditions {
+            told,
+            ..Conditions::default()
+        };
+        let drafts = drafts_under(service, &there, forecast, conditions).unwrap();
+        let part = |index: usize| &drafts[index].variants[0];
+        [0, 1].map(|stage| (part(stage).slots, part(stage).batch))
+    };
+    let told = [Some(1), None, Some(2), None];
+    // The filter makes none that is greater than servers make.
+    assert_eq!(plans(&service, &told), [(4, 1), (8, 2)]);
+    let less = [Some(3), None, Some(1), None];
+    assert_eq!(plans(&service, &less), [(4, 1), (4, 1)]);
+    for variant in &mut service.variants {
+        variant.batch_delay = std::time::Duration::from_millis(5);
+    }
+    // The servers make them, none greater than they were told: no lane idles.
+    assert_eq!(plans(&service, &told), [(4, 1), (8, 1)]);
+    assert_eq!(plans(&service, &less), [(12, 1), (4, 1)]);
+    let unknown = [None, None, Some(2), None];
+    assert_eq!(plans(&service, &unknown), [(32, 1), (8, 1)]);
+    let capacities = |told: &[Option<u32>]| capacities(&service, &there, forecast, told)[2];
+    let [one, two, none] = [Some(1), Some(2), None].map(|told| capacities(&[None, None, told]));
+    assert!(one < two && two == none, "{one} {two} {none}");
 }
 
 #[test]

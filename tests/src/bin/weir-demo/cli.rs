@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use weir_tests::load::SECONDS_MAX;
 
 use crate::pods::KubeArgs;
-use crate::scenario::Policy;
+use crate::scenario::{Field, Policy};
 use crate::workers::WorkersArgs;
 
 /// Weir beside what one does without it: the same load, three ways through the same Envoys.
@@ -42,6 +42,8 @@ pub(crate) struct DemoArgs {
     /// Arrivals, synthetic network and service times follow from it.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) field: Field,
     /// A measured 4G log instead of the synthetic network: lines of six columns, or JSON
     /// [{duration_ms, bandwidth_kbps, latency_ms}].
     #[arg(long, value_name = "FILE")]
@@ -66,6 +68,8 @@ pub(crate) struct UpArgs {
     /// Whose problem the planner solves.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) policy: Policy,
+    #[command(flatten)]
+    pub(crate) field: Field,
     /// Where the addresses go, as JSON, once everything is ready.
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,

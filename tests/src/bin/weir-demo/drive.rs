@@ -129,12 +129,12 @@ fn body(bytes: u64) -> Bytes {
 
 /// The ids of a set's executions, one for each.
 fn executed(set: &Set) -> Result<Vec<String>> {
-    let forgotten: u64 = set.servers.iter().map(|server| server.forgotten()).sum();
+    let forgotten: u64 = set.variants.iter().map(|variant| variant.forgotten()).sum();
     ensure!(
         forgotten == 0,
         "{forgotten} executions were forgotten: the run is too long"
     );
-    let executions = set.servers.iter().flat_map(|server| server.executions());
+    let executions = set.variants.iter().flat_map(|variant| variant.executions());
     Ok(executions.map(|done| done.request_id).collect())
 }
 

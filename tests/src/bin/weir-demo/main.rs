@@ -93,7 +93,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         seconds,
     )?);
     eprintln!("starting: three sets of emulated servers, Envoy, the planner");
-    let system = System::start(&scenario, args.seed).await?;
+    let system = System::start(&scenario, args.field, args.seed).await?;
     let results = drive::drive(&scenario, &system, &rates, Arc::clone(&network), args.seed).await?;
     let named = |file: &Option<std::path::PathBuf>, default: String| {
         file.as_ref()
@@ -104,6 +104,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         seed: args.seed,
         load: named(&args.trace, load.to_string()),
         network: named(&args.network, "synthetic 4G".to_owned()),
+        field: args.field,
     };
     let report = Report::new(&scenario, chosen, &results)?;
     write(
@@ -146,7 +147,7 @@ async fn up(args: UpArgs) -> Result<Done> {
         }
         _ => {}
     }
-    let system = System::start(&scenario, 1).await?;
+    let system = System::start(&scenario, args.field, 1).await?;
     let addresses = serde_json::to_string_pretty(&system.addresses()?)?;
     // Under another name first, so that nobody reads half of it.
     let part = args.addresses.with_extension("part");
@@ -179,7 +180,7 @@ fn to_try(scenario: &Scenario, system: &System) -> Result<String> {
          curl -i {weir}/v2/models/{MODEL}/infer -H 'x-slo-ms: 20' -d '{{}}'      # cannot be met: 504\n  \
          curl -s '{planner}/v1/services/{service}?cycles=1' -H 'authorization: Bearer {key}'\n  \
          curl -s '{admin}/stats/prometheus?filter=weir_'\n  \
-         curl -s {server}/emulator/resources",
+         curl -s {server}",
         scenario.slo_ms,
     ))
 }

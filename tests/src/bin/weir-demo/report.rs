@@ -6,7 +6,7 @@ use serde::Serialize;
 use weir_tests::fate::Summary;
 
 use crate::drive::Results;
-use crate::scenario::{PATIENCE, Policy, Scenario};
+use crate::scenario::{Field, PATIENCE, Policy, Scenario};
 use crate::system::LISTENERS;
 use crate::visible::Spread;
 
@@ -38,6 +38,7 @@ struct Stated {
     seed: u64,
     load: String,
     network: String,
+    field: Field,
     slo_ms: u64,
     patience_ms: u128,
     payload_bytes: u64,
@@ -54,6 +55,7 @@ pub(crate) struct Chosen {
     pub(crate) seed: u64,
     pub(crate) load: String,
     pub(crate) network: String,
+    pub(crate) field: Field,
 }
 
 impl Report {
@@ -70,6 +72,7 @@ impl Report {
             seed,
             load,
             network,
+            field,
         } = chosen;
         let run = Stated {
             policy: scenario.policy,
@@ -77,6 +80,7 @@ impl Report {
             seed,
             load,
             network,
+            field,
             slo_ms: scenario.slo_ms,
             patience_ms: PATIENCE.as_millis(),
             payload_bytes: scenario.load().payload_bytes,
@@ -166,13 +170,14 @@ impl Report {
             seed,
             load,
             network,
+            field,
             slo_ms,
             payload_bytes,
             ..
         } = &self.run;
         format!(
             "{seconds} s, seed {seed}; SLO {slo_ms} ms from the client's send time; {payload_bytes} \
-             bytes up, in pieces as the network carries them; servers are emulated.\n\
+             bytes up, in pieces as the network carries them; servers are emulated, {field}.\n\
              load: {load}; network: {network}\n\
              planner: {} plans published; cycle {}; plan visible to a worker after {}\n\
              load generator: sent 99 % of the requests within {:.1} ms of their time, all within {:.1} ms",
@@ -215,6 +220,7 @@ mod tests {
             seed: 1,
             load: "swell".into(),
             network: "synthetic".into(),
+            field: Field::default(),
         };
         Report::new(
             &Scenario::shipped(Policy::Infadapter).unwrap(),

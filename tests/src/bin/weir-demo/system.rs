@@ -2,19 +2,21 @@
 //! emulated servers and one Envoy with three listeners; the planner. All of it ends when this is dropped.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use rand::RngExt;
 use rand::distr::Alphanumeric;
 use serde_json::{Value, json};
-use weir_tests::emulator::Emulator;
+use tempfile::TempDir;
+use weir_tests::emulator::{Emulator, Endpoints, Replicas};
 use weir_tests::envoy::{Bootstrap, Envoy};
 use weir_tests::load::Target;
 use weir_tests::planner::{Planner, free_port};
 use weir_tests::wait;
 
-use crate::scenario::{self, MODEL, Scenario};
+use crate::scenario::{self, Field, MODEL, Scenario};
 use crate::visible::Visible;
 
 /// The listeners, in the order in which they are shown. Their names are the report's keys.
@@ -31,8 +33,8 @@ const DRAIN_CORES: f64 = 1000.0;
 /// The servers behind one listener.
 #[derive(Debug)]
 pub(crate) struct Set {
-    /// One for each variant, in the scenario's order.
-    pub(crate) servers: Vec<Emulator>,
+    /// Those of each variant, in the scenario's order.
+    pub(crate) variants: Vec<Replicas>,
 }
 
 /// One stage: its Envoy, and its servers.
@@ -53,21 +55,27 @@ pub(crate) struct System {
     pub(crate) stages: Vec<Stage>,
     /// What polls for plans must carry.
     pub(crate) key: String,
+    /// The endpoints of the clusters that the planner resizes.
+    _endpoints: TempDir,
 }
 
 impl System {
     /// Starts it and waits until every stage's filter obeys the planner's plan.
-    pub(crate) async fn start(scenario: &Scenario, seed: u64) -> Result<System> {
+    pub(crate) async fn start(scenario: &Scenario, field: Field, seed: u64) -> Result<System> {
         let key: String = rand::rng()
             .sample_iter(Alphanumeric)
             .take(32)
             .map(char::from)
             .collect();
         let planner_at = free_port()?;
+        let endpoints = tempfile::Builder::new()
+            .prefix("weir-endpoints-")
+            .tempdir()?;
         let mut stages = Vec::new();
         let mut seed = seed;
         for stage in &scenario.stages {
-            stages.push(Stage::start(scenario, stage, planner_at, &key, seed).await?);
+            let sets = Set::start_all(stage, field, endpoints.path(), seed).await?;
+            stages.push(Stage::start(scenario, stage, sets, planner_at, &key).await?);
             // Another for each server of the pipeline.
             seed = seed.wrapping_add(stage.variants.len() as u64);
         }
@@ -76,8 +84,8 @@ impl System {
         let resize: Vec<String> = stages
             .iter()
             .filter_map(Stage::weir)
-            .flat_map(|weir| &weir.servers)
-            .map(resize_url)
+            .flat_map(|weir| &weir.variants)
+            .map(Replicas::resources_url)
             .collect();
         let file = scenario.service_file(planner_at, &stats, &resize)?;
         let planner = Planner::start(
@@ -90,6 +98,7 @@ impl System {
             planner,
             stages,
             key,
+            _endpoints: endpoints,
         };
         system.until_ready().await?;
         Ok(system)
@@ -160,8 +169,8 @@ impl System {
         }
         let behind_weir = self.stages.iter().filter_map(Stage::weir);
         let backends: serde_json::Map<String, Value> = behind_weir
-            .flat_map(|weir| &weir.servers)
-            .map(|server| (server.model().to_owned(), json!(server.url())))
+            .flat_map(|weir| &weir.variants)
+            .map(|variant| (variant.model().to_owned(), json!(variant.resources_url())))
             .collect();
         addresses.insert("planner".into(), json!(self.planner.url()));
         addresses.insert("key".into(), json!(self.key));
@@ -170,21 +179,22 @@ impl System {
         Ok(addresses.into())
     }
 
-    fn servers(&self) -> impl Iterator<Item = &Emulator> {
+    fn variants(&self) -> impl Iterator<Item = &Replicas> {
         let sets = self.stages.iter().flat_map(|stage| &stage.sets);
-        sets.flat_map(|set| &set.servers)
+        sets.flat_map(|set| &set.variants)
     }
 
     /// Forgets what happened before the run.
     pub(crate) fn reset(&self) {
-        self.servers().for_each(Emulator::reset);
+        self.variants().for_each(Replicas::reset);
     }
 
     /// Lets the servers execute what is still queued, abandoned or not, so that every execution can
     /// be counted; then gives them the cores back that they had.
     pub(crate) async fn drain(&self) -> Result<()> {
         let mut busy: Vec<(&Emulator, f64)> = self
-            .servers()
+            .variants()
+            .flat_map(Replicas::servers)
             .map(|server| (server, server.cores()))
             .filter(|(s, _)| !is_idle(s))
             .collect();
@@ -207,14 +217,10 @@ impl Stage {
     async fn start(
         scenario: &Scenario,
         stage: &scenario::Stage,
+        sets: Vec<Set>,
         planner: SocketAddr,
         key: &str,
-        seed: u64,
     ) -> Result<Stage> {
-        let mut sets = Vec::new();
-        for _ in LISTENERS {
-            sets.push(Set::start(stage, seed).await?);
-        }
         let bootstrap = bootstrap(scenario, stage, &sets, planner, key)?;
         Ok(Stage {
             name: stage.name.clone(),
@@ -241,22 +247,48 @@ impl Stage {
 }
 
 impl Set {
-    async fn start(stage: &scenario::Stage, seed: u64) -> Result<Set> {
-        let mut servers = Vec::new();
+    /// One behind each listener.
+    async fn start_all(
+        stage: &scenario::Stage,
+        field: Field,
+        endpoints: &Path,
+        seed: u64,
+    ) -> Result<Vec<Set>> {
+        let mut sets = Vec::new();
+        for listener in LISTENERS {
+            let resized = Some(listener) == LISTENERS.last().copied();
+            sets.push(Set::start(stage, field, resized.then_some(endpoints), seed).await?);
+        }
+        Ok(sets)
+    }
+
+    async fn start(
+        stage: &scenario::Stage,
+        field: Field,
+        endpoints: Option<&Path>,
+        seed: u64,
+    ) -> Result<Set> {
+        let mut variants = Vec::new();
         for (index, variant) in stage.variants.iter().enumerate() {
             // The same for every set: their service times follow the same draws.
             let seed = seed.wrapping_add(index as u64);
-            servers.push(Emulator::start(variant.emulator(seed)).await?);
+            let mut replicas = variant.replicas(field, seed);
+            replicas.endpoints = endpoints.map(|folder| Endpoints {
+                cluster: variant.cluster.clone(),
+                file: folder.join(format!("{}.json", variant.cluster)),
+            });
+            variants.push(Replicas::start(replicas).await?);
         }
-        Ok(Set { servers })
+        Ok(Set { variants })
     }
 
-    pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
-        self.servers.iter().map(Emulator::addr).collect()
+    /// The servers of each variant, and the lanes of each.
+    pub(crate) fn hosts(&self) -> Vec<Vec<(SocketAddr, u32)>> {
+        self.variants.iter().map(Replicas::hosts).collect()
     }
 
     pub(crate) fn core_seconds(&self) -> f64 {
-        self.servers.iter().map(Emulator::core_seconds).sum()
+        self.variants.iter().map(Replicas::core_seconds).sum()
     }
 }
 
@@ -271,18 +303,17 @@ fn bootstrap(
         anyhow::bail!("{} sets of servers", sets.len())
     };
     let names = stage.variants.iter().map(|variant| variant.name.as_str());
-    let plain: Vec<(&str, SocketAddr)> = names.zip(plain.addrs()).collect();
+    let addrs = |hosts: Vec<(SocketAddr, u32)>| hosts.into_iter().map(|(host, _)| host).collect();
+    let plain: Vec<(&str, Vec<SocketAddr>)> =
+        names.zip(plain.hosts().into_iter().map(addrs)).collect();
     let mut bootstrap = Bootstrap::shipped()?
         .plugin(&scenario.plugin(stage, key))
         .planner(planner)
         .plain(&plain)
-        .careful(stage.careful(scenario.slo(), &careful.addrs()));
-    for (variant, host) in stage.variants.iter().zip(weir.addrs()) {
-        bootstrap = bootstrap.backend(&variant.cluster, host);
+        .careful(stage.careful(scenario.slo(), &careful.hosts()));
+    for replicas in &weir.variants {
+        let Endpoints { cluster, file } = replicas.endpoints().context("no endpoints")?;
+        bootstrap = bootstrap.discovered_backend(cluster, file);
     }
     Ok(bootstrap)
-}
-
-fn resize_url(server: &Emulator) -> String {
-    format!("{}/emulator/resources", server.url())
 }

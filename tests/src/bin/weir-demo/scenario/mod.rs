@@ -3,6 +3,7 @@
 //! Everything about the service comes from a file of `demo/`, one for each policy of the planner; the
 //! load's figures are constants in [`load`]. Nothing is derived from a run's result.
 
+mod field;
 mod load;
 mod stage;
 mod variant;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use weir_tests::load::STAGES;
 use weir_tests::network::Network;
 
+pub(crate) use field::Field;
 pub(crate) use load::Load;
 pub(crate) use stage::Stage;
 pub(crate) use variant::Variant;

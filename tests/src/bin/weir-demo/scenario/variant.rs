@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::de::{Deserializer, Error};
 use serde::{Deserialize, de};
-use weir_tests::emulator::{Law, Noise, Parallelism, ServerConfig};
+use weir_tests::emulator::{Law, Noise, Parallelism, ReplicasConfig, ServerConfig};
 
-use super::MODEL;
+use super::{Field, MODEL};
 
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;
@@ -28,6 +28,9 @@ pub(crate) struct Variant {
     /// How long its server waits for more where a batch is not full.
     #[serde(default)]
     batch_delay_ms: f64,
+    /// What it takes to load.
+    #[serde(default)]
+    readiness_s: f64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -139,6 +142,19 @@ impl Variant {
             batch_delay: Duration::from_secs_f64(self.batch_delay_ms / 1e3),
             noise: Some(noise),
             ..ServerConfig::new(&self.name, self.law())
+        }
+    }
+
+    /// Its emulated servers.
+    pub(crate) fn replicas(&self, field: Field, seed: u64) -> ReplicasConfig {
+        ReplicasConfig {
+            count: field.replicas,
+            readiness: match field.at_once {
+                true => Duration::ZERO,
+                false => Duration::from_secs_f64(self.readiness_s),
+            },
+            resize_delay: field.resize_delay(),
+            ..ReplicasConfig::one(self.emulator(seed))
         }
     }
 

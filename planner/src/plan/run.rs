@@ -1,0 +1,117 @@
+//! A variant as it is run: what it can do with the cores in force and the batch they are given.
+
+use weir_api::plan::HOUR_MS;
+use weir_api::{Rps, Share, VariantPlan};
+
+use super::shortest_ms;
+use crate::actuate::Allocation;
+use crate::config::{Service, Variant};
+use crate::profile::Profile;
+
+/// One variant, its cores, its batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run<'a> {
+    pub(super) variant: &'a Variant,
+    profile: Profile,
+    there: Allocation,
+    /// Greatest batch that its servers make: what they have been told, where they have.
+    greatest: u32,
+}
+
+impl<'a> Run<'a> {
+    pub(super) fn new(
+        variant: &'a Variant,
+        there: Allocation,
+        planned: u32,
+        told: Option<u32>,
+    ) -> Run<'a> {
+        Run {
+            variant,
+            profile: Profile {
+                batch: told.map_or(planned, |told| planned.min(told)),
+                ..variant.profile
+            },
+            there,
+            greatest: told.unwrap_or(variant.profile.batch),
+        }
+    }
+
+    pub(super) fn capacity_rps(&self, service: &Service) -> f64 {
+        let one = self
+            .profile
+            .capacity(self.there.each(), service.latency_max_ms);
+        f64::from(self.there.replicas()) * one.0
+    }
+
+    pub(super) fn slots(&self, latency_max_ms: f64) -> u32 {
+        let batch = match self.variant.makes_batches() {
+            true => self.greatest_batch(latency_max_ms),
+            false => self.profile.batch,
+        };
+        let one = Profile {
+            batch,
+            ..self.profile
+        }
+        .slots(self.there.each());
+        one.saturating_mul(self.there.replicas())
+    }
+
+    /// The greatest batch that the server may make in time, the planned one at least. With slots for no more than the
+    /// planned one, some lanes would idle while others execute greater ones.
+    fn greatest_batch(&self, latency_max_ms: f64) -> u32 {
+        let in_time = |batch: &u32| {
+            let profile = Profile {
+                batch: *batch,
+                ..self.profile
+            };
+            profile.service_ms(self.there.each()) <= latency_max_ms
+        };
+        let greater = (self.profile.batch + 1..=self.greatest).take_while(in_time);
+        greater.last().unwrap_or(self.profile.batch)
+    }
+
+    /// What the filters are told to send together: nothing where the server makes the batches. How long these take, the
+    /// filters learn as a multiple of this, which must not change with a batch that nobody makes.
+    fn sent_together(&self) -> Profile {
+        let batch = match self.variant.makes_batches() {
+            true => 1,
+            false => self.profile.batch,
+        };
+        Profile {
+            batch,
+            ..self.profile
+        }
+    }
+
+    fn takes_ms(&self, profile: &Profile) -> f64 {
+        let ms =
+            profile.service_ms(self.there.each()) + self.variant.batch_delay.as_secs_f64() * 1e3;
+        if ms.is_finite() {
+            ms.min(HOUR_MS as f64)
+        } else {
+            0.0
+        }
+    }
+
+    /// How long a request takes in the planned batch, waiting for it included.
+    pub(super) fn needs_ms(&self, demand: Option<Rps>) -> f64 {
+        let others = f64::from(self.sent_together().batch.saturating_sub(1));
+        let fill_ms = demand.map_or(0.0, |demand| others * 1e3 / demand.0.max(f64::MIN_POSITIVE));
+        self.takes_ms(&self.profile) + fill_ms
+    }
+
+    pub(super) fn part(&self, slots: u32, share: f64) -> VariantPlan {
+        let sent = self.sent_together();
+        VariantPlan {
+            service_min_ms: shortest_ms(self.variant),
+            name: self.variant.name.clone(),
+            cluster: self.variant.cluster.clone(),
+            share: Share(share),
+            slots,
+            batch: sent.batch,
+            service_ms: self.takes_ms(&sent),
+            accuracy: self.variant.accuracy,
+            cancels: self.variant.cancels,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The conditions that servers are run under: how many there are of a variant, and how long changes take.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+/// What a kubelet takes until a resize is in force, from shortest to longest.
+const RESIZE_DELAY: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(1200)];
+/// Most servers of a variant: more than any has lanes.
+const REPLICAS_MAX: u32 = 64;
+
+/// Conditions of all servers, those of the sets included that Weir is compared with.
+#[derive(Debug, Clone, Copy, Args, Serialize)]
+pub(crate) struct Field {
+    /// Servers behind the cluster of each variant, over which its executions at once are spread.
+    #[arg(long, default_value = "1", value_parser = replicas)]
+    pub(crate) replicas: NonZeroU32,
+    /// Servers load in no time, and resizes are in force at once: kinder than any cluster is.
+    #[arg(long)]
+    pub(crate) at_once: bool,
+}
+
+impl Default for Field {
+    fn default() -> Self {
+        Field {
+            replicas: NonZeroU32::MIN,
+            at_once: false,
+        }
+    }
+}
+
+impl std::fmt::Display for Field {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let servers = match self.replicas.get() {
+            1 => "one of each variant".to_owned(),
+            several => format!("{several} of each variant"),
+        };
+        let [shortest, longest] = RESIZE_DELAY.map(|delay| delay.as_secs_f64());
+        match self.at_once {
+            true => write!(f, "{servers}, loaded and resized at once"),
+            false => write!(
+                f,
+                "{servers}, that load and are resized within {shortest} to {longest} s"
+            ),
+        }
+    }
+}
+
+impl Field {
+    /// Shortest and longest time until a change is in force.
+    pub(super) fn resize_delay(self) -> [Duration; 2] {
+        match self.at_once {
+            true => [Duration::ZERO; 2],
+            false => RESIZE_DELAY,
+        }
+    }
+}
+
+fn replicas(text: &str) -> Result<NonZeroU32, String> {
+    let count = text.parse().ok();
+    let count = count.filter(|count: &NonZeroU32| count.get() <= REPLICAS_MAX);
+    count.ok_or_else(|| format!("1 to {REPLICAS_MAX} servers"))
+}

@@ -1,0 +1,295 @@
+//! Several emulated servers behind one address for their cores, as the replicas of a workload are.
+//!
+//! `GET` and `PUT /resources` read and change the cores of all together; the lanes (executions at once) are spread
+//! evenly over the servers, and batches form in each. A server without a lane refuses connections and is in no
+//! endpoints. [`state`] says what follows from what was asked, and when; this file makes it so.
+
+mod front;
+mod state;
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::{Emulator, Execution, Resources, ServerConfig};
+use state::{Seat, Split, State};
+
+/// How often a server that is to end is looked at.
+const LEAVING_LOOK: Duration = Duration::from_millis(10);
+/// Shortest that a server goes on after it is in the endpoints no more: requests may be on their way to it.
+const LEAVING_MIN: Duration = Duration::from_millis(200);
+
+/// What these servers are like.
+#[derive(Debug, Clone)]
+pub struct ReplicasConfig {
+    /// Each of them; the cores and the executions at once are those of all together.
+    pub server: ServerConfig,
+    /// Most servers.
+    pub count: NonZeroU32,
+    /// Time that what begins anew takes to load: a server, or one execution at once more where these are the replicas.
+    pub readiness: Duration,
+    /// Shortest and longest time until a change is in force.
+    pub resize_delay: [Duration; 2],
+    /// File with the endpoints of this cluster, for an Envoy that watches it.
+    pub endpoints: Option<Endpoints>,
+}
+
+/// Where Envoy reads the endpoints of a cluster.
+#[derive(Debug, Clone)]
+pub struct Endpoints {
+    /// The cluster.
+    pub cluster: String,
+    /// The file.
+    pub file: PathBuf,
+}
+
+impl ReplicasConfig {
+    /// One server that is there at once and changes at once.
+    pub fn one(server: ServerConfig) -> ReplicasConfig {
+        ReplicasConfig {
+            server,
+            count: NonZeroU32::MIN,
+            readiness: Duration::ZERO,
+            resize_delay: [Duration::ZERO; 2],
+            endpoints: None,
+        }
+    }
+}
+
+/// Servers that run; they end when this is dropped.
+#[derive(Debug)]
+pub struct Replicas {
+    shared: Arc<Shared>,
+    front: SocketAddr,
+    tasks: [AbortHandle; 2],
+}
+
+/// What the handle, the front and the keeper share.
+#[derive(Debug)]
+struct Shared {
+    model: String,
+    servers: Vec<Emulator>,
+    state: Mutex<State>,
+    endpoints: Option<Endpoints>,
+    /// Something was asked for.
+    asked: Notify,
+    /// Something has come to be.
+    changed: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resources(&self) -> Resources {
+        let batch = self
+            .servers
+            .first()
+            .map_or(NonZeroU32::MIN, Emulator::batch);
+        self.state().in_force(Instant::now(), batch)
+    }
+
+    /// Tells Envoy who serves: by renaming, so that it never sees half a file.
+    fn publish(&self) -> Result<()> {
+        let Some(Endpoints { cluster, file }) = &self.endpoints else {
+            return Ok(());
+        };
+        let serving = self.state().serving();
+        let hosts: Vec<SocketAddr> = serving
+            .into_iter()
+            .filter_map(|index| self.servers.get(index))
+            .map(Emulator::addr)
+            .collect();
+        let draft = file.with_extension("draft");
+        std::fs::write(&draft, assignment(cluster, &hosts).to_string())?;
+        std::fs::rename(&draft, file).with_context(|| format!("{}", file.display()))
+    }
+}
+
+/// The endpoints as Envoy reads them.
+fn assignment(cluster: &str, hosts: &[SocketAddr]) -> Value {
+    let endpoint = |host: &SocketAddr| {
+        let address = json!({ "address": host.ip().to_string(), "port_value": host.port() });
+        json!({
+            "endpoint": { "address": { "socket_address": address } },
+            "metadata": { "filter_metadata": { "weir": { "variant": cluster } } },
+        })
+    };
+    let endpoints: Vec<Value> = hosts.iter().map(endpoint).collect();
+    json!({ "resources": [{
+        "@type": "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
+        "cluster_name": cluster, "endpoints": [{ "lb_endpoints": endpoints }],
+    }] })
+}
+
+impl Replicas {
+    /// Starts them; those that have a lane at the start serve at once.
+    ///
+    /// # Errors
+    /// A configuration value out of its range, no port, or the endpoints cannot be written.
+    pub async fn start(config: ReplicasConfig) -> Result<Replicas> {
+        let ReplicasConfig { server, count, .. } = &config;
+        let split = Split::new(server.cores, server.parallelism, *count);
+        let mut servers = Vec::new();
+        for (index, seat) in split.seats().enumerate() {
+            let mut one = server.clone();
+            one.cores = seat.cores;
+            one.parallelism = seat.parallelism(server.parallelism);
+            if let Some(noise) = &mut one.noise {
+                // The first draws as one server alone would.
+                noise.seed = noise.seed.wrapping_add((index as u64) << 32);
+            }
+            let emulator = Emulator::start(one).await?;
+            if seat == Seat::NONE {
+                emulator.crash();
+            }
+            servers.push(emulator);
+        }
+        let seed = server.noise.map_or(0, |noise| noise.seed);
+        let state = State::new(split, config.readiness, config.resize_delay, seed);
+        let shared = Arc::new(Shared {
+            model: server.model.clone(),
+            servers,
+            state: Mutex::new(state),
+            endpoints: config.endpoints,
+            asked: Notify::new(),
+            changed: watch::Sender::new(0),
+        });
+        shared.publish()?;
+        let (front, serving) = front::listen(Arc::clone(&shared)).await?;
+        let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
+        Ok(Replicas {
+            shared,
+            front,
+            tasks: [serving, keeper],
+        })
+    }
+
+    /// Where their cores are read and changed.
+    pub fn resources_url(&self) -> String {
+        format!("http://{}/resources", self.front)
+    }
+
+    /// Where Envoy reads who serves.
+    pub fn endpoints(&self) -> Option<&Endpoints> {
+        self.shared.endpoints.as_ref()
+    }
+
+    /// The model's name.
+    pub fn model(&self) -> &str {
+        &self.shared.model
+    }
+
+    /// The servers, those included that refuse.
+    pub fn servers(&self) -> &[Emulator] {
+        &self.shared.servers
+    }
+
+    /// Servers with a lane, each with its lanes.
+    pub fn hosts(&self) -> Vec<(SocketAddr, u32)> {
+        let lanes = self.shared.state().lanes();
+        let each = self.shared.servers.iter().zip(lanes);
+        each.map(|(server, lanes)| (server.addr(), lanes))
+            .filter(|(_, lanes)| *lanes > 0)
+            .collect()
+    }
+
+    /// Cores and executions at once that are in force.
+    pub fn resources(&self) -> Resources {
+        self.shared.resources()
+    }
+
+    /// Cores × seconds since the start or the last [`Replicas::reset`], those included on which something loads.
+    pub fn core_seconds(&self) -> f64 {
+        let loading = self.shared.state().loading_core_seconds(Instant::now());
+        let servers = self.shared.servers.iter();
+        servers.map(Emulator::core_seconds).sum::<f64>() + loading
+    }
+
+    /// All executions that all have started so far.
+    pub fn executions(&self) -> Vec<Execution> {
+        let servers = self.shared.servers.iter();
+        servers.flat_map(Emulator::executions).collect()
+    }
+
+    /// Executions that were forgotten.
+    pub fn forgotten(&self) -> u64 {
+        self.shared.servers.iter().map(Emulator::forgotten).sum()
+    }
+
+    /// Forgets executions and core-seconds; what waits and runs goes on.
+    pub fn reset(&self) {
+        self.shared.servers.iter().for_each(Emulator::reset);
+        self.shared.state().reset(Instant::now());
+    }
+}
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+/// Makes servers what the state says, each at its time.
+async fn keep(shared: Arc<Shared>) {
+    loop {
+        let now = Instant::now();
+        let moved = shared.state().advance(now);
+        for (index, seat) in &moved.seats {
+            let Some(server) = shared.servers.get(*index) else {
+                continue;
+            };
+            let begins = moved.begins.contains(index);
+            // Nobody else asks for the port of a server that has refused.
+            if begins && let Err(error) = server.come_back().await {
+                eprintln!("{}: {error:#}", shared.model);
+            }
+            let resized = shared.state().parallelism(*seat);
+            if let Err(error) = server.set_resources(seat.cores, resized) {
+                eprintln!("{}: {error:#}", shared.model);
+            }
+        }
+        if moved.endpoints
+            && let Err(error) = shared.publish()
+        {
+            eprintln!("{}: {error:#}", shared.model);
+        }
+        let leaving = end_idle(&shared, now);
+        shared.changed.send_modify(|times| *times += 1);
+        let mut next = shared.state().next_event();
+        if leaving {
+            let look = now + LEAVING_LOOK;
+            next = Some(next.map_or(look, |next| next.min(look)));
+        }
+        match next {
+            Some(at) => _ = tokio::time::timeout_at(at, shared.asked.notified()).await,
+            None => shared.asked.notified().await,
+        }
+    }
+}
+
+/// Ends those that have nothing more to do; whether any is left that has.
+fn end_idle(shared: &Shared, now: Instant) -> bool {
+    let mut state = shared.state();
+    for (index, since) in state.leaving() {
+        let Some(server) = shared.servers.get(index) else {
+            continue;
+        };
+        if now >= since + LEAVING_MIN && server.load() == (0, 0) {
+            server.crash();
+            // Cores that are taken away are in range.
+            let _ = server.set_cores(0.0);
+            state.ended(index);
+        }
+    }
+    !state.leaving().is_empty()
+}

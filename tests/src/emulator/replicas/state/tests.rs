@@ -1,0 +1,132 @@
+//! Lanes over servers, and when each change of them is in force.
+
+use super::*;
+
+const PER_CORE: Parallelism = Parallelism::PerCore;
+
+fn fixed(lanes: u32) -> Parallelism {
+    Parallelism::Fixed(NonZeroU32::new(lanes).unwrap())
+}
+
+fn split(cores: f64, parallelism: Parallelism, count: u32) -> Split {
+    Split::new(cores, parallelism, NonZeroU32::new(count).unwrap())
+}
+
+fn seconds(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}
+
+fn ask(state: &mut State, now: Instant, cores: f64, parallelism: Parallelism) -> Split {
+    let wanted = split(cores, parallelism, 3);
+    state.ask(now, wanted);
+    wanted
+}
+
+fn in_force(state: &State, at: Instant) -> f64 {
+    state.in_force(at, NonZeroU32::MIN).cores
+}
+
+/// Three servers that load for 5 s, and change within a second.
+fn state(cores: f64, parallelism: Parallelism) -> (State, Instant) {
+    let split = split(cores, parallelism, 3);
+    let state = State::new(split, seconds(5.0), [seconds(1.0); 2], 7);
+    let begin = state.counted_until;
+    (state, begin)
+}
+
+#[test]
+fn lanes_are_spread_evenly_and_none_is_lost() {
+    for (cores, parallelism, count, expected) in [
+        (7.0, PER_CORE, 3, vec![(3, 3.0), (2, 2.0), (2, 2.0)]),
+        (2.5, PER_CORE, 3, vec![(1, 1.5), (1, 1.0), (0, 0.0)]),
+        (0.0, PER_CORE, 2, vec![(0, 0.0), (0, 0.0)]),
+        (8.0, fixed(4), 3, vec![(2, 4.0), (1, 2.0), (1, 2.0)]),
+        (0.0, fixed(4), 2, vec![(0, 0.0), (0, 0.0)]),
+        (6.0, fixed(1), 1, vec![(1, 6.0)]),
+    ] {
+        let seats = split(cores, parallelism, count).seats();
+        let seats: Vec<_> = seats.map(|seat| (seat.lanes, seat.cores)).collect();
+        assert_eq!(seats, expected, "{cores} {parallelism:?} {count}");
+    }
+}
+
+#[test]
+fn servers_that_begin_anew_load_together_and_further_ones_are_loaded() {
+    let (mut state, begin) = state(0.0, PER_CORE);
+    let wanted = ask(&mut state, begin, 2.0, PER_CORE);
+    assert!(state.advance(begin + seconds(0.9)).begins.is_empty());
+    assert!(state.advance(begin + seconds(1.0)).begins.is_empty());
+    assert!(!state.is_settled(begin + seconds(1.0)));
+    // Asked for more, they go on loading.
+    let more = ask(&mut state, begin + seconds(2.0), 3.0, PER_CORE);
+    assert!(state.has_left(wanted) && !state.has_left(more));
+    state.advance(begin + seconds(3.0));
+    let moved = state.advance(begin + seconds(6.0));
+    assert_eq!((moved.begins, moved.endpoints), (vec![0, 1, 2], true));
+    let known = begin + seconds(6.0) + TAKE_OVER;
+    assert!(!state.is_settled(begin + seconds(6.0)) && state.is_settled(known));
+    assert_eq!(in_force(&state, begin + seconds(6.0)), 0.0);
+    assert_eq!(in_force(&state, known), 3.0);
+    // Two cores loaded for five seconds, one for three.
+    assert!((state.loading_core_seconds(known) - 13.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_server_without_a_lane_leaves_and_comes_back_loaded() {
+    let (mut state, begin) = state(3.0, PER_CORE);
+    ask(&mut state, begin, 2.0, PER_CORE);
+    let moved = state.advance(begin + seconds(1.0));
+    assert_eq!((moved.seats.len(), moved.endpoints), (0, true));
+    assert_eq!(state.leaving(), [(2, begin + seconds(1.0))]);
+    assert_eq!(state.serving(), [0, 1]);
+    ask(&mut state, begin + seconds(1.0), 5.0, PER_CORE);
+    let moved = state.advance(begin + seconds(2.0));
+    assert_eq!((moved.begins, moved.seats.len()), (vec![2], 3));
+    assert!(state.leaving().is_empty());
+    assert_eq!(state.lanes(), [2, 2, 1]);
+}
+
+#[test]
+fn where_lanes_are_replicas_each_further_one_loads() {
+    let (mut state, begin) = state(8.0, fixed(2));
+    ask(&mut state, begin, 6.0, fixed(6));
+    let moved = state.advance(begin + seconds(1.0));
+    // Two lanes go on with a core each, four load: one on each of the two servers that serve, two on the third.
+    let one = Seat {
+        lanes: 1,
+        cores: 1.0,
+    };
+    assert_eq!(moved.seats, [(0, one), (1, one)]);
+    ask(&mut state, begin + seconds(2.0), 5.0, fixed(5));
+    state.advance(begin + seconds(3.0));
+    let moved = state.advance(begin + seconds(6.0));
+    assert_eq!((moved.seats.len(), moved.begins), (3, vec![2]));
+    assert!(moved.endpoints);
+    assert_eq!(state.lanes(), [2, 2, 1]);
+}
+
+#[test]
+fn what_was_asked_for_is_taken_back() {
+    let (mut state, begin) = state(3.0, PER_CORE);
+    let more = ask(&mut state, begin, 6.0, PER_CORE);
+    let same = ask(&mut state, begin + seconds(0.5), 3.0, PER_CORE);
+    assert!(state.has_left(more) && !state.has_left(same));
+    assert!(state.advance(begin + seconds(2.0)).seats.is_empty());
+    assert!(state.is_settled(begin + seconds(2.0)));
+}
+
+#[test]
+fn those_that_serve_keep_the_cores_they_are_given_while_others_load() {
+    let (mut state, begin) = state(4.0, fixed(1));
+    let wanted = Split {
+        each: Some(4.0),
+        ..split(6.0, fixed(3), 3)
+    };
+    state.ask(begin, wanted);
+    assert!(state.advance(begin + seconds(1.0)).seats.is_empty());
+    assert_eq!(in_force(&state, begin + seconds(1.0)), 4.0);
+    let moved = state.advance(begin + seconds(6.0));
+    assert_eq!(moved.begins, [1, 2]);
+    assert!(moved.seats.iter().all(|(_, seat)| seat.cores == 2.0));
+    assert!((state.loading_core_seconds(begin + seconds(6.0)) - 10.0).abs() < 1e-6);
+}
