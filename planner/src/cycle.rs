@@ -1,6 +1,6 @@
 //! One turn: observe → forecast → solve → actuate → publish. Between two turns of a cycle it is looked at what
-//! arrives; a demand that has risen, or less time that clients leave (by Sponge), is planned for at once. What
-//! each failure falls back to:
+//! arrives; a demand that has risen, or less time that clients leave (by Sponge), is planned for at once, and so is what
+//! comes to be in force after a change without an answer. What each failure falls back to:
 //!
 //! - a scrape is lost: that proxy's last rate holds; all are lost: the last demand holds
 //! - a variant fails: it keeps its cores, and gets no share while another of its stage has a capacity
@@ -19,6 +19,7 @@ mod act;
 mod attainable;
 mod carried;
 mod detour;
+mod lead;
 mod linger;
 mod no_capacity;
 mod readiness;
@@ -38,6 +39,7 @@ use std::time::Duration;
 
 pub use act::{DRAIN_MAX, ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 use detour::Detour;
+use lead::Lead;
 use linger::Linger;
 use readiness::Readiness;
 pub use solver::{Aside, Solver};
@@ -84,6 +86,7 @@ pub struct Planner {
     under_way: UnderWay,
     detour: Detour,
     readiness: Readiness,
+    lead: Lead,
     /// Allocations that the plan that is out counts on; empty before the first.
     out: Vec<Allocation>,
     batches: Batches,
@@ -141,6 +144,7 @@ impl Planner {
             under_way: UnderWay::new(service.variants.len()),
             detour: Detour::default(),
             readiness: Readiness::new(service.variants.len()),
+            lead: Lead::new(service.variants.len()),
             out: Vec::new(),
             batches: Batches::new(service.variants.len()),
             last: None,
@@ -175,10 +179,14 @@ impl Planner {
         let begin = (ports.stopwatch)();
         let scrapes = ports.observe.scrape().await;
         self.look(now, &scrapes);
-        if !self.is_urgent() {
+        let is_urgent = self.is_urgent();
+        if !is_urgent && !self.awaits_changes() {
             return None;
         }
         let there = ports.actuate.in_force().await;
+        if !is_urgent && !self.is_news(&there) {
+            return None;
+        }
         Some(self.plan(ports, now, begin, (scrapes, there)).await)
     }
 
@@ -290,6 +298,18 @@ impl Planner {
         (has_risen && may_rise) || self.is_slower(now)
     }
 
+    /// Whether something was asked for that is not in force yet.
+    fn awaits_changes(&self) -> bool {
+        let is_certain = |one: &InForce| one.at_most <= one.ready.cores();
+        !self.in_force.iter().all(is_certain)
+    }
+
+    /// Whether that is in force which was not before: what follows it need not wait for the next cycle.
+    fn is_news(&self, there: &[Option<Result<InForce, ActuateError>>]) -> bool {
+        let mut each = there.iter().zip(&self.in_force);
+        each.any(|(there, known)| matches!(there, Some(Ok(there)) if there != known))
+    }
+
     /// Whether clients leave less time than was planned with.
     fn is_slower(&self, now: Forecast) -> bool {
         let all_ms = sponge::slo_ms(&self.service);
@@ -334,7 +354,9 @@ impl Planner {
                 self.slack.percentile(rule.percentile, least_ms)
             }
         };
-        let forecast = self.demand.forecast()?;
+        let forecast = self
+            .demand
+            .forecast(self.lead.time(self.service.scrape_interval))?;
         // What no policy asks for is left out: a decision follows from the rest.
         let asked = matches!(self.service.policy, Policy::Themis(_));
         Some(Forecast {
@@ -366,6 +388,7 @@ impl Planner {
         }
         self.under_way.see(&self.in_force);
         self.readiness.see(&self.in_force, self.now);
+        self.lead.see(&self.in_force, self.now);
     }
 
     /// What plans may count on.

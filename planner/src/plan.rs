@@ -241,6 +241,7 @@ mod tests {
         Forecast {
             demand: Rps(demand_rps),
             present: Rps(demand_rps),
+            arriving: Rps(demand_rps),
             settled: true,
             lasted: None,
             left_ms: None,

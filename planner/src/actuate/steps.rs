@@ -42,6 +42,8 @@ pub struct Transition {
     is_published: bool,
     /// Part of the demand below which what is carried may not fall, if it may at all ([`Transition::down_to`]).
     least: f64,
+    /// Part of the demand that arrives already ([`Transition::serving`]).
+    arriving: f64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +73,7 @@ impl Transition {
             out: Vec::new(),
             is_published: false,
             least: f64::INFINITY,
+            arriving: 0.0,
         }
     }
 
@@ -87,6 +90,13 @@ impl Transition {
     #[must_use]
     pub fn down_to(self, least: f64) -> Transition {
         Transition { least, ..self }
+    }
+
+    /// The same where so much of the demand arrives already, and the rest is to come: room for it is made only so far
+    /// as what arrives is served on the way, while it is at all.
+    #[must_use]
+    pub fn serving(self, arriving: f64) -> Transition {
+        Transition { arriving, ..self }
     }
 
     /// The next step. Its changes are to be answered by [`Transition::confirmed`] or

@@ -107,13 +107,18 @@ impl Planner {
         let goals = self.under_way.keep(&self.in_force, &goals, budget);
         self.tell_batches(ports.actuate, &goals, forecast).await;
         let transition = Transition::new(&self.in_force, &goals, budget, &self.service.bounds);
-        let mut transition = transition.after(&self.out).down_to(least);
+        let arriving = forecast.map_or(0.0, |forecast| self.arriving(forecast));
+        let transition = transition.after(&self.out).down_to(least);
+        let mut transition = transition.serving(arriving);
         self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
             .await;
         self.in_force = transition.in_force();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
         let carried = |there: &[Allocation]| self.carried(there, forecast);
-        detour.see(&transition, wanted, &shapes, &carried);
+        // Who serves what arrives can wait for room.
+        if carried(&self.ready()) < arriving || arriving == 0.0 {
+            detour.see(&transition, wanted, &shapes, &carried);
+        }
         self.detour = detour;
         self.blocked(&transition);
         self.replace(ports, forecast, pace.now.after(pace.elapsed()), &mut acted)
@@ -147,9 +152,14 @@ impl Planner {
                         awaited = Some(revision);
                     }
                     let at = pace.now.after(pace.elapsed()).at;
-                    changes.iter().for_each(|one| self.readiness.ask(one, at));
+                    changes.iter().for_each(|one| {
+                        self.readiness.ask(one, at);
+                        self.lead.ask(one, at);
+                    });
                     self.resize(ports.actuate, transition, &changes, acted)
                         .await;
+                    let at = pace.now.after(pace.elapsed()).at;
+                    self.lead.see(&transition.in_force(), at);
                 }
                 Step::Publish(there) => {
                     let publishing = pace.elapsed();
@@ -191,6 +201,14 @@ impl Planner {
         carried_part(stages, &capacities, there, demand)
     }
 
+    /// The part of the demand that arrives already, of what servers sustain when they are used in full.
+    fn arriving(&self, forecast: Forecast) -> f64 {
+        let fits = self.service.variants.iter().map(|v| v.profile.fit);
+        let most = fits.map(|fit| fit.map_or(1.0, |fit| fit.utilisation));
+        let most = most.fold(0.0, f64::max);
+        most * forecast.arriving.0 / forecast.demand.0.max(f64::MIN_POSITIVE)
+    }
+
     async fn resize<A: Actuate>(
         &mut self,
         actuate: &A,
@@ -227,6 +245,7 @@ impl Planner {
                         self.under_way.asked(change.variant, change.goal);
                     }
                     if !error.leaves_doubt() {
+                        self.lead.refused(change.variant);
                         self.readiness.refused(change.variant);
                     }
                     transition.failed(*change, error.leaves_doubt());

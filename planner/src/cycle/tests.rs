@@ -369,6 +369,11 @@ async fn a_growth_in_doubt_keeps_its_part_of_the_budget() {
     // The backend speaks again: what it says ends the doubt.
     *bed.world.mute.lock().unwrap() = false;
     bed.world.stubborn.lock().unwrap().clear();
+    assert_eq!(actuated(&bed.turn(200.0).await), [4.0, 1.0]);
+    // By a second of them, b is taken for what arrives. Soon it is seen that more of it does than both carry.
+    for _ in 0..4 {
+        bed.turn(200.0).await;
+    }
     assert_eq!(actuated(&bed.turn(200.0).await), [5.0, 0.0]);
 }
 

@@ -297,6 +297,7 @@ mod tests {
         let forecast = Forecast {
             demand: Rps(rps),
             present: Rps(rps),
+            arriving: Rps(rps),
             settled,
             lasted: None,
             left_ms: None,
@@ -348,6 +349,7 @@ mod tests {
         let forecast = Forecast {
             demand: Rps(60.0),
             present: Rps(60.0),
+            arriving: Rps(60.0),
             settled: true,
             lasted: None,
             left_ms: None,

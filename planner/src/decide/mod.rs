@@ -193,6 +193,7 @@ mod tests {
         Some(Forecast {
             demand: Rps(demand_rps),
             present: Rps(demand_rps),
+            arriving: Rps(demand_rps),
             settled: true,
             lasted: None,
             left_ms: None,
@@ -229,6 +230,7 @@ mod tests {
             let forecast = Forecast {
                 demand: Rps(demand_rps),
                 present: Rps(demand_rps),
+                arriving: Rps(demand_rps),
                 settled,
                 lasted: None,
                 left_ms: None,

@@ -193,6 +193,7 @@ pub(crate) mod tests {
         Forecast {
             demand: Rps(rps),
             present: Rps(rps),
+            arriving: Rps(rps),
             settled: true,
             lasted: None,
             left_ms,

@@ -26,17 +26,19 @@
 //!
 //! The estimate moves from look to look though the load does not. What is planned for is a rate that falls with
 //! reason only ([`stable`]): shares go by the rate as it is now, cores also by bursts that are to come again. A rise
-//! counts on top of both.
+//! counts on top of both, for cores by what it comes to until they are in force ([`trend`]).
 //!
 //! Pure: the time is an argument, intervals may be irregular. An interval without an observation
 //! adds nothing: the last demand holds.
 
 mod stable;
+mod trend;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use stable::{Bursts, Level};
+use trend::{Look, Trend};
 use weir_api::Rps;
 
 use crate::config::{DemandRule, SCRAPE_INTERVAL_MIN, WINDOW_MAX};
@@ -66,6 +68,8 @@ pub struct Forecast {
     pub demand: Rps,
     /// λ as it is now, which shares go by.
     pub present: Rps,
+    /// Requests that arrive now, without headroom, by the line through the latest looks.
+    pub arriving: Rps,
     /// Whether the window it is taken from has filled.
     pub settled: bool,
     /// λ as it would be by the least that the window has seen: what of the demand has lasted. `None` until
@@ -177,11 +181,15 @@ impl Demand {
         self.level.follow(expected, self.deviation(expected));
     }
 
-    /// λ; `None` before the first observation.
-    pub fn forecast(&self) -> Option<Forecast> {
+    /// λ, where cores that are asked for now are in force that much later; `None` before the first observation.
+    pub fn forecast(&self, lead: Duration) -> Option<Forecast> {
         let (first, last) = (self.first?, self.last?);
         let greatest = self.greatest();
-        let demand = Rps(self.rule.headroom * self.level.rate().max(greatest));
+        let trend = self.trend();
+        let then = trend.and_then(|trend| trend.after(lead.as_secs_f64()));
+        let rate = self.level.rate().max(greatest);
+        let rate = rate.max(then.unwrap_or_default());
+        let demand = Rps(self.rule.headroom * rate);
         let present = Rps(self.rule.headroom * self.present.rate().max(greatest));
         let settled = last.saturating_sub(first) >= self.rule.window;
         let least = self.recent().map(|interval| interval.mean);
@@ -189,10 +197,23 @@ impl Demand {
         Some(Forecast {
             demand,
             present,
+            arriving: Rps(trend.map_or(self.average.unwrap_or_default(), Trend::now)),
             settled,
             lasted: (settled && least.is_finite()).then_some(Rps(self.rule.headroom * least)),
             left_ms: None,
         })
+    }
+
+    /// Line through the latest `moving`.
+    fn trend(&self) -> Option<Trend> {
+        let (now, span) = (self.last.unwrap_or_default(), self.rule.moving);
+        let looks = self.intervals.iter().rev().map(|interval| Look {
+            requests: interval.requests,
+            seconds: interval.seconds,
+            ago_s: now.saturating_sub(interval.end).as_secs_f64(),
+        });
+        let latest = looks.take_while(|look| look.ago_s < span.as_secs_f64() * 0.999);
+        Trend::of(latest, self.is_rising())
     }
 
     /// Greatest of all that the rate may be taken for.

@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 
 use super::*;
+use crate::actuate::Goal;
 
 const TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -156,7 +157,7 @@ async fn a_change_without_an_answer_is_reckoned_with_until_it_comes() {
     let one = |cores| Allocation::one(Cores::whole(cores));
     let now = async || local.in_force().await.remove(0).unwrap().unwrap();
     assert_eq!(now().await, InForce::certain(one(2)));
-    for (asked, fewest, most) in [(4, 2, 4), (1, 1, 2)] {
+    for (asked, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
         let change = Resize {
             variant: 0,
             goal: Goal::of(one(asked)),

@@ -55,7 +55,7 @@ impl Transition {
             true => self.growth_without_room(carried),
             false => Need::default(),
         };
-        let floor = all.min(SERVES_AT_ALL) - TOLERANCE;
+        let floor = self.floor(all, carried) - TOLERANCE;
         self.make_room(need, &mut there, &least, (carried, floor));
         let at_most: Cores = self.variants.iter().map(|v| v.in_force.at_most).sum();
         let is_above = at_most > self.budget;
@@ -71,6 +71,30 @@ impl Transition {
                     start: variant.wanted.start,
                 };
             }
+        }
+    }
+
+    /// The part of the demand that must be carried on while room is made: what arrives, where it is carried now; all that
+    /// is carried, where it will be with what grows without more room; else no more than some.
+    fn floor(&self, all: f64, carried: Carried<'_>) -> f64 {
+        let some = all.min(SERVES_AT_ALL);
+        if all >= self.arriving {
+            return self.arriving.max(some);
+        }
+        let mut then: Vec<Allocation> = self.variants.iter().map(Variant::grown_so_far).collect();
+        for change in self.growth() {
+            let Some(variant) = self.variants.get(change.variant) else {
+                continue;
+            };
+            then = replaced(
+                &then,
+                change.variant,
+                change.goal.ready(variant.in_force.ready),
+            );
+        }
+        match carried(&then) >= self.arriving {
+            true => all,
+            false => some,
         }
     }
 
@@ -186,6 +210,19 @@ impl Variant {
         let before = Allocation::new(staying.replicas(), ready.each());
         let more = staying.cores().saturating_sub(before.cores());
         more.saturating_sub(asked)
+    }
+
+    /// What serves, with the cores that it has been asked to have.
+    fn grown_so_far(&self) -> Allocation {
+        let InForce { ready, at_most, .. } = self.in_force;
+        let grows = self.goal.ready(ready).each() > ready.each();
+        match ready.replicas() {
+            replicas @ 1.. if grows => {
+                let each = Cores::from_millis(at_most.millis() / replicas);
+                Allocation::new(replicas, each.max(ready.each()))
+            }
+            _ => ready,
+        }
     }
 
     /// Whether something of it has been started and does not serve yet.

@@ -17,6 +17,7 @@ fn forecast(rps: f64, settled: bool) -> Option<Forecast> {
     Some(Forecast {
         demand: Rps(rps),
         present: Rps(rps),
+        arriving: Rps(rps),
         settled,
         lasted: None,
         left_ms: None,

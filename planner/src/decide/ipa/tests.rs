@@ -57,6 +57,7 @@ fn forecast(rps: f64, settled: bool) -> Forecast {
     Forecast {
         demand: Rps(rps),
         present: Rps(rps),
+        arriving: Rps(rps),
         settled,
         lasted: None,
         left_ms: None,

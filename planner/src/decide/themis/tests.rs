@@ -55,6 +55,7 @@ fn forecast(rps: f64, lasted: Option<f64>) -> Forecast {
     Forecast {
         demand: Rps(rps),
         present: Rps(rps),
+        arriving: Rps(rps),
         settled: true,
         lasted: lasted.map(Rps),
         left_ms: None,
