@@ -284,6 +284,8 @@ impl Planner {
         // Silence before the first request says nothing about what is to come.
         if let Some(rate) = seen.measured.filter(|_| seen.seen) {
             self.demand.observe(now.at, rate);
+            let lead = self.lead.time(self.service.scrape_interval);
+            self.demand.foresee(lead);
         }
     }
 
@@ -354,9 +356,7 @@ impl Planner {
                 self.slack.percentile(rule.percentile, least_ms)
             }
         };
-        let forecast = self
-            .demand
-            .forecast(self.lead.time(self.service.scrape_interval))?;
+        let forecast = self.demand.forecast()?;
         // What no policy asks for is left out: a decision follows from the rest.
         let asked = matches!(self.service.policy, Policy::Themis(_));
         Some(Forecast {

@@ -9,6 +9,7 @@
 //! Replicas that start keep nobody waiting: those that serve go on with what they have, and the cores of
 //! the new ones count for the budget alone until they serve too, in a later transition.
 
+mod deal;
 mod detour;
 mod hold;
 
@@ -52,6 +53,8 @@ struct Variant {
     wanted: Goal,
     /// Goal for now: what was wanted, or more ([`Transition::hold`]).
     goal: Goal,
+    /// Most cores that it may have for now, where there is not room for all ([`Transition::deal`]).
+    grows_to: Option<Cores>,
     given_up: bool,
 }
 
@@ -63,6 +66,7 @@ impl Transition {
             in_force: *in_force,
             wanted: *goal,
             goal: *goal,
+            grows_to: None,
             given_up: false,
         };
         let variants = in_force.iter().zip(goals).map(variant).collect();
@@ -183,6 +187,7 @@ impl Transition {
             firsts = firsts.saturating_sub(own);
             let free = self.budget.saturating_sub(total.saturating_sub(at_most));
             let most = free.saturating_sub(firsts).max(free.min(own));
+            let most = most.min(variant.grows_to.unwrap_or(most));
             let borne = self
                 .bounds
                 .room(index, &held)

@@ -225,7 +225,7 @@ fn for_sponge(
 }
 
 /// Replicas, none included: the cores of a server that executes a batch on each, or those of the workload
-/// with cores that nobody changes.
+/// with cores that nobody changes. IPA may keep some of each loaded.
 fn for_replicas(
     at: &str,
     policy: &str,
@@ -235,8 +235,9 @@ fn for_replicas(
 ) -> Result<(), ConfigError> {
     let (path, fewest) = (format!("{at}.cores.least"), format!("{at}.replicas.least"));
     let none = format!("0, with policy {policy}: not every variant runs");
+    let keeps = policy == "ipa";
     if profile.parallelism == Parallelism::PerCore {
-        rule(least == 0, path, least, &none)?;
+        rule(keeps || least == 0, path, least, &none)?;
         let right = format!(
             "left out, with policy {policy} and parallelism per-core: its cores are its replicas"
         );
@@ -255,7 +256,8 @@ fn for_replicas(
         "{greatest}, as cores.greatest: policy {policy} changes how many replicas there are, not their cores"
     );
     rule(least == greatest, path, least, &right)?;
-    rule(replicas.least == 0, fewest, replicas.least, &none)
+    let may_be = keeps || replicas.least == 0;
+    rule(may_be, fewest, replicas.least, &none)
 }
 
 /// Replicas that execute one batch at a time, both of which are changed.

@@ -6,6 +6,10 @@
 //! - IPA knows no budget; its β only makes cores dear. Where its plan exceeds the budget, cores are made
 //!   dearer by the least μ with which it does not: what comes of it is within μ·(budget − cores) of the
 //!   best there is (weak duality), and exact where that is 0.
+//! - Where what serves does not carry the demand, it is solved for the variants that serve, if they can: others load, and
+//!   come too late. Once the demand is carried all count again.
+//! - A variant with `cores.least` (or `replicas.least`) stays loaded with so much when another is chosen. That is part
+//!   of the budget and of what a plan costs.
 //! - Where even the fewest cores exceed the budget, the greatest demand that they carry is planned for.
 //! - What runs is kept while it carries the demand in time and is within the tolerance, or the forecast has
 //!   not settled.
@@ -46,12 +50,18 @@ pub(super) fn decide(
     let elapsed = stopwatch();
     let patience = Patience::new(service.solver_limit, &elapsed);
     let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-    let found = match within_budget(service, rule, demand, &patience) {
+    let found = by_loaded(service, rule, in_force, demand, &patience);
+    let among = vec![true; service.variants.len()];
+    let found = found.map_or_else(
+        || within_budget(service, rule, demand, &among, &patience),
+        Ok,
+    );
+    let found = match found {
         Ok(found) => found,
         Err((kind, why)) => return keep(in_force, kind, format!("cores stay: {why}")),
     };
     let goals = goals(service, &found.plan);
-    let worth = worth(rule, &found.plan);
+    let worth = worth(service, rule, &found.plan);
     let running = running(service, rule, &ready(in_force), demand);
     let running = running.filter(|_| stay(in_force) != goals);
     let near = |running: &f64| worth - running <= rule.tolerance;
@@ -85,6 +95,27 @@ pub(super) fn decide(
         objective: Some(kept.unwrap_or(worth)),
         optimum: Some(worth),
     }
+}
+
+/// The best of those variants that serve, where they do not carry the demand with what they have and can with more.
+fn by_loaded(
+    service: &Service,
+    rule: IpaRule,
+    in_force: &[InForce],
+    demand: Rps,
+    patience: &Patience<'_>,
+) -> Option<Found> {
+    let ready = ready(in_force);
+    let loaded: Vec<bool> = ready.iter().map(|one| *one != Allocation::NONE).collect();
+    if carrying(service, &ready, demand).is_some() || loaded.iter().all(|loaded| *loaded) {
+        return None;
+    }
+    let found = within_budget(service, rule, demand, &loaded, patience).ok()?;
+    let carries = matches!(found.kind, Kind::Optimal | Kind::Good);
+    carries.then(|| Found {
+        note: format!("{}, by those that are loaded", found.note),
+        ..found
+    })
 }
 
 /// The batches for what is there: of each variant the smallest that carries the demand. Where
@@ -178,32 +209,34 @@ fn within_budget(
     service: &Service,
     rule: IpaRule,
     demand: Rps,
+    among: &[bool],
     patience: &Patience<'_>,
 ) -> Result<Found, (Kind, String)> {
+    let solved = |demand: Rps, price: f64| solved(service, rule, (demand, price), among, patience);
     // With a core dearer than all accuracy there is, the fewest cores are taken.
     let dearest = 100.0 * rule.alpha + 1.0;
-    match solved(service, rule, demand, 0.0, patience) {
+    match solved(demand, 0.0) {
         Ok(free) if fits(service, &free.plan) => return Ok(free),
         Ok(_) => {}
         // No number of replicas carries it.
         Err((Kind::Infeasible, why)) => {
-            return overloaded(service, rule, demand, dearest, why, patience);
+            return overloaded(service, demand, &|less| solved(less, dearest), why);
         }
         Err(other) => return Err(other),
     }
-    let mut found = solved(service, rule, demand, dearest, patience)?;
+    let mut found = solved(demand, dearest)?;
     if !fits(service, &found.plan) {
-        let (fewest, budget) = (found.plan.cores, service.budget);
+        let (fewest, budget) = (cores(service, &found.plan), service.budget);
         let why = format!(
             "{:.1} requests/s need {fewest} cores, and there are {budget}",
             demand.0
         );
-        return overloaded(service, rule, demand, dearest, why, patience);
+        return overloaded(service, demand, &|less| solved(less, dearest), why);
     }
     let (mut low, mut high) = (0.0, dearest);
     for _ in 0..STEPS {
         let price = f64::midpoint(low, high);
-        match solved(service, rule, demand, price, patience) {
+        match solved(demand, price) {
             Ok(cheaper) if fits(service, &cheaper.plan) => (found, high) = (cheaper, price),
             Ok(_) => low = price,
             Err(_) => break,
@@ -224,17 +257,15 @@ fn within_budget(
 /// The greatest demand that the budget carries.
 fn overloaded(
     service: &Service,
-    rule: IpaRule,
     demand: Rps,
-    dearest: f64,
+    solved: &dyn Fn(Rps) -> Result<Found, (Kind, String)>,
     why: String,
-    patience: &Patience<'_>,
 ) -> Result<Found, (Kind, String)> {
     let mut found = None;
     let (mut low, mut high) = (0.0, demand.0);
     for _ in 0..STEPS {
         let less = Rps(f64::midpoint(low, high));
-        match solved(service, rule, less, dearest, patience) {
+        match solved(less) {
             Ok(carried) if fits(service, &carried.plan) => (found, low) = (Some(carried), less.0),
             Ok(_) | Err((Kind::Infeasible, _)) => high = less.0,
             Err(_) => break,
@@ -248,16 +279,16 @@ fn overloaded(
     Ok(found)
 }
 
-/// IPA's plan with a core `price` dearer than β says.
+/// IPA's plan for that demand, with a core that much dearer than β says, of these variants.
 fn solved(
     service: &Service,
     rule: IpaRule,
-    demand: Rps,
-    price: f64,
+    (demand, price): (Rps, f64),
+    among: &[bool],
     patience: &Patience<'_>,
 ) -> Result<Found, (Kind, String)> {
     let refused = |refused: Refused| (Kind::Infeasible, refused.to_string());
-    let problem: Problem = input(service, rule, demand, price)
+    let problem: Problem = input(service, rule, (demand, price), among)
         .try_into()
         .map_err(refused)?;
     let found = |plan, kind, note| Ok(Found { plan, kind, note });
@@ -284,7 +315,7 @@ fn solved(
     }
 }
 
-fn input(service: &Service, rule: IpaRule, demand: Rps, price: f64) -> Input {
+fn input(service: &Service, rule: IpaRule, (demand, price): (Rps, f64), among: &[bool]) -> Input {
     let variant = |variant: &Variant| VariantInput {
         name: variant.name.clone(),
         accuracy_percent: variant.accuracy,
@@ -299,8 +330,9 @@ fn input(service: &Service, rule: IpaRule, demand: Rps, price: f64) -> Input {
         after: None,
         variants: of(service, stage)
             .iter()
-            .filter(|variant| replica::most(variant) > 0)
-            .map(variant)
+            .zip(among.get(stage.variants.clone()).unwrap_or_default())
+            .filter(|(variant, may)| **may && replica::most(variant) > 0)
+            .map(|(one, _)| variant(one))
             .collect(),
     };
     Input {
@@ -321,25 +353,57 @@ fn of<'a>(service: &'a Service, stage: &Stage) -> &'a [Variant] {
 }
 
 fn fits(service: &Service, plan: &Plan) -> bool {
-    plan.cores <= f64::from(service.budget)
+    cores(service, plan) <= f64::from(service.budget)
+}
+
+/// Cores of a plan, with those of variants that stay loaded.
+fn cores(service: &Service, plan: &Plan) -> f64 {
+    let each = service.variants.iter();
+    let cores = each.map(|variant| replicas(variant, plan) * replica::cores_each(variant));
+    f64::from(cores.sum::<u32>())
 }
 
 /// α·PAS − β·Σ n·R − δ·Σ b, whatever price a core was given.
-fn worth(rule: IpaRule, plan: &Plan) -> f64 {
+fn worth(service: &Service, rule: IpaRule, plan: &Plan) -> f64 {
     let batches: u32 = plan.stages.iter().map(|stage| stage.batch).sum();
-    rule.alpha * plan.accuracy_percent - rule.beta * plan.cores - rule.delta * f64::from(batches)
+    let cores = cores(service, plan);
+    rule.alpha * plan.accuracy_percent - rule.beta * cores - rule.delta * f64::from(batches)
+}
+
+/// Replicas that a variant is to have: the plan's, or those that stay loaded.
+fn replicas(variant: &Variant, plan: &Plan) -> u32 {
+    let mut stages = plan.stages.iter();
+    let chosen = stages.find(|stage| stage.variant == variant.name);
+    let count = chosen.map_or(0, |stage| stage.replicas);
+    count.max(replica::least(variant))
 }
 
 /// The plan's replicas, in the order of all variants.
 fn goals(service: &Service, plan: &Plan) -> Vec<Goal> {
-    let replicas = |variant: &Variant| {
-        let chosen = plan
-            .stages
-            .iter()
-            .find(|stage| stage.variant == variant.name);
-        replica::goal(variant, chosen.map_or(0, |stage| stage.replicas))
+    let goal = |variant: &Variant| replica::goal(variant, replicas(variant, plan));
+    service.variants.iter().map(goal).collect()
+}
+
+/// The variant of a stage that serves with more than what stays loaded, or the most accurate where none does; `None` where
+/// several do, or none serves.
+fn chosen<'a>(
+    service: &'a Service,
+    stage: &Stage,
+    there: &[Allocation],
+) -> Option<(&'a Variant, Allocation)> {
+    let each = of(service, stage).iter();
+    let each = each.zip(there.get(stage.variants.clone())?.iter().copied());
+    let serving = each.filter(|(_, there)| *there != Allocation::NONE);
+    let serves_more = |(variant, there): &(&Variant, Allocation)| {
+        replica::count(variant, *there).0 > replica::least(variant)
     };
-    service.variants.iter().map(replicas).collect()
+    let mut more = serving.clone().filter(serves_more);
+    match (more.next(), more.next()) {
+        (one, None) => one.or_else(|| {
+            serving.max_by(|(one, _), (other, _)| one.accuracy.total_cmp(&other.accuracy))
+        }),
+        _ => None,
+    }
 }
 
 /// What runs is worth, where it is one variant of each stage that carries the demand in time within the
@@ -350,7 +414,8 @@ fn running(service: &Service, rule: IpaRule, there: &[Allocation], demand: Rps) 
         return None;
     }
     let batches = carrying(service, there, demand)?;
-    let serving = each.filter(|(_, there)| **there != Allocation::NONE);
+    let stages = service.stages.iter();
+    let serving = stages.filter_map(|stage| chosen(service, stage, there));
     let accuracy: f64 = serving.map(|(v, _)| v.accuracy / 100.0).product();
     let cores: Cores = there.iter().map(|there| there.cores()).sum();
     Some(
@@ -365,15 +430,9 @@ fn running(service: &Service, rule: IpaRule, there: &[Allocation], demand: Rps) 
 pub(super) fn carrying(service: &Service, there: &[Allocation], demand: Rps) -> Option<u32> {
     let (mut latency_ms, mut batches) = (0.0, 0);
     for stage in &service.stages {
-        let each = of(service, stage)
-            .iter()
-            .zip(there.get(stage.variants.clone())?);
-        let mut serving = each.filter(|(_, there)| **there != Allocation::NONE);
-        let ((variant, there), None) = (serving.next()?, serving.next()) else {
-            return None;
-        };
-        let batch = carrier(variant, *there, demand.0)?;
-        latency_ms += promised(variant).service_ms(batch, cores_each(variant, *there));
+        let (variant, there) = chosen(service, stage, there)?;
+        let batch = carrier(variant, there, demand.0)?;
+        latency_ms += promised(variant).service_ms(batch, cores_each(variant, there));
         latency_ms += waits_ms(variant, batch, demand.0);
         batches += batch;
     }

@@ -31,6 +31,15 @@ pub(super) fn most(variant: &Variant) -> u32 {
     }
 }
 
+/// Fewest of them: those that are kept loaded where others are chosen.
+pub(super) fn least(variant: &Variant) -> u32 {
+    if is_core(variant) {
+        variant.least
+    } else {
+        variant.replicas.least
+    }
+}
+
 /// How many there are, and whether they are whole ones.
 pub(super) fn count(variant: &Variant, allocation: Allocation) -> (u32, bool) {
     let cores = allocation.cores().millis();

@@ -7,6 +7,8 @@
 //! - Where the budget leaves no room to start all beside those that serve, as many start as there is
 //!   room for, and the rest when room has come. Where those that serve cannot carry the load on any cores,
 //!   they make room: it will not be carried otherwise.
+//! - That is once the load has lasted. Until then those that serve get the cores with which they carry the most of it,
+//!   and others start in the room that is left: a rise that is planned for ahead is not there yet, and what starts loads.
 //! - What runs is kept while it carries the demand in time for at most `tolerance` cores more than needed;
 //!   before the forecast settles nothing is taken away.
 //!
@@ -26,6 +28,8 @@ use crate::solve::{Outcome, Patience, Refused};
 /// Which part of the demand must have lasted. The demand is the greatest of some means with a reserve on
 /// top, what has lasted the least of them: with 20 requests/s these are a fifth apart by chance alone.
 pub(super) const LASTING_PART: f64 = 2.0 / 3.0;
+/// Steps of the search for the greatest load: to a thousandth of where it begins.
+const STEPS: u32 = 10;
 
 /// The fewest cores in the phase that it is, or what runs where there is reason to keep it.
 pub(super) fn decide(
@@ -40,13 +44,13 @@ pub(super) fn decide(
     let lasting = forecast
         .lasted
         .is_some_and(|lasted| lasted.0 >= LASTING_PART * forecast.demand.0);
-    let input = input(service, rule, in_force, demand, lasting);
-    let problem: Result<Problem, Refused> = input.try_into();
+    let asked = input(service, rule, in_force, demand, lasting);
+    let problem: Result<Problem, Refused> = asked.clone().try_into();
     let outcome = match problem {
         Ok(problem) => solve(&problem, &patience),
         Err(refused) => return keep(in_force, Kind::Infeasible, refused.to_string()),
     };
-    let (kind, plan, note) = match outcome {
+    let (kind, mut plan, mut note) = match outcome {
         Outcome::Optimal(plan) => (Kind::Optimal, plan, String::new()),
         Outcome::Good { best, gap } => {
             let note = format!(", at most {gap:.0} cores too many");
@@ -67,6 +71,15 @@ pub(super) fn decide(
             return keep(in_force, Kind::OutOfTime, format!("cores stay: {why}"));
         }
     };
+    let mut is_short = false;
+    if !lasting
+        && plan.vertical.is_none()
+        && let Some((vertical, load_rps)) = most_vertically(asked, &patience)
+    {
+        note += &format!(", for {load_rps:.1} vertically until more are loaded");
+        (plan.phase, plan.vertical) = (Phase::Vertical, Some(vertical));
+        is_short = true;
+    }
     let scaling = match plan.phase {
         Phase::Vertical => plan.vertical.as_ref().or(plan.horizontal.as_ref()),
         Phase::Horizontal => plan.horizontal.as_ref().or(plan.vertical.as_ref()),
@@ -82,7 +95,11 @@ pub(super) fn decide(
     let goals = if kept {
         stay(in_force)
     } else {
-        goals(service, &plan, in_force, forecast.settled)
+        let mut goals = goals(service, &plan, in_force, forecast.settled);
+        if is_short {
+            start_beside(service, &plan, in_force, &mut goals);
+        }
+        goals
     };
     let phase = match plan.phase {
         Phase::Vertical => "vertically",
@@ -105,6 +122,28 @@ pub(super) fn decide(
         objective: Some(if kept { -cores.as_f64() } else { optimum }),
         optimum: Some(optimum),
     }
+}
+
+/// The vertical plan for the greatest load that has one, and that load.
+fn most_vertically(asked: Input, patience: &Patience<'_>) -> Option<(Scaling, f64)> {
+    let (mut low, mut high, mut best) = (0.0, asked.load_rps, None);
+    for _ in 0..STEPS {
+        let load_rps = f64::midpoint(low, high);
+        let less = Input {
+            load_rps,
+            ..asked.clone()
+        };
+        let problem: Problem = less.try_into().ok()?;
+        let vertical = match solve(&problem, patience) {
+            Outcome::Optimal(plan) | Outcome::Good { best: plan, .. } => plan.vertical,
+            Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
+        };
+        match vertical {
+            Some(vertical) => (best, low) = (Some((vertical, load_rps)), load_rps),
+            None => high = load_rps,
+        }
+    }
+    best
 }
 
 /// Whether what runs carries the demand and there is reason to keep it, and which.
@@ -167,6 +206,27 @@ fn goals(service: &Service, plan: &Plan, in_force: &[InForce], settled: bool) ->
         make_room(service, in_force, &mut goals);
     }
     goals
+}
+
+/// Adds instances of the horizontal plan as the budget leaves room, where the fewest of them are there first.
+fn start_beside(service: &Service, plan: &Plan, in_force: &[InForce], goals: &mut [Goal]) {
+    let budget = Cores::whole(service.budget);
+    let Some(horizontal) = &plan.horizontal else {
+        return;
+    };
+    loop {
+        let each = goals.iter().zip(in_force);
+        let all: Cores = each.map(|(goal, there)| goal.cores(there.ready)).sum();
+        let wanted = goals.iter_mut().zip(&horizontal.stages);
+        let fewer = wanted.filter(|(goal, wanted)| goal.replicas < wanted.instances);
+        let part = |goal: &Goal, instances: u32| f64::from(goal.replicas) / f64::from(instances);
+        let first = fewer
+            .min_by(|(a, to), (b, of)| part(a, to.instances).total_cmp(&part(b, of.instances)));
+        match first {
+            Some((goal, _)) if all + goal.start <= budget => goal.replicas += 1,
+            _ => return,
+        }
+    }
 }
 
 /// Takes cores from the largest of those that serve until all that are to start have room, down to

@@ -88,6 +88,8 @@ pub struct Demand {
     last: Option<Duration>,
     intervals: VecDeque<Interval>,
     rise: Option<Rise>,
+    /// Rates that a rise comes to, falling, and until when each is waited for.
+    foreseen: VecDeque<(Duration, f64)>,
     bursts: Bursts,
     /// Rate to have cores for.
     level: Level,
@@ -129,6 +131,7 @@ impl Demand {
             last: None,
             intervals: VecDeque::new(),
             rise: None,
+            foreseen: VecDeque::new(),
             bursts: Bursts::default(),
             level: Level::default(),
             present: Level::default(),
@@ -181,14 +184,30 @@ impl Demand {
         self.level.follow(expected, self.deviation(expected));
     }
 
-    /// λ, where cores that are asked for now are in force that much later; `None` before the first observation.
-    pub fn forecast(&self, lead: Duration) -> Option<Forecast> {
+    /// Looks ahead, where cores that are asked for now are in force that much later. A rise that is foreseen is waited for
+    /// until then: single looks of it say too little to change cores and change them back.
+    pub fn foresee(&mut self, lead: Duration) {
+        let now = self.last.unwrap_or_default();
+        while self.foreseen.pop_front_if(|(at, _)| *at < now).is_some() {}
+        let then = self.trend();
+        let then = then.and_then(|trend| trend.after(lead.as_secs_f64()));
+        if let Some(then) = then {
+            while self
+                .foreseen
+                .pop_back_if(|(_, rate)| *rate <= then)
+                .is_some()
+            {}
+            self.foreseen.push_back((now + lead, then));
+        }
+    }
+
+    /// λ; `None` before the first observation.
+    pub fn forecast(&self) -> Option<Forecast> {
         let (first, last) = (self.first?, self.last?);
         let greatest = self.greatest();
         let trend = self.trend();
-        let then = trend.and_then(|trend| trend.after(lead.as_secs_f64()));
-        let rate = self.level.rate().max(greatest);
-        let rate = rate.max(then.unwrap_or_default());
+        let foreseen = self.foreseen.front().map_or(0.0, |(_, rate)| *rate);
+        let rate = self.level.rate().max(greatest).max(foreseen);
         let demand = Rps(self.rule.headroom * rate);
         let present = Rps(self.rule.headroom * self.present.rate().max(greatest));
         let settled = last.saturating_sub(first) >= self.rule.window;

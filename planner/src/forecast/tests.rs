@@ -19,7 +19,7 @@ fn check(headroom: f64, rates: &[f64], expected: f64) {
     for (second, rate) in rates.iter().enumerate() {
         demand.observe(Duration::from_secs(second as u64), Rps(*rate));
     }
-    let got = demand.forecast(Duration::ZERO).unwrap().demand.0;
+    let got = demand.forecast().unwrap().demand.0;
     assert!(
         (got - expected).abs() < 1e-6,
         "{rates:?}: {got}, not {expected}"
@@ -28,7 +28,7 @@ fn check(headroom: f64, rates: &[f64], expected: f64) {
 
 #[test]
 fn demand_by_history() {
-    assert_eq!(demand(1.1).forecast(Duration::ZERO), None);
+    assert_eq!(demand(1.1).forecast(), None);
     check(1.1, &[0.0], 0.0);
     check(1.1, &[40.0; 20], 44.0);
     // One noisy second counts for a third.
@@ -53,7 +53,7 @@ fn check_looks(counts: &[f64], expected: f64) {
     for (look, count) in steady.chain(counts).enumerate() {
         demand.observe(Duration::from_millis(250 * look as u64), Rps(count * 4.0));
     }
-    let got = demand.forecast(Duration::ZERO).unwrap().demand.0;
+    let got = demand.forecast().unwrap().demand.0;
     assert!(
         (got - expected).abs() < 1e-6,
         "{counts:?}: {got}, not {expected}"
@@ -92,7 +92,7 @@ fn a_forecast_settles_once_its_window_has_filled() {
     for second in 100..120 {
         demand.observe(Duration::from_secs(second), Rps(40.0));
         assert_eq!(
-            demand.forecast(Duration::ZERO).unwrap().settled,
+            demand.forecast().unwrap().settled,
             second >= 110,
             "{second}"
         );
@@ -105,7 +105,7 @@ fn what_has_lasted_is_the_windows_least() {
     let rate = |second| if second < 130 { 40.0 } else { 80.0 };
     for second in 100..150 {
         demand.observe(Duration::from_secs(second), Rps(rate(second)));
-        let lasted = demand.forecast(Duration::ZERO).unwrap().lasted;
+        let lasted = demand.forecast().unwrap().lasted;
         let expected = match second {
             ..110 => None,
             // The last interval of 40 is the mean's until 132, and in the window until 139.
@@ -127,9 +127,9 @@ fn irregular_intervals_weigh_by_their_length() {
         demand.observe(Duration::from_millis(at_ms), Rps(rate));
     }
     // Greatest is (40 + 40) / 1.1 s, the tenth of a second at 400 included.
-    assert!((demand.forecast(Duration::ZERO).unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
+    assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
     // Nothing observed for a while: the demand holds.
-    assert!((demand.forecast(Duration::ZERO).unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
+    assert!((demand.forecast().unwrap().demand.0 - 80.0 / 1.1).abs() < 1e-9);
 }
 
 #[test]

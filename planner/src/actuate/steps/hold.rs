@@ -26,10 +26,16 @@ const LESS_PART: usize = 8;
 pub type Carried<'a> = &'a dyn Fn(&[Allocation]) -> f64;
 
 impl Transition {
-    /// Keeps back so much of what is to shrink that no less of the demand is carried than now, or all of it.
+    /// Keeps back so much of what is to shrink that no less of the demand is carried than now, or all of it; what is to
+    /// grow has its part of the room that there is.
     pub fn hold(&mut self, carried: Carried<'_>) {
+        self.keep_back(carried);
+        self.deal(carried);
+    }
+
+    fn keep_back(&mut self, carried: Carried<'_>) {
         for variant in &mut self.variants {
-            variant.goal = variant.wanted;
+            (variant.goal, variant.grows_to) = (variant.wanted, None);
         }
         let least = self.safe();
         let now: Vec<Allocation> = self.variants.iter().map(|v| v.in_force.ready).collect();

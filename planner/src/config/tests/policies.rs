@@ -225,12 +225,6 @@ fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
         ),
         (
             pipeline(),
-            "least: 0",
-            "least: 1",
-            &["stages[0].variants[0].cores.least: 1", "0, with policy ipa"],
-        ),
-        (
-            pipeline(),
             "stages:",
             "variants: []\nstages:",
             &["variants, stages: both given", "exactly one"],
@@ -362,7 +356,7 @@ fn wrong_replicas_are_refused_by_key() {
         ),
         (
             one(
-                "ipa",
+                "infaas",
                 replicated("a", 1)
                     .replace(
                         "least: 1, greatest: 4}, replicas",
@@ -370,7 +364,7 @@ fn wrong_replicas_are_refused_by_key() {
                     )
                     .replace("cores: {initial: 1", "cores: {initial: 4"),
             ),
-            &["variants[0].replicas.least: 1", "0, with policy ipa"],
+            &["variants[0].replicas.least: 1", "0, with policy infaas"],
         ),
         (
             one(
@@ -418,4 +412,11 @@ fn limits_hold() {
         error.contains("variants: 33") && error.contains("1 to 32"),
         "{error}"
     );
+}
+
+#[test]
+fn ipa_keeps_variants_loaded() {
+    let cores = pipeline().replacen("least: 0", "least: 1", 1);
+    let service = Service::from_yaml(&cores).unwrap();
+    assert_eq!([0, 1].map(|n: usize| service.variants[n].least), [1, 0]);
 }

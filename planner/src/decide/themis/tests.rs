@@ -159,6 +159,31 @@ fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
 }
 
 #[test]
+fn a_burst_above_what_cores_carry_gets_all_that_they_do() {
+    let service = pipeline(16);
+    let running = there([(1, 1), (1, 1)]);
+    // One replica of detect carries 66.7/s on its eight cores, and classify as much on three.
+    let burst = decide(&service, &running, Some(forecast(90.0, Some(8.0))));
+    let [detect, classify] = [0, 1].map(|n: usize| burst.goals[n]);
+    assert_eq!(detect.each, Cores::whole(8), "{}", burst.why);
+    assert!(classify.each >= Cores::whole(3), "{}", burst.why);
+    assert!(
+        burst.why.contains("vertically until more are loaded"),
+        "{}",
+        burst.why
+    );
+    // Others start in the room that is left, and take none.
+    let cores: Cores = burst
+        .goals
+        .iter()
+        .zip(&running)
+        .map(|(goal, there)| goal.cores(there.ready))
+        .sum();
+    assert!(cores <= Cores::whole(16), "{}", burst.why);
+    assert!(detect.replicas + classify.replicas > 2, "{}", burst.why);
+}
+
+#[test]
 fn another_burst_stops_nothing_that_has_been_started() {
     let service = pipeline(24);
     let mut running = there([(1, 4), (1, 2)]);

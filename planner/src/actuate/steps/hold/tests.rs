@@ -272,3 +272,39 @@ fn budget_is_kept_though_it_no_longer_bears_what_the_demand_needs() {
         "{safe:?}"
     );
 }
+
+/// First step of a transition from `start` to `wanted` on 8 cores, where 100 requests/s are to come and that part of
+/// them arrives already.
+fn first_step(start: &[u32], wanted: &[u32], arriving: f64) -> Step {
+    let rates = Rates(vec![(20, 0), (10, 0)]);
+    let carried = |there: &[Allocation]| rates.carried(100, there);
+    let (there, budget) = (certain(start), Cores::whole(8));
+    let transition = Transition::new(&there, &goals(wanted), budget, &Bounds::default());
+    let mut transition = transition.serving(arriving);
+    transition.hold(&carried);
+    transition.next()
+}
+
+#[test]
+fn room_is_made_only_so_far_as_what_arrives_is_served() {
+    let publishes = |cores: [u32; 2]| Step::Publish(Allocation::ones(&cores.map(Cores::whole)));
+    for (arriving, there) in [
+        // Of the 90 that are carried, 90 and 70 arrive.
+        (0.9, [1, 7]),
+        (0.7, [1, 5]),
+        // More arrives than is carried: nothing is lost that would not be.
+        (0.95, [1, 3]),
+        (0.0, [1, 3]),
+    ] {
+        assert_eq!(
+            first_step(&[1, 7], &[5, 3], arriving),
+            publishes(there),
+            "{arriving}"
+        );
+    }
+    // What grows beside it will serve what arrives: no more room is made until then.
+    let Step::Resize(grows) = first_step(&[1, 5], &[5, 3], 0.95) else {
+        panic!("it does not grow");
+    };
+    assert_eq!(grows[0].cores(), Cores::whole(3));
+}
