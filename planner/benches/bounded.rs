@@ -42,6 +42,7 @@ fn bounded(criterion: &mut Criterion) {
         let forecast = Forecast {
             demand: Rps(f64::from(replicas) * 20.0),
             present: Rps(f64::from(replicas) * 20.0),
+            arriving: Rps(f64::from(replicas) * 20.0),
             settled: true,
             lasted: None,
             left_ms: None,

@@ -40,7 +40,7 @@ use pods::Pods;
 use servers::Servers;
 
 /// Transitions of one run, of servers and as many of pods; more where `WEIR_TRANSITIONS` says so.
-const TRANSITIONS: u64 = 60_000;
+const TRANSITIONS: u64 = 50_000;
 /// Threads that run them.
 const THREADS: u64 = 2;
 

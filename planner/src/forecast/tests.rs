@@ -140,3 +140,39 @@ fn memory_is_bounded() {
     }
     assert!(demand.intervals.len() <= INTERVALS_MAX);
 }
+
+#[test]
+fn a_rise_is_waited_for_until_the_time_for_which_it_is_foreseen() {
+    let mut demand = demand(1.0);
+    let lead = Duration::from_secs(2);
+    let look = |demand: &mut Demand, look: u64, rate: f64| {
+        demand.observe(Duration::from_millis(250 * look), Rps(rate));
+        demand.foresee(lead);
+        demand.forecast().unwrap()
+    };
+    for flat in 0..80 {
+        assert_eq!(look(&mut demand, flat, 100.0).demand, Rps(100.0));
+    }
+    // 40 requests/s more each second, for three seconds; then no more than that.
+    let mut greatest = 0.0_f64;
+    for rising in 1..=12 {
+        let forecast = look(&mut demand, 80 + rising, 100.0 + 10.0 * rising as f64);
+        assert!(
+            forecast.present.0 <= 240.0,
+            "shares go by what arrives: {forecast:?}"
+        );
+        greatest = greatest.max(forecast.demand.0);
+    }
+    assert!((300.0..450.0).contains(&greatest), "{greatest}");
+    let first = look(&mut demand, 93, 220.0);
+    assert!(
+        first.demand.0 >= greatest * 0.99,
+        "{first:?}, {greatest} before"
+    );
+    for after in 94..110 {
+        look(&mut demand, after, 220.0);
+    }
+    let later = look(&mut demand, 110, 220.0);
+    assert!(later.demand.0 < 260.0, "{later:?}");
+    assert!((later.arriving.0 - 220.0).abs() < 10.0, "{later:?}");
+}

@@ -42,7 +42,7 @@ impl Transition {
                 let goal = variant.goal.cores(variant.in_force.ready);
                 let short = goal.saturating_sub(*most.get(*index)?);
                 let more = part.min(left).min(short);
-                (more > Cores::ZERO).then(|| (*index, more))
+                (more > Cores::ZERO).then_some((*index, more))
             });
             let then = |(index, more): (usize, Cores)| {
                 let each = self.variants.iter().zip(&most).enumerate();
@@ -76,5 +76,78 @@ impl Variant {
         }
         let goal = self.grown(most);
         Allocation::new(goal.replicas, goal.each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Step;
+    use super::*;
+    use crate::actuate::{Bounds, Goal, InForce};
+
+    fn cores(cores: &[u32]) -> Vec<Allocation> {
+        Allocation::ones(&cores.iter().map(|n| Cores::whole(*n)).collect::<Vec<_>>())
+    }
+
+    /// What each of three variants is asked to have first, on 12 cores: one of a first stage, two of a second, which
+    /// carry so many requests/s by a core.
+    fn grown(start: [u32; 3], wanted: [u32; 3], rates: [f64; 3]) -> Vec<(usize, u32)> {
+        let carried = |there: &[Allocation]| {
+            let each: Vec<f64> = there
+                .iter()
+                .zip(rates)
+                .map(|(one, rate)| one.cores().as_f64() * rate)
+                .collect();
+            each[0].min(each[1] + each[2]) / 1000.0
+        };
+        let in_force: Vec<InForce> = cores(&start).into_iter().map(InForce::certain).collect();
+        let goals: Vec<Goal> = cores(&wanted).into_iter().map(Goal::of).collect();
+        let budget = Cores::whole(12);
+        let mut transition = Transition::new(&in_force, &goals, budget, &Bounds::default());
+        transition.hold(&carried);
+        let Step::Resize(changes) = transition.next() else {
+            return Vec::new();
+        };
+        let change = |one: &crate::actuate::Resize| (one.variant, one.cores().millis() / 1000);
+        changes.iter().map(change).collect()
+    }
+
+    #[test]
+    fn the_stage_that_carries_the_least_grows_first() {
+        // Six are free, and ten are wanted.
+        assert_eq!(
+            grown([3, 3, 0], [8, 8, 0], [10.0, 10.0, 0.0]),
+            [(0, 6), (1, 6)]
+        );
+        assert_eq!(
+            grown([4, 2, 0], [9, 7, 0], [10.0, 10.0, 0.0]),
+            [(0, 6), (1, 6)]
+        );
+        assert_eq!(
+            grown([2, 4, 0], [8, 8, 0], [30.0, 10.0, 0.0]),
+            [(0, 4), (1, 8)]
+        );
+        // There is room for all.
+        assert_eq!(
+            grown([2, 2, 0], [6, 6, 0], [30.0, 10.0, 0.0]),
+            [(0, 6), (1, 6)]
+        );
+    }
+
+    #[test]
+    fn what_begins_has_its_first_core() {
+        let grown = grown([6, 3, 0], [8, 4, 2], [10.0, 10.0, 1.0]);
+        assert!(grown.iter().any(|(variant, _)| *variant == 2), "{grown:?}");
+        let all: u32 = [6, 3, 0]
+            .iter()
+            .enumerate()
+            .map(|(index, start)| {
+                grown
+                    .iter()
+                    .find(|(variant, _)| *variant == index)
+                    .map_or(*start, |(_, cores)| *cores)
+            })
+            .sum();
+        assert!(all <= 12, "{grown:?}");
     }
 }
