@@ -19,7 +19,7 @@ mod act;
 mod attainable;
 mod carried;
 mod detour;
-mod lead;
+mod horizon;
 mod linger;
 mod no_capacity;
 mod readiness;
@@ -39,7 +39,7 @@ use std::time::Duration;
 
 pub use act::{DRAIN_MAX, ROOM_AGAIN, STEPS_MAX, TAKE_OVER_MAX};
 use detour::Detour;
-use lead::Lead;
+use horizon::Horizon;
 use linger::Linger;
 use readiness::Readiness;
 pub use solver::{Aside, Solver};
@@ -86,7 +86,7 @@ pub struct Planner {
     under_way: UnderWay,
     detour: Detour,
     readiness: Readiness,
-    lead: Lead,
+    horizon: Horizon,
     /// Allocations that the plan that is out counts on; empty before the first.
     out: Vec<Allocation>,
     batches: Batches,
@@ -144,7 +144,7 @@ impl Planner {
             under_way: UnderWay::new(service.variants.len()),
             detour: Detour::default(),
             readiness: Readiness::new(service.variants.len()),
-            lead: Lead::new(service.variants.len()),
+            horizon: Horizon::new(service.variants.len()),
             out: Vec::new(),
             batches: Batches::new(service.variants.len()),
             last: None,
@@ -284,8 +284,8 @@ impl Planner {
         // Silence before the first request says nothing about what is to come.
         if let Some(rate) = seen.measured.filter(|_| seen.seen) {
             self.demand.observe(now.at, rate);
-            let lead = self.lead.time(self.service.scrape_interval);
-            self.demand.foresee(lead);
+            let horizon = self.horizon.time(self.service.scrape_interval);
+            self.demand.foresee(horizon);
         }
     }
 
@@ -388,7 +388,7 @@ impl Planner {
         }
         self.under_way.see(&self.in_force);
         self.readiness.see(&self.in_force, self.now);
-        self.lead.see(&self.in_force, self.now);
+        self.horizon.see(&self.in_force, self.now);
     }
 
     /// What plans may count on.

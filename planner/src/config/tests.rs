@@ -5,6 +5,7 @@ use super::*;
 
 mod bounds;
 mod policies;
+mod workload;
 
 const EXAMPLE: &str = include_str!("../../service.example.yaml");
 
@@ -426,27 +427,4 @@ fn what_cannot_be_resized_needs_no_address() {
         .replace("least: 0, greatest: 4", "least: 2, greatest: 2")
         .replace("  resize: http://127.0.0.1:3/cores\n", "");
     assert_eq!(Service::from_yaml(&fixed).unwrap().variants[1].resize, None);
-}
-
-#[test]
-fn a_workload_is_one_variants_alone() {
-    let on = |a: &str, b: &str| {
-        let text = small();
-        let text = text.replace(
-            "resize: http://127.0.0.1:2/cores",
-            &format!("workload: {a}"),
-        );
-        let text = text.replace(
-            "resize: http://127.0.0.1:3/cores",
-            &format!("workload: {b}"),
-        );
-        Service::from_yaml(&text).map_err(|error| error.to_string())
-    };
-    assert!(on("{name: web}", "{name: db}").is_ok());
-    // Of another kind it is another.
-    assert!(on("{name: web}", "{name: web, kind: StatefulSet}").is_ok());
-    let refused = on("{name: web}", "{name: web, container: app}").unwrap_err();
-    for said in ["variants[].workload: Deployment web", "stands twice"] {
-        assert!(refused.contains(said), "{refused}");
-    }
 }

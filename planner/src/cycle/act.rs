@@ -154,12 +154,12 @@ impl Planner {
                     let at = pace.now.after(pace.elapsed()).at;
                     changes.iter().for_each(|one| {
                         self.readiness.ask(one, at);
-                        self.lead.ask(one, at);
+                        self.horizon.ask(one, at);
                     });
                     self.resize(ports.actuate, transition, &changes, acted)
                         .await;
                     let at = pace.now.after(pace.elapsed()).at;
-                    self.lead.see(&transition.in_force(), at);
+                    self.horizon.see(&transition.in_force(), at);
                 }
                 Step::Publish(there) => {
                     let publishing = pace.elapsed();
@@ -245,7 +245,7 @@ impl Planner {
                         self.under_way.asked(change.variant, change.goal);
                     }
                     if !error.leaves_doubt() {
-                        self.lead.refused(change.variant);
+                        self.horizon.refused(change.variant);
                         self.readiness.refused(change.variant);
                     }
                     transition.failed(*change, error.leaves_doubt());

@@ -186,18 +186,18 @@ impl Demand {
 
     /// Looks ahead, where cores that are asked for now are in force that much later. A rise that is foreseen is waited for
     /// until then: single looks of it say too little to change cores and change them back.
-    pub fn foresee(&mut self, lead: Duration) {
+    pub fn foresee(&mut self, horizon: Duration) {
         let now = self.last.unwrap_or_default();
         while self.foreseen.pop_front_if(|(at, _)| *at < now).is_some() {}
         let then = self.trend();
-        let then = then.and_then(|trend| trend.after(lead.as_secs_f64()));
+        let then = then.and_then(|trend| trend.after(horizon.as_secs_f64()));
         if let Some(then) = then {
             while self
                 .foreseen
                 .pop_back_if(|(_, rate)| *rate <= then)
                 .is_some()
             {}
-            self.foreseen.push_back((now + lead, then));
+            self.foreseen.push_back((now + horizon, then));
         }
     }
 

@@ -144,10 +144,10 @@ fn memory_is_bounded() {
 #[test]
 fn a_rise_is_waited_for_until_the_time_for_which_it_is_foreseen() {
     let mut demand = demand(1.0);
-    let lead = Duration::from_secs(2);
+    let horizon = Duration::from_secs(2);
     let look = |demand: &mut Demand, look: u64, rate: f64| {
         demand.observe(Duration::from_millis(250 * look), Rps(rate));
-        demand.foresee(lead);
+        demand.foresee(horizon);
         demand.forecast().unwrap()
     };
     for flat in 0..80 {

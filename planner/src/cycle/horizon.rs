@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::actuate::{Allocation, Goal, InForce, Resize};
 
 /// Furthest ahead: a rise that is drawn out for longer says little.
-const LEAD_MAX: Duration = Duration::from_secs(4);
+const HORIZON_MAX: Duration = Duration::from_secs(4);
 /// Changes remembered.
 const CHANGES: usize = 8;
 /// Cores that are another's have to be given up first, in as much time.
@@ -14,15 +14,15 @@ const CHANGES_ON_THE_WAY: u32 = 2;
 
 /// By variant: the change that is awaited, and since when. Of all: how long the last ones took.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lead {
+pub(super) struct Horizon {
     asked: Vec<Option<(Goal, Duration)>>,
     took: VecDeque<Duration>,
 }
 
-impl Lead {
+impl Horizon {
     /// Nothing was seen yet.
-    pub(super) fn new(variants: usize) -> Lead {
-        Lead {
+    pub(super) fn new(variants: usize) -> Horizon {
+        Horizon {
             asked: vec![None; variants],
             took: VecDeque::new(),
         }
@@ -63,7 +63,7 @@ impl Lead {
     /// the time from one to the next: each change waits for one.
     pub(super) fn time(&self, look: Duration) -> Duration {
         let longest = self.took.iter().max().copied().unwrap_or_default();
-        ((longest + look) * CHANGES_ON_THE_WAY).min(LEAD_MAX)
+        ((longest + look) * CHANGES_ON_THE_WAY).min(HORIZON_MAX)
     }
 }
 
@@ -98,36 +98,36 @@ mod tests {
 
     #[test]
     fn plans_go_as_far_ahead_as_two_changes_take() {
-        let mut lead = Lead::new(1);
-        assert_eq!(lead.time(LOOK), LOOK * 2);
-        lead.ask(&change(4, 6), ms(0));
-        lead.see(&there(4, 6), ms(250));
+        let mut horizon = Horizon::new(1);
+        assert_eq!(horizon.time(LOOK), LOOK * 2);
+        horizon.ask(&change(4, 6), ms(0));
+        horizon.see(&there(4, 6), ms(250));
         // Asked again for the same, it goes on; asked for another, it begins anew.
-        lead.ask(&change(4, 6), ms(500));
-        lead.see(&there(6, 6), ms(750));
-        assert_eq!(lead.time(LOOK), (ms(750) + LOOK) * 2);
-        lead.ask(&change(6, 8), ms(1000));
-        lead.ask(&change(6, 9), ms(1900));
-        lead.see(&there(9, 9), ms(2900));
-        assert_eq!(lead.time(LOOK), (ms(1000) + LOOK) * 2);
+        horizon.ask(&change(4, 6), ms(500));
+        horizon.see(&there(6, 6), ms(750));
+        assert_eq!(horizon.time(LOOK), (ms(750) + LOOK) * 2);
+        horizon.ask(&change(6, 8), ms(1000));
+        horizon.ask(&change(6, 9), ms(1900));
+        horizon.see(&there(9, 9), ms(2900));
+        assert_eq!(horizon.time(LOOK), (ms(1000) + LOOK) * 2);
         for _ in 0..CHANGES {
-            lead.ask(&change(9, 6), ms(4000));
-            lead.see(&there(6, 6), ms(4100));
+            horizon.ask(&change(9, 6), ms(4000));
+            horizon.see(&there(6, 6), ms(4100));
         }
-        assert_eq!(lead.time(LOOK), (ms(100) + LOOK) * 2);
-        lead.ask(&change(6, 1), ms(5000));
-        lead.see(&there(1, 1), ms(60_000));
-        assert_eq!(lead.time(LOOK), LEAD_MAX);
+        assert_eq!(horizon.time(LOOK), (ms(100) + LOOK) * 2);
+        horizon.ask(&change(6, 1), ms(5000));
+        horizon.see(&there(1, 1), ms(60_000));
+        assert_eq!(horizon.time(LOOK), HORIZON_MAX);
     }
 
     #[test]
     fn what_is_refused_or_loads_says_nothing() {
-        let mut lead = Lead::new(1);
-        lead.ask(&change(4, 6), ms(0));
-        lead.refused(0);
-        lead.see(&there(4, 4), ms(900));
-        lead.ask(&change(0, 6), ms(1000));
-        lead.see(&there(6, 6), ms(9000));
-        assert_eq!(lead.time(LOOK), LOOK * 2);
+        let mut horizon = Horizon::new(1);
+        horizon.ask(&change(4, 6), ms(0));
+        horizon.refused(0);
+        horizon.see(&there(4, 4), ms(900));
+        horizon.ask(&change(0, 6), ms(1000));
+        horizon.see(&there(6, 6), ms(9000));
+        assert_eq!(horizon.time(LOOK), LOOK * 2);
     }
 }

@@ -1,0 +1,26 @@
+//! Workloads and whose they are.
+
+use super::*;
+
+#[test]
+fn a_workload_is_one_variants_alone() {
+    let on = |a: &str, b: &str| {
+        let text = small();
+        let text = text.replace(
+            "resize: http://127.0.0.1:2/cores",
+            &format!("workload: {a}"),
+        );
+        let text = text.replace(
+            "resize: http://127.0.0.1:3/cores",
+            &format!("workload: {b}"),
+        );
+        Service::from_yaml(&text).map_err(|error| error.to_string())
+    };
+    assert!(on("{name: web}", "{name: db}").is_ok());
+    // Of another kind it is another.
+    assert!(on("{name: web}", "{name: web, kind: StatefulSet}").is_ok());
+    let refused = on("{name: web}", "{name: web, container: app}").unwrap_err();
+    for said in ["variants[].workload: Deployment web", "stands twice"] {
+        assert!(refused.contains(said), "{refused}");
+    }
+}
