@@ -308,7 +308,7 @@ pub struct Workload {
     pub name: String,
     /// The model server's container; `None` where the template has but one.
     pub container: Option<String>,
-    /// How its servers are told the cores they have or the batch they are to make, where they are.
+    /// Request by which its servers are told the cores they have or the batch they are to make, where they are.
     pub retune: Option<Retune>,
 }
 

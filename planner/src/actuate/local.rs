@@ -37,7 +37,7 @@ pub struct Local {
     batches: Arc<Mutex<Batches>>,
 }
 
-/// By variant.
+/// Batches by variant.
 type Batches = BTreeMap<usize, Batch>;
 
 /// Greatest batch that servers are to make, and the one that they said last.
@@ -73,7 +73,7 @@ struct Resources {
     batch: Option<NonZeroU32>,
 }
 
-/// What is left out stays as it is.
+/// Change that is asked for; a field that is left out stays as it is.
 #[derive(Debug, Default, Serialize)]
 struct Change {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ impl Local {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it said is in force; its batch is remembered.
+    /// Reads from an answer what is in force; its batch is remembered.
     fn heard(&self, variant: usize, said: &Resources) -> InForce {
         let backend = self.backends.get(variant);
         if backend.is_some_and(|backend| backend.tell_batch) {
@@ -177,7 +177,7 @@ impl Local {
     }
 }
 
-/// What those are to have that serve, where others are to start with other cores.
+/// Cores of those that serve, where others are to start with other cores.
 fn each_of(change: &Resize) -> Option<Cores> {
     let Resize { goal, ready, .. } = change;
     let staying = goal.ready(*ready).replicas();

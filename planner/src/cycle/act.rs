@@ -63,6 +63,12 @@ pub(super) fn longest(plan: &[VariantPlan], variants: impl Iterator<Item = usize
     Duration::from_secs_f64(longest_s.clamp(0.0, DRAIN_MAX.as_secs_f64()))
 }
 
+/// Whether what arrives is served though more is to come, of which this part is carried: room for it comes by and by, and
+/// no way round is needed that carries less.
+fn can_wait(carried: f64, arriving: f64) -> bool {
+    arriving > 0.0 && (arriving..1.0).contains(&carried)
+}
+
 /// Allocations that a variant may have.
 fn shapes(variant: &Variant) -> Shapes {
     Shapes {
@@ -115,8 +121,7 @@ impl Planner {
         self.in_force = transition.in_force();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
         let carried = |there: &[Allocation]| self.carried(there, forecast);
-        // Who serves what arrives can wait for room.
-        if carried(&self.ready()) < arriving || arriving == 0.0 {
+        if !can_wait(carried(&self.ready()), arriving) {
             detour.see(&transition, wanted, &shapes, &carried);
         }
         self.detour = detour;
@@ -318,6 +323,25 @@ impl Planner {
                 acted.unpublished += 1;
                 false
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_round_waits_only_while_what_arrives_is_served_and_more_is_to_come() {
+        for (carried, arriving, waits) in [
+            (0.8, 0.5, true),
+            (0.4, 0.5, false),
+            // All is carried, and what is wanted has no room beside it.
+            (1.0, 0.7, false),
+            (1.3, 0.7, false),
+            (0.8, 0.0, false),
+        ] {
+            assert_eq!(can_wait(carried, arriving), waits, "{carried} {arriving}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! When servers that serve were asked to have other cores, and when they had them → how far ahead to plan. Pure.
+//! Moments at which servers that serve were asked to have other cores, and had them → how far ahead to plan. Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ const CHANGES: usize = 8;
 /// Cores that are another's have to be given up first, in as much time.
 const CHANGES_ON_THE_WAY: u32 = 2;
 
-/// By variant: the change that is awaited, and since when. Of all: how long the last ones took.
+/// Change that is awaited of each variant, and since when; of all together, the time that the last ones took.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Horizon {
     asked: Vec<Option<(Goal, Duration)>>,

@@ -174,7 +174,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.config.batch_max
     }
 
-    /// So many together at most, from now on.
+    /// Makes batches of so many at most from now on.
     pub fn set_batch(&mut self, batch: NonZeroU32) {
         self.config.batch_max = batch;
     }

@@ -1,8 +1,7 @@
 //! Room that several would grow into → how much of it each may take, so that the most of the demand is carried once all of it
 //! serves. Pure.
 //!
-//! Where what is wanted does not fit yet, it matters who grows first: of a pipeline's stages the one that carries the
-//! least.
+//! It matters who grows first while not all that is wanted fits: of a pipeline's stages the one that carries the least.
 
 use weir_api::Cores;
 
@@ -69,7 +68,7 @@ impl Transition {
 }
 
 impl Variant {
-    /// What there is once it has grown to so many cores, and what starts serves.
+    /// Allocation once it has grown to so many cores, and what starts serves.
     fn once_grown(&self, most: Cores) -> Allocation {
         if !self.grows() || self.given_up {
             return self.safe();
@@ -89,7 +88,7 @@ mod tests {
         Allocation::ones(&cores.iter().map(|n| Cores::whole(*n)).collect::<Vec<_>>())
     }
 
-    /// What each of three variants is asked to have first, on 12 cores: one of a first stage, two of a second, which
+    /// Cores that each of three variants is asked to have first, on 12 cores: one of a first stage, two of a second, which
     /// carry so many requests/s by a core.
     fn grown(start: [u32; 3], wanted: [u32; 3], rates: [f64; 3]) -> Vec<(usize, u32)> {
         let carried = |there: &[Allocation]| {

@@ -218,7 +218,7 @@ impl Variant {
         more.saturating_sub(asked)
     }
 
-    /// What serves, with the cores that it has been asked to have.
+    /// Allocation that serves, with the cores that it has been asked to have.
     fn grown_so_far(&self) -> Allocation {
         let InForce { ready, at_most, .. } = self.in_force;
         let grows = self.goal.ready(ready).each() > ready.each();
