@@ -23,8 +23,9 @@ use weir_tests::wait;
 const KEY_VARIABLE: &str = "WEIR_STORY_KEY";
 const THREE: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
-/// Three servers that load for 0.4 s, as the cluster `model`; the folder has their endpoints.
-async fn replicas(cores: f64, batch: u32) -> (Replicas, TempDir) {
+/// Three servers that load for 0.4 s and wait for so many ms until a batch is full, as the cluster `model`; the folder has
+/// their endpoints.
+async fn replicas(cores: f64, batch: u32, delay_ms: u64) -> (Replicas, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let law = Law {
         gamma_ms: 20.0,
@@ -34,7 +35,7 @@ async fn replicas(cores: f64, batch: u32) -> (Replicas, TempDir) {
     let server = ServerConfig {
         cores,
         batch_max: NonZeroU32::new(batch).unwrap(),
-        batch_delay: Duration::from_millis(if batch > 1 { 5 } else { 0 }),
+        batch_delay: Duration::from_millis(delay_ms),
         ..ServerConfig::new("model", law)
     };
     let config = ReplicasConfig {
@@ -89,7 +90,7 @@ fn executed(replicas: &Replicas) -> Vec<usize> {
 
 #[tokio::test]
 async fn servers_come_loaded_and_go_when_they_have_done_what_they_had() {
-    let (replicas, _folder) = replicas(0.0, 1).await;
+    let (replicas, _folder) = replicas(0.0, 1, 0).await;
     let bootstrap = bootstrap(&replicas).without_filter();
     let envoy = Envoy::start(&bootstrap, 2).await.unwrap();
     let url = format!(
@@ -119,7 +120,10 @@ async fn servers_come_loaded_and_go_when_they_have_done_what_they_had() {
             .await
             .unwrap();
         let before = executed(&replicas);
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        let more = || executed(&replicas)[0] > before[0] + 10;
+        wait::until("the first to go on", PATIENCE, more)
+            .await
+            .unwrap();
         let after = executed(&replicas);
         assert!(
             after[0] > before[0] && after[1..] == before[1..],
@@ -129,28 +133,31 @@ async fn servers_come_loaded_and_go_when_they_have_done_what_they_had() {
     .await;
 }
 
-#[tokio::test]
-async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater() {
-    let (replicas, _folder) = replicas(6.0, 8).await;
+/// A proxy and a planner of those servers: six cores carry 150 requests/s one by one, 200 in twos, 225 in threes. `keys` are
+/// those of the variant that differ. Also where requests go.
+async fn planned(replicas: &Replicas, keys: Value) -> (Envoy, Planner, String) {
     let address = free_port().unwrap();
     let variant = json!({ "name": "model", "cluster": "model", "share": 1.0, "slots": 6, "service_ms": 80.0,
                           "accuracy": 70.0 });
     let plugin = json!({ "service": "detect", "planner": { "cluster": "planner", "key": KEY },
                          "plan": { "variants": [variant] } });
-    let bootstrap = bootstrap(&replicas).plugin(&plugin).planner(address);
+    let bootstrap = bootstrap(replicas).plugin(&plugin).planner(address);
     let envoy = Envoy::start(&bootstrap, 2).await.unwrap();
-    // Six cores carry 150 requests/s one by one, 200 in twos, 225 in threes.
+    let mut variant = json!({
+        "name": "model", "cluster": "model", "accuracy": 70.0, "cores": { "initial": 6, "least": 0 },
+        "resize": replicas.resources_url(),
+        "latency": { "gamma_ms": 20, "epsilon_ms": 0, "delta_ms": 0, "eta_ms": 20, "parallelism": "per-core" },
+    });
+    for (key, value) in keys.as_object().unwrap() {
+        variant[key] = value.clone();
+    }
     let service = json!({
         "service": "pipe", "listen": address, "key_env": KEY_VARIABLE, "slo_ms": 1000, "policy": "ipa",
         "mode": "active", "cycle_ms": 200, "budget": { "cores": 6 },
         "proxies": { "stats": [format!("http://{}/stats/prometheus?filter=weir_", envoy.admin())], "timeout_ms": 150 },
         "solver": { "time_limit_ms": 150 }, "resize": { "timeout_ms": 150 },
         "demand": { "smoothing_s": 1, "window_s": 2, "moving_s": 1 },
-        "stages": [{ "name": "detect", "variants": [{
-            "name": "model", "cluster": "model", "accuracy": 70.0, "cores": { "initial": 6, "least": 0 },
-            "batch": 8, "batch_delay_ms": 5, "tell_batch": true, "resize": replicas.resources_url(),
-            "latency": { "gamma_ms": 20, "epsilon_ms": 0, "delta_ms": 0, "eta_ms": 20, "parallelism": "per-core" },
-        }] }],
+        "stages": [{ "name": "detect", "variants": [variant] }],
     });
     let key = (KEY_VARIABLE, KEY);
     let mut planner = Planner::start("pipe", address, &service.to_string(), key).unwrap();
@@ -159,6 +166,14 @@ async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater
         "http://{}/v2/models/model/infer",
         envoy.listener("weir").unwrap()
     );
+    (envoy, planner, url)
+}
+
+#[tokio::test]
+async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater() {
+    let (replicas, _folder) = replicas(6.0, 8, 5).await;
+    let told = json!({ "batch": 8, "batch_delay_ms": 5, "tell_batch": true });
+    let (_envoy, planner, url) = planned(&replicas, told).await;
     let batches = || -> Vec<u32> {
         let servers = replicas.servers().iter();
         servers.map(|server| server.batch().get()).collect()
@@ -174,7 +189,8 @@ async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater
             .await
             .unwrap();
         let before = replicas.executions().len();
-        tokio::time::sleep(Duration::from_millis(500)).await;
+        let more = || replicas.executions().len() >= before + 40;
+        wait::until("40 executions", PATIENCE, more).await.unwrap();
         let done = replicas.executions();
         let most = done[before..].iter().map(|one| one.batch).max().unwrap();
         // They are told no smaller ones for 30 s.
@@ -185,6 +201,26 @@ async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater
             batches() == [shown; 3]
         };
         wait::until_async("the status", PATIENCE, shown)
+            .await
+            .unwrap();
+    })
+    .await;
+}
+
+/// A profile of 40 ms, of servers that wait for 200 ms to make batches.
+#[tokio::test]
+async fn batches_that_the_profile_does_not_know_of_are_said_in_the_why() {
+    let (replicas, _folder) = replicas(6.0, 8, 200).await;
+    let (_envoy, planner, url) =
+        planned(&replicas, json!({ "cores": { "initial": 6, "least": 6 } })).await;
+    load(&url, 4, async {
+        let said = async || {
+            let status = planner.status(1).await.unwrap();
+            let why = &status.cycles.last().unwrap().why;
+            let said = " ms, its profile says 40 ms: its latency or its batches are others";
+            why.contains("; model takes ") && why.contains(said)
+        };
+        wait::until_async("the why", PATIENCE * 3, said)
             .await
             .unwrap();
     })

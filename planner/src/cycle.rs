@@ -25,6 +25,7 @@ mod no_capacity;
 mod readiness;
 mod replace;
 mod report;
+mod service_times;
 mod solver;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -42,6 +43,7 @@ use detour::Detour;
 use horizon::Horizon;
 use linger::Linger;
 use readiness::Readiness;
+use service_times::ServiceTimes;
 pub use solver::{Aside, Solver};
 use told::Batches;
 use under_way::UnderWay;
@@ -87,6 +89,7 @@ pub struct Planner {
     detour: Detour,
     readiness: Readiness,
     horizon: Horizon,
+    service_times: ServiceTimes,
     /// Allocations that the plan that is out counts on; empty before the first.
     out: Vec<Allocation>,
     batches: Batches,
@@ -145,6 +148,7 @@ impl Planner {
             detour: Detour::default(),
             readiness: Readiness::new(service.variants.len()),
             horizon: Horizon::new(service.variants.len()),
+            service_times: ServiceTimes::new(service.variants.len()),
             out: Vec::new(),
             batches: Batches::new(service.variants.len()),
             last: None,
@@ -221,6 +225,7 @@ impl Planner {
         self.now = now.at;
         self.see_cores(there);
         let observe = elapsed();
+        self.see_service_times(&scrapes);
         let observation = self.see_arrivals(now, &scrapes);
         let expected = self.forecast();
         let demand = expected.map(|expected| expected.demand);
@@ -232,6 +237,7 @@ impl Planner {
         decision.why += &self.shortfalls(got.as_deref());
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
+        decision.why += &self.service_time_notes();
         let (there, goals) = (&self.in_force, &decision.goals);
         decision.goals = self.linger.hold(now.at, &self.service, there, goals);
         let solve = elapsed() - observe - forecast;

@@ -100,6 +100,28 @@ pub fn capacities(
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
+/// How long a request takes at a variant, from dispatch to answer, by its profile, in ms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ServiceTime {
+    /// As the filters are told.
+    pub sent_ms: f64,
+    /// Mean of one alone.
+    pub least_ms: f64,
+    /// High percentile in the greatest batch, its delay included.
+    pub most_ms: f64,
+}
+
+/// The service times with what is there, where servers have been told these batches; `None` without cores.
+pub fn service_times(
+    service: &Service,
+    there: &[Allocation],
+    forecast: Option<Forecast>,
+    told: &[Option<u32>],
+) -> Vec<Option<ServiceTime>> {
+    let runs = runs(service, there, forecast, told);
+    runs.iter().map(Run::service_time).collect()
+}
+
 fn runs<'a>(
     service: &'a Service,
     there: &[Allocation],

@@ -96,6 +96,8 @@ pub struct Cycle {
     pub published: u64,
     /// The demand planned for, in requests/s.
     pub demand_rps: Option<f64>,
+    /// Reasons of the decision.
+    pub why: String,
     /// By name.
     pub variants: BTreeMap<String, CycleVariant>,
 }

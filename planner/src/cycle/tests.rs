@@ -35,6 +35,8 @@ struct World {
     routes: Mutex<BTreeMap<String, Route>>,
     /// By variant, whether the proxy says that it fails.
     failing: Mutex<BTreeMap<String, bool>>,
+    /// By variant, how long the proxy predicts that it takes, in ms.
+    predicted_ms: Mutex<BTreeMap<String, f64>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,
     at: Mutex<Duration>,
@@ -62,6 +64,7 @@ impl Observe for World {
                 slack: self.slack.lock().unwrap().clone(),
                 routes: self.routes.lock().unwrap().clone(),
                 failing: self.failing.lock().unwrap().clone(),
+                predicted_ms: self.predicted_ms.lock().unwrap().clone(),
             })
         };
         vec![Scrape {

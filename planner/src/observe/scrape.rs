@@ -162,6 +162,9 @@ pub(super) fn counts(text: &str, stages: &[impl AsRef<str>]) -> Counts {
             Metric::Failing => {
                 counts.failing.insert(series.value, value > 0.0);
             }
+            Metric::PredictedMs => {
+                counts.predicted_ms.insert(series.value, value);
+            }
             Metric::DowngradedFrom => routes.entry(series.value).or_default().downgraded += value,
             _ => {}
         }
@@ -245,13 +248,17 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_is_read_of_those_that_the_proxy_knows() {
+    fn what_a_proxy_says_of_variants_is_read_of_those_that_it_knows() {
         let text = "weir_failing__service__demo__variant__res_net{} 1\n\
             weir_failing__service__demo__variant__b{} 0\n\
             weir_failing__service__other__variant__c{} 1\n";
         let failing = [("b".to_owned(), false), ("res-net".to_owned(), true)];
-        let counts = counts(text, &["demo"]);
-        assert_eq!(counts.failing, BTreeMap::from(failing));
+        let failing_of = counts(text, &["demo"]).failing;
+        assert_eq!(failing_of, BTreeMap::from(failing));
+        let text = "weir_predicted_ms__service__demo__variant__res_net{} 42\n\
+            weir_predicted_ms__service__other__variant__c{} 7\n";
+        let predicted = counts(text, &["demo"]).predicted_ms;
+        assert_eq!(predicted, [("res-net".to_owned(), 42.0)].into());
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use weir_api::plan::HOUR_MS;
 use weir_api::{Rps, Share, VariantPlan};
 
-use super::shortest_ms;
+use super::{ServiceTime, shortest_ms};
 use crate::actuate::Allocation;
 use crate::config::{Service, Variant};
 use crate::profile::Profile;
@@ -91,6 +91,18 @@ impl<'a> Run<'a> {
         } else {
             0.0
         }
+    }
+
+    pub(super) fn service_time(&self) -> Option<ServiceTime> {
+        let greatest = Profile {
+            batch: self.greatest,
+            ..self.profile
+        };
+        (self.there != Allocation::NONE).then(|| ServiceTime {
+            sent_ms: self.takes_ms(&self.sent_together()),
+            least_ms: greatest.shortest_ms(self.there.each()),
+            most_ms: self.takes_ms(&greatest),
+        })
     }
 
     /// How long a request takes in the planned batch, waiting for it included.

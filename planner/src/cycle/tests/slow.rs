@@ -42,3 +42,23 @@ async fn a_variant_that_takes_longer_than_it_is_said_is_planned_with_what_it_too
     let readiness = bed.planner.attainable().variants[1].readiness;
     assert_eq!(readiness, Duration::from_secs(16));
 }
+
+#[tokio::test]
+async fn a_variant_that_answers_much_later_than_its_profile_says_is_named() {
+    let mut bed = Bed::new(service(8), &[2, 2]);
+    bed.warm_up().await;
+    let say = |bed: &Bed, ms: f64| {
+        *bed.world.predicted_ms.lock().unwrap() = [("b".to_owned(), ms)].into();
+    };
+    say(&bed, 900.0);
+    let mut whys = Vec::new();
+    for _ in 0..20 {
+        whys.push(bed.turn(20.0).await.why);
+    }
+    let said = "; b takes 900 ms, its profile says 56 ms: its latency or its batches are others";
+    let first = whys.iter().position(|why| why.contains(said));
+    assert_eq!(first, Some(15), "{whys:?}");
+    say(&bed, 60.0);
+    let why = bed.turn(20.0).await.why;
+    assert!(!why.contains("its profile"), "{why}");
+}
