@@ -63,12 +63,6 @@ pub(super) fn longest(plan: &[VariantPlan], variants: impl Iterator<Item = usize
     Duration::from_secs_f64(longest_s.clamp(0.0, DRAIN_MAX.as_secs_f64()))
 }
 
-/// Whether what arrives is served though more is to come, of which this part is carried: room for it comes by and by, and
-/// no way round is needed that carries less.
-fn can_wait(carried: f64, arriving: f64) -> bool {
-    arriving > 0.0 && (arriving..1.0).contains(&carried)
-}
-
 /// Allocations that a variant may have.
 fn shapes(variant: &Variant) -> Shapes {
     Shapes {
@@ -106,14 +100,13 @@ impl Planner {
         let budget = Cores::whole(self.service.budget);
         let wanted = goals;
         let mut detour = std::mem::take(&mut self.detour);
-        let by = detour.next(&self.in_force, wanted, &|there| {
-            self.carried(there, forecast)
-        });
+        let arriving = forecast.map_or(0.0, |forecast| self.arriving(forecast));
+        let carried = |there: &[Allocation]| self.carried(there, forecast);
+        let by = detour.next(&self.in_force, wanted, (&carried, arriving));
         let (goals, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
         let goals = self.under_way.keep(&self.in_force, &goals, budget);
         self.tell_batches(ports.actuate, &goals, forecast).await;
         let transition = Transition::new(&self.in_force, &goals, budget, &self.service.bounds);
-        let arriving = forecast.map_or(0.0, |forecast| self.arriving(forecast));
         let transition = transition.after(&self.out).down_to(least);
         let mut transition = transition.serving(arriving);
         self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
@@ -121,7 +114,9 @@ impl Planner {
         self.in_force = transition.in_force();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
         let carried = |there: &[Allocation]| self.carried(there, forecast);
-        if !can_wait(carried(&self.ready()), arriving) {
+        // Room comes by and by while the load rises; a way round, which carries less, would be under way as more arrives.
+        let can_wait = self.demand.is_to_rise() && carried(&self.ready()) >= arriving;
+        if !can_wait {
             detour.see(&transition, wanted, &shapes, &carried);
         }
         self.detour = detour;
@@ -247,7 +242,7 @@ impl Planner {
                     let variant = self.service.variants.get(change.variant);
                     let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
                     if error.leaves_doubt() && !change.shrinks() && !is_pod {
-                        self.under_way.asked(change.variant, change.goal);
+                        self.under_way.asked(change);
                     }
                     if !error.leaves_doubt() {
                         self.horizon.refused(change.variant);
@@ -323,25 +318,6 @@ impl Planner {
                 acted.unpublished += 1;
                 false
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_way_round_waits_only_while_what_arrives_is_served_and_more_is_to_come() {
-        for (carried, arriving, waits) in [
-            (0.8, 0.5, true),
-            (0.4, 0.5, false),
-            // All is carried, and what is wanted has no room beside it.
-            (1.0, 0.7, false),
-            (1.3, 0.7, false),
-            (0.8, 0.0, false),
-        ] {
-            assert_eq!(can_wait(carried, arriving), waits, "{carried} {arriving}");
         }
     }
 }

@@ -23,12 +23,12 @@ pub(super) struct Detour {
 
 impl Detour {
     /// What to go to, where `goals` are wanted, and so much of the demand as must be carried meanwhile. It is left once
-    /// other variants are wanted, or the demand has risen above what it carries.
+    /// other variants are wanted, the demand has risen above what it carries, or more has come to be `arriving`.
     pub(super) fn next(
         &mut self,
         in_force: &[InForce],
         goals: &[Goal],
-        carried: Carried<'_>,
+        (carried, arriving): (Carried<'_>, f64),
     ) -> Option<(Vec<Goal>, f64)> {
         self.rests = self.rests.saturating_sub(1);
         let is_there = |by: &Vec<Allocation>| {
@@ -46,7 +46,9 @@ impl Detour {
             .collect();
         let loses = self.least < all.min(1.0) - TOLERANCE;
         let for_nothing = all >= 1.0 - TOLERANCE || carried(&then) <= all;
-        let falls_short = carried(by) < self.least - TOLERANCE || loses && for_nothing;
+        let unserved = (self.least + TOLERANCE..=all).contains(&arriving);
+        let falls_short =
+            carried(by) < self.least - TOLERANCE || loses && (for_nothing || unserved);
         if falls_short || !goals.iter().map(is_wanted).eq(self.wanted.iter().copied()) {
             self.by.clear();
             return None;

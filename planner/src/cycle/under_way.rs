@@ -4,7 +4,7 @@
 
 use weir_api::Cores;
 
-use crate::actuate::{Allocation, Goal, InForce};
+use crate::actuate::{Allocation, Goal, InForce, Resize};
 
 /// Goals that variants were asked to grow to without an answer, by variant.
 #[derive(Debug, Clone, Default)]
@@ -16,10 +16,17 @@ impl UnderWay {
         UnderWay(vec![None; variants])
     }
 
-    /// There was no answer in time.
-    pub(super) fn asked(&mut self, variant: usize, goal: Goal) {
-        if let Some(asked) = self.0.get_mut(variant) {
-            *asked = Some(goal);
+    /// There was no answer in time. A server that serves was asked for the cores of its goal, not for those with which
+    /// another would start: what it has may be in doubt by the next turn.
+    pub(super) fn asked(&mut self, change: &Resize) {
+        if let Some(asked) = self.0.get_mut(change.variant) {
+            *asked = Some(match change.goal.replicas > change.ready.replicas() {
+                true => change.goal,
+                false => Goal {
+                    start: change.goal.each,
+                    ..change.goal
+                },
+            });
         }
     }
 
@@ -78,11 +85,21 @@ mod tests {
         each.map(one).to_vec()
     }
 
+    /// A change of what has so many cores.
+    fn change(variant: usize, ready: u32, goal: Goal) -> Resize {
+        Resize {
+            variant,
+            goal,
+            ready: Allocation::one(Cores::whole(ready)),
+            bound: false,
+        }
+    }
+
     #[test]
     fn growth_goes_on_as_it_was_asked_for_until_it_is_in_force() {
         let budget = Cores::whole(12);
         let mut under_way = UnderWay::new(3);
-        under_way.asked(1, Goal::one(Cores::whole(5)));
+        under_way.asked(&change(1, 0, Goal::one(Cores::whole(5))));
         let loads = there([(4, 4), (0, 5), (0, 0)]);
         under_way.see(&loads);
         let keep = |under_way: &UnderWay, wanted| under_way.keep(&loads, &cores(wanted), budget);
@@ -98,11 +115,20 @@ mod tests {
     #[test]
     fn one_that_serves_grows_as_asked_and_may_end() {
         let mut under_way = UnderWay::new(3);
-        under_way.asked(0, Goal::one(Cores::whole(8)));
+        under_way.asked(&change(0, 4, Goal::one(Cores::whole(8))));
         let grows = there([(4, 8), (0, 0), (2, 2)]);
         under_way.see(&grows);
         let keep = |wanted| under_way.keep(&grows, &cores(wanted), Cores::whole(20));
         assert_eq!(keep([9, 0, 2]), cores([8, 0, 2]));
         assert_eq!(keep([0, 0, 2]), cores([0, 0, 2]));
+        // Asked for 7 of the 8 cores that are wanted, it is so too where what it has is in doubt.
+        let part = Goal {
+            each: Cores::whole(7),
+            ..Goal::one(Cores::whole(8))
+        };
+        under_way.asked(&change(0, 4, part));
+        let doubt = there([(0, 7), (0, 0), (2, 2)]);
+        let kept = under_way.keep(&doubt, &cores([9, 0, 2]), Cores::whole(20));
+        assert_eq!(kept, cores([7, 0, 2]));
     }
 }

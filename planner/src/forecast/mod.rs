@@ -272,6 +272,11 @@ impl Demand {
         self.rise.is_some()
     }
 
+    /// Whether more is to come: the load rises, or a rise of it is waited for.
+    pub fn is_to_rise(&self) -> bool {
+        self.is_rising() || !self.foreseen.is_empty()
+    }
+
     /// A rise above what was `known`, where the latest intervals are certain of it.
     fn risen(&self, known: f64) -> Option<Rise> {
         let mut rise = Rise {

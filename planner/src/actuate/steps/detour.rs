@@ -2,14 +2,15 @@
 //! bridges two which do not fit beside each other, or one that is wanted as it is and makes room for a while. Pure.
 //!
 //! All orders of changes of one variant each are searched, the shortest first, in which all that serves carries the
-//! demand at each moment; where what there is does not carry it and what is wanted carries more, those that lose least.
+//! demand at each moment; where what there is does not carry it and what is wanted carries more, those that lose least,
+//! and nothing of what arrives while that is served.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use weir_api::Cores;
 
-use super::hold::{Carried, SERVES_AT_ALL, TOLERANCE};
+use super::hold::{Carried, TOLERANCE};
 use super::{Transition, Variant, is_in};
 use crate::actuate::{Allocation, InForce};
 
@@ -71,7 +72,7 @@ impl Transition {
     pub fn detour(&self, shapes: &[Shapes], carried: Carried<'_>) -> Option<Path> {
         let (now, wanted) = (self.now(), self.wanted());
         let (all, then) = (carried(&now), carried(&wanted));
-        let floor = all.min(SERVES_AT_ALL);
+        let floor = self.least_to_serve(all);
         let is_short = all < 1.0 - TOLERANCE && then > all + TOLERANCE;
         let parts = if is_short {
             PARTS.iter()

@@ -65,6 +65,11 @@ impl Transition {
         self.make_room(need, &mut there, &least, (carried, floor));
         let at_most: Cores = self.variants.iter().map(|v| v.in_force.at_most).sum();
         let is_above = at_most > self.budget;
+        if is_above {
+            // The budget is kept, whatever arrives.
+            let some = all.min(SERVES_AT_ALL) - TOLERANCE;
+            self.make_room(Need::default(), &mut there, &least, (carried, some));
+        }
         for ((variant, there), least) in self.variants.iter_mut().zip(&there).zip(&least) {
             if there != least {
                 variant.goal = Goal {
@@ -80,12 +85,22 @@ impl Transition {
         }
     }
 
+    /// The part of the demand that must be carried on where `all` of it that is carried now may not: what arrives, where it
+    /// is carried now; else no more than some.
+    pub(super) fn least_to_serve(&self, all: f64) -> f64 {
+        let some = all.min(SERVES_AT_ALL);
+        match all >= self.arriving {
+            true => self.arriving.max(some),
+            false => some,
+        }
+    }
+
     /// The part of the demand that must be carried on while room is made: what arrives, where it is carried now; all that
     /// is carried, where it will be with what grows without more room; else no more than some.
     fn floor(&self, all: f64, carried: Carried<'_>) -> f64 {
-        let some = all.min(SERVES_AT_ALL);
+        let some = self.least_to_serve(all);
         if all >= self.arriving {
-            return self.arriving.max(some);
+            return some;
         }
         let mut then: Vec<Allocation> = self.variants.iter().map(Variant::grown_so_far).collect();
         for change in self.growth() {

@@ -85,6 +85,10 @@ impl Variant {
 pub(super) struct Wish {
     pub(super) cycle: u64,
     pub(super) demand: f64,
+    /// Part of the demand that arrives already.
+    pub(super) arriving: f64,
+    /// Whether the rest is to come.
+    pub(super) rises: bool,
     pub(super) wanted: Vec<Allocation>,
 }
 
@@ -143,7 +147,8 @@ impl Case {
         };
         case.start = case.allocations(&mut rng);
         let mut cycle = 0;
-        for _ in 0..rng.of(1, 4) {
+        let wishes = rng.of(1, 4);
+        for wish in 1..=wishes {
             let wanted = case.allocations(&mut rng);
             let (before, after) = (case.rps(&case.start), case.rps(&wanted));
             // Most often both carry it, at times by a hair, and at times neither does.
@@ -154,9 +159,15 @@ impl Case {
                 _ => before.min(after) * rng.of(20, 100) as f64 / 100.0,
             };
             let demand = demand.max(1.0);
+            // Servers are planned to be used in part: where all arrives, it is less than the demand.
+            let arriving = rng.of(0, 75) as f64 / 100.0;
+            // In the end all has come that is to come.
+            let rises = wish < wishes && rng.percent(50);
             case.wishes.push(Wish {
                 cycle,
                 demand,
+                arriving,
+                rises,
                 wanted,
             });
             cycle += match rng.of(0, 2) {
@@ -333,13 +344,20 @@ impl fmt::Display for Case {
         for (variant, start) in self.variants.iter().zip(&self.start) {
             writeln!(f, "  at the start {start} of {variant:?}")?;
         }
-        for Wish {
-            cycle,
-            demand,
-            wanted,
-        } in &self.wishes
-        {
-            writeln!(f, "  from {cycle} s {} for {demand}", text(wanted))?;
+        for wish in &self.wishes {
+            let Wish {
+                cycle,
+                demand,
+                arriving,
+                rises,
+                wanted,
+            } = wish;
+            let wanted = text(wanted);
+            writeln!(
+                f,
+                "  from {cycle} s {wanted} for {demand}, of which {arriving} arrives, {}",
+                if *rises { "rising" } else { "not rising" }
+            )?;
         }
         Ok(())
     }

@@ -7,12 +7,16 @@ use super::super::under_way::UnderWay;
 use super::case::{CYCLE_MS, Case, Fate, Rng, Variant, Wish};
 use super::order::some_order_does;
 use crate::actuate::{Allocation, Goal, InForce, Resize, SERVES_AT_ALL, Shapes, Step, Transition};
-use crate::cycle::STEPS_MAX;
+use crate::cycle::act::STEPS_MAX;
 
 /// Time in which a change is to be confirmed, ms.
 pub(super) const TIMEOUT_MS: u64 = 200;
 /// Part of the demand that is rounding.
 const TOLERANCE: f64 = 2e-6;
+/// Looks of a cycle, the one at its begin included.
+const LOOKS: u64 = 4;
+/// Steps of a cycle, one after the other, that change nothing: what grows, what is published, what shrinks.
+const IDLE_MAX: usize = 6;
 /// Cycles after which nothing changes any more: another way is searched again after some.
 const SAME_CYCLES: u32 = 8;
 /// Cycles after the last fault in which what was lost may still be expected.
@@ -158,6 +162,7 @@ impl<'a, B: Backend> Play<'a, B> {
             self.now = self.now.max(cycle * CYCLE_MS);
             self.undo();
             self.cycle(wish);
+            self.look(wish, cycle * CYCLE_MS);
             self.counts.cycles += 1;
             if self.failure.is_some() {
                 return;
@@ -198,7 +203,10 @@ impl<'a, B: Backend> Play<'a, B> {
             format!("{used} cores")
         });
         let reachable = some_order_does(self.case, &there, &wish.wanted, wish.demand, least);
-        let at_all = now.min(SERVES_AT_ALL) - TOLERANCE;
+        let at_all = match now >= wish.arriving {
+            true => wish.arriving.max(SERVES_AT_ALL),
+            false => now.min(SERVES_AT_ALL),
+        } - TOLERANCE;
         let better = now < 1.0 - TOLERANCE
             && then > now + TOLERANCE
             && some_order_does(self.case, &there, &wish.wanted, wish.demand, at_all);
@@ -221,6 +229,23 @@ impl<'a, B: Backend> Play<'a, B> {
         }
     }
 
+    /// Looks until the next cycle, as `Planner::tick` does: what comes to be in force is gone on with at once.
+    fn look(&mut self, wish: &Wish, begun: u64) {
+        for look in 1..LOOKS {
+            let at = begun + look * CYCLE_MS / LOOKS;
+            if self.now > at || self.failure.is_some() {
+                continue;
+            }
+            self.pass(at);
+            let awaits = |one: &InForce| one.at_most > one.ready.cores();
+            let is_news = self.backend.in_force(at) != self.in_force;
+            if self.in_force.iter().any(awaits) && is_news {
+                self.cycle(wish);
+            }
+        }
+        self.pass(self.now.max(begun + CYCLE_MS - 1));
+    }
+
     fn cycle(&mut self, wish: &Wish) {
         let (case, begun) = (self.case, self.now);
         self.backend.advance(begun);
@@ -231,15 +256,23 @@ impl<'a, B: Backend> Play<'a, B> {
         let ready: Vec<Allocation> = self.in_force.iter().map(|one| one.ready).collect();
         let wanted = Case::goals(&wish.wanted);
         let carried = |there: &[Allocation]| case.carried(there, wish.demand);
-        let by = self.detour.next(&self.in_force, &wanted, &carried);
+        let by = self
+            .detour
+            .next(&self.in_force, &wanted, (&carried, wish.arriving));
         let (goals, least) = by.unwrap_or((wanted.clone(), f64::INFINITY));
         let goals = self.under_way.keep(&self.in_force, &goals, case.budget);
         self.tell(|| format!("in force {:?}, goals {goals:?}", self.in_force));
         let transition = Transition::new(&self.in_force, &goals, case.budget, &case.bounds);
-        let mut transition = transition.after(&self.published).down_to(least);
+        let transition = transition.after(&self.published).down_to(least);
+        let mut transition = transition.serving(wish.arriving);
         let (mut waited, mut is_out) = (true, false);
-        for step in 0.. {
-            self.ensure(step <= STEPS_MAX, "no end of a cycle", String::new);
+        // A step that comes to nothing is not taken again in the same cycle.
+        let (mut steps, mut last) = (0, self.in_force.clone());
+        for _ in 0..STEPS_MAX {
+            let now = transition.in_force();
+            steps = if now == last { steps + 1 } else { 0 };
+            last = now;
+            self.ensure(steps < IDLE_MAX, "no end of a cycle", String::new);
             if self.failure.is_some() {
                 return;
             }
@@ -273,11 +306,12 @@ impl<'a, B: Backend> Play<'a, B> {
             }
         }
         let shapes: Vec<Shapes> = case.variants.iter().map(Variant::range).collect();
-        self.detour.see(&transition, &wanted, &shapes, &carried);
+        if !wish.rises || carried(&ready) < wish.arriving {
+            self.detour.see(&transition, &wanted, &shapes, &carried);
+        }
         let is_planned = is_out || !self.is_plan(&ready);
         self.ensure(is_planned, "no plan", || format!("{} serves", text(&ready)));
         self.in_force = transition.in_force();
-        self.pass(self.now.max(begun + CYCLE_MS - 1));
     }
 
     fn resize(&mut self, transition: &mut Transition, goals: &[Goal], changes: &[Resize]) {
@@ -311,7 +345,7 @@ impl<'a, B: Backend> Play<'a, B> {
                 Answer::Confirmed(in_force) => transition.confirmed(*change, in_force),
                 Answer::Failed { doubt } => {
                     if doubt && !change.shrinks() && !self.case.pods {
-                        self.under_way.asked(change.variant, change.goal);
+                        self.under_way.asked(change);
                     }
                     transition.failed(*change, doubt);
                 }
@@ -346,6 +380,8 @@ impl<'a, B: Backend> Play<'a, B> {
             )
         };
         self.ensure(before < 1.0 - TOLERANCE, "loses what is carried", how);
+        let serves = before < wish.arriving - TOLERANCE || after >= wish.arriving - TOLERANCE;
+        self.ensure(serves, "loses what arrives", how);
         self.ensure(then > before, "loses for nothing", how);
         self.counts.made_room += 1;
     }

@@ -1,0 +1,101 @@
+//! How long a turn thinks about the way to what is wanted: what is kept back and dealt out, and the search for a way round
+//! where there is none, which is the longest. `cargo bench -p weir-planner --bench steps`
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+use std::fmt::Write;
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use weir_api::{Cores, Rps};
+use weir_planner::actuate::{Allocation, Bounds, Goal, InForce, Shapes, Transition};
+use weir_planner::config::Service;
+use weir_planner::forecast::Forecast;
+use weir_planner::plan::capacities;
+
+/// So many variants of 10 requests/s by a core.
+fn service(variants: usize, cores: u32) -> Service {
+    let mut text = format!(
+        "service: bench\nlisten: 127.0.0.1:0\nkey_env: KEY\nslo_ms: 1000\nmode: advisory\n\
+         budget: {{cores: {cores}}}\nproxies: {{stats: [\"http://127.0.0.1:1/stats\"]}}\nvariants:\n"
+    );
+    for index in 0..variants {
+        write!(
+            text,
+            "- name: v{index}\n  cluster: v{index}\n  accuracy: {}\n\
+             \x20 cores: {{initial: 1, least: 1}}\n\
+             \x20 capacity: {{slope_rps: 10, intercept_rps: 0}}\n\
+             \x20 latency: {{gamma_ms: 0, epsilon_ms: 0, delta_ms: 0, eta_ms: 50, parallelism: per-core}}\n",
+            70 + index
+        )
+        .unwrap();
+    }
+    Service::from_yaml(&text).unwrap()
+}
+
+/// Allocations in which the one at that place has all cores that the others leave.
+fn most(variants: usize, cores: u32, place: usize) -> Vec<Allocation> {
+    let others = u32::try_from(variants - 1).unwrap();
+    let of = |index| match index == place {
+        true => cores - others,
+        false => 1,
+    };
+    (0..variants)
+        .map(|index| Allocation::one(Cores::whole(of(index))))
+        .collect()
+}
+
+fn steps(criterion: &mut Criterion) {
+    for (variants, cores) in [(3, 12), (5, 20), (8, 64), (16, 400)] {
+        let service = service(variants, cores);
+        let demand = Rps(f64::from(cores) * 4.0);
+        let forecast = Forecast {
+            demand,
+            present: demand,
+            arriving: demand,
+            settled: true,
+            lasted: None,
+            left_ms: None,
+        };
+        let carried = |there: &[Allocation]| {
+            let each = capacities(&service, there, Some(forecast), &[]);
+            each.iter().sum::<f64>() / demand.0
+        };
+        let (from, to) = (
+            most(variants, cores, 0),
+            most(variants, cores, variants - 1),
+        );
+        let there: Vec<InForce> = from.iter().copied().map(InForce::certain).collect();
+        let goals: Vec<Goal> = to.iter().copied().map(Goal::of).collect();
+        // More cores than there are: all that a search may look at is looked at.
+        let too_much = Allocation::one(Cores::whole(cores - 1));
+        let beyond: Vec<Goal> = vec![Goal::of(too_much); variants];
+        let shapes = vec![
+            Shapes {
+                replicas: (1, 1),
+                each: (1, cores),
+            };
+            variants
+        ];
+        let budget = Cores::whole(cores);
+        let transition =
+            |goals: &[Goal]| Transition::new(&there, goals, budget, &Bounds::default());
+        let size = format!("{variants} variants, {cores} cores");
+        let mut group = criterion.benchmark_group("steps");
+        group.sample_size(10);
+        group.bench_function(BenchmarkId::new("next", &size), |bencher| {
+            bencher.iter(|| {
+                let mut transition = transition(&goals);
+                transition.hold(&carried);
+                black_box(transition.next())
+            });
+        });
+        group.bench_function(BenchmarkId::new("detour", &size), |bencher| {
+            let transition = transition(&beyond);
+            bencher.iter(|| black_box(transition.detour(&shapes, &carried)));
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, steps);
+criterion_main!(benches);
