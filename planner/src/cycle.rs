@@ -300,9 +300,11 @@ impl Planner {
         let Some(now) = self.forecast() else {
             return false;
         };
-        let before = self.planned.map_or(0.0, |planned| planned.present.0);
-        let has_risen = now.present.0 > before * RISE;
-        let may_rise = self.demand.is_rising() || before == 0.0;
+        let before = self
+            .planned
+            .map_or((0.0, 0.0), |planned| (planned.present.0, planned.demand.0));
+        let has_risen = now.present.0 > before.0 * RISE || now.demand.0 > before.1 * RISE;
+        let may_rise = now.rises || before.0 == 0.0;
         (has_risen && may_rise) || self.is_slower(now)
     }
 

@@ -19,7 +19,7 @@ pub use bounds::{Amount, BOUNDS_MAX, Bound, Bounds};
 pub(crate) use doubts::Doubts;
 pub use error::{ActuateError, Obstacle, Reason};
 pub use local::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
-pub use steps::{Carried, Path, SERVES_AT_ALL, Shapes, Step, Transition};
+pub use steps::{Carried, MUCH_MORE, Path, SERVES_AT_ALL, Shapes, Step, Transition};
 
 /// A change of one variant's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

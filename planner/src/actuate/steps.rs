@@ -20,6 +20,9 @@ pub use hold::{Carried, SERVES_AT_ALL};
 
 use super::{Allocation, Bounds, Goal, InForce, Resize};
 
+/// Growth so many times that which was asked for is asked for anew: twice as much each time, so seldom.
+pub const MUCH_MORE: f64 = 2.0;
+
 /// What to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
@@ -193,8 +196,7 @@ impl Transition {
                 .room(index, &held)
                 .max(variant.in_force.replicas());
             let goal = variant.grown(most).at_most(borne);
-            if goal != variant.goal && goal.cores(ready) < at_most {
-                // It was asked for more: what loads would begin anew, for others that are about to have less.
+            if goal != variant.goal && !variant.may_be_asked_anew(goal) {
                 continue;
             }
             if let Some(held) = held.get_mut(index) {
@@ -286,6 +288,18 @@ impl Variant {
                 starting => self.goal.start.min(starting.each()),
             },
         }
+    }
+
+    /// Whether a part of its goal is worth it that what is under way begins anew: what loads goes on as it was asked to, and
+    /// what serves until there is room for much more.
+    fn may_be_asked_anew(&self, goal: Goal) -> bool {
+        let InForce { ready, at_most, .. } = self.in_force;
+        let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
+        let least = match ready != Allocation::NONE && goal.replicas <= ready.replicas() {
+            true => growth(at_most) * MUCH_MORE,
+            false => growth(at_most),
+        };
+        growth(goal.cores(ready)) >= least
     }
 
     /// What it needs to have anything at all, where it has nothing.

@@ -115,7 +115,8 @@ impl Planner {
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
         let carried = |there: &[Allocation]| self.carried(there, forecast);
         // Room comes by and by while the load rises; a way round, which carries less, would be under way as more arrives.
-        let can_wait = self.demand.is_to_rise() && carried(&self.ready()) >= arriving;
+        let rises = forecast.is_some_and(|forecast| forecast.rises);
+        let can_wait = rises && carried(&self.ready()) >= arriving;
         if !can_wait {
             detour.see(&transition, wanted, &shapes, &carried);
         }
@@ -241,7 +242,7 @@ impl Planner {
                     // A pod's server does not begin anew when its cores are to be others.
                     let variant = self.service.variants.get(change.variant);
                     let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
-                    if error.leaves_doubt() && !change.shrinks() && !is_pod {
+                    if error.leaves_doubt() && !is_pod {
                         self.under_way.asked(change);
                     }
                     if !error.leaves_doubt() {

@@ -1,12 +1,12 @@
-//! Growth that was asked for and is not in force yet → what is asked for in the next turn: the same. The demand differs
+//! Changes that were asked for and are not in force yet → what is asked for in the next turn: the same. The demand differs
 //! a little from turn to turn, and so does what is wanted. A server that loads would begin anew each time it is asked for
 //! other cores, and a kubelet that takes longer than a cycle would never come to an end. Pure.
 
 use weir_api::Cores;
 
-use crate::actuate::{Allocation, Goal, InForce, Resize};
+use crate::actuate::{Allocation, Goal, InForce, MUCH_MORE, Resize};
 
-/// Goals that variants were asked to grow to without an answer, by variant.
+/// Goals that variants were asked for without an answer, by variant.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnderWay(Vec<Option<Goal>>);
 
@@ -37,12 +37,26 @@ impl UnderWay {
         }
     }
 
-    /// What to go to, where `goals` are wanted. A server that loads goes on although it is not wanted any more, while the
+    /// What to go to, where `goals` are wanted. Of what serves, growth is asked for anew once much more is wanted: a rise may
+    /// come to many times what its first look shows; and it has less still once it has what was asked. A server that loads goes on although it is not wanted any more, while the
     /// budget bears it: it may be wanted again in the next turn.
     pub(super) fn keep(&self, in_force: &[InForce], goals: &[Goal], budget: Cores) -> Vec<Goal> {
         let mut kept = goals.to_vec();
-        for ((goal, asked), wanted) in kept.iter_mut().zip(&self.0).zip(goals) {
-            if let Some(asked) = asked.filter(|_| wanted.replicas > 0) {
+        let all: Cores = in_force.iter().map(|one| one.at_most).sum();
+        let each = kept.iter_mut().zip(&self.0).zip(goals.iter().zip(in_force));
+        for ((goal, asked), (wanted, there)) in each {
+            let ready = there.ready;
+            let is_too_little = |asked: &Goal| {
+                let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
+                let room = budget.saturating_sub(all.saturating_sub(there.at_most));
+                let more = growth(wanted.cores(ready).min(room));
+                ready != Allocation::NONE && more >= growth(asked.cores(ready)) * MUCH_MORE
+            };
+            let goes_on = |asked: &Goal| match asked.cores(ready) > ready.cores() {
+                true => wanted.replicas > 0 && !is_too_little(asked),
+                false => wanted.cores(ready) < asked.cores(ready),
+            };
+            if let Some(asked) = asked.filter(goes_on) {
                 *goal = asked;
             }
         }
@@ -118,9 +132,20 @@ mod tests {
         under_way.asked(&change(0, 4, Goal::one(Cores::whole(8))));
         let grows = there([(4, 8), (0, 0), (2, 2)]);
         under_way.see(&grows);
-        let keep = |wanted| under_way.keep(&grows, &cores(wanted), Cores::whole(20));
-        assert_eq!(keep([9, 0, 2]), cores([8, 0, 2]));
-        assert_eq!(keep([0, 0, 2]), cores([0, 0, 2]));
+        let keep = |under_way: &UnderWay, wanted| {
+            let kept = under_way.keep(&grows, &cores([wanted, 0, 2]), Cores::whole(20));
+            kept[0].each.millis() / 1000
+        };
+        assert_eq!(keep(&under_way, 9), 8);
+        assert_eq!(keep(&under_way, 0), 0);
+        // Four were asked for: twice as many are asked for anew.
+        assert_eq!(keep(&under_way, 11), 8);
+        assert_eq!(keep(&under_way, 12), 12);
+        // Asked for less, it has that first, and more at once.
+        under_way.asked(&change(0, 8, Goal::one(Cores::whole(4))));
+        for (wanted, goal) in [(0, 4), (1, 4), (6, 6)] {
+            assert_eq!(keep(&under_way, wanted), goal);
+        }
         // Asked for 7 of the 8 cores that are wanted, it is so too where what it has is in doubt.
         let part = Goal {
             each: Cores::whole(7),

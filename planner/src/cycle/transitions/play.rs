@@ -344,7 +344,7 @@ impl<'a, B: Backend> Play<'a, B> {
             match answer {
                 Answer::Confirmed(in_force) => transition.confirmed(*change, in_force),
                 Answer::Failed { doubt } => {
-                    if doubt && !change.shrinks() && !self.case.pods {
+                    if doubt && !self.case.pods {
                         self.under_way.asked(change);
                     }
                     transition.failed(*change, doubt);

@@ -7,7 +7,7 @@ use weir_api::Cores;
 
 use super::case::{Case, Fate, Rng};
 use super::play::{Answer, Backend, TIMEOUT_MS};
-use crate::actuate::{Allocation, Doubts, InForce, Resize};
+use crate::actuate::{Allocation, Doubts, InForce, MUCH_MORE, Resize};
 
 /// Longest doubt, as of [`crate::actuate::Local`], ms.
 const DOUBT_MS: u64 = 60_000;
@@ -54,7 +54,11 @@ impl Servers {
             Some(pending) if pending.asked == asked => return pending,
             Some(pending) => {
                 let grows = pending.cores > server.real;
-                self.asked_anew += u32::from(grows && asked > server.real && within);
+                let growth = |cores: Cores| cores.saturating_sub(server.real).as_f64();
+                let is_much_more =
+                    server.real > Cores::ZERO && growth(asked) >= MUCH_MORE * growth(pending.asked);
+                let is_anew = grows && asked > server.real && within && !is_much_more;
+                self.asked_anew += u32::from(is_anew);
             }
             None => {}
         }
