@@ -43,6 +43,7 @@ fn bounded(criterion: &mut Criterion) {
             demand: Rps(f64::from(replicas) * 20.0),
             present: Rps(f64::from(replicas) * 20.0),
             arriving: Rps(f64::from(replicas) * 20.0),
+            rises: false,
             settled: true,
             lasted: None,
             left_ms: None,

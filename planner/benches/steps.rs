@@ -52,6 +52,7 @@ fn steps(criterion: &mut Criterion) {
             demand,
             present: demand,
             arriving: demand,
+            rises: false,
             settled: true,
             lasted: None,
             left_ms: None,

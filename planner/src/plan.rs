@@ -264,6 +264,7 @@ mod tests {
             demand: Rps(demand_rps),
             present: Rps(demand_rps),
             arriving: Rps(demand_rps),
+            rises: false,
             settled: true,
             lasted: None,
             left_ms: None,

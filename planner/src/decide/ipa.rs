@@ -6,6 +6,7 @@
 //! - IPA knows no budget; its β only makes cores dear. Where its plan exceeds the budget, cores are made
 //!   dearer by the least μ with which it does not: what comes of it is within μ·(budget − cores) of the
 //!   best there is (weak duality), and exact where that is 0.
+//! - While the load rises above what serves, and there is room, that goes on as it is and the quickest grow ([`rise`]).
 //! - Where what serves does not carry the demand, it is solved for the variants that serve, if they can: others load, and
 //!   come too late. Once the demand is carried all count again.
 //! - A variant with `cores.least` (or `replicas.least`) stays loaded with so much when another is chosen. That is part
@@ -17,6 +18,7 @@
 //! The batch follows from the cores that are there ([`batches`]): with n given, the smallest that carries λ
 //! is IPA's own choice, for latency and the objective both fall with it.
 
+mod rise;
 mod there;
 
 use weir_api::Rps;
@@ -32,8 +34,8 @@ use crate::solve::ipa::{
 use crate::solve::law::Latency;
 use crate::solve::{Outcome, Patience, Refused};
 
-use there::running;
 pub(super) use there::{batches, carrying};
+use there::{is_carried, running};
 
 /// Steps of each search for a price or a demand: to a millionth of where it begins.
 const STEPS: u32 = 20;
@@ -55,7 +57,21 @@ pub(super) fn decide(
     let elapsed = stopwatch();
     let patience = Patience::new(service.solver_limit, &elapsed);
     let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-    let found = by_loaded(service, rule, in_force, demand, &patience);
+    if let Some(goals) = rise::beside(service, in_force, forecast) {
+        let why = format!(
+            "{:.1} requests/s, rising: what serves goes on, and the quickest grow beside it",
+            demand.0
+        );
+        return Decision {
+            goals,
+            kind: Kind::Good,
+            kept: false,
+            why,
+            objective: None,
+            optimum: None,
+        };
+    }
+    let found = by_loaded(service, rule, in_force, forecast, &patience);
     let among = vec![true; service.variants.len()];
     let found = found.map_or_else(
         || within_budget(service, rule, demand, &among, &patience),
@@ -107,14 +123,15 @@ fn by_loaded(
     service: &Service,
     rule: IpaRule,
     in_force: &[InForce],
-    demand: Rps,
+    forecast: Forecast,
     patience: &Patience<'_>,
 ) -> Option<Found> {
     let ready = ready(in_force);
     let loaded: Vec<bool> = ready.iter().map(|one| *one != Allocation::NONE).collect();
-    if carrying(service, &ready, demand).is_some() || loaded.iter().all(|loaded| *loaded) {
+    if is_carried(service, &ready, forecast) || loaded.iter().all(|loaded| *loaded) {
         return None;
     }
+    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
     let found = within_budget(service, rule, demand, &loaded, patience).ok()?;
     let carries = matches!(found.kind, Kind::Optimal | Kind::Good);
     carries.then(|| Found {

@@ -194,6 +194,7 @@ pub(crate) mod tests {
             demand: Rps(rps),
             present: Rps(rps),
             arriving: Rps(rps),
+            rises: false,
             settled: true,
             lasted: None,
             left_ms,

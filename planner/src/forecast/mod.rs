@@ -70,6 +70,8 @@ pub struct Forecast {
     pub present: Rps,
     /// Requests that arrive now, without headroom, by the line through the latest looks.
     pub arriving: Rps,
+    /// Whether more is to come: the load rises, or a rise of it is waited for.
+    pub rises: bool,
     /// Whether the window it is taken from has filled.
     pub settled: bool,
     /// λ as it would be by the least that the window has seen: what of the demand has lasted. `None` until
@@ -217,6 +219,7 @@ impl Demand {
             demand,
             present,
             arriving: Rps(trend.map_or(self.average.unwrap_or_default(), Trend::now)),
+            rises: self.is_rising() || !self.foreseen.is_empty(),
             settled,
             lasted: (settled && least.is_finite()).then_some(Rps(self.rule.headroom * least)),
             left_ms: None,
@@ -270,11 +273,6 @@ impl Demand {
     /// Whether the load is seen to rise: more than before is certain, and not only for a moment.
     pub fn is_rising(&self) -> bool {
         self.rise.is_some()
-    }
-
-    /// Whether more is to come: the load rises, or a rise of it is waited for.
-    pub fn is_to_rise(&self) -> bool {
-        self.is_rising() || !self.foreseen.is_empty()
     }
 
     /// A rise above what was `known`, where the latest intervals are certain of it.

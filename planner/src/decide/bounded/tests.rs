@@ -18,6 +18,7 @@ fn forecast(rps: f64, settled: bool) -> Option<Forecast> {
         demand: Rps(rps),
         present: Rps(rps),
         arriving: Rps(rps),
+        rises: false,
         settled,
         lasted: None,
         left_ms: None,

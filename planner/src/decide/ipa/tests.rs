@@ -62,6 +62,7 @@ fn forecast(rps: f64, settled: bool) -> Forecast {
         demand: Rps(rps),
         present: Rps(rps),
         arriving: Rps(rps),
+        rises: false,
         settled,
         lasted: None,
         left_ms: None,

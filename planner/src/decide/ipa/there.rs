@@ -7,6 +7,10 @@ use super::of;
 use crate::actuate::Allocation;
 use crate::config::{IpaRule, Service, Stage, Variant};
 use crate::forecast::Forecast;
+use crate::profile::Profile;
+
+/// Part of the demand that is rounding.
+const ROUNDING: f64 = 1e-6;
 
 /// The batches for what is there: of each variant the smallest that carries the demand. Where
 /// none does, and while variants of a stage share it, the one that carries the most within the variant's part
@@ -71,6 +75,33 @@ pub(in crate::decide) fn batches(
         }
     }
     batches
+}
+
+/// Whether all that serves carries the demand, in its batches, as cores are kept back for it while others load. It may take
+/// longer than a plan would allow all stages together, which is no reason to turn to other variants.
+pub(super) fn is_carried(service: &Service, there: &[Allocation], forecast: Forecast) -> bool {
+    let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
+    let capacities = capacities(service, there, forecast);
+    let carries = |stage: &Stage| {
+        let all = capacities.get(stage.variants.clone()).unwrap_or_default();
+        all.iter().sum::<f64>() >= demand_rps * (1.0 - ROUNDING)
+    };
+    service.stages.iter().all(carries)
+}
+
+/// What each variant sustains with what is there, in its batch, in requests/s.
+pub(super) fn capacities(service: &Service, there: &[Allocation], forecast: Forecast) -> Vec<f64> {
+    let batches = batches(service, there, Some(forecast));
+    let each = service.variants.iter().zip(there).zip(batches);
+    let capacity = |((variant, there), batch): ((&Variant, &Allocation), u32)| {
+        let profile = Profile {
+            batch,
+            ..variant.profile
+        };
+        let one = profile.capacity(there.each(), service.latency_max_ms).0;
+        f64::from(there.replicas()) * one
+    };
+    each.map(capacity).collect()
 }
 
 /// The smallest batch in which what is there carries the demand.

@@ -56,6 +56,7 @@ fn forecast(rps: f64, lasted: Option<f64>) -> Forecast {
         demand: Rps(rps),
         present: Rps(rps),
         arriving: Rps(rps),
+        rises: false,
         settled: true,
         lasted: lasted.map(Rps),
         left_ms: None,

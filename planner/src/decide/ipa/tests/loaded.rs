@@ -61,3 +61,41 @@ fn those_that_serve_grow_before_others_load() {
         most.why
     );
 }
+
+#[test]
+fn what_serves_goes_on_while_the_load_rises_and_the_quickest_grow() {
+    let rises = |budget: u32, running: [u32; 4], rps: f64| {
+        let forecast = Forecast {
+            rises: true,
+            ..forecast(rps, true)
+        };
+        decide(&pipeline(budget), &cores(running), Some(forecast))
+    };
+    // m carries 10 to 12 requests/s by a core, n 33 to 47; s 10 to 11, r 25 to 32.
+    let grows = rises(20, [1, 4, 1, 4], 120.0);
+    let each: Vec<u32> = grows
+        .goals
+        .iter()
+        .map(|goal| goal.each.millis() / 1000)
+        .collect();
+    assert_eq!((each[1], each[3]), (4, 4), "{}", grows.why);
+    assert!(
+        each[0] > 1 && each[2] > 1 && each.iter().sum::<u32>() <= 20,
+        "{each:?}"
+    );
+    // No core more than carries it.
+    for stage in [0, 2] {
+        let mut less = each.clone();
+        less[stage] -= 1;
+        let fewer = rises(20, less.try_into().unwrap(), 120.0);
+        assert_eq!(fewer.goals, grows.goals, "{}", fewer.why);
+    }
+    // What carries it, what has no room, and what does not rise is decided as ever.
+    for other in [
+        rises(20, each.try_into().unwrap(), 120.0),
+        rises(11, [1, 4, 1, 4], 120.0),
+        decided(&pipeline(20), [1, 4, 1, 4], 120.0),
+    ] {
+        assert!(!other.why.contains("rising"), "{}", other.why);
+    }
+}
