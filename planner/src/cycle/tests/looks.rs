@@ -125,3 +125,26 @@ async fn less_time_that_clients_leave_is_planned_for_with_the_look_that_shows_it
         .collect();
     assert!(settled.iter().all(|(look, _)| look % 4 == 0), "{turns:?}");
 }
+
+#[tokio::test]
+async fn a_rise_that_is_foreseen_is_planned_for_with_the_look_that_shows_it() {
+    let mut bed = Bed::new(service(8), &[1, 0]);
+    let mut service = Service::clone(&bed.planner.service);
+    service.demand.moving = Duration::from_secs(3);
+    bed.planner = Planner::new(Arc::new(service));
+    turns(&mut bed, (0..81).map(|look| (look, 20.0))).await;
+    // No look of it is above all that chance explains of the one before.
+    let mut rise = (81..90).map(|look| (look, 20.0 + 2.0 * f64::from(look - 80)));
+    let first = loop {
+        let (look, arrivals) = rise.next().unwrap();
+        if bed.tick(LOOK * look, arrivals).await.is_some() && look % 4 != 0 {
+            break look;
+        }
+    };
+    let foreseen = bed.planner.forecast().unwrap();
+    assert!(foreseen.rises && !bed.planner.demand.is_rising(), "{first}");
+    assert!(
+        foreseen.demand.0 > foreseen.present.0 * RISE,
+        "{foreseen:?}"
+    );
+}
