@@ -322,6 +322,7 @@ mod tests {
                 cycle_ms: 1.0,
                 published: 1,
                 demand_rps: None,
+                why: String::new(),
                 variants: parts.iter().map(part).collect(),
             }
         };
