@@ -8,8 +8,9 @@
 
 use weir_api::Cores;
 
+use super::backend::{Answer, Backend};
 use super::case::{Case, Fate, Rng};
-use super::play::{Answer, Backend, TIMEOUT_MS};
+use super::play::TIMEOUT_MS;
 use crate::actuate::{Allocation, Goal, InForce, Resize};
 
 /// Longest time from a pod's being told to end until it is gone, ms.

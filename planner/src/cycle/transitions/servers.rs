@@ -5,8 +5,9 @@
 
 use weir_api::Cores;
 
+use super::backend::{Answer, Backend};
 use super::case::{Case, Fate, Rng};
-use super::play::{Answer, Backend, TIMEOUT_MS};
+use super::play::TIMEOUT_MS;
 use crate::actuate::{Allocation, Doubts, InForce, MUCH_MORE, Resize};
 
 /// Longest doubt, as of [`crate::actuate::Local`], ms.
