@@ -17,6 +17,8 @@ const DOUBT_MS: u64 = 60_000;
 struct Server {
     real: Cores,
     pending: Option<Pending>,
+    /// Whether it was asked to have less than what is on its way, which did not reach it.
+    let_go: bool,
     doubts: Doubts<u64>,
 }
 
@@ -58,7 +60,8 @@ impl Servers {
                 let growth = |cores: Cores| cores.saturating_sub(server.real).as_f64();
                 let is_much_more =
                     server.real > Cores::ZERO && growth(asked) >= MUCH_MORE * growth(pending.asked);
-                let is_anew = grows && asked > server.real && within && !is_much_more;
+                let wanted_again = grows && asked > server.real && !server.let_go;
+                let is_anew = wanted_again && within && !is_much_more;
                 self.asked_anew += u32::from(is_anew);
             }
             None => {}
@@ -80,7 +83,7 @@ impl Servers {
             cores,
             usable_at: now + takes,
         };
-        server.pending = Some(pending);
+        (server.pending, server.let_go) = (Some(pending), false);
         pending
     }
 }
@@ -128,6 +131,10 @@ impl Backend for Servers {
             there = Some(pending).filter(|one| one.usable_at <= late && fate != Fate::LostAfter);
         }
         let server = &mut self.servers[index];
+        if fate == Fate::LostBefore {
+            let less = |pending: Pending| change.cores() < pending.asked;
+            server.let_go |= server.pending.is_some_and(less);
+        }
         let Some(there) = there else {
             server.doubts.add(change, now + DOUBT_MS);
             return (late, Answer::Failed { doubt: true });
