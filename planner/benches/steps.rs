@@ -1,4 +1,4 @@
-//! How long a turn thinks about the way to what is wanted: what is kept back and dealt out, and the search for a way round
+//! Time that a turn takes to find the way to what is wanted: what is kept back and dealt out, and the search for a way round
 //! where there is none, which is the longest. `cargo bench -p weir-planner --bench steps`
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -12,7 +12,7 @@ use weir_planner::config::Service;
 use weir_planner::forecast::Forecast;
 use weir_planner::plan::capacities;
 
-/// So many variants of 10 requests/s by a core.
+/// Service of so many variants of 10 requests/s by a core.
 fn service(variants: usize, cores: u32) -> Service {
     let mut text = format!(
         "service: bench\nlisten: 127.0.0.1:0\nkey_env: KEY\nslo_ms: 1000\nmode: advisory\n\

@@ -8,7 +8,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::Planner;
-use crate::actuate::Allocation;
 use crate::observe::Scrape;
 use crate::plan::{ServiceTime, service_times};
 
@@ -19,7 +18,7 @@ const WRONG_MIN_MS: f64 = 2.0;
 /// For so long it has to lie outside: what proxies measured with other cores is forgotten by then.
 const LASTS: Duration = Duration::from_secs(15);
 
-/// By variant, a time that lies outside.
+/// Time of each variant that lies outside.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ServiceTimes(Vec<Option<Outside>>);
 
@@ -27,6 +26,7 @@ pub(super) struct ServiceTimes(Vec<Option<Outside>>);
 struct Outside {
     since: Duration,
     ms: f64,
+    planned: ServiceTime,
 }
 
 impl ServiceTimes {
@@ -52,23 +52,25 @@ impl ServiceTimes {
             Some((median(measured.collect())?, planned))
         });
         let off = measured.filter(|(ms, planned)| !may_be(planned).contains(ms));
-        *outside = off.map(|(ms, _)| Outside {
+        *outside = off.map(|(ms, planned)| Outside {
             since: outside.map_or(at, |before| before.since),
             ms,
+            planned: *planned,
         });
     }
 
-    /// Time that a variant takes, where the profile is wrong for it, in ms.
-    pub(super) fn measured(&self, variant: usize, now: Duration) -> Option<f64> {
+    /// Time that a variant takes, in ms, and what its profile says, where that is wrong.
+    fn measured(&self, variant: usize, now: Duration) -> Option<(f64, ServiceTime)> {
         let outside = self.0.get(variant).copied().flatten()?;
-        (now.saturating_sub(outside.since) >= LASTS).then_some(outside.ms)
+        let lasts = now.saturating_sub(outside.since) >= LASTS;
+        lasts.then_some((outside.ms, outside.planned))
     }
 }
 
 impl Planner {
-    /// What the proxies have measured, held against the plan that is out.
+    /// Holds what the proxies have measured against the plan that is out.
     pub(super) fn see_service_times(&mut self, scrapes: &[Scrape]) {
-        let planned = self.service_times_of(&self.out);
+        let planned = service_times(&self.service, &self.out, self.planned, self.batches.told());
         for (index, variant) in self.service.variants.iter().enumerate() {
             let counts = scrapes
                 .iter()
@@ -79,17 +81,12 @@ impl Planner {
         }
     }
 
-    fn service_times_of(&self, there: &[Allocation]) -> Vec<Option<ServiceTime>> {
-        service_times(&self.service, there, self.planned, self.batches.told())
-    }
-
-    /// Which variants take another time to answer than their profiles say.
+    /// Names the variants that take another time to answer than their profiles say.
     pub(super) fn service_time_notes(&self) -> String {
-        let planned = self.service_times_of(&self.out);
-        let each = self.service.variants.iter().zip(planned).enumerate();
-        let notes = each.filter_map(|(index, (variant, planned))| {
-            let took = self.service_times.measured(index, self.now)?;
-            let (least, most) = planned.map(|one| (one.least_ms.round(), one.most_ms.round()))?;
+        let each = self.service.variants.iter().enumerate();
+        let notes = each.filter_map(|(index, variant)| {
+            let (took, planned) = self.service_times.measured(index, self.now)?;
+            let (least, most) = (planned.least_ms.round(), planned.most_ms.round());
             let says = match least < most {
                 true => format!("{least} to {most}"),
                 false => most.to_string(),
@@ -146,7 +143,8 @@ mod tests {
             times.see(s(14), 0, said.iter().copied(), Some(&PLANNED));
             assert_eq!(times.measured(0, s(14)), None);
             times.see(s(15), 0, said.iter().copied(), Some(&PLANNED));
-            assert_eq!(times.measured(0, s(15)), measured, "{said:?}");
+            let got = times.measured(0, s(15)).map(|(ms, _)| ms);
+            assert_eq!(got, measured, "{said:?}");
         }
     }
 
@@ -164,6 +162,6 @@ mod tests {
             assert_eq!(times.measured(0, s(second)), None, "{second}");
         }
         times.see(s(55), 0, std::iter::once(95.0), Some(&PLANNED));
-        assert_eq!(times.measured(0, s(55)), Some(95.0));
+        assert_eq!(times.measured(0, s(55)), Some((95.0, PLANNED)));
     }
 }

@@ -35,7 +35,7 @@ struct World {
     routes: Mutex<BTreeMap<String, Route>>,
     /// By variant, whether the proxy says that it fails.
     failing: Mutex<BTreeMap<String, bool>>,
-    /// By variant, how long the proxy predicts that it takes, in ms.
+    /// Time that the proxy predicts of each variant, in ms.
     predicted_ms: Mutex<BTreeMap<String, f64>>,
     /// Whether the proxy does not answer.
     lost: Mutex<bool>,

@@ -37,7 +37,7 @@ impl UnderWay {
         }
     }
 
-    /// What to go to, where `goals` are wanted. Of what serves, growth is asked for anew once much more is wanted: a rise may
+    /// Returns what to go to, where `goals` are wanted. Of what serves, growth is asked for anew once much more is wanted: a rise may
     /// come to many times what its first look shows; and it has less still once it has what was asked. A server that loads goes on although it is not wanted any more, while the
     /// budget bears it: it may be wanted again in the next turn.
     pub(super) fn keep(&self, in_force: &[InForce], goals: &[Goal], budget: Cores) -> Vec<Goal> {

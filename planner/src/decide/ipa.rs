@@ -57,7 +57,7 @@ pub(super) fn decide(
     let elapsed = stopwatch();
     let patience = Patience::new(service.solver_limit, &elapsed);
     let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-    if let Some(goals) = rise::beside(service, in_force, forecast) {
+    if let Some(goals) = rise::beside(service, in_force, forecast, &patience) {
         let why = format!(
             "{:.1} requests/s, rising: what serves goes on, and the quickest grow beside it",
             demand.0

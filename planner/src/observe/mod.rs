@@ -48,7 +48,7 @@ pub struct Counts {
     pub routes: BTreeMap<String, Route>,
     /// By variant that it knows: whether its servers fail, so that the proxy has left it.
     pub failing: BTreeMap<String, bool>,
-    /// By variant that it knows: how long it predicts a request to take there, in ms, by what it has measured.
+    /// Predicted time of a request at each variant that it knows, in ms, by what it has measured.
     pub predicted_ms: BTreeMap<String, f64>,
     /// Requests by the time that they had left, by rising edge; empty before the first.
     pub slack: slack::Buckets,

@@ -7,17 +7,19 @@
 use weir_api::Cores;
 
 use super::super::{ready, replica, stay};
-use super::there::capacities;
+use super::there::{capacities, of_stage};
 use crate::actuate::{Allocation, Goal, InForce};
 use crate::config::{Service, Stage};
 use crate::forecast::Forecast;
+use crate::solve::Patience;
 
-/// What to have until the load rises no more; `None` where it does not rise, what serves carries it, or the budget has no
-/// room for it beside what serves.
+/// Goals until the load rises no more; `None` where it does not rise, what serves carries it, the budget has no
+/// room for it beside what serves, or there is no patience left to find them.
 pub(super) fn beside(
     service: &Service,
     in_force: &[InForce],
     forecast: Forecast,
+    patience: &Patience<'_>,
 ) -> Option<Vec<Goal>> {
     if !forecast.rises {
         return None;
@@ -33,7 +35,7 @@ pub(super) fn beside(
         has_grown = true;
         let each = goals.iter().zip(in_force);
         let cores = each.map(|(goal, there)| goal.cores(there.ready).max(there.at_most));
-        if cores.sum::<Cores>() > Cores::whole(service.budget) {
+        if cores.sum::<Cores>() > Cores::whole(service.budget) || patience.is_over() {
             return None;
         }
     }
@@ -48,7 +50,7 @@ fn weakest<'a>(
 ) -> Option<&'a Stage> {
     let capacities = capacities(service, there, forecast);
     let each = service.stages.iter();
-    let each = each.map(|stage| (stage, of(&capacities, stage)));
+    let each = each.map(|stage| (stage, of_stage(&capacities, stage)));
     let (stage, rps) = each.min_by(|(_, a), (_, b)| a.total_cmp(b))?;
     (rps < forecast.demand.0).then_some(stage)
 }
@@ -60,7 +62,7 @@ fn quickest(
     there: &[Allocation],
     forecast: Forecast,
 ) -> Option<usize> {
-    let before: f64 = of(&capacities(service, there, forecast), stage);
+    let before: f64 = of_stage(&capacities(service, there, forecast), stage);
     let more = |index: usize| -> Option<f64> {
         let (variant, one) = (service.variants.get(index)?, there.get(index)?);
         let (count, is_whole) = replica::count(variant, *one);
@@ -70,7 +72,7 @@ fn quickest(
         let goal = replica::goal(variant, count + 1);
         let mut then = there.to_vec();
         *then.get_mut(index)? = Allocation::new(goal.replicas, goal.each);
-        let after = of(&capacities(service, &then, forecast), stage);
+        let after = of_stage(&capacities(service, &then, forecast), stage);
         Some((after - before) / f64::from(replica::cores_each(variant)))
     };
     let all = stage
@@ -79,10 +81,4 @@ fn quickest(
         .filter_map(|index| Some((index, more(index)?)));
     let best = all.max_by(|(_, a), (_, b)| a.total_cmp(b));
     best.filter(|(_, more)| *more > 0.0).map(|(index, _)| index)
-}
-
-/// All of a stage together.
-fn of(capacities: &[f64], stage: &Stage) -> f64 {
-    let all = capacities.get(stage.variants.clone()).unwrap_or_default();
-    all.iter().sum()
 }

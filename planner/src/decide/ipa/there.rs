@@ -82,14 +82,11 @@ pub(in crate::decide) fn batches(
 pub(super) fn is_carried(service: &Service, there: &[Allocation], forecast: Forecast) -> bool {
     let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
     let capacities = capacities(service, there, forecast);
-    let carries = |stage: &Stage| {
-        let all = capacities.get(stage.variants.clone()).unwrap_or_default();
-        all.iter().sum::<f64>() >= demand_rps * (1.0 - ROUNDING)
-    };
+    let carries = |stage: &Stage| of_stage(&capacities, stage) >= demand_rps * (1.0 - ROUNDING);
     service.stages.iter().all(carries)
 }
 
-/// What each variant sustains with what is there, in its batch, in requests/s.
+/// Requests/s that each variant sustains with what is there, in its batch: [`crate::plan::capacities`] follows from decisions.
 pub(super) fn capacities(service: &Service, there: &[Allocation], forecast: Forecast) -> Vec<f64> {
     let batches = batches(service, there, Some(forecast));
     let each = service.variants.iter().zip(there).zip(batches);
@@ -102,6 +99,12 @@ pub(super) fn capacities(service: &Service, there: &[Allocation], forecast: Fore
         f64::from(there.replicas()) * one
     };
     each.map(capacity).collect()
+}
+
+/// Sum of those of a stage.
+pub(super) fn of_stage(capacities: &[f64], stage: &Stage) -> f64 {
+    let all = capacities.get(stage.variants.clone()).unwrap_or_default();
+    all.iter().sum()
 }
 
 /// The smallest batch in which what is there carries the demand.
