@@ -28,7 +28,7 @@ use crate::profile::Profile;
 
 pub use classes::Classes;
 pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
-pub(crate) use raw::from_yaml;
+pub use raw::from_yaml;
 pub use raw::{RawReference, RetuneMethod, ServiceSpec, SloService, WorkloadKind};
 pub use retune::{BATCH, Retune};
 

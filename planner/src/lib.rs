@@ -53,5 +53,3 @@ pub mod clock;
 pub mod key;
 
 pub mod manifests;
-
-pub mod replay;

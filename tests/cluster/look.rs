@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
 use serde_json::Value;
-use weir_tests::operate::condition;
+use weir_bed::operate::condition;
 
 use super::ground::{LIMIT, cpu_m, until_within};
 use super::stage::Stage;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
-use weir_tests::kube::{ADMIN, ApiServer, Options};
+use weir_apiserver::{ADMIN, ApiServer, Options};
 
 use super::ground::Ground;
 use super::parts::Parts;

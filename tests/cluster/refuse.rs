@@ -1,7 +1,7 @@
 //! Resources that cannot be gone by: refused by the definition, or told what to change; others go on.
 
 use serde_json::{Value, json};
-use weir_tests::operate::condition;
+use weir_bed::operate::condition;
 
 use super::place::everywhere;
 use super::stage::Stage;

@@ -9,8 +9,8 @@ use kube::config::AuthInfo;
 use kube::core::ApiResource;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use weir_bed::operate::{Planner, Proxy};
 use weir_planner::resource::SloService;
-use weir_tests::operate::{Planner, Proxy};
 
 use super::asked::Asked;
 use super::definition::MANAGER;

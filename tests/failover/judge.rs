@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
+use weir_apiserver::{ApiServer, Entry, Happening, PodNow, Request, Verb, What};
 use weir_planner::operate::lease::DURATION;
-use weir_tests::kube::{ApiServer, Entry, Happening, PodNow, Request, Verb, What};
 
 /// Below this, cores are a rounding error.
 const EPSILON: f64 = 1e-9;
@@ -191,7 +191,7 @@ pub(crate) fn writes(log: &[Entry], from: Duration, most: usize) -> String {
 
 mod tests {
     use serde_json::json;
-    use weir_tests::kube::Key;
+    use weir_apiserver::Key;
 
     use super::*;
 
@@ -261,7 +261,7 @@ mod tests {
         let meter = Meter::of(&cluster.server);
         cluster.deploy("small", 2, 3);
         let seen = || meter.most() >= 6.0;
-        weir_tests::wait::until("two pods", crate::bed::LIMIT, seen)
+        weir_bed::wait::until("two pods", crate::bed::LIMIT, seen)
             .await
             .unwrap();
         assert_eq!(meter.within(6.0), Ok(()));

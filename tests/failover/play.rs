@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use weir_apiserver::{Entry, Fault, Resizing};
+use weir_bed::wait;
 use weir_planner::kube::actuate::DOUBT_MAX;
-use weir_tests::kube::{Entry, Fault, Resizing};
-use weir_tests::wait;
 
 use super::bed::Cluster;
 use super::judge::{self, Meter};
@@ -43,7 +43,7 @@ struct Stage<'a> {
 }
 
 pub(crate) async fn play(schedule: &Schedule) -> Result<Played, String> {
-    let options = |options: &mut weir_tests::kube::Options| {
+    let options = |options: &mut weir_apiserver::Options| {
         options.seed = schedule.seed;
         options.starts_after = schedule.starts_after;
         options.ready_after = schedule.ready_after;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use weir_tests::kube::{Fault, Rule, Verb};
+use weir_apiserver::{Fault, Rule, Verb};
 
 /// What befalls the leader.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! Planners that can be told apart by the API server, so that one of them can be cut off.
 
 use serde_json::json;
-use weir_tests::kube::{Fault, Key, Rule};
-use weir_tests::operate::Planner;
+use weir_apiserver::{Fault, Key, Rule};
+use weir_bed::operate::Planner;
 
 use super::bed::{Cluster, MODELS, WEIR};
 

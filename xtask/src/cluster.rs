@@ -1,6 +1,6 @@
 //! `test --kubeconfig PATH`: the stories of Kubernetes on somebody's cluster, and no others.
 //!
-//! It decides which arguments are whose; what is done to the cluster is `tests/cluster.rs`'s to say.
+//! It decides which arguments are whose; what is done to the cluster is `tests/cluster`'s to say.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;

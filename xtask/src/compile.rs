@@ -1,9 +1,7 @@
-//! Compiles what the demo and the tests run: the filter module and the workspace's programs.
+//! Compiles what the demo and the tests run: the filter module and the programs.
 //!
-//! Always the whole workspace in the `dev` profile: another selection of packages would unify other
-//! features and compile HiGHS, the largest item of a clean build, a second time. Tests switch on more
-//! features of what the programs are made of, so where there are tests to run, they and the programs are
-//! compiled in one go.
+//! The demo compiles its own programs alone, without HiGHS. Tests compile the whole workspace in one go, with HiGHS:
+//! another selection of packages would unify other features, and compile again what they are made of.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -25,20 +23,31 @@ const FILTER: [&str; 8] = [
     "--profile",
     "wasm",
 ];
-const PROGRAMS: [&str; 3] = ["build", "--workspace", "--bins"];
-const TESTS: [&str; 3] = ["test", "--workspace", "--no-run"];
+/// The programs that the demo runs.
+const DEMO: [&str; 5] = ["build", "--package", "weir", "--package", "weir-demo"];
+/// The programs that measure.
+const MEASURE: [&str; 5] = ["build", "--package", "weir", "--package", "weir-measure"];
+/// All that is tested, and all that tests it.
+pub(crate) const TESTED: [&str; 3] = ["--workspace", "--features", "weir/highs"];
 
 /// The filter module first (short, and what most often fails), then planner and demo.
-pub(crate) fn all(sh: &Shell, layout: &Layout) -> Result<()> {
+pub(crate) fn demo(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
-    run(sh, &PROGRAMS).context("the workspace does not compile")
+    run(sh, &DEMO).context("the demo does not compile")
+}
+
+/// The same, for the program that measures.
+pub(crate) fn measure(sh: &Shell, layout: &Layout) -> Result<()> {
+    filter(sh, layout)?;
+    run(sh, &MEASURE).context("weir-measure does not compile")
 }
 
 /// Both filter modules, then the programs and all that tests them.
 pub(crate) fn all_tests(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
     trapping_filter(sh, layout)?;
-    run(sh, &TESTS).context("the workspace does not compile")
+    run(sh, &[["test"].as_slice(), &TESTED, &["--no-run"]].concat())
+        .context("the workspace does not compile")
 }
 
 /// The filter module alone.
@@ -62,7 +71,13 @@ pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
 
 /// The planner without debug assertions: what is shipped.
 pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
-    let build = ["build", "--workspace", "--release", "--bin", "weir-planner"];
+    let build = [
+        "build",
+        "--release",
+        "--package",
+        "weir",
+        "--no-default-features",
+    ];
     run(sh, &build).context("the planner does not compile")
 }
 

@@ -69,7 +69,7 @@ impl Layout {
 
     /// The planner as it is packed into its image.
     pub(crate) fn released_planner(&self) -> PathBuf {
-        self.target.join("release/weir-planner")
+        self.target.join("release/weir")
     }
 
     /// The filter module, as cargo leaves it.

@@ -119,9 +119,9 @@ fn run(task: Task) -> Result<()> {
         Task::Image(arguments) => image::make(&layout, &arguments),
         Task::Demo(_) => demo("demo", &layout),
         Task::Up(_) => demo("up", &layout),
-        Task::Validate(_) => demo("validate", &layout),
-        Task::Workers(_) => demo("workers", &layout),
-        Task::Kube(_) => demo("kube", &layout),
+        Task::Validate(_) => measure("validate", &layout),
+        Task::Workers(_) => measure("workers", &layout),
+        Task::Kube(_) => measure("kube", &layout),
         Task::Test(_) => test(&layout),
         Task::CheckBoard => board::check(&layout),
         Task::Soak { minutes } => soak(&layout, minutes),
@@ -134,24 +134,26 @@ fn run(task: Task) -> Result<()> {
 }
 
 fn demo(task: &str, layout: &Layout) -> Result<()> {
-    let tools = Tools::ensure(layout)?;
-    let sh = tools.shell(layout)?;
-    compile::all(&sh, layout)?;
+    let sh = Tools::ensure(layout)?.shell(layout)?;
+    compile::demo(&sh, layout)?;
+    become_program(&sh, &layout.binary("weir-demo"), task)
+}
+
+fn measure(task: &str, layout: &Layout) -> Result<()> {
+    let sh = Tools::ensure(layout)?.shell(layout)?;
+    compile::measure(&sh, layout)?;
     if task == "workers" {
         // What a claim costs is measured in it.
         compile::trapping_filter(&sh, layout)?;
     }
-    let demo = layout.binary("weir-demo");
-    if !demo.is_file() {
-        bail!(
-            "{} is not there: the workspace builds no weir-demo",
-            demo.display()
-        );
-    }
+    become_program(&sh, &layout.binary("weir-measure"), task)
+}
+
+fn become_program(sh: &Shell, program: &Path, task: &str) -> Result<()> {
     // Paths among the arguments are meant from where they were typed.
     let here = std::env::current_dir().context("where is this folder?")?;
-    let mut demo = Command::from(sh.cmd(demo));
-    Err(replace(demo.arg(task).args(passed()).current_dir(here)))
+    let mut command = Command::from(sh.cmd(program));
+    Err(replace(command.arg(task).args(passed()).current_dir(here)))
 }
 
 fn test(layout: &Layout) -> Result<()> {
@@ -162,17 +164,26 @@ fn test(layout: &Layout) -> Result<()> {
     let sh = ready_to_test(layout)?;
     compile::solvers_for_browsers(&sh)?;
     Err(replace(
-        compile::cargo(&sh, &["test", "--workspace"]).args(others),
+        compile::cargo(&sh, &[["test"].as_slice(), &compile::TESTED].concat()).args(others),
     ))
 }
 
 fn soak(layout: &Layout, minutes: f64) -> Result<()> {
     let sh = ready_to_test(layout)?;
-    let story = ["test", "--workspace", "--test", "soak"];
-    let only = ["--", "--nocapture", "--exact", "it_lasts"];
+    let story = [
+        "--test",
+        "under_load",
+        "--",
+        "--nocapture",
+        "--exact",
+        "soak::it_lasts",
+    ];
     Err(replace(
-        compile::cargo(&sh, &[story.as_slice(), &only].concat())
-            .env("WEIR_SOAK_SECONDS", (minutes * 60.0).to_string()),
+        compile::cargo(
+            &sh,
+            &[["test"].as_slice(), &compile::TESTED, &story].concat(),
+        )
+        .env("WEIR_SOAK_SECONDS", (minutes * 60.0).to_string()),
     ))
 }
 
@@ -201,7 +212,7 @@ fn bench(layout: &Layout) -> Result<()> {
         ("planner", "weir-planner"),
         ("planner/solve", "weir-solve"),
     ];
-    let tools = Tools::ensure(layout)?;
+    let tools = Tools::ensure_with_highs(layout)?;
     let sh = tools.shell(layout)?;
     let packages: Vec<_> = BENCHED
         .into_iter()
@@ -212,7 +223,11 @@ fn bench(layout: &Layout) -> Result<()> {
         eprintln!("no crate has benches yet");
         return Ok(());
     }
-    let arguments = [&["bench", "--bench", "*"], packages.as_slice()].concat();
+    let arguments = [
+        &["bench", "--bench", "*", "--features", "weir-solve/highs"],
+        packages.as_slice(),
+    ]
+    .concat();
     Err(replace(compile::cargo(&sh, &arguments).args(passed())))
 }
 

@@ -34,8 +34,37 @@ const LIBRARY_FOLDERS: [&str; 6] = [
     "/usr/local/lib64",
 ];
 
+/// What is fetched to compile HiGHS.
+pub(crate) struct Native {
+    /// Goes on the path, where the system has no cmake.
+    pub(crate) cmake: Option<PathBuf>,
+    /// Goes into `LIBCLANG_PATH`, where the system has none.
+    pub(crate) libclang: Option<PathBuf>,
+}
+
+impl Native {
+    /// Fetches what is missing.
+    pub(crate) fn ensure(layout: &Layout) -> Result<Native> {
+        check_compiler()?;
+        Ok(Native {
+            cmake: cmake(layout)?,
+            libclang: libclang(layout)?,
+        })
+    }
+
+    /// Part of a line for a person.
+    pub(crate) fn summary(&self) -> String {
+        let of = |fetched: bool| if fetched { "fetched" } else { "the system's" };
+        format!(
+            ", cmake {}, libclang {}",
+            of(self.cmake.is_some()),
+            of(self.libclang.is_some())
+        )
+    }
+}
+
 /// A C++ compiler and make; there is no package to fetch them from.
-pub(crate) fn check_compiler() -> Result<()> {
+fn check_compiler() -> Result<()> {
     let compiler = std::env::var_os("CXX").map_or_else(|| "c++".into(), PathBuf::from);
     for program in [compiler.as_path(), Path::new("make")] {
         version_of(program).context(
@@ -46,7 +75,7 @@ pub(crate) fn check_compiler() -> Result<()> {
 }
 
 /// The folder to put on the path for cmake, or none where the system has it.
-pub(crate) fn cmake(layout: &Layout) -> Result<Option<PathBuf>> {
+fn cmake(layout: &Layout) -> Result<Option<PathBuf>> {
     if version_of(Path::new("cmake")).is_ok_and(|version| is_enough(&version)) {
         return Ok(None);
     }
@@ -65,7 +94,7 @@ fn is_enough(version: &str) -> bool {
 }
 
 /// The folder to give as `LIBCLANG_PATH`, or none where it is set already or found without.
-pub(crate) fn libclang(layout: &Layout) -> Result<Option<PathBuf>> {
+fn libclang(layout: &Layout) -> Result<Option<PathBuf>> {
     if let Some(given) = std::env::var_os("LIBCLANG_PATH") {
         let given = PathBuf::from(given);
         if given.is_file() || holds_libclang(&given) {

@@ -11,8 +11,9 @@ use xshell::{Shell, cmd};
 
 use crate::clients::Clients;
 use crate::layout::{BROWSER_TARGET, Layout, WASM_TARGET};
+use crate::native::Native;
 use crate::pinned::Pinned;
-use crate::{native, version_of};
+use crate::version_of;
 
 const ENVOY: Pinned = Pinned {
     name: "envoy",
@@ -26,10 +27,8 @@ const ENVOY_LEAST: (u32, u32) = (1, 34);
 /// What a task needs, all of it there.
 pub(crate) struct Tools {
     envoy: Envoy,
-    /// Goes on the path, where the system has no cmake.
-    cmake: Option<PathBuf>,
-    /// Goes into `LIBCLANG_PATH`, where the system has none.
-    libclang: Option<PathBuf>,
+    /// For compiling HiGHS.
+    native: Option<Native>,
     /// Where stories are to be run.
     clients: Option<Clients>,
 }
@@ -47,20 +46,23 @@ impl Tools {
     pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
         target(layout, WASM_TARGET)?;
         let envoy = envoy(layout)?;
-        native::check_compiler()?;
-        let cmake = native::cmake(layout)?;
-        let libclang = native::libclang(layout)?;
         Ok(Self {
             envoy,
-            cmake,
-            libclang,
+            native: None,
             clients: None,
         })
     }
 
+    /// The same, and what compiles HiGHS.
+    pub(crate) fn ensure_with_highs(layout: &Layout) -> Result<Self> {
+        let tools = Self::ensure(layout)?;
+        let native = Some(Native::ensure(layout)?);
+        Ok(Self { native, ..tools })
+    }
+
     /// The same, and the clients that the stories send with.
     pub(crate) fn ensure_for_tests(layout: &Layout) -> Result<Self> {
-        let tools = Self::ensure(layout)?;
+        let tools = Self::ensure_with_highs(layout)?;
         target(layout, BROWSER_TARGET)?;
         let clients = Some(Clients::ensure(layout)?);
         Ok(Self { clients, ..tools })
@@ -73,7 +75,7 @@ impl Tools {
         for (name, value) in self.variables(layout) {
             sh.set_var(name, value);
         }
-        if let Some(folder) = &self.cmake {
+        if let Some(folder) = self.cmake() {
             let path = std::env::var_os("PATH").unwrap_or_default();
             let folders = std::iter::once(folder.clone()).chain(std::env::split_paths(&path));
             sh.set_var(
@@ -87,7 +89,7 @@ impl Tools {
     /// The same environment as lines for a POSIX shell.
     pub(crate) fn exports(&self, layout: &Layout) -> Result<String> {
         let mut lines = String::new();
-        if let Some(folder) = &self.cmake {
+        if let Some(folder) = self.cmake() {
             writeln!(lines, "export PATH={}:\"$PATH\"", quoted(folder)?)?;
         }
         for (name, value) in self.variables(layout) {
@@ -98,14 +100,20 @@ impl Tools {
 
     /// One line for a person.
     pub(crate) fn summary(&self) -> String {
-        let of = |fetched: bool| if fetched { "fetched" } else { "the system's" };
-        format!(
-            "Envoy {} ({}), cmake {}, libclang {}",
+        let mut summary = format!(
+            "Envoy {} ({})",
             self.envoy.version,
-            self.envoy.path.display(),
-            of(self.cmake.is_some()),
-            of(self.libclang.is_some()),
-        )
+            self.envoy.path.display()
+        );
+        if let Some(native) = &self.native {
+            summary += &native.summary();
+        }
+        summary
+    }
+
+    /// What goes on the path.
+    fn cmake(&self) -> Option<&PathBuf> {
+        self.native.as_ref()?.cmake.as_ref()
     }
 
     fn variables(&self, layout: &Layout) -> Vec<(&'static str, PathBuf)> {
@@ -114,13 +122,13 @@ impl Tools {
             ("WEIR_FILTER_WASM", layout.filter()),
             ("WEIR_FILTER_TRAP_WASM", layout.trapping_filter()),
             ("WEIR_CLOCK_LIB", layout.clock()),
-            ("WEIR_PLANNER_BIN", layout.binary("weir-planner")),
+            ("WEIR_BIN", layout.binary("weir")),
         ];
-        variables.extend(
-            self.libclang
-                .clone()
-                .map(|folder| ("LIBCLANG_PATH", folder)),
-        );
+        let libclang = self
+            .native
+            .as_ref()
+            .and_then(|native| native.libclang.clone());
+        variables.extend(libclang.map(|folder| ("LIBCLANG_PATH", folder)));
         if let Some(clients) = &self.clients {
             variables.push(("WEIR_TRITONCLIENT", clients.tritonclient.clone()));
             variables.push(("WEIR_H2LOAD", clients.h2load.clone()));

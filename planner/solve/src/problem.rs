@@ -171,6 +171,13 @@ impl FromStr for By {
             "own" => Ok(By::Own),
             #[cfg(feature = "highs")]
             "highs" => Ok(By::Programme(Solver::Highs)),
+            #[cfg(not(feature = "highs"))]
+            "highs" => Err(Refused {
+                field: "solver".to_owned(),
+                value: "'highs'".to_owned(),
+                right: "own or microlp; HiGHS is not in this build: `cargo build -p weir --features highs` adds it"
+                    .to_owned(),
+            }),
             "microlp" => Ok(By::Programme(Solver::Microlp)),
             other => Err(Refused {
                 field: "solver".to_owned(),

@@ -1,5 +1,5 @@
 //! The classes of a service's requests. The planner does nothing with them: it hands them to the filters' configuration
-//! (`weir-planner manifests`), and the filter's own parser says whether they can be gone by.
+//! (`weir manifests`), and the filter's own parser says whether they can be gone by.
 
 use serde_json::{Map, Value, json};
 use weir_filter::config::{Config, ConfigError as PluginError};

@@ -34,7 +34,7 @@ pub use classes::RawClass;
 pub use profile::RawReference;
 pub(crate) use profile::{RawMeasured, RawProfile};
 pub use variant::*;
-pub(crate) use yaml::from_yaml;
+pub use yaml::from_yaml;
 
 /// A service of one or more stages that keeps a latency promise: what there is to run, with what, and what
 /// a good plan is.

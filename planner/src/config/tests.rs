@@ -9,25 +9,9 @@ mod workload;
 
 const EXAMPLE: &str = include_str!("../../service.example.yaml");
 
+/// A service of two variants, that other tests change a line of.
 pub(crate) fn small() -> String {
-    "service: demo\n\
-     listen: 127.0.0.1:0\n\
-     key_env: WEIR_KEY\n\
-     slo_ms: 1000\n\
-     cycle_ms: 1000\n\
-     mode: active\n\
-     budget: {cores: 8}\n\
-     proxies: {stats: [\"http://127.0.0.1:1/stats\"]}\n\
-     variants:\n\
-     - name: a\n  cluster: a\n  accuracy: 70\n  cores: {initial: 2}\n\
-     \x20 capacity: {slope_rps: 20, intercept_rps: -2}\n\
-     \x20 latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}\n\
-     \x20 resize: http://127.0.0.1:2/cores\n\
-     - name: b\n  cluster: b\n  accuracy: 80\n  cores: {initial: 2, least: 0, greatest: 4}\n\
-     \x20 capacity: {slope_rps: 10, intercept_rps: -2}\n\
-     \x20 latency: {gamma_ms: 80, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: 2}\n\
-     \x20 resize: http://127.0.0.1:3/cores\n"
-        .to_owned()
+    include_str!("tests/small.yaml").to_owned()
 }
 
 /// A service of two variants with so many cores: a (70 %, fast, 1 core at least) and b (80 %, slow,

@@ -1,4 +1,4 @@
-//! `POST /v1/solve`: a problem of any formulation in, its plan out; the same as `weir-planner solve`.
+//! `POST /v1/solve`: a problem of any formulation in, its plan out; the same as `weir solve`.
 //!
 //! 200 and the answer, an infeasible problem's too · 400 what of the problem or the query is wrong, by
 //! field · 401 wrong or no key · 413 larger than [`BODY_MAX`] · 429 with retry-after where [`SOLVES_MAX`]

@@ -3,7 +3,7 @@
 use super::{Document, File, ManifestError};
 
 /// The name of the command in headers.
-pub const COMMAND: &str = "weir-planner manifests";
+pub const COMMAND: &str = "weir manifests";
 /// Where comments are broken, in characters.
 const WIDTH: usize = 110;
 

@@ -18,7 +18,7 @@ use oci::{Entry, Image};
 /// The filter's name in its image: what Istio and Envoy Gateway look for.
 const MODULE: &str = "plugin.wasm";
 /// The planner's place in its image.
-const PLANNER: &str = "usr/local/bin/weir-planner";
+const PLANNER: &str = "usr/local/bin/weir";
 /// Who runs it: nobody in particular, as in `k8s/base/deployment.yaml`.
 const USER: &str = "65532:65532";
 
@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// This filter module instead of building one.
     #[arg(long, value_name = "FILE")]
     filter: Option<PathBuf>,
-    /// This planner instead of building one without debug assertions, which compiles HiGHS once more.
+    /// This planner instead of building one without debug assertions.
     #[arg(long, value_name = "FILE")]
     planner: Option<PathBuf>,
 }
@@ -82,8 +82,7 @@ fn filter_image(module: &Path) -> Result<Image> {
 }
 
 /// The program and the shared libraries it names, nothing else: no shell, no package manager, no certificates (the
-/// API server's come with the account). Linking it statically would take a C++ library for musl, which HiGHS needs;
-/// glibc linked statically looks names up by what is not in the image.
+/// API server's come with the account). glibc linked statically looks names up by what is not in the image.
 fn planner_image(program: &Path) -> Result<Image> {
     let mut entries = vec![Entry::new(PLANNER, read(program)?, 0o755)];
     for library in libraries::of(program)? {

@@ -5,7 +5,10 @@ use serde::de::DeserializeOwned;
 use crate::config::ConfigError;
 
 /// Reads any shape; `whole` is what the file is called where a refusal is about all of it.
-pub(crate) fn from_yaml<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, ConfigError> {
+///
+/// # Errors
+/// An unknown, missing or misshapen key.
+pub fn from_yaml<T: DeserializeOwned>(text: &str, whole: &str) -> Result<T, ConfigError> {
     let mut options = serde_saphyr::options::Options::default();
     options.with_snippet = false;
     let mut at = None;

@@ -1,0 +1,91 @@
+//! The command line. It reads arguments, files, the key and signals, and leaves the rest to the libraries.
+
+mod manifests;
+mod operate;
+#[cfg(feature = "replay")]
+mod progress;
+#[cfg(feature = "replay")]
+mod replay;
+mod serve;
+mod solve;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+/// Plans which model variants serve, with how many cores and what share of the traffic.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Plan for a service until interrupted.
+    Serve(serve::Serve),
+    /// Plan for the SloServices of a Kubernetes cluster until interrupted.
+    Operate(operate::Operate),
+    /// Play a scenario in virtual time.
+    #[cfg(feature = "replay")]
+    Replay(replay::Replay),
+    /// Solve a problem of one of the papers.
+    Solve(solve::Solve),
+    /// Write what attaches a service to Envoy, Istio, Envoy Gateway or Kubernetes.
+    Manifests(manifests::Manifests),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let command = Arguments::parse().command;
+    // A replayed planner's every plan would drown what the replay itself has to say.
+    let level = match command {
+        Command::Serve(_) | Command::Operate(_) => "info",
+        _ => "warn",
+    };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    match command {
+        Command::Serve(arguments) => serve(arguments)?,
+        Command::Operate(arguments) => operate(arguments)?,
+        #[cfg(feature = "replay")]
+        Command::Replay(arguments) => arguments.run()?,
+        Command::Solve(arguments) => return arguments.run(),
+        Command::Manifests(arguments) => arguments.run()?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[tokio::main]
+async fn serve(arguments: serve::Serve) -> anyhow::Result<()> {
+    arguments.run(stop_on_signal()?).await
+}
+
+#[tokio::main]
+async fn operate(arguments: operate::Operate) -> anyhow::Result<()> {
+    arguments.run(stop_on_signal()?).await
+}
+
+fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {
+    let (sender, stop) = watch::channel(false);
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        // Nobody is left to tell where the planner ended by itself.
+        let _ = sender.send(true);
+    });
+    Ok(stop)
+}

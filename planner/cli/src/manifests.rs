@@ -1,0 +1,133 @@
+//! `weir manifests`: the manifests of a service, to the standard output or into a folder. Nothing else is
+//! read or asked: no cluster, no registry.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use weir_planner::config::{ServiceFile, ServiceSpec};
+use weir_planner::manifests::{
+    COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
+};
+
+/// For what manifests are made, and of what.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Manifests {
+    /// The service file (YAML).
+    #[arg(long, value_name = "FILE")]
+    service: PathBuf,
+    #[command(flatten)]
+    target: Chosen,
+    /// The planner's namespace.
+    #[arg(long, value_name = "NS", default_value = NAMESPACE)]
+    namespace: String,
+    /// The planner's image.
+    #[arg(long, value_name = "REF", default_value = IMAGE)]
+    image: String,
+    /// The filter's image, best by digest.
+    #[arg(long, value_name = "REF", default_value = FILTER_IMAGE)]
+    filter_image: String,
+    /// Write files below this folder instead; those of the same names are replaced.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(multiple = false)]
+struct Chosen {
+    /// WasmPlugins, EnvoyFilters and routes for Istio.
+    #[arg(long)]
+    istio: bool,
+    /// Bootstraps for Envoy by itself.
+    #[arg(long)]
+    envoy: bool,
+    /// Policies and routes for Envoy Gateway.
+    #[arg(long)]
+    gateway: bool,
+    /// The planner, its rights and overlays (the default).
+    #[arg(long)]
+    kubernetes: bool,
+}
+
+impl Manifests {
+    /// # Errors
+    /// A service file that is refused, or cannot be attached that way; a folder that cannot be written.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let path = &self.service;
+        let about = || format!("service file {}", path.display());
+        let text = std::fs::read_to_string(path).with_context(about)?;
+        let spec = ServiceSpec::of_file(path, &text).with_context(about)?;
+        let file = ServiceFile::try_from(spec.clone()).with_context(about)?;
+        let service = file.service;
+        let (target, flag) = self.target.chosen();
+        let command = self.command(flag);
+        let options = Options {
+            namespace: self.namespace.clone(),
+            image: self.image.clone(),
+            filter_image: self.filter_image.clone(),
+        };
+        let files = render(&service, &spec, &options, target).with_context(about)?;
+        match &self.out {
+            Some(folder) => write(&files, &command, folder),
+            None => say(&files, &command),
+        }
+    }
+
+    /// The command as somebody would type it again, without where its output went.
+    fn command(&self, flag: &str) -> String {
+        let mut command = format!("{COMMAND} --{flag} --service {}", self.service.display());
+        for (name, value, default) in [
+            ("namespace", &self.namespace, NAMESPACE),
+            ("image", &self.image, IMAGE),
+            ("filter-image", &self.filter_image, FILTER_IMAGE),
+        ] {
+            if value != default {
+                command += &format!(" --{name} {value}");
+            }
+        }
+        command
+    }
+}
+
+impl Chosen {
+    fn chosen(&self) -> (Target, &'static str) {
+        if self.istio {
+            (Target::Istio, "istio")
+        } else if self.envoy {
+            (Target::Envoy, "envoy")
+        } else if self.gateway {
+            (Target::Gateway, "gateway")
+        } else {
+            (Target::Kubernetes, "kubernetes")
+        }
+    }
+}
+
+/// Each below the folder; kustomizations only make sense there.
+fn write(files: &[File], command: &str, folder: &Path) -> anyhow::Result<()> {
+    for file in files {
+        let path = folder.join(&file.path);
+        let about = || format!("--out: {}", path.display());
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).with_context(about)?;
+        }
+        std::fs::write(&path, file.text(command)?).with_context(about)?;
+    }
+    Ok(())
+}
+
+/// One document after the other, each file's path above it.
+fn say(files: &[File], command: &str) -> anyhow::Result<()> {
+    let mut text = String::new();
+    for (index, file) in files.iter().enumerate() {
+        if index > 0 {
+            text += "---\n";
+        }
+        text += &format!("# {}\n{}", file.path, file.text(command)?);
+    }
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever reads it has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}

@@ -1,0 +1,89 @@
+//! `weir operate`: plans for the `SloService`s of a Kubernetes cluster. Where the cluster is comes from
+//! the pod's service account, or from the kubeconfig.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use weir_planner::key::KeySource;
+use weir_planner::operate::{Options, operate};
+
+/// What the planner is among others, and where it answers.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Operate {
+    /// Where to answer; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]
+    listen: SocketAddr,
+    /// File with the proxies' shared key.
+    #[arg(long, value_name = "FILE")]
+    key_file: PathBuf,
+    /// Plan for the resources of this namespace; may be given several times. All namespaces if left out.
+    #[arg(long, value_name = "NS")]
+    namespace: Vec<String>,
+    /// Where the planners' Lease is; POD_NAMESPACE if left out.
+    #[arg(long, value_name = "NS")]
+    lease_namespace: Option<String>,
+    /// This planner's name among others; POD_NAME if left out.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Where other planners reach this one; POD_IP, or else the address of --listen, if left out.
+    #[arg(long, value_name = "IP")]
+    advertise: Option<IpAddr>,
+}
+
+impl Operate {
+    /// # Errors
+    /// A flag or variable that is missing or wrong, a port that is taken, no cluster.
+    pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
+        let key = KeySource::File(self.key_file.clone())
+            .read()
+            .with_context(|| format!("--key-file {}", self.key_file.display()))?;
+        let name = given(self.name, "name", "POD_NAME")?;
+        let namespace = given(self.lease_namespace, "lease-namespace", "POD_NAMESPACE")?;
+        let listener = TcpListener::bind(self.listen)
+            .await
+            .with_context(|| format!("--listen {}: cannot be had; name a free one", self.listen))?;
+        let listening = listener.local_addr()?;
+        let ip = match (self.advertise, std::env::var("POD_IP")) {
+            (Some(ip), _) => ip,
+            (None, Ok(text)) => text
+                .parse()
+                .with_context(|| format!("POD_IP: '{text}' is no address"))?,
+            (None, Err(_)) => listening.ip(),
+        };
+        anyhow::ensure!(
+            !ip.is_unspecified(),
+            "--advertise: missing; other planners cannot reach {ip}, where this one listens"
+        );
+        let client = kube::Client::try_default()
+            .await
+            .context("no cluster: neither a service account nor a kubeconfig (KUBECONFIG)")?;
+        let options = Options {
+            name,
+            namespace,
+            namespaces: self.namespace,
+            address: format!("http://{}", SocketAddr::new(ip, listening.port())),
+        };
+        let place = match options.namespaces.as_slice() {
+            [] => "all namespaces".to_owned(),
+            some => some.join(", "),
+        };
+        tracing::info!(
+            "{} answers on {}, for {place}",
+            options.name,
+            options.address
+        );
+        operate(client, options, key, listener, stop).await?;
+        tracing::info!("ended");
+        Ok(())
+    }
+}
+
+/// What the flag says, or else the variable.
+fn given(flag: Option<String>, name: &str, variable: &str) -> anyhow::Result<String> {
+    flag.or_else(|| std::env::var(variable).ok())
+        .filter(|value| !value.is_empty())
+        .with_context(|| format!("--{name}: missing, and the variable {variable} is not set"))
+}

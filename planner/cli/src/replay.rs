@@ -1,0 +1,149 @@
+//! `weir replay`: reads the scenario, plays each contender and says what came of it. The
+//! table (or JSON) goes to the standard output, how far it is to the standard error.
+//!
+//! Interrupted at any time it leaves no half-written report: the folder is written when everything
+//! is played, beside its place, and moved there.
+
+use std::path::PathBuf;
+
+use weir_replay::input::requests;
+use weir_replay::report::{self, Report};
+use weir_replay::request::{Play, Request};
+use weir_replay::scenario::{self, Contender, Overrides, Scenario, Server};
+use weir_replay::world;
+
+use crate::progress::Progress;
+
+/// What is replayed, and where the result goes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Replay {
+    /// The scenario file (YAML).
+    #[arg(long, value_name = "FILE")]
+    scenario: PathBuf,
+    /// Another seed than the scenario's.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Another load: so many times what the servers execute with their cores at the start.
+    #[arg(long, value_name = "X")]
+    of_capacity: Option<f64>,
+    /// Only these contenders of the scenario, such as weir+planner.
+    #[arg(long, value_name = "CONTENDER", num_args = 1..)]
+    only: Vec<String>,
+    /// Write the report (HTML, JSON, table) into this folder; an earlier report in it is replaced.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// Print JSON instead of the table.
+    #[arg(long)]
+    json: bool,
+    /// Read and check the scenario and its files, say what would be played, and play nothing.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Replay {
+    /// # Errors
+    /// A scenario that is refused, or a report that cannot be written.
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let overrides = Overrides {
+            seed: self.seed,
+            of_capacity: self.of_capacity,
+        };
+        let (mut scenario, sending) = scenario::read(&self.scenario, overrides)?;
+        scenario.contenders = chosen(&scenario.contenders, &self.only)?;
+        if let Some(folder) = &self.report {
+            report::check(folder)?;
+        }
+        let requests = requests(scenario.seed, &sending);
+        drop(sending);
+        if self.check {
+            print!("{}", summary(&scenario, &requests));
+            return Ok(());
+        }
+        let report = played(&scenario, &requests)?;
+        if let Some(folder) = &self.report {
+            report.write(folder)?;
+        }
+        if self.json {
+            print!("{}", report.json()?);
+        } else {
+            println!("{}", report.table());
+        }
+        Ok(())
+    }
+}
+
+/// The contenders that the command line names, in the scenario's order; all where it names none.
+fn chosen(all: &[Contender], only: &[String]) -> anyhow::Result<Vec<Contender>> {
+    let names: Vec<String> = all.iter().map(Contender::to_string).collect();
+    if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
+        anyhow::bail!(
+            "--only {unknown}: no contender of the scenario; it has {}",
+            names.join(", ")
+        );
+    }
+    let plays = |name: &String| only.is_empty() || only.contains(name);
+    let chosen = all.iter().zip(&names).filter(|(_, name)| plays(name));
+    Ok(chosen.map(|(contender, _)| *contender).collect())
+}
+
+/// Every contender's play, the bounds, and what they add up to.
+fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
+    let mut progress = Progress::new(scenario)?;
+    let mut plays: Vec<Play> = Vec::with_capacity(scenario.contenders.len());
+    for contender in &scenario.contenders {
+        progress.begin(contender.to_string());
+        let tell = |over| progress.second(over);
+        plays.push(world::play_telling(
+            tell,
+            scenario,
+            requests,
+            *contender,
+            scenario.seed,
+        )?);
+        progress.end();
+    }
+    progress.bounds();
+    let yardsticks = report::yardsticks(scenario, requests, &plays);
+    let report = Report::new(scenario, requests, &plays, &yardsticks)?;
+    progress.finish();
+    Ok(report)
+}
+
+/// What would be played.
+fn summary(scenario: &Scenario, requests: &[Request]) -> String {
+    let length_s = scenario.length.as_secs_f64();
+    let capacity: f64 = scenario.variants.iter().map(Server::capacity_rps).sum();
+    let mean = requests.len() as f64 / length_s;
+    let multiple = if capacity > 0.0 {
+        format!(
+            "{:.2} × the {capacity:.1}/s that the servers execute at the start",
+            mean / capacity
+        )
+    } else {
+        "the servers execute nothing at the start".to_owned()
+    };
+    let mut seconds: Vec<u64> = requests.iter().map(|r| r.sent.as_secs()).collect();
+    seconds.dedup();
+    let silent = scenario
+        .length
+        .as_secs()
+        .saturating_sub(seconds.len() as u64);
+    let contenders: Vec<String> = scenario
+        .contenders
+        .iter()
+        .map(Contender::to_string)
+        .collect();
+    format!(
+        "{}, seed {}\n\
+         {} requests over {length_s} s, {silent} s without any; {mean:.1}/s, {multiple}\n\
+         proxies: {} with {} workers each; faults: {}\n\
+         contenders: {}\n",
+        scenario.name,
+        scenario.seed,
+        requests.len(),
+        scenario.proxies.count,
+        scenario.proxies.workers,
+        scenario.faults.len(),
+        contenders.join(", "),
+    )
+}

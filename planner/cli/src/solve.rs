@@ -1,0 +1,186 @@
+//! `weir solve`: a problem from a file, its plan on the standard output. The same as
+//! `POST /v1/solve`.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use comfy_table::{Cell, Table, presets::UTF8_FULL_CONDENSED};
+use serde_json::Value;
+use weir_planner::clock::stopwatch;
+use weir_planner::solve::Patience;
+use weir_planner::solve::problem::{Answer, By, Document, Formulation, Kind, Problem};
+
+/// Largest problem, in bytes.
+const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Longest solve that can be asked for, in ms: an hour.
+const LIMIT_MAX_MS: u64 = 3_600_000;
+/// How it ends where there is no plan that meets all constraints, or none in time.
+const UNSOLVED: u8 = 3;
+
+/// Columns that come first in a table.
+const FIRST: [&str; 3] = ["name", "stage", "variant"];
+
+/// What is solved, and how the answer is given.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Solve {
+    /// The problem (JSON or YAML); - reads the standard input.
+    #[arg(long, value_name = "FILE", required_unless_present = "schema")]
+    problem: Option<PathBuf>,
+    /// Whose problem it is, where the file does not say: infadapter, sponge, ipa, infaas or themis.
+    #[arg(long, value_name = "NAME")]
+    formulation: Option<Formulation>,
+    /// Who solves: own (the formulation's own exact algorithm), highs or microlp.
+    #[arg(long, value_name = "NAME", default_value = "own")]
+    solver: String,
+    /// Longest solve, in ms.
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX_MS))]
+    time_limit_ms: u64,
+    /// Print the answer as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print the JSON schema of problems, and solve nothing.
+    #[arg(long)]
+    schema: bool,
+}
+
+impl Solve {
+    /// # Errors
+    /// A file that cannot be read, a problem that is refused.
+    pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
+        if self.schema {
+            let schema = schemars::schema_for!(Document);
+            say(&serde_json::to_string_pretty(&schema)?)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let by: By = self.solver.parse().context("--solver")?;
+        let path = self.problem.clone().unwrap_or_default();
+        let about = || format!("problem {}", path.display());
+        let document = self.document(&path).with_context(about)?;
+        let problem = Problem::read(document, self.formulation).with_context(about)?;
+        let elapsed = stopwatch();
+        let limit = Duration::from_millis(self.time_limit_ms);
+        let answer = problem.solve(by, &Patience::new(limit, &elapsed));
+        let answer = answer.with_context(about)?;
+        eprintln!("{} in {:.3} ms", self.solver, elapsed().as_secs_f64() * 1e3);
+        if self.json {
+            say(&serde_json::to_string_pretty(&answer)?)?;
+        } else {
+            say(text(&answer)?.trim_end())?;
+        }
+        Ok(match answer.outcome {
+            Kind::Optimal | Kind::Good => ExitCode::SUCCESS,
+            Kind::Infeasible | Kind::OutOfTime => ExitCode::from(UNSOLVED),
+        })
+    }
+
+    fn document(&self, path: &PathBuf) -> anyhow::Result<Value> {
+        let mut text = String::new();
+        let mut read =
+            |from: &mut dyn Read| from.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+        if path.as_os_str() == "-" {
+            read(&mut std::io::stdin().lock())?;
+        } else {
+            read(&mut std::fs::File::open(path)?)?;
+        }
+        let fits = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= FILE_BYTES_MAX);
+        anyhow::ensure!(fits, "larger than {FILE_BYTES_MAX} bytes");
+        // What is JSON is read as JSON, which is quicker and complains better; a flow of YAML begins alike.
+        if !text.trim_start().starts_with('{') {
+            return serde_saphyr::from_str(&text).context("YAML");
+        }
+        serde_json::from_str(&text)
+            .or_else(|json| serde_saphyr::from_str(&text).map_err(|_| json))
+            .context("JSON")
+    }
+}
+
+/// Writes to the standard output; whoever closes it early has seen enough.
+fn say(text: &str) -> anyhow::Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The answer for people: what is one value in a line, what is a list in a table.
+fn text(answer: &Answer) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let answer = serde_json::to_value(answer)?;
+    append(&mut text, "", &answer);
+    Ok(text)
+}
+
+fn append(text: &mut String, path: &str, value: &Value) {
+    let Value::Object(fields) = value else { return };
+    let (nested, single): (Vec<_>, Vec<_>) = fields
+        .iter()
+        .partition(|(_, value)| value.is_object() || value.is_array());
+    for (name, value) in single {
+        text.push_str(&format!("{path}{name}: {}\n", plain(value)));
+    }
+    for (name, value) in nested {
+        match value {
+            Value::Array(rows) => text.push_str(&format!("{path}{name}:\n{}\n", table(rows))),
+            value => append(text, &format!("{path}{name}."), value),
+        }
+    }
+}
+
+fn table(rows: &[Value]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    let mut names: Vec<&String> = Vec::new();
+    for name in rows
+        .iter()
+        .filter_map(Value::as_object)
+        .flat_map(|row| row.keys())
+    {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    // Who it is about first; the others by name.
+    names.sort_by_key(|name| {
+        FIRST
+            .iter()
+            .position(|first| first == name)
+            .unwrap_or(FIRST.len())
+    });
+    table.set_header(names.iter().map(Cell::new));
+    for row in rows {
+        let cells: Vec<String> = match row {
+            Value::Object(row) => names
+                .iter()
+                .map(|name| row.get(*name).map_or_else(String::new, plain))
+                .collect(),
+            other => vec![plain(other)],
+        };
+        table.add_row(cells);
+    }
+    table
+}
+
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Number(number) => match number.as_f64() {
+            Some(value) if number.is_f64() => {
+                let short = format!("{value:.4}");
+                let short = short.trim_end_matches('0').trim_end_matches('.');
+                short.to_owned()
+            }
+            _ => number.to_string(),
+        },
+        Value::Array(rows) => rows.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(row) => {
+            let each = row
+                .iter()
+                .map(|(name, value)| format!("{name} {}", plain(value)));
+            each.collect::<Vec<_>>().join(" ")
+        }
+        other => other.to_string(),
+    }
+}

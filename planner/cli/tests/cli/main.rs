@@ -1,0 +1,15 @@
+//! `weir` as a person starts it: each of its commands, as a real process.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing
+)]
+
+mod golden;
+mod manifests;
+mod reach;
+mod replay;
+mod serve;
+mod solve;

@@ -1,0 +1,215 @@
+//! The files in `istio/` and `k8s/` are what the command makes of `k8s/service.example.yaml`, to the byte, and
+//! `envoy/` is what it makes of `planner/service.example.yaml`, but for comments, addresses and the static plan.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+/// In the folders of manifests, but not made by the command.
+const OTHERS: [&str; 1] = ["k8s/service.example.yaml"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What a person types, at the top of the repository.
+fn manifests(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .arg("manifests")
+        .args(arguments)
+        .current_dir(root())
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+fn made(target: &str, service: &str) -> BTreeMap<String, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().to_str().unwrap();
+    let output = manifests(&[target, "--service", service, "--out", out]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    files(folder.path())
+}
+
+/// Every file below a folder, by its path in it.
+fn files(folder: &Path) -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap();
+                files.insert(name.to_owned(), fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    files
+}
+
+#[test]
+fn the_files_are_what_the_command_makes() {
+    let service = "k8s/service.example.yaml";
+    let mut made = made("--istio", service);
+    for target in ["--kubernetes", "--gateway"] {
+        made.extend(self::made(target, service));
+    }
+    if std::env::var_os("WEIR_GOLDEN").is_some_and(|value| value == "renew") {
+        for (path, text) in &made {
+            let path = root().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+    for (path, text) in &made {
+        let there = fs::read_to_string(root().join(path)).unwrap_or_default();
+        assert!(
+            there == *text,
+            "{path} is not what the command makes. If the command is meant to make something else now, renew the \
+             files and look at what has changed:\nWEIR_GOLDEN=renew cargo xtask test -p weir --test cli manifests"
+        );
+    }
+    for folder in ["istio", "k8s"] {
+        for path in files(&root().join(folder)).keys() {
+            let path = format!("{folder}/{path}");
+            let known = made.contains_key(&path) || OTHERS.contains(&path.as_str());
+            assert!(known, "{path}: the command does not make it");
+        }
+    }
+}
+
+const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
+
+/// Takes the filter's configuration out of a bootstrap, and what only a person can know.
+fn taken(config: &mut Value) -> Value {
+    let plugin = format!("{MANAGER}/http_filters/0/typed_config/config/configuration/value");
+    let plugin = config.pointer_mut(&plugin).unwrap().take();
+    for cluster in config["static_resources"]["clusters"]
+        .as_array_mut()
+        .unwrap()
+    {
+        cluster["load_assignment"].take();
+    }
+    serde_json::from_str(plugin.as_str().unwrap()).unwrap()
+}
+
+/// Name and cluster of each variant of a static plan: the rest is made of cores.
+fn variants(plugin: &Value) -> Vec<(Value, Value)> {
+    let variants = plugin["plan"]["variants"].as_array().unwrap();
+    variants
+        .iter()
+        .map(|it| (it["name"].clone(), it["cluster"].clone()))
+        .collect()
+}
+
+#[test]
+fn envoys_files_are_the_shipped_ones() {
+    let made = made("--envoy", "planner/service.example.yaml");
+    let read = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };
+    let shipped = |name: &str| read(&fs::read_to_string(root().join(name)).unwrap());
+    let mut ours = read(&made["envoy/weir.yaml"]);
+    let mut theirs = shipped("envoy/weir.yaml");
+    // Which variant stands in for which is a person's to say.
+    let clusters = theirs.pointer_mut("/static_resources/clusters").unwrap();
+    let clusters = clusters.as_array_mut().unwrap();
+    clusters.retain(|cluster| cluster.get("cluster_type").is_none());
+    let (plugin, other) = (taken(&mut ours), taken(&mut theirs));
+    assert_eq!(ours, theirs);
+    assert_eq!(variants(&plugin), variants(&other));
+    for key in ["service", "deadline", "planner"] {
+        assert_eq!(plugin[key], other[key], "{key}");
+    }
+
+    let mut ours = read(&made["envoy/gate-resnet18.yaml"]);
+    let mut theirs = shipped("envoy/gate.yaml");
+    let route = format!("{MANAGER}/route_config/virtual_hosts/0/routes/0/route/cluster");
+    for config in [&mut ours, &mut theirs] {
+        // Names that differ: of the node, and of the one server's cluster.
+        config["node"]["id"].take();
+        config.pointer_mut(&route).unwrap().take();
+        config["static_resources"]["clusters"][0]["name"].take();
+    }
+    let (plugin, mut other) = (taken(&mut ours), taken(&mut theirs));
+    assert_eq!(ours, theirs);
+    other["plan"]["variants"][0]["cluster"] = json!("resnet18");
+    assert_eq!(variants(&plugin), variants(&other));
+    for key in ["service", "role", "variant", "deadline", "planner"] {
+        assert_eq!(plugin[key], other[key], "{key}");
+    }
+
+    let alone = read(&made["envoy/static.yaml"]);
+    let clusters = alone["static_resources"]["clusters"].as_array().unwrap();
+    assert!(clusters.iter().all(|cluster| cluster["name"] != "planner"));
+    let mut alone = alone.clone();
+    assert!(taken(&mut alone).get("planner").is_none());
+}
+
+/// To the standard output it is one YAML of many documents, each below its path.
+#[test]
+fn without_a_folder_all_goes_to_the_standard_output() {
+    let output = manifests(&["--istio", "--service", "k8s/service.example.yaml"]);
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    let files = made("--istio", "k8s/service.example.yaml");
+    let count = |text: &String| serde_saphyr::from_multiple::<Value>(text).unwrap().len();
+    assert_eq!(documents.len(), files.values().map(count).sum::<usize>());
+    for path in files.keys() {
+        assert!(text.contains(&format!("# {path}\n")), "{path}");
+    }
+    // By default it is the planner's.
+    let output = manifests(&[
+        "--service",
+        "k8s/service.example.yaml",
+        "--namespace",
+        "other",
+    ]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("kind: Deployment") && text.contains("namespace: other"));
+    assert!(text.contains(
+        "`weir manifests --kubernetes --service k8s/service.example.yaml --namespace other`"
+    ));
+}
+
+#[test]
+fn what_is_wrong_is_said_by_field() {
+    for (arguments, says) in [
+        (
+            &["--istio", "--service", "planner/service.example.yaml"][..],
+            "variants[0].cluster: resnet18; it must be outbound|PORT|SUBSET|",
+        ),
+        (
+            &[
+                "--istio",
+                "--gateway",
+                "--service",
+                "k8s/service.example.yaml",
+            ],
+            "cannot be used with",
+        ),
+        (
+            &[
+                "--service",
+                "k8s/service.example.yaml",
+                "--image",
+                "oci://x",
+            ],
+            "--image: oci://x; it must be an image without a scheme",
+        ),
+        (
+            &["--service", "k8s/none.yaml"],
+            "service file k8s/none.yaml",
+        ),
+    ] {
+        let output = manifests(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+    }
+}

@@ -1,0 +1,77 @@
+//! What is promised of on-time answers, beside the clairvoyant bound: near capacity and far above it,
+//! with one variant and with three, with classes and without, and where the server batches. The
+//! scenarios are shipped (`scenarios/reach-*.yaml`), and played as a person plays them.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// × capacity, and what part of the bound is promised there, in percent.
+const PROMISED: [(&str, f64); 3] = [("0.95", 99.0), ("1.5", 95.0), ("3", 95.0)];
+/// The part below which a queue has collapsed: much of what it executes is late, and of no use.
+const COLLAPSED: f64 = 60.0;
+
+/// What each contender of a shipped scenario reached of its bound, in percent.
+fn reached(scenario: &str, of_capacity: &str) -> Vec<(String, f64)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args([
+            "replay",
+            "--json",
+            "--of-capacity",
+            of_capacity,
+            "--scenario",
+        ])
+        .arg(folder.join(format!("reach-{scenario}.yaml")))
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let contenders = report["contenders"].as_array().unwrap().iter();
+    let reached = |sum: &Value| {
+        let name = sum["contender"].as_str().unwrap().to_owned();
+        (name, sum["bound"]["reached_percent"].as_f64().unwrap())
+    };
+    contenders.map(reached).collect()
+}
+
+fn check(scenario: &str) {
+    for (of_capacity, promised) in PROMISED {
+        for (contender, reached) in reached(scenario, of_capacity) {
+            let told = format!("{scenario} at {of_capacity}: {contender} {reached} %");
+            if contender.starts_with("weir") {
+                assert!(reached >= promised, "{told} of {promised}");
+            } else if promised < 99.0 {
+                assert!(reached < COLLAPSED, "{told}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_variant() {
+    check("one");
+}
+
+#[test]
+fn one_variant_with_classes() {
+    check("one-classes");
+}
+
+#[test]
+fn three_variants() {
+    check("three");
+}
+
+#[test]
+fn three_variants_with_classes() {
+    check("three-classes");
+}
+
+#[test]
+fn a_server_that_batches() {
+    check("batches");
+}

@@ -1,0 +1,148 @@
+//! `weir replay` as a person starts it.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn shipped(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../scenarios")
+        .join(name)
+}
+
+fn replay(scenario: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.arg("replay").arg("--scenario").arg(scenario);
+    command.args(arguments).env_remove("RUST_LOG");
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
+fn run(scenario: &Path, arguments: &[&str]) -> Output {
+    replay(scenario, arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A shipped scenario with a line of it replaced.
+fn changed(folder: &Path, name: &str, line: &str, by: &str) -> PathBuf {
+    let scenario = fs::read_to_string(shipped(name)).unwrap();
+    assert!(scenario.contains(line), "{line}");
+    let path = folder.join("scenario.yaml");
+    fs::write(&path, scenario.replacen(line, by, 1)).unwrap();
+    path
+}
+
+#[test]
+fn the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = changed(folder.path(), "swell.yaml", "length_s: 120", "length_s: 15");
+    let played = |report: &str, more: &[&str]| {
+        let report = folder.path().join(report);
+        let mut arguments = vec!["--report", report.to_str().unwrap()];
+        arguments.extend(["--only", "weir+planner", "fifo-timeout+static"]);
+        arguments.extend(more);
+        let output = run(&scenario, &arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let mut files: Vec<_> = fs::read_dir(&report)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        files.sort();
+        let bytes: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
+        (output.stdout, bytes)
+    };
+    let (first, again) = (played("a", &["--json"]), played("b", &["--json"]));
+    assert!(first == again);
+    let json: serde_json::Value = serde_json::from_slice(&first.0).unwrap();
+    assert_eq!(json["scenario"]["seed"], 1);
+    assert_eq!(json["contenders"].as_array().unwrap().len(), 2);
+    let (table, other) = played("c", &["--seed", "2"]);
+    assert!(text(&table).contains("weir+planner"), "a table");
+    assert!(other != first.1);
+}
+
+#[test]
+fn check_says_what_would_be_played_and_plays_nothing() {
+    let output = run(
+        &shipped("capacity.yaml"),
+        &["--check", "--of-capacity", "3", "--only", "weir+static"],
+    );
+    let said = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for part in [
+        "capacity, seed 1",
+        "over 300 s",
+        "3.0",
+        "contenders: weir+static\n",
+    ] {
+        assert!(said.contains(part), "'{said}' does not say '{part}'");
+    }
+}
+
+#[test]
+fn a_refusal_names_file_line_field_and_value_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report");
+    let path = changed(folder.path(), "burst.yaml", "low_s: 30", "lows_s: 30");
+    let output = run(&path, &["--report", report.to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && output.stdout.is_empty());
+    for part in ["scenario.yaml:", "load.lows_s", "low_s"] {
+        assert!(said.contains(part), "'{said}' does not say '{part}'");
+    }
+    let output = run(&shipped("burst.yaml"), &["--only", "weir+nobody"]);
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("weir+nobody") && said.contains("weir+planner"),
+        "{said}"
+    );
+    // Asked before anything is played: a folder with other things in it.
+    fs::create_dir(&report).unwrap();
+    fs::write(report.join("thesis.txt"), "mine").unwrap();
+    let output = run(
+        &shipped("burst.yaml"),
+        &["--report", report.to_str().unwrap()],
+    );
+    assert!(text(&output.stderr).contains("thesis.txt"));
+    assert_eq!(fs::read(report.join("thesis.txt")).unwrap(), b"mine");
+}
+
+#[test]
+fn an_interrupted_replay_leaves_no_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report");
+    // Longer than any machine plays before it is interrupted.
+    let path = changed(
+        folder.path(),
+        "overload.yaml",
+        "length_s: 120",
+        "length_s: 10000",
+    );
+    let mut child = replay(&path, &["--report", report.to_str().unwrap()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // How far it is, in the midst of a play.
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    // Not INT: a process that a shell starts in the background ignores it.
+    let sent = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    // Read on, so that it cannot be stuck at saying something.
+    std::io::copy(&mut said, &mut std::io::sink()).unwrap();
+    assert!(!child.wait().unwrap().success());
+    assert!(line.contains(" of 10000 s"), "{line}");
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["scenario.yaml"]);
+}

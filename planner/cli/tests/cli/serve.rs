@@ -1,0 +1,176 @@
+//! The program as a person starts it: a real process, real HTTP, a proxy and backends that are
+//! stand-ins in memory.
+
+mod bed;
+mod pipeline;
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use bed::*;
+
+#[tokio::test]
+async fn cores_follow_demand_and_faults_fall_back() {
+    let (world, address) = World::start().await;
+    let folder = Folder::with(&service_file(address));
+    let (child, planner) = folder.start().await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let poll = client
+        .get(format!("{planner}/v1/plans/demo?proxy=envoy-1"))
+        .bearer_auth(KEY);
+    let plan: Value = poll.send().await.unwrap().json().await.unwrap();
+    assert_eq!(
+        plan["variants"][0]["slots"], 2,
+        "made of the cores that are there, not of initial"
+    );
+
+    // 22 requests/s to plan for: b carries 22.4 with 3 cores.
+    world.load(19.0);
+    until("b to serve all", async || {
+        (world.cores() == [1.0, 3.0]).then_some(())
+    })
+    .await;
+    // More than b could carry alone.
+    world.load(90.0);
+    until("a to help", async || {
+        (world.cores()[0] >= 5.0).then_some(())
+    })
+    .await;
+
+    // The proxy is lost: unknown, not idle.
+    let before = world.cores();
+    *world.proxy_down.lock().unwrap() = true;
+    let lost = |status: &Value| status["counters"]["scrapes_lost"].as_u64().unwrap();
+    until("ten lost scrapes", async || {
+        (lost(&status(&planner).await) >= 10).then_some(())
+    })
+    .await;
+    let shown = status(&planner).await;
+    assert_eq!(shown["latest"]["measured_rps"], Value::Null);
+    assert!(
+        shown["latest"]["demand_rps"].as_f64().unwrap() > 80.0,
+        "{shown}"
+    );
+    assert_eq!(world.cores(), before);
+    *world.proxy_down.lock().unwrap() = false;
+
+    // Backends refuse: the plan stays within what is there, and they are asked again.
+    *world.refusing.lock().unwrap() = true;
+    world.load(5.0);
+    let failed = |status: &Value| status["counters"]["resizes_failed"].as_u64().unwrap();
+    let shown = until("refused resizes", async || {
+        Some(status(&planner).await).filter(|shown| failed(shown) >= 3)
+    });
+    let shown = shown.await;
+    assert_eq!(world.cores(), before);
+    assert_ne!(shown["latest"]["variants"]["a"]["cores_asked"], before[0]);
+    assert_eq!(
+        shown["latest"]["variants"]["a"]["cores_actuated"],
+        before[0]
+    );
+    *world.refusing.lock().unwrap() = false;
+    until("a to shrink at last", async || {
+        (world.cores()[0] == 1.0).then_some(())
+    })
+    .await;
+
+    let log = end(child, "-TERM").await;
+    for said_once in [
+        "stats/prometheus: status 503",
+        "resize of a: status 409, not 200: Deferred",
+    ] {
+        assert_eq!(log.matches(said_once).count(), 1, "{said_once}\n{log}");
+    }
+    assert!(log.contains("well again after"), "{log}");
+    assert!(!log.contains(KEY), "the key is never logged");
+}
+
+#[tokio::test]
+async fn it_ends_while_polls_wait_and_starts_anew_with_greater_revisions() {
+    let (_world, address) = World::start().await;
+    let folder = Folder::with(&service_file(address));
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let poll = |planner: &str, after: u64| {
+        client
+            .get(format!("{planner}/v1/plans/demo?after={after}"))
+            .bearer_auth(KEY)
+            .send()
+    };
+    let (child, planner) = folder.start().await;
+    let plan: Value = poll(&planner, 0).await.unwrap().json().await.unwrap();
+    let revision = plan["revision"].as_u64().unwrap();
+    let waiting = tokio::spawn(poll(&planner, revision));
+    let held = async || {
+        let text = client
+            .get(format!("{planner}/metrics"))
+            .send()
+            .await
+            .unwrap()
+            .text()
+            .await
+            .unwrap();
+        text.contains("weir_planner_polls_waiting 1").then_some(())
+    };
+    until("the poll to be held", held).await;
+    end(child, "-INT").await;
+    assert_eq!(waiting.await.unwrap().unwrap().status(), 204);
+    std::fs::remove_file(folder.path("address")).unwrap();
+    let (child, planner) = folder.start().await;
+    let plan: Value = poll(&planner, revision)
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    assert!(plan["revision"].as_u64().unwrap() > revision);
+    end(child, "-TERM").await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_at_the_start_is_said_with_what_to_do() {
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let good = service_file(address);
+    let unknown = Folder::with(&good.replace("slope_rps", "slop_rps"))
+        .refused(|command| command)
+        .await;
+    for part in [
+        "service.yaml",
+        "variants[0].capacity",
+        "slop_rps",
+        "slope_rps, intercept_rps",
+    ] {
+        assert!(
+            unknown.replace('`', "").contains(part),
+            "no '{part}' in {unknown}"
+        );
+    }
+    let folder = Folder::with(&good);
+    let no_key = folder
+        .refused(|command| command.env_remove("WEIR_TEST_KEY"))
+        .await;
+    assert!(no_key.contains("WEIR_TEST_KEY is not set"), "{no_key}");
+    let short = folder
+        .refused(|command| command.env("WEIR_TEST_KEY", "xyzzy"))
+        .await;
+    assert!(
+        short.contains("5 characters; it must be 8 to 256") && !short.contains("xyzzy"),
+        "{short}"
+    );
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().to_string();
+    let in_use = folder
+        .refused(|command| command.args(["--listen", &port]))
+        .await;
+    assert!(
+        in_use.contains(&port) && in_use.contains("--listen"),
+        "{in_use}"
+    );
+    let nowhere = Folder::with(&good);
+    std::fs::remove_file(nowhere.path("service.yaml")).unwrap();
+    let missing = nowhere.refused(|command| command).await;
+    assert!(
+        missing.contains("service.yaml") && missing.contains("No such file"),
+        "{missing}"
+    );
+}

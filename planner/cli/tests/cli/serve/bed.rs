@@ -1,0 +1,237 @@
+//! What the stories are about: the program in a process of its own, a proxy and backends that are
+//! stand-ins in memory.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+pub(crate) const KEY: &str = "secret-key";
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A proxy that counts arrivals at a rate, and backends that hold cores.
+#[derive(Debug)]
+pub(crate) struct World {
+    begin: Instant,
+    rate_rps: Mutex<f64>,
+    arrived: Mutex<(Duration, f64)>,
+    cores: Mutex<BTreeMap<String, f64>>,
+    pub(crate) refusing: Mutex<bool>,
+    pub(crate) proxy_down: Mutex<bool>,
+}
+
+impl World {
+    pub(crate) async fn start() -> (Arc<World>, SocketAddr) {
+        let cores = [("a".to_owned(), 2.0), ("b".to_owned(), 2.0)].into();
+        let world = Arc::new(World {
+            begin: Instant::now(),
+            rate_rps: Mutex::new(0.0),
+            arrived: Mutex::new((Duration::ZERO, 0.0)),
+            cores: Mutex::new(cores),
+            refusing: Mutex::new(false),
+            proxy_down: Mutex::new(false),
+        });
+        let router = Router::new()
+            .route("/stats/prometheus", get(stats))
+            .route("/cores/{variant}", get(cores_now).put(cores_then))
+            .with_state(Arc::clone(&world));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (world, address)
+    }
+
+    pub(crate) fn arrived(&self) -> f64 {
+        let (now, rate) = (self.begin.elapsed(), *self.rate_rps.lock().unwrap());
+        let mut arrived = self.arrived.lock().unwrap();
+        *arrived = (now, arrived.1 + rate * (now - arrived.0).as_secs_f64());
+        arrived.1
+    }
+
+    pub(crate) fn load(&self, rate_rps: f64) {
+        self.arrived();
+        *self.rate_rps.lock().unwrap() = rate_rps;
+    }
+
+    pub(crate) fn cores(&self) -> [f64; 2] {
+        let cores = self.cores.lock().unwrap();
+        [cores["a"], cores["b"]]
+    }
+}
+
+pub(crate) async fn stats(State(world): State<Arc<World>>) -> Result<String, StatusCode> {
+    if *world.proxy_down.lock().unwrap() {
+        return Err(StatusCode::SERVICE_UNAVAILABLE);
+    }
+    let total = world.arrived().round();
+    Ok(format!(
+        "# TYPE weir_arrivals__service__demo counter\nweir_arrivals__service__demo{{}} {total}\n"
+    ))
+}
+
+pub(crate) async fn cores_now(
+    State(world): State<Arc<World>>,
+    Path(variant): Path<String>,
+) -> Json<Value> {
+    Json(json!({"cores": world.cores.lock().unwrap()[&variant], "parallelism": null}))
+}
+
+pub(crate) async fn cores_then(
+    State(world): State<Arc<World>>,
+    Path(variant): Path<String>,
+    Json(asked): Json<Value>,
+) -> Result<Json<Value>, (StatusCode, String)> {
+    if *world.refusing.lock().unwrap() {
+        return Err((StatusCode::CONFLICT, "Deferred".to_owned()));
+    }
+    let cores = asked["cores"].as_f64().unwrap();
+    world.cores.lock().unwrap().insert(variant, cores);
+    Ok(Json(json!({ "cores": cores })))
+}
+
+pub(crate) fn service_file(world: SocketAddr) -> String {
+    format!(
+        "service: demo
+listen: 127.0.0.1:0
+key_env: WEIR_TEST_KEY
+slo_ms: 1000
+cycle_ms: 100
+mode: active
+budget: {{cores: 8}}
+demand: {{smoothing_s: 0.2, window_s: 1, moving_s: 0.5}}
+proxies: {{stats: ['http://{world}/stats/prometheus'], timeout_ms: 90}}
+resize: {{timeout_ms: 90}}
+solver: {{time_limit_ms: 90}}
+variants:
+- name: a
+  cluster: a
+  accuracy: 70
+  cores: {{initial: 1}}
+  capacity: {{slope_rps: 20, intercept_rps: -2}}
+  latency: {{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}
+  resize: http://{world}/cores/a
+- name: b
+  cluster: b
+  accuracy: 80
+  cores: {{initial: 1, least: 0}}
+  capacity: {{slope_rps: 10, intercept_rps: -2}}
+  latency: {{gamma_ms: 80, epsilon_ms: 1, delta_ms: 2, eta_ms: 0, parallelism: per-core}}
+  resize: http://{world}/cores/b
+"
+    )
+}
+
+/// A folder with the service file in it.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub(crate) fn with(service: &str) -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("service.yaml"), service).unwrap();
+        Folder(folder)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+        command
+            .args(["serve", "--config"])
+            .arg(self.path("service.yaml"));
+        command.env("WEIR_TEST_KEY", KEY).env_remove("RUST_LOG");
+        command.stderr(Stdio::piped()).kill_on_drop(true);
+        command
+    }
+
+    pub(crate) async fn start(&self) -> (Child, String) {
+        let file = self.path("address");
+        let child = self
+            .command()
+            .arg("--address-file")
+            .arg(&file)
+            .spawn()
+            .unwrap();
+        let address = until("the address file", async || {
+            std::fs::read_to_string(&file).ok()
+        })
+        .await;
+        (child, format!("http://{}", address.trim()))
+    }
+
+    /// Runs what must fail at once, and returns what it says.
+    pub(crate) async fn refused(
+        &self,
+        change: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> String {
+        let mut command = self.command();
+        change(&mut command);
+        let Output { status, stderr, .. } =
+            timeout(PATIENCE, command.output()).await.unwrap().unwrap();
+        assert_eq!(status.code(), Some(1));
+        String::from_utf8(stderr).unwrap()
+    }
+}
+
+pub(crate) async fn until<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut probe: impl FnMut() -> F,
+) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+pub(crate) async fn status(planner: &str) -> Value {
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let url = format!("{planner}/v1/services/demo?cycles=1");
+    let asked = client.get(url).bearer_auth(KEY);
+    asked.send().await.unwrap().json().await.unwrap()
+}
+
+/// Ends it as a person or Kubernetes would.
+pub(crate) async fn end(mut child: Child, signal: &str) -> String {
+    let id = child.id().unwrap().to_string();
+    let begin = Instant::now();
+    assert!(
+        Command::new("kill")
+            .args([signal, &id])
+            .status()
+            .await
+            .unwrap()
+            .success()
+    );
+    let output = async {
+        let mut log = String::new();
+        let mut stderr = child.stderr.take().unwrap();
+        tokio::io::AsyncReadExt::read_to_string(&mut stderr, &mut log)
+            .await
+            .unwrap();
+        (child.wait().await.unwrap(), log)
+    };
+    let (status, log) = timeout(PATIENCE, output).await.unwrap();
+    assert!(
+        begin.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        begin.elapsed()
+    );
+    assert!(status.success(), "{status}\n{log}");
+    log
+}

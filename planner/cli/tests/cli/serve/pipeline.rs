@@ -1,0 +1,73 @@
+//! A pipeline of two stages: a plan for each, and one budget.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::bed::{Folder, KEY, World, end, service_file, status, until};
+
+/// The same two variants as the stages of a pipeline: `demo`, which requests enter, and `next`.
+fn pipeline_file(world: SocketAddr) -> String {
+    let file = service_file(world)
+        .replace("initial: 1}", "initial: 1, least: 0}")
+        .replace("mode: active", "mode: active\npolicy: ipa");
+    let (head, a) = file.split_once("variants:\n").unwrap();
+    let (a, b) = a.split_once("- name: b").unwrap();
+    let inside = |text: &str| text.replace('\n', "\n    ");
+    let (a, b) = (inside(a.trim_end()), inside(b.trim_end()));
+    format!(
+        "{head}stages:\n- name: demo\n  variants:\n    {a}\n- name: next\n  variants:\n    - name: b{b}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_pipeline_has_a_plan_for_each_stage_and_one_budget() {
+    let (world, address) = World::start().await;
+    let folder = Folder::with(&pipeline_file(address));
+    let (child, planner) = folder.start().await;
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let plan = async |stage: &str| -> Value {
+        let poll = client
+            .get(format!("{planner}/v1/plans/{stage}"))
+            .bearer_auth(KEY);
+        poll.send().await.unwrap().json().await.unwrap()
+    };
+    // 55 requests/s: three cores of 23 at the first stage, five of 12 at the second.
+    world.load(50.0);
+    until("both stages to carry the load", async || {
+        (world.cores() == [3.0, 5.0]).then_some(())
+    })
+    .await;
+    let told = until("the plans that count on it", async || {
+        let (demo, next) = (plan("demo").await, plan("next").await);
+        let slots = [&demo, &next].map(|plan| plan["variants"][0]["slots"].as_u64());
+        (slots == [Some(3), Some(5)]).then_some((demo, next))
+    })
+    .await;
+    let names = [&told.0, &told.1].map(|plan| {
+        (
+            plan["service"].as_str().unwrap(),
+            plan["variants"][0]["name"].as_str().unwrap(),
+        )
+    });
+    assert_eq!(names, [("demo", "a"), ("next", "b")]);
+    let rest = [&told.0, &told.1].map(|plan| plan["rest_ms"].as_f64().unwrap());
+    assert_eq!(rest, [83.0, 0.0], "one execution at the second stage");
+    let shown = status(&planner).await;
+    assert_eq!(shown["stages"]["next"]["plan"]["service"], "next");
+    assert_eq!(shown["latest"]["variants"]["b"]["batch"], 1);
+    // More than eight cores carry: what they do carry, in both stages.
+    world.load(90.0);
+    until("the overload to be said", async || {
+        let shown = status(&planner).await;
+        (shown["latest"]["outcome"] == "infeasible").then_some(())
+    })
+    .await;
+    let [a, b] = world.cores();
+    assert!(a + b <= 8.0 && a >= 2.0 && b >= 4.0, "{a} {b}");
+    let unknown = client
+        .get(format!("{planner}/v1/plans/other"))
+        .bearer_auth(KEY);
+    assert_eq!(unknown.send().await.unwrap().status(), 404);
+    end(child, "-TERM").await;
+}

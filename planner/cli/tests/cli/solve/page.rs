@@ -1,0 +1,228 @@
+//! `docs/solve.md` and the examples' remarks, held against the program: outputs, keys and limits.
+
+use weir_planner::http::solve as http;
+use weir_planner::solve::{infaas, infadapter, ipa, law, sponge, themis};
+
+use super::*;
+
+const PAGE: &str = include_str!("../../../../../docs/solve.md");
+
+#[test]
+fn the_schema_names_every_formulation_and_the_examples_name_every_key() {
+    let output = run(&["--schema"]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let schema = answer(&output);
+    let documents = schema["oneOf"].as_array().unwrap();
+    let named = documents
+        .iter()
+        .map(|one| &one["properties"]["formulation"]["const"]);
+    assert!(named.eq(FORMULATIONS), "{documents:?}");
+    for (name, document) in FORMULATIONS.iter().zip(documents) {
+        let mut keys = BTreeSet::new();
+        collect(&schema, document, false, &mut keys);
+        assert!(keys.len() > 8, "{name}: {keys:?}");
+        let example = example(name);
+        let words = words(&example);
+        for key in keys {
+            assert!(words.contains(&*key), "{name}.yaml does not explain {key}");
+        }
+    }
+    let mut keys = BTreeSet::new();
+    for law in ["Latency", "Throughput"] {
+        collect(&schema, &schema["$defs"][law], true, &mut keys);
+    }
+    assert!(keys.len() > 12, "{keys:?}");
+    let words = words(PAGE);
+    for key in keys {
+        assert!(words.contains(&*key), "docs/solve.md does not tell {key}");
+    }
+}
+
+#[test]
+fn what_the_examples_say_is_the_default_is() {
+    for name in FORMULATIONS {
+        let mut said = 0;
+        let spelt_out: Vec<String> = example(name)
+            .lines()
+            .map(|line| {
+                let remark = line.trim_start().strip_prefix("# ").unwrap_or_default();
+                let key = remark.trim_start().split(' ').next().unwrap_or_default();
+                let letter = |c: char| c.is_ascii_lowercase() || c == '_';
+                match key.strip_suffix(':') {
+                    Some(key) if key.chars().all(letter) => {
+                        said += 1;
+                        line.replacen("# ", "", 1)
+                    }
+                    _ => line.to_owned(),
+                }
+            })
+            .collect();
+        assert!(said > 0, "{name}");
+        let output = given(spelt_out.join("\n"), &["--json"]);
+        let expected = run(&["--problem", &path(name), "--json"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), text(&expected.stdout), "{name}");
+    }
+}
+
+fn words(text: &str) -> BTreeSet<&str> {
+    let apart = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
+    text.split(apart).collect()
+}
+
+/// The keys that a part of the schema knows, those of the parts it refers to included; laws only where
+/// they are asked for.
+fn collect(schema: &Value, part: &Value, laws: bool, keys: &mut BTreeSet<String>) {
+    match part {
+        Value::Object(fields) => {
+            if let Some(Value::Object(properties)) = fields.get("properties") {
+                keys.extend(properties.keys().cloned());
+            }
+            if let Some(Value::String(reference)) = fields.get("$ref") {
+                let name = reference.strip_prefix("#/$defs/").unwrap();
+                if laws || !["Latency", "Throughput"].contains(&name) {
+                    collect(schema, &schema["$defs"][name], laws, keys);
+                }
+            }
+            for field in fields.values() {
+                collect(schema, field, laws, keys);
+            }
+        }
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect(schema, item, laws, keys)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_page_shows_what_the_program_prints() {
+    let (mut renewed, mut commands) = (String::new(), Vec::new());
+    let mut lines = PAGE.lines();
+    while let Some(line) = lines.next() {
+        renewed += &format!("{line}\n");
+        if line != "```console" {
+            continue;
+        }
+        let command = lines.next().and_then(|line| line.strip_prefix("$ "));
+        let command = command.expect("a command after ```console");
+        for shown in lines.by_ref() {
+            if shown == "```" {
+                break;
+            }
+        }
+        renewed += &format!("$ {command}\n{}```\n", printed(command));
+        commands.push(command);
+    }
+    for name in FORMULATIONS {
+        let example = format!("weir solve --problem {}", path(name));
+        assert!(
+            commands.iter().any(|command| command.starts_with(&example)),
+            "{name}"
+        );
+    }
+    if std::env::var_os("WEIR_GOLDEN").is_some_and(|value| value == "renew") {
+        fs::write(root().join("docs/solve.md"), &renewed).unwrap();
+        return;
+    }
+    for (number, (shown, printed)) in PAGE.lines().zip(renewed.lines()).enumerate() {
+        assert_eq!(shown, printed, "docs/solve.md:{}", number + 1);
+    }
+    assert_eq!(PAGE, renewed);
+}
+
+/// What a line of the page prints on the standard output, typed in the repository's root.
+fn printed(line: &str) -> String {
+    let program = Path::new(env!("CARGO_BIN_EXE_weir"));
+    let mut path = program.parent().unwrap().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).env("PATH", path);
+    command.env_remove("RUST_LOG").env("RUST_BACKTRACE", "0");
+    let output = command.current_dir(root()).output().unwrap();
+    assert!(!output.stdout.is_empty(), "{}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[test]
+fn the_pages_limits_are_the_programs() {
+    let rows: Vec<Vec<&str>> = PAGE
+        .lines()
+        .skip_while(|line| *line != "## Limits")
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let limits = limits();
+    assert_eq!(rows.len(), limits.len());
+    for (of, constant, limit) in limits {
+        let quoted = format!("`{constant}`");
+        let row = rows.iter().find(|row| row[0] == of && row[3] == quoted);
+        let shown = row.unwrap_or_else(|| panic!("no {of} {constant}"))[2];
+        assert_eq!(shown.parse(), Ok(limit), "{of} {constant}");
+    }
+}
+
+fn limits() -> Vec<(&'static str, &'static str, f64)> {
+    let count = |count: usize| count as f64;
+    let whole = |count: u32| f64::from(count);
+    vec![
+        (
+            "infadapter",
+            "VARIANTS_MAX",
+            count(infadapter::VARIANTS_MAX),
+        ),
+        ("infadapter", "OPTIONS_MAX", count(infadapter::OPTIONS_MAX)),
+        ("infadapter", "BUDGET_MAX", whole(infadapter::BUDGET_MAX)),
+        ("infadapter", "DEMAND_MAX", infadapter::input::DEMAND_MAX),
+        ("infadapter", "WEIGHT_MAX", infadapter::input::WEIGHT_MAX),
+        (
+            "infadapter",
+            "READINESS_MAX_S",
+            infadapter::input::READINESS_MAX_S,
+        ),
+        ("sponge", "CHOICES_MAX", whole(sponge::CHOICES_MAX)),
+        ("sponge", "WAITING_MAX", count(sponge::WAITING_MAX)),
+        ("sponge", "RATE_MAX", sponge::input::RATE_MAX),
+        ("sponge", "DELTA_MAX", sponge::input::DELTA_MAX),
+        ("ipa", "STAGES_MAX", count(ipa::STAGES_MAX)),
+        ("ipa", "VARIANTS_MAX", count(ipa::VARIANTS_MAX)),
+        ("ipa", "PATHS_MAX", count(ipa::PATHS_MAX)),
+        ("ipa", "BATCH_MAX", whole(ipa::BATCH_MAX)),
+        ("ipa", "CHOICES_MAX", count(ipa::CHOICES_MAX)),
+        ("ipa", "REPLICAS_MAX", whole(ipa::REPLICAS_MAX)),
+        ("ipa", "CORES_MAX", ipa::CORES_MAX),
+        ("ipa", "RATE_MAX", ipa::RATE_MAX),
+        ("ipa", "WEIGHT_MAX", ipa::WEIGHT_MAX),
+        (
+            "infaas",
+            "ARCHITECTURES_MAX",
+            count(infaas::ARCHITECTURES_MAX),
+        ),
+        ("infaas", "VARIANTS_MAX", count(infaas::VARIANTS_MAX)),
+        ("infaas", "RESOURCES_MAX", count(infaas::RESOURCES_MAX)),
+        ("infaas", "REPLICAS_MAX", whole(infaas::REPLICAS_MAX)),
+        ("infaas", "AMOUNT_MAX", infaas::AMOUNT_MAX),
+        ("infaas", "LOADING_S_MAX", infaas::LOADING_S_MAX),
+        ("infaas", "LATENCY_MS_MAX", infaas::LATENCY_MS_MAX),
+        ("themis", "STAGES_MAX", count(themis::STAGES_MAX)),
+        ("themis", "BATCH_MAX", whole(themis::BATCH_MAX)),
+        ("themis", "CORES_MAX", whole(themis::CORES_MAX)),
+        ("themis", "INSTANCES_MAX", whole(themis::INSTANCES_MAX)),
+        ("themis", "BUDGET_MAX", whole(themis::BUDGET_MAX)),
+        ("themis", "LOAD_MAX_RPS", themis::LOAD_MAX_RPS),
+        ("law", "MS_MAX", law::MS_MAX),
+        ("law", "BATCH_MAX", whole(law::BATCH_MAX)),
+        ("law", "CORES_MAX", law::CORES_MAX),
+        ("law", "POINTS_MAX", count(law::POINTS_MAX)),
+        ("law", "CELLS_MAX", count(law::CELLS_MAX)),
+        ("law", "NOISE_PERCENT_MAX", law::NOISE_PERCENT_MAX),
+        ("law", "RATES_MAX", count(law::RATES_MAX)),
+        ("law", "RPS_MAX", law::RPS_MAX),
+        ("http", "BODY_MAX", count(http::BODY_MAX)),
+        ("http", "SOLVES_MAX", count(http::SOLVES_MAX)),
+        ("http", "LIMIT_MAX", http::LIMIT_MAX.as_secs_f64() * 1e3),
+        ("http", "LIMIT", http::LIMIT.as_secs_f64() * 1e3),
+    ]
+}

@@ -1,0 +1,164 @@
+//! What changes cores, in its own time: a change asked for is in force after the server's delay, can
+//! be used once the variant is ready where it had none, and is confirmed only then. Refused or
+//! deferred where a fault says so.
+
+use weir_api::Cores;
+
+use crate::scenario::Server;
+use crate::world::nanos;
+
+/// A change on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Of which variant.
+    pub(crate) variant: u16,
+    /// The cores it is to have.
+    pub(crate) cores: Cores,
+    /// When they are in force, ns.
+    pub(crate) in_force_at: u64,
+    /// When they can be used, ns.
+    pub(crate) ready_at: u64,
+    /// Tells it from other changes.
+    pub(crate) ticket: u32,
+}
+
+/// The cores of all variants, in their order.
+#[derive(Debug)]
+pub(crate) struct Kubelet {
+    /// Delay and readiness of each, ns.
+    times: Vec<(u64, u64)>,
+    confirmed: Vec<Cores>,
+    pending: Vec<Option<Change>>,
+    tickets: u32,
+    /// Until when changes are refused, ns.
+    pub(crate) refused_until: u64,
+    /// Until when changes are deferred, ns.
+    pub(crate) deferred_until: u64,
+    started: Vec<Change>,
+}
+
+impl Kubelet {
+    pub(crate) fn new(servers: &[Server], cores: &[Cores]) -> Kubelet {
+        let times = |server: &Server| (nanos(server.resize_delay), nanos(server.readiness));
+        Kubelet {
+            times: servers.iter().map(times).collect(),
+            confirmed: cores.to_vec(),
+            pending: vec![None; servers.len()],
+            tickets: 0,
+            refused_until: 0,
+            deferred_until: 0,
+            started: Vec::new(),
+        }
+    }
+
+    /// What each has confirmed.
+    pub(crate) fn confirmed(&self) -> &[Cores] {
+        &self.confirmed
+    }
+
+    /// What each has confirmed, and what it will have.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (Cores, Option<Cores>)> {
+        let pending = self.pending.iter();
+        let pending = pending.map(|change| change.map(|change| change.cores));
+        self.confirmed.iter().copied().zip(pending)
+    }
+
+    /// Asks for other cores: when they can be used; `None` where that is refused. Asked again for
+    /// what is on its way, it goes on; asked for anything else, that takes its place.
+    pub(crate) fn ask(&mut self, now: u64, variant: usize, cores: Cores) -> Option<u64> {
+        if now < self.refused_until {
+            return None;
+        }
+        let (delay, readiness) = *self.times.get(variant)?;
+        let has = *self.confirmed.get(variant)?;
+        let pending = self.pending.get_mut(variant)?;
+        match pending {
+            Some(change) if change.cores == cores => return Some(change.ready_at),
+            None if has == cores => return Some(now),
+            _ => {}
+        }
+        let in_force_at = (now + delay).max(self.deferred_until);
+        let loads = has == Cores::ZERO && cores > Cores::ZERO;
+        self.tickets += 1;
+        let change = Change {
+            variant: u16::try_from(variant).ok()?,
+            cores,
+            in_force_at,
+            ready_at: if loads {
+                in_force_at + readiness
+            } else {
+                in_force_at
+            },
+            ticket: self.tickets,
+        };
+        *pending = Some(change);
+        self.started.push(change);
+        Some(change.ready_at)
+    }
+
+    /// The change of that ticket, unless another has taken its place.
+    pub(crate) fn pending(&self, variant: u16, ticket: u32) -> Option<Change> {
+        let pending = self.pending.get(usize::from(variant)).copied().flatten()?;
+        (pending.ticket == ticket).then_some(pending)
+    }
+
+    /// That change can be used.
+    pub(crate) fn confirm(&mut self, change: Change) {
+        let variant = usize::from(change.variant);
+        if let (Some(pending), Some(confirmed)) = (
+            self.pending.get_mut(variant),
+            self.confirmed.get_mut(variant),
+        ) {
+            *pending = None;
+            *confirmed = change.cores;
+        }
+    }
+
+    /// Changes that have been started since last asked.
+    pub(crate) fn take_started(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::world::tests::{ms, server};
+
+    fn kubelet() -> Kubelet {
+        let mut server = server("a", 10.0, 0.0);
+        (server.resize_delay, server.readiness) = (ms(2), ms(5));
+        Kubelet::new(&[server], &[Cores::ZERO])
+    }
+
+    #[test]
+    fn a_change_goes_on_until_another_takes_its_place() {
+        let mut kubelet = kubelet();
+        let (two, three) = (Cores::whole(2), Cores::whole(3));
+        // 2 ms, and 5 more to load.
+        assert_eq!(kubelet.ask(0, 0, two), Some(7_000_000));
+        assert_eq!(kubelet.ask(1_000_000, 0, two), Some(7_000_000));
+        assert_eq!(kubelet.ask(1_000_000, 0, three), Some(8_000_000));
+        let started = kubelet.take_started();
+        assert_eq!(started.len(), 2, "the same change was not begun twice");
+        assert_eq!(kubelet.pending(0, started[0].ticket), None);
+        let change = kubelet.pending(0, started[1].ticket).unwrap();
+        assert_eq!(kubelet.confirmed(), [Cores::ZERO]);
+        kubelet.confirm(change);
+        assert_eq!(kubelet.confirmed(), [three]);
+        assert_eq!(kubelet.ask(9_000_000, 0, three), Some(9_000_000));
+        // It runs already: nothing is loaded.
+        assert_eq!(kubelet.ask(9_000_000, 0, two), Some(11_000_000));
+    }
+
+    #[test]
+    fn changes_are_refused_and_deferred_for_so_long() {
+        let mut kubelet = kubelet();
+        kubelet.refused_until = 10;
+        assert_eq!(kubelet.ask(9, 0, Cores::whole(1)), None);
+        kubelet.deferred_until = super::nanos(Duration::from_secs(1));
+        assert_eq!(kubelet.ask(10, 0, Cores::whole(1)), Some(1_005_000_000));
+    }
+}

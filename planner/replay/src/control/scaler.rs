@@ -1,0 +1,182 @@
+//! Autoscalers that know utilisation and nothing of latency, after Kubernetes' own: in cores of each
+//! variant, within its bounds and the budget.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weir_api::{Cores, Plan};
+
+use super::kubelet::Kubelet;
+use crate::EPOCH_MS;
+use weir_planner::actuate::Allocation;
+use weir_planner::clock::Now;
+use weir_planner::config::Service;
+use weir_planner::publish::Publisher;
+
+/// How often both look.
+pub(crate) const PERIOD: Duration = Duration::from_secs(15);
+/// The HPA's target.
+const UTILISATION: f64 = 0.7;
+/// A ratio this near to 1 changes nothing (the HPA's default tolerance).
+const TOLERANCE: f64 = 0.1;
+/// Down only to the greatest wish of the last five minutes (the HPA's default), in periods.
+const WINDOW: usize = 300 / 15;
+/// VPA's recommender: this percentile of use …
+const PERCENTILE: f64 = 0.9;
+/// … and this much more.
+const MARGIN: f64 = 1.15;
+/// Most samples of use remembered: a day's.
+const SAMPLES_MAX: usize = 24 * 3600 / 15;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// Towards 70 % utilisation, down after five minutes.
+    Hpa,
+    /// The 90th percentile of use and 15 %.
+    Vpa,
+}
+
+/// An autoscaler.
+pub(crate) struct Scaler {
+    rule: Rule,
+    service: Service,
+    /// The backends.
+    pub(crate) kubelet: Kubelet,
+    publisher: Publisher,
+    variants: Vec<Seen>,
+    /// The cores it wants.
+    pub(crate) wanted: Vec<Cores>,
+}
+
+/// What is remembered of a variant.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    busy_core_seconds: f64,
+    core_seconds: f64,
+    /// The HPA's wishes, or VPA's samples of use, in cores.
+    past: VecDeque<f64>,
+}
+
+/// A variant's counters: core-seconds in force and used so far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Use {
+    pub(crate) core_seconds: f64,
+    pub(crate) busy_core_seconds: f64,
+}
+
+impl Scaler {
+    pub(crate) fn new(rule: Rule, service: &Service, kubelet: Kubelet) -> Scaler {
+        Scaler {
+            rule,
+            service: service.clone(),
+            publisher: Publisher::new(service),
+            variants: vec![Seen::default(); kubelet.confirmed().len()],
+            wanted: kubelet.confirmed().to_vec(),
+            kubelet,
+        }
+    }
+
+    /// Looks at the counters and asks for what it wants.
+    pub(crate) fn turn(&mut self, now: u64, counters: &[Use]) {
+        let mut left = self.service.budget;
+        let lists = self
+            .service
+            .variants
+            .iter()
+            .zip(&mut self.variants)
+            .zip(counters)
+            .enumerate();
+        for (index, ((variant, seen), counter)) in lists {
+            let has = self
+                .kubelet
+                .confirmed()
+                .get(index)
+                .copied()
+                .unwrap_or_default();
+            let wish = match seen.look(*counter) {
+                // It had no cores: neither of them scales from nothing.
+                None => has.as_f64(),
+                Some((used, had)) => match self.rule {
+                    Rule::Hpa => seen.hpa(has.as_f64(), used / had),
+                    Rule::Vpa => seen.vpa(used),
+                },
+            };
+            let most = variant.greatest.min(left);
+            let cores = (wish.ceil() as u32).clamp(variant.least.min(most), most);
+            left -= cores;
+            if let Some(wanted) = self.wanted.get_mut(index) {
+                *wanted = Cores::whole(cores);
+            }
+        }
+        // Smaller first, so that what they give up is within the budget.
+        for grows in [false, true] {
+            for (index, cores) in self.wanted.iter().enumerate() {
+                let has = self
+                    .kubelet
+                    .confirmed()
+                    .get(index)
+                    .copied()
+                    .unwrap_or_default();
+                if *cores != has && (*cores > has) == grows {
+                    self.kubelet.ask(now, index, *cores);
+                }
+            }
+        }
+    }
+
+    /// The plan for the cores that are confirmed, if filters should hear of it.
+    pub(crate) fn plan(&mut self, at: Duration) -> Option<Plan> {
+        let there = Allocation::ones(self.kubelet.confirmed());
+        let draft = weir_planner::plan::draft(&self.service, &there, None)?;
+        let ms = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+        let now = Now {
+            at,
+            unix_ms: EPOCH_MS.saturating_add(ms),
+        };
+        let receipt = self.publisher.publish(draft, now).ok()?;
+        let newest = self.publisher.newest().filter(|_| receipt.new > 0)?;
+        Some(newest.plan.clone())
+    }
+}
+
+impl Seen {
+    /// Mean cores used and in force since the last look; `None` where none were in force.
+    fn look(&mut self, counter: Use) -> Option<(f64, f64)> {
+        let used = counter.busy_core_seconds - self.busy_core_seconds;
+        let had = counter.core_seconds - self.core_seconds;
+        (self.busy_core_seconds, self.core_seconds) =
+            (counter.busy_core_seconds, counter.core_seconds);
+        let period = PERIOD.as_secs_f64();
+        (had > 0.0).then_some((used / period, had / period))
+    }
+
+    fn hpa(&mut self, has: f64, utilisation: f64) -> f64 {
+        let ratio = utilisation / UTILISATION;
+        let wish = if (ratio - 1.0).abs() <= TOLERANCE {
+            has
+        } else {
+            (has * ratio).ceil()
+        };
+        self.remember(wish, WINDOW);
+        if wish >= has {
+            return wish;
+        }
+        self.past.iter().copied().fold(wish, f64::max).min(has)
+    }
+
+    fn vpa(&mut self, used: f64) -> f64 {
+        self.remember(used, SAMPLES_MAX);
+        let mut sorted: Vec<f64> = self.past.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        let rank = (PERCENTILE * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.saturating_sub(1)).copied().unwrap_or(used) * MARGIN
+    }
+
+    fn remember(&mut self, value: f64, most: usize) {
+        self.past.push_back(value);
+        if self.past.len() > most {
+            self.past.pop_front();
+        }
+    }
+}

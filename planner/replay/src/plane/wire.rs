@@ -1,0 +1,128 @@
+//! A request's headers as its client writes them, without allocating.
+
+use std::fmt::Arguments;
+use std::io::Write;
+
+use weir_filter::deadline::Wire;
+
+use crate::EPOCH_MS;
+use crate::request::Request;
+
+/// Room for one value: a percentage in full precision is the longest.
+const VALUE_BYTES: usize = 32;
+
+/// One value.
+#[derive(Debug, Default)]
+struct Value {
+    bytes: [u8; VALUE_BYTES],
+    used: usize,
+}
+
+/// The values of a request's headers.
+#[derive(Debug, Default)]
+pub(crate) struct Headers {
+    budget: Value,
+    start: Value,
+    accuracy: Value,
+}
+
+impl Headers {
+    /// Writes a request's headers; without the client's start where deadlines count from receipt, and
+    /// without a class where there are none.
+    pub(crate) fn write<'a>(
+        &'a mut self,
+        request: &Request,
+        with_start: bool,
+        class: Option<&'a str>,
+    ) -> Wire<'a> {
+        let budget_us = request.budget.as_micros();
+        let (ms, us) = (budget_us / 1000, budget_us % 1000);
+        // Down to the µs; the start in µs, which its magnitude says.
+        if us == 0 {
+            self.budget.write(format_args!("{ms}"));
+        } else {
+            self.budget.write(format_args!("{ms}.{us:03}"));
+        }
+        let mut lines = [("", &[] as &[u8]); 4];
+        if let Some(line) = lines.first_mut() {
+            *line = ("x-slo-ms", self.budget.get());
+        }
+        if with_start {
+            let sent_us = i128::try_from(request.sent.as_micros()).unwrap_or(i128::MAX);
+            let start_us =
+                i128::from(EPOCH_MS) * 1000 + sent_us + i128::from(request.skew_ms) * 1000;
+            self.start.write(format_args!("{start_us}"));
+            if let Some(line) = lines.get_mut(1) {
+                *line = ("x-slo-start", self.start.get());
+            }
+        }
+        if request.min_accuracy > 0.0 {
+            self.accuracy
+                .write(format_args!("{}", request.min_accuracy));
+            if let Some(line) = lines.get_mut(2) {
+                *line = ("x-slo-min-accuracy", self.accuracy.get());
+            }
+        }
+        if let Some((class, line)) = class.zip(lines.get_mut(3)) {
+            *line = ("x-slo-class", class.as_bytes());
+        }
+        Wire::pick(lines)
+    }
+}
+
+impl Value {
+    fn write(&mut self, text: Arguments<'_>) {
+        let mut rest = self.bytes.as_mut_slice();
+        // What does not fit is cut off; nothing here is that long.
+        let _ = rest.write_fmt(text);
+        self.used = VALUE_BYTES - rest.len();
+    }
+
+    fn get(&self) -> &[u8] {
+        self.bytes.get(..self.used).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use weir_filter::deadline::{Field, read};
+    use weir_filter::time::{Mono, Now, Wall};
+
+    use super::*;
+
+    proptest! {
+        /// The filter reads back what was written, to the µs.
+        #[test]
+        fn headers_say_what_the_request_does(
+            budget_us in 10_000_u64..50_000_000,
+            sent_us in 0_u64..1_000_000_000,
+            skew_ms in -20_000_i32..0,
+            min_accuracy in 0.0..100.0_f64,
+        ) {
+            let sent = Duration::from_micros(sent_us);
+            let request = Request {
+                skew_ms, min_accuracy, ..Request::new(0, sent, Duration::from_micros(budget_us))
+            };
+            let mut headers = Headers::default();
+            let config = br#"{"service":"s","planner":{"cluster":"p","key":"k"}}"#;
+            let policy = weir_filter::config::Config::parse(config).unwrap().deadline;
+            let ns = sent_us * 1000;
+            let now = Now { mono: Mono(ns), wall: Wall(EPOCH_MS * 1_000_000 + ns) };
+            let wire = headers.write(&request, true, Some("gold"));
+            prop_assert_eq!(wire.min_accuracy(), Some(min_accuracy));
+            let late_us = u64::from(skew_ms.unsigned_abs()) * 1000;
+            let left = read(&policy, &wire, now, None).deadline.map(|d| d.at.since(now.mono));
+            match left {
+                Ok(left) => prop_assert!(left.as_micros().abs_diff(u128::from(budget_us - late_us)) <= 1),
+                Err(_) => prop_assert!(budget_us <= late_us + 1),
+            }
+            prop_assert_eq!(wire.get(Field::Class), Some(&b"gold"[..]));
+            let wire = headers.write(&request, false, None);
+            prop_assert_eq!(wire.get(Field::Start), None);
+            prop_assert_eq!(wire.get(Field::Class), None);
+        }
+    }
+}

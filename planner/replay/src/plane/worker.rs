@@ -1,0 +1,334 @@
+//! One worker of a proxy: the real engine, with the timer and the order of calls that the filter's
+//! host shell has. It decides nothing the shell does not.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use weir_api::Plan;
+#[cfg(test)]
+use weir_filter::board::Board;
+use weir_filter::board::{Key, Memory, Ring, TERMS};
+use weir_filter::body::Received;
+use weir_filter::config::Config;
+use weir_filter::deadline::Wire;
+use weir_filter::engine::{Answer, Asked, End, Engine, StreamId};
+use weir_filter::health::{Probed, Sign};
+use weir_filter::stats::Sample;
+use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::verdict::{Refusal, Verdict};
+
+use super::Tally;
+use crate::EPOCH_MS;
+
+/// Least time between ticks, as in the shell: Envoy's timers count in ms.
+const TICK_LEAST: Duration = Duration::from_millis(1);
+/// Most time between ticks, as in the shell.
+const TICK_MOST: Duration = TERMS.renewal;
+
+/// A worker.
+pub(crate) struct Worker {
+    /// Its proxy.
+    pub(crate) proxy: u32,
+    /// Decides.
+    pub(crate) engine: Engine,
+    /// Whether its next tick, or ring, does not come.
+    pub(crate) loses_wake: bool,
+    /// Its entry on the proxy's board, by which it is rung.
+    pub(crate) entry: Option<usize>,
+    board: Memory,
+    incarnation: u64,
+    renew_at: u64,
+    tick_at: u64,
+    owed: Vec<(StreamId, Refusal)>,
+    samples: Vec<Sample>,
+}
+
+impl Worker {
+    /// The worker `index` of a proxy, whose workers meet on `board`.
+    pub(crate) fn new(proxy: u32, config: Config, board: Memory, index: u32) -> Worker {
+        let incarnation = u64::from(index) + 1;
+        Worker {
+            proxy,
+            engine: Engine::new(config, Box::new(board.clone()), incarnation),
+            loses_wake: false,
+            entry: None,
+            board,
+            incarnation,
+            renew_at: 0,
+            tick_at: 0,
+            owed: Vec::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// Says that it is there and serves, as if it had had requests before the scenario begins.
+    pub(crate) fn meet(&mut self) {
+        self.engine.serve(Mono(0));
+        self.note_entry();
+    }
+
+    /// Its proxy's process starts anew.
+    pub(crate) fn forget_board(&self) {
+        self.board.clear();
+    }
+
+    /// Slots of the variants that its proxy's board counts as taken, by the variants' keys.
+    #[cfg(test)]
+    pub(crate) fn taken_on_board(&self, now: u64) -> Vec<(Key, u32)> {
+        let mut board = Board::default();
+        let read = self.board.bytes().map(|bytes| board.read(&bytes));
+        assert!(read.is_none_or(|read| read.is_ok()), "an unreadable board");
+        let columns = board.columns.iter().enumerate();
+        columns
+            .map(|(at, column)| (column.key, board.taken(at, Mono(now))))
+            .collect()
+    }
+
+    /// Whom it has rung, by entry, why, and of which proxy.
+    pub(crate) fn take_rings(&mut self) -> (u32, Vec<(usize, Ring)>) {
+        self.note_entry();
+        let rings = self.board.take_rings().into_iter();
+        // Plans reach workers by themselves here.
+        (
+            self.proxy,
+            rings.filter(|(_, why)| *why != Ring::Plan).collect(),
+        )
+    }
+
+    /// The VM starts anew: nothing held, nothing in flight, the static plan.
+    pub(crate) fn restart(&mut self) {
+        const NEXT_START: u64 = 1 << 32;
+        self.incarnation += NEXT_START;
+        let config = self.engine.config().clone();
+        self.engine = Engine::new(config, Box::new(self.board.clone()), self.incarnation);
+        (self.entry, self.renew_at) = (None, 0);
+        self.owed.clear();
+        self.tick_at = 0;
+    }
+
+    /// A request's head has arrived; `more`: its body is still to come. What the engine has counted of it is
+    /// added to its proxy's. Who had to make room for it is told beside.
+    pub(crate) fn on_request(
+        &mut self,
+        stream: StreamId,
+        (wire, more): (&Wire<'_>, bool),
+        now: u64,
+        counted: &mut Tally,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Verdict {
+        let asked = Asked {
+            more,
+            ..Asked::from(*wire)
+        };
+        let verdict = self
+            .engine
+            .on_request(stream, &asked, clocks(now), verdicts);
+        self.report();
+        self.count_into(counted);
+        verdict
+    }
+
+    /// A part of a request's body has arrived.
+    pub(crate) fn on_body(
+        &mut self,
+        stream: StreamId,
+        received: Received,
+        now: u64,
+        counted: &mut Tally,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) -> Option<Verdict> {
+        let verdict = self
+            .engine
+            .on_body(stream, received, |_| None, clocks(now), verdicts);
+        self.report();
+        self.count_into(counted);
+        verdict
+    }
+
+    /// An answer has come and is passed on.
+    pub(crate) fn on_answer(
+        &mut self,
+        stream: StreamId,
+        sign: Sign,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let answer = Answer {
+            failed: sign != Sign::Served,
+            sign: Some(sign),
+            ..Answer::default()
+        };
+        let tags = self.engine.on_answer(stream, answer, clocks(now));
+        debug_assert!(
+            tags.is_some(),
+            "an answer to a request that is not in flight"
+        );
+        self.on_end(stream, End::Answered, now, verdicts);
+    }
+
+    /// An answer has come as far as the proxy takes it: its client reads too slowly for the rest.
+    pub(crate) fn on_bulk(
+        &mut self,
+        stream: StreamId,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        let answer = Answer {
+            sign: Some(Sign::Served),
+            ..Answer::default()
+        };
+        let _ = self.engine.on_answer(stream, answer, clocks(now));
+        self.engine.on_bulk(stream, clocks(now), verdicts);
+        self.report();
+    }
+
+    /// A stream has ended; whoever waits for what it leaves goes next. Refusals wait for the next
+    /// tick, as in the shell.
+    pub(crate) fn on_end(
+        &mut self,
+        stream: StreamId,
+        end: End,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        self.engine.on_end(stream, end, clocks(now), verdicts);
+        self.report();
+    }
+
+    /// Keeps back a refusal of a held request until the next tick.
+    pub(crate) fn owe(&mut self, stream: StreamId, refusal: Refusal) {
+        self.owed.push((stream, refusal));
+    }
+
+    /// The timer has fired, if `now` is when it was last set for.
+    pub(crate) fn on_tick(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) -> bool {
+        if self.tick_at != now {
+            return false;
+        }
+        self.tick_at = 0;
+        if std::mem::take(&mut self.loses_wake) {
+            return true;
+        }
+        if self.renew_at <= now {
+            self.renew(now);
+        }
+        let owed = self.owed.drain(..);
+        verdicts.extend(owed.map(|(stream, refusal)| (stream, Verdict::Reject(refusal))));
+        self.engine.release(clocks(now), verdicts);
+        self.report();
+        true
+    }
+
+    /// Another worker has rung.
+    pub(crate) fn on_ring(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if !std::mem::take(&mut self.loses_wake) {
+            self.engine.release(clocks(now), verdicts);
+            self.report();
+        }
+    }
+
+    /// Another worker has rung because a variant has begun or ceased to fail.
+    pub(crate) fn on_news(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        if !std::mem::take(&mut self.loses_wake) {
+            self.renew(now);
+            self.engine.release(clocks(now), verdicts);
+            self.report();
+        }
+    }
+
+    /// The variants that it probes now.
+    pub(crate) fn probes(&mut self, now: u64) -> Vec<Key> {
+        let probes = self.engine.probes(Mono(now)).into_iter();
+        probes.map(|probe| probe.variant).collect()
+    }
+
+    /// A probe has been answered, or was not.
+    pub(crate) fn on_probe(
+        &mut self,
+        variant: Key,
+        probed: Probed,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        self.engine.on_probe(variant, probed, clocks(now), verdicts);
+        self.report();
+    }
+
+    /// Says of each variant whether it fails, as its proxy's statistics do.
+    pub(crate) fn say_failing(&self, failing: &mut BTreeMap<String, bool>) {
+        for (name, fails) in self.engine.health() {
+            failing.insert(name.to_string(), fails);
+        }
+    }
+
+    /// A plan is here; one that is not newer changes nothing.
+    pub(crate) fn on_plan(
+        &mut self,
+        plan: &Rc<Plan>,
+        now: u64,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        if plan.revision <= self.engine.source().revision() {
+            return;
+        }
+        self.engine.on_plan(plan, Mono(now), clocks(now), verdicts);
+        self.engine.release(clocks(now), verdicts);
+        self.report();
+    }
+
+    /// When the timer has to fire, if that is not what it is set to.
+    pub(crate) fn arm(&mut self, now: u64) -> Option<u64> {
+        let wake = if self.owed.is_empty() {
+            self.engine
+                .next_wake(Mono(now))
+                .unwrap_or(Mono(now) + TICK_MOST)
+        } else {
+            Mono(now)
+        };
+        let period = wake.since(Mono(now)).clamp(TICK_LEAST, TICK_MOST);
+        // Envoy's timer counts whole ms.
+        let period = u64::try_from(period.as_millis()).unwrap_or(1) * 1_000_000;
+        let least = TICK_LEAST.as_nanos() as u64;
+        let late = self.tick_at <= now;
+        if late || now + period + least < self.tick_at {
+            self.tick_at = now + period;
+            return Some(self.tick_at);
+        }
+        None
+    }
+
+    /// The timer is set to its longest period.
+    pub(crate) fn start(&mut self, now: u64) -> u64 {
+        self.tick_at = now + TICK_MOST.as_nanos() as u64;
+        self.tick_at
+    }
+
+    fn renew(&mut self, now: u64) {
+        self.renew_at = now + TERMS.renewal.as_nanos() as u64;
+        self.engine.renew(true, Mono(now));
+    }
+
+    fn note_entry(&mut self) {
+        if let Some(entry) = self.board.take_owned().last() {
+            self.entry = Some(*entry);
+        }
+    }
+
+    fn report(&mut self) {
+        self.engine.stats.swap(&mut self.samples);
+    }
+
+    /// Adds what the engine has counted in the latest call to its proxy's counts.
+    pub(crate) fn count_into(&mut self, counted: &mut Tally) {
+        counted.add(&self.samples);
+        self.samples.clear();
+    }
+}
+
+fn clocks(now: u64) -> Now {
+    Now {
+        mono: Mono(now),
+        wall: Wall(EPOCH_MS * 1_000_000 + now),
+    }
+}

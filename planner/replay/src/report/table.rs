@@ -1,0 +1,146 @@
+//! The summaries as rows: one for each figure, a column for each contender; as text and for the page.
+
+use std::collections::BTreeSet;
+
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+
+use super::summary::Summary;
+use crate::bound::Kind;
+
+/// Longest line of a column's head.
+const HEAD_MAX: usize = 18;
+
+/// A name and a cell for each contender.
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) cells: Vec<String>,
+}
+
+/// For a terminal.
+pub(super) fn text(sums: &[Summary]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED);
+    let names = sums.iter().map(|sum| folded(&sum.contender));
+    table.set_header([String::new()].into_iter().chain(names));
+    for row in rows(sums) {
+        table.add_row([row.name].into_iter().chain(row.cells));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
+
+/// A name in lines no longer than a cell's usual content, where it has spaces to break it at.
+fn folded(name: &str) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in name.split(' ') {
+        let more = word.chars().count() + 1;
+        if length > 0 && length + more > HEAD_MAX {
+            lines.push('\n');
+            length = 0;
+        } else if length > 0 {
+            lines.push(' ');
+        }
+        lines.push_str(word);
+        length += more;
+    }
+    lines
+}
+
+/// All rows; those that would be empty or zero for everybody are left out where they say nothing.
+pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut row = |name: &str, cell: &dyn Fn(&Summary) -> String| {
+        rows.push(Row {
+            name: name.to_owned(),
+            cells: sums.iter().map(cell).collect(),
+        });
+    };
+    row("sent", &|sum| sum.sent.to_string());
+    row("on time", &|sum| counted(sum.on_time, sum.sent));
+    let classes = sums.first().map_or(0, |sum| sum.classes.len());
+    for at in 0..classes {
+        let class = |sum: &Summary| sum.classes.get(at).cloned();
+        let name = sums.first().and_then(class).map(|class| class.name);
+        row(&format!("   {}", name.unwrap_or_default()), &|sum| {
+            or_none(class(sum), |class| counted(class.on_time, class.sent))
+        });
+    }
+    if sums.iter().any(|sum| sum.bound.is_some()) {
+        row("bound: most on time", &|sum| {
+            let bound = sum.bound.as_ref().map(|yardstick| &yardstick.bound);
+            or_none(bound, |bound| {
+                format!("{} {}", sign(bound.kind), counted(bound.on_time, sum.sent))
+            })
+        });
+        row("   reached", &|sum| {
+            let reached = sum.bound.as_ref().and_then(|bound| bound.reached_percent);
+            or_none(reached, |percent| format!("{percent:.1} %"))
+        });
+    }
+    if sums.iter().any(|sum| sum.too_inaccurate > 0) {
+        row("less accurate than asked", &|sum| {
+            counted(sum.too_inaccurate, sum.sent)
+        });
+    }
+    row("late", &|sum| counted(sum.late, sum.sent));
+    row("refused", &|sum| counted(sum.refused_total(), sum.sent));
+    let reasons: BTreeSet<&str> = sums
+        .iter()
+        .flat_map(|sum| sum.refused.keys().copied())
+        .collect();
+    for reason in reasons {
+        row(&format!("   {reason}"), &|sum| {
+            or_none(sum.refused.get(reason), u64::to_string)
+        });
+    }
+    row("refused within 50 ms", &|sum| {
+        or_none(sum.refused_at_once_percent, |percent| {
+            format!("{percent:.1} %")
+        })
+    });
+    row("client gone", &|sum| counted(sum.gone, sum.sent));
+    row("lost", &|sum| sum.lost.to_string());
+    row("p50, end to end", &|sum| ms(sum.p50_ms));
+    row("p95", &|sum| ms(sum.p95_ms));
+    row("p99", &|sum| ms(sum.p99_ms));
+    row("max", &|sum| ms(sum.max_ms));
+    row("mean accuracy", &|sum| {
+        or_none(sum.mean_accuracy, |percent| format!("{percent:.2} %"))
+    });
+    row("core-seconds", &|sum| format!("{:.0}", sum.core_seconds));
+    if sums.iter().any(|sum| sum.least.is_some()) {
+        row("   for as many, at least", &|sum| {
+            or_none(sum.least.as_ref(), |least| {
+                format!("{:.0}", least.core_seconds)
+            })
+        });
+    }
+    row("plans", &|sum| sum.plans.to_string());
+    row("resizes", &|sum| sum.resizes.to_string());
+    rows
+}
+
+/// How a bound's number is to be read.
+fn sign(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Exact => "=",
+        Kind::Upper => "≤",
+        Kind::Estimate => "≲",
+    }
+}
+
+fn counted(count: u64, of: u64) -> String {
+    format!("{count}  {:5.1} %", 100.0 * count as f64 / of.max(1) as f64)
+}
+
+fn ms(value: Option<f64>) -> String {
+    or_none(value, |ms| format!("{ms:.1} ms"))
+}
+
+fn or_none<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "–".to_owned(), text)
+}

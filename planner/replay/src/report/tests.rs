@@ -1,0 +1,377 @@
+//! The report of plays made up by hand and by formula.
+
+use std::fs;
+use std::time::Duration;
+
+use weir_sim::server::{Law, Parallelism};
+
+use super::*;
+use crate::world::tests::two_variants;
+use crate::bound::{Kind, LeastKind};
+use crate::request::{Fate, Outcome, Second};
+use crate::scenario::{Proxies, Server};
+
+/// Two variants, a (70 %) and b (80 %), 4 and 2 cores at the start.
+pub(crate) fn scenario(length_s: u64) -> Scenario {
+    let server = |name: &str, gamma_ms, cores| Server {
+        name: name.to_owned(),
+        law: Law {
+            gamma_ms,
+            ..Law::default()
+        },
+        parallelism: Parallelism::PerCore,
+        batch_max: 1,
+        batch_delay: Duration::ZERO,
+        noise_sigma: 0.0,
+        readiness: Duration::ZERO,
+        resize_delay: Duration::from_millis(200),
+        round_trip: Duration::ZERO,
+        cores,
+    };
+    Scenario {
+        name: "a <day> & a night".to_owned(),
+        seed: 7,
+        length: Duration::from_secs(length_s),
+        service: two_variants(),
+        variants: vec![server("a", 40.0, 4.0), server("b", 80.0, 2.0)],
+        classes: vec!["default".to_owned()],
+        proxies: Proxies {
+            count: 1,
+            workers: 2,
+            plugin: serde_json::Value::Null,
+            plan_delay: Duration::ZERO,
+            ring_delay: Duration::ZERO,
+        },
+        contenders: Vec::new(),
+        faults: Vec::new(),
+    }
+}
+
+fn request(id: u32, sent: Duration, min_accuracy: f64) -> Request {
+    Request {
+        head: sent + Duration::from_millis(100),
+        arrives: sent + Duration::from_millis(100),
+        way_back: Duration::from_millis(50),
+        min_accuracy,
+        ..Request::new(id, sent, Duration::from_secs(1))
+    }
+}
+
+pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>) -> Play {
+    Play {
+        contender: contender.to_owned(),
+        outcomes,
+        seconds,
+        resizes: Vec::new(),
+        core_seconds: 12.345_678,
+        plans: vec![Duration::ZERO; 3],
+        events: 0,
+    }
+}
+
+/// Seven requests, a second apart, and every kind of end.
+fn by_hand() -> (Scenario, Vec<Request>, Play) {
+    let fates = [
+        (Fate::Answered(0), 400, 0.0),
+        (Fate::Answered(1), 1000, 80.0),
+        (Fate::Answered(0), 500, 80.0),
+        (Fate::Answered(1), 1001, 0.0),
+        (Fate::Refused("infeasible"), 100, 0.0),
+        (Fate::Gone, 5000, 0.0),
+        (Fate::Lost, 300, 0.0),
+    ];
+    let sent = |id: usize| Duration::from_secs(id as u64);
+    let requests = fates.iter().enumerate();
+    let requests = requests
+        .map(|(id, (.., wish))| request(id as u32, sent(id), *wish))
+        .collect();
+    let outcomes = fates
+        .iter()
+        .enumerate()
+        .map(|(id, (fate, took_ms, _))| Outcome {
+            request: id as u32,
+            fate: *fate,
+            ended: sent(id) + Duration::from_millis(*took_ms),
+            dispatched: Some(sent(id) + Duration::from_millis(120)),
+        });
+    (
+        scenario(7),
+        requests,
+        play("weir", outcomes.collect(), Vec::new()),
+    )
+}
+
+/// A replay whose load swells and ebbs, with so many contenders that do better and worse.
+fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Play>) {
+    let rate = |second: u64| 40 + (second * 37 / length_s.max(1)) * 3 % 60;
+    let mut requests: Vec<Request> = Vec::new();
+    for second in 0..length_s {
+        for part in 0..rate(second) {
+            let sent = Duration::from_secs(second)
+                + Duration::from_secs(1) * part as u32 / rate(second) as u32;
+            requests.push(request(requests.len() as u32, sent, 0.0));
+        }
+    }
+    let names = [
+        "weir + planner",
+        "weir-global + planner",
+        "edf-without-feasibility + planner",
+        "gateway-receipt + planner",
+        "fifo-round-robin + static",
+        "fifo-weights + hpa-like",
+        "fifo-timeout + vpa-like",
+        "weir + static",
+        "weir + hpa-like",
+    ];
+    let one = |index: usize| {
+        let outcome = |request: &Request| {
+            let chance = (u64::from(request.id) * 7919 + index as u64 * 31) % 100;
+            let took = 180 + chance * 4 + 60 * index as u64 + rate(request.sent.as_secs()) * 2;
+            let fate = match chance {
+                0..2 => Fate::Gone,
+                x if x < 3 + 3 * index as u64 => {
+                    Fate::Refused(["expired", "infeasible", "queue-full"][x as usize % 3])
+                }
+                _ => Fate::Answered(u16::from(chance > 60)),
+            };
+            Outcome {
+                request: request.id,
+                fate,
+                ended: request.sent + Duration::from_millis(took),
+                dispatched: (chance > 10)
+                    .then(|| request.arrives + Duration::from_millis(took / 2)),
+            }
+        };
+        let second = |second: u64| {
+            let cores = if index < 4 {
+                (rate(second) / 15) as f64
+            } else {
+                4.0
+            };
+            let asked = if index < 4 {
+                (rate(second + 2) / 15) as f64
+            } else {
+                4.0
+            };
+            Second {
+                demand_rps: (index < 4).then(|| rate(second) as f64 * (1.1 + 0.02 * index as f64)),
+                cores_asked: vec![asked, 2.0],
+                cores_actuated: vec![cores, 2.0],
+                shares: vec![cores / (cores + 2.0), 2.0 / (cores + 2.0)],
+            }
+        };
+        let outcomes = requests.iter().map(outcome).collect();
+        let name = names.get(index).copied().unwrap_or("another");
+        play(name, outcomes, (0..length_s).map(second).collect())
+    };
+    let plays = (0..contenders).map(one).collect();
+    (scenario(length_s), requests, plays)
+}
+
+fn reported(length_s: u64, contenders: usize) -> Report {
+    let (scenario, requests, plays) = made_up(length_s, contenders);
+    let yardsticks = yardsticks(&scenario, &requests, &plays);
+    Report::new(&scenario, &requests, &plays, &yardsticks).unwrap()
+}
+
+#[test]
+fn every_end_is_counted_once_and_rightly() {
+    let (scenario, requests, play) = by_hand();
+    let yardsticks = yardsticks(&scenario, &requests, std::slice::from_ref(&play));
+    let report = Report::new(&scenario, &requests, &[play], &yardsticks).unwrap();
+    let [sum] = report.contenders() else {
+        panic!("one contender");
+    };
+    let counts = (
+        sum.sent,
+        sum.on_time,
+        sum.too_inaccurate,
+        sum.late,
+        sum.gone,
+        sum.lost,
+    );
+    assert_eq!(counts, (7, 2, 1, 1, 1, 1));
+    assert_eq!(sum.refused, [("infeasible", 1)].into());
+    assert_eq!(sum.on_time_percent, 28.571);
+    let latencies = [sum.p50_ms, sum.p95_ms, sum.p99_ms, sum.max_ms];
+    assert_eq!(
+        latencies,
+        [Some(500.0), Some(1001.0), Some(1001.0), Some(1001.0)]
+    );
+    assert_eq!((sum.mean_accuracy, sum.core_seconds), (Some(75.0), 12.346));
+    let bound = sum.bound.as_ref().unwrap();
+    assert_eq!((bound.bound.on_time, bound.bound.kind), (7, Kind::Upper));
+    assert_eq!(bound.reached_percent, Some(28.571));
+    // Six cores for 0.2 s at the start, and one of the two requests is not among those.
+    let least = sum.least.as_ref().unwrap();
+    assert_eq!(
+        (least.core_seconds, least.kind, least.on_time),
+        (1.24, LeastKind::Lower, 2)
+    );
+}
+
+#[test]
+fn where_there_are_classes_each_is_counted() {
+    let (mut scenario, mut requests, play) = by_hand();
+    let plays = [play];
+    let one = Report::new(&scenario, &requests, &plays, &[]).unwrap();
+    assert_eq!(one.contenders()[0].classes, []);
+    scenario.classes = ["live", "free", "nobody"].map(str::to_owned).to_vec();
+    requests[1].class = 1;
+    requests[2].class = 1;
+    let report = Report::new(&scenario, &requests, &plays, &[]).unwrap();
+    let classes = report.contenders()[0].classes.iter();
+    let counts: Vec<_> = classes
+        .map(|class| {
+            (
+                &*class.name,
+                class.sent,
+                class.on_time,
+                class.on_time_percent,
+            )
+        })
+        .collect();
+    assert_eq!(
+        counts,
+        [
+            ("live", 5, 1, 20.0),
+            ("free", 2, 1, 50.0),
+            ("nobody", 0, 0, 0.0)
+        ]
+    );
+    assert!(report.table().contains("   free"), "{}", report.table());
+}
+
+#[test]
+fn the_json_is_the_same_to_the_byte() {
+    let (scenario, requests, play) = by_hand();
+    let plays = [play];
+    let yardsticks = yardsticks(&scenario, &requests, &plays);
+    let json = || {
+        let report = Report::new(&scenario, &requests, &plays, &yardsticks).unwrap();
+        report.json().unwrap()
+    };
+    assert_eq!(json(), include_str!("tests/by_hand.json"));
+}
+
+#[test]
+fn books_that_do_not_add_up_are_refused() {
+    let (scenario, requests, mut play) = by_hand();
+    play.outcomes.swap(0, 1);
+    let new = |play: &Play, yardsticks: &[(Bound, Option<Least>)]| {
+        let report = Report::new(&scenario, &requests, std::slice::from_ref(play), yardsticks);
+        report.unwrap_err().to_string()
+    };
+    assert!(new(&play, &[]).contains("every request ends once"));
+    play.outcomes.pop();
+    assert!(new(&play, &[]).contains("weir: 6 outcomes of 7 requests"));
+    let (_, _, good) = by_hand();
+    let bound = Bound {
+        on_time: 1,
+        kind: Kind::Exact,
+        method: "",
+        why: String::new(),
+    };
+    let two = [(bound.clone(), None), (bound, None)];
+    assert!(new(&good, &two).contains("1 plays and 2 yardsticks"));
+}
+
+#[test]
+fn the_page_stands_alone_and_names_are_text() {
+    let page = reported(60, 9).html();
+    assert_eq!(page, reported(60, 9).html());
+    for foreign in ["<script", "href=", "src=", "url(", "@import", "<day>"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    let elsewhere = page.matches("http").count();
+    let named = page.matches("http://www.w3.org/2000/svg").count();
+    assert_eq!(elsewhere, named, "addresses other than SVG's own name");
+    for shown in [
+        "a &lt;day&gt; &amp; a night",
+        "What became of the requests",
+        "Offered load and forecast",
+        "On time",
+        "Latency",
+        "Slack at dispatch",
+        "Accuracy",
+        "Cores asked and actuated",
+        "Quotas of the variants: weir + planner",
+        "refused: infeasible",
+        "bound: most on time",
+        "planned for: weir + planner",
+        "median budget",
+    ] {
+        assert!(page.contains(shown), "{shown}");
+    }
+    assert!(
+        !page.contains("Quotas of the variants: weir + static"),
+        "they never change"
+    );
+    assert!(!page.contains("#010203"), "the ink is the page's");
+}
+
+#[test]
+fn a_long_replay_is_no_larger_page() {
+    let hour = reported(3600, 2).html().len();
+    assert!(hour < 400_000, "{hour} bytes");
+}
+
+#[test]
+fn nothing_played_is_no_trouble() {
+    let report = Report::new(&scenario(0), &[], &[], &[]).unwrap();
+    assert!(report.html().contains("0 requests"));
+    let none = play("weir", Vec::new(), Vec::new());
+    let yardsticks = yardsticks(&scenario(0), &[], std::slice::from_ref(&none));
+    let report = Report::new(&scenario(0), &[], &[none], &yardsticks).unwrap();
+    assert!(report.table().contains("weir"));
+    assert_eq!(
+        report.contenders()[0]
+            .bound
+            .as_ref()
+            .unwrap()
+            .reached_percent,
+        None
+    );
+}
+
+#[test]
+fn a_report_is_written_whole_or_not_at_all() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().join("deep/report");
+    let report = reported(10, 1);
+    check(&folder).unwrap();
+    report.write(&folder).unwrap();
+    for file in FILES {
+        assert!(fs::metadata(folder.join(file)).unwrap().len() > 0, "{file}");
+    }
+    // Again, over an earlier one that lacks a file and has another's text.
+    fs::remove_file(folder.join("report.txt")).unwrap();
+    fs::write(folder.join("report.json"), "old").unwrap();
+    report.write(&folder).unwrap();
+    assert_eq!(
+        fs::read_to_string(folder.join("report.json")).unwrap(),
+        report.json().unwrap()
+    );
+    let beside: Vec<_> = fs::read_dir(place.path().join("deep")).unwrap().collect();
+    assert_eq!(beside.len(), 1, "{beside:?}");
+
+    fs::write(folder.join("thesis.tex"), "years").unwrap();
+    let refused = report.write(&folder).unwrap_err().to_string();
+    assert!(
+        refused.contains("thesis.tex is not of a report"),
+        "{refused}"
+    );
+    assert_eq!(
+        fs::read_to_string(folder.join("thesis.tex")).unwrap(),
+        "years"
+    );
+    for nameless in ["/", "..", ""] {
+        let refused = check(Path::new(nameless)).unwrap_err();
+        assert!(
+            matches!(refused, ReportError::Nameless { .. }),
+            "{nameless}: {refused}"
+        );
+    }
+    let file = folder.join("report.html");
+    assert!(check(&file).is_err(), "a file is no folder");
+}

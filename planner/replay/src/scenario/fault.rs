@@ -1,0 +1,208 @@
+//! Faults by schedule, and faults drawn from the seed.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+
+use super::raw::{RawFault, What};
+use super::refused::{Wrong, seconds, within};
+use super::{Fault, FaultKind, Proxies, Server};
+use crate::input::seed::{Draw, rng};
+
+/// Most faults of one scenario.
+pub(super) const FAULTS_MAX: usize = 1000;
+/// Longest fault, in seconds.
+const LASTS_MAX_S: f64 = 3600.0;
+/// Slowest a slow server gets, in percent of its time.
+const PERCENT_MAX: u32 = 10_000;
+
+/// What faults can befall.
+pub(super) struct Stage<'a> {
+    pub(super) length: Duration,
+    pub(super) variants: &'a [Server],
+    pub(super) proxies: &'a Proxies,
+    pub(super) seed: u64,
+}
+
+/// All faults by their time; of the same time, in the order written.
+pub(super) fn faults(raw: &[RawFault], stage: &Stage<'_>) -> Result<Vec<Fault>, Wrong> {
+    let mut faults = Vec::new();
+    let mut rng = rng(stage.seed, Draw::Faults);
+    for (index, raw) in raw.iter().enumerate() {
+        let at = format!("faults[{index}]");
+        match raw.random {
+            Some(count) => {
+                let given = Given::of(raw);
+                given.only(&at, "random", &[])?;
+                let most = u32::try_from(FAULTS_MAX).unwrap_or(u32::MAX);
+                let count = within(format!("{at}.random"), count, 1..=most, "faults")?;
+                faults.extend((0..count).map(|_| stage.drawn(&mut rng)));
+            }
+            None => faults.push(stage.scheduled(&at, raw)?),
+        }
+        within(
+            "faults",
+            faults.len(),
+            0..=FAULTS_MAX,
+            "faults, drawn ones included",
+        )?;
+    }
+    faults.sort_by_key(|fault| fault.at);
+    Ok(faults)
+}
+
+/// The keys that are there.
+struct Given(Vec<&'static str>);
+
+impl Given {
+    fn of(raw: &RawFault) -> Given {
+        let keys = [
+            ("at_s", raw.at_s.is_some()),
+            ("what", raw.what.is_some()),
+            ("variant", raw.variant.is_some()),
+            ("proxy", raw.proxy.is_some()),
+            ("worker", raw.worker.is_some()),
+            ("lasts_s", raw.lasts_s.is_some()),
+            ("percent", raw.percent.is_some()),
+        ];
+        let given = keys.iter().filter(|(_, given)| *given);
+        Given(given.map(|(key, _)| *key).collect())
+    }
+
+    /// Refuses a key that the fault has no use for.
+    fn only(&self, at: &str, what: &str, keys: &[&str]) -> Result<(), Wrong> {
+        let Some(other) = self.0.iter().find(|key| !keys.contains(key)) else {
+            return Ok(());
+        };
+        let takes = if keys.is_empty() {
+            "nothing else".to_owned()
+        } else {
+            keys.join(", ")
+        };
+        let right = format!("left out: {what} takes {takes}");
+        Err(Wrong::value(format!("{at}.{other}"), "given", right))
+    }
+}
+
+impl Stage<'_> {
+    fn scheduled(&self, at: &str, raw: &RawFault) -> Result<Fault, Wrong> {
+        let missing = |key: &str| Wrong::value(format!("{at}.{key}"), "missing", "given");
+        let when = raw.at_s.ok_or_else(|| missing("at_s"))?;
+        let length_s = self.length.as_secs_f64();
+        let when = seconds(format!("{at}.at_s"), when, 0.0..=length_s)?;
+        let what = raw.what.ok_or_else(|| missing("what"))?;
+        let lasts = || {
+            let lasts = raw.lasts_s.ok_or_else(|| missing("lasts_s"))?;
+            seconds(format!("{at}.lasts_s"), lasts, 0.001..=LASTS_MAX_S)
+        };
+        let proxy = || {
+            let proxy = raw.proxy.unwrap_or(0);
+            let last = self.proxies.count - 1;
+            within(
+                format!("{at}.proxy"),
+                proxy,
+                0..=last,
+                "(they count from 0)",
+            )
+        };
+        let worker = || {
+            let worker = raw.worker.unwrap_or(0);
+            let last = self.proxies.workers - 1;
+            within(
+                format!("{at}.worker"),
+                worker,
+                0..=last,
+                "(they count from 0)",
+            )
+        };
+        let variant = || {
+            let name = raw.variant.as_ref().ok_or_else(|| missing("variant"))?;
+            let known = self.variants.iter().position(|server| server.name == *name);
+            known.ok_or_else(|| {
+                let names: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
+                let right = format!("a variant of the service: {}", names.join(", "));
+                Wrong::value(format!("{at}.variant"), name, right)
+            })
+        };
+        let (kind, keys): (_, &[&str]) = match what {
+            What::ProxyRestart => (FaultKind::ProxyRestart { proxy: proxy()? }, &["proxy"]),
+            What::WorkerTrap => {
+                let (proxy, worker) = (proxy()?, worker()?);
+                (
+                    FaultKind::WorkerTrap { proxy, worker },
+                    &["proxy", "worker"],
+                )
+            }
+            What::PlannerOutage => (FaultKind::PlannerOutage { lasts: lasts()? }, &["lasts_s"]),
+            What::ScrapeLoss => (FaultKind::ScrapeLoss { lasts: lasts()? }, &["lasts_s"]),
+            What::ServerCrash => {
+                let (variant, lasts) = (variant()?, lasts()?);
+                (
+                    FaultKind::ServerCrash { variant, lasts },
+                    &["variant", "lasts_s"],
+                )
+            }
+            What::ServerErrors => {
+                let (variant, lasts) = (variant()?, lasts()?);
+                (
+                    FaultKind::ServerErrors { variant, lasts },
+                    &["variant", "lasts_s"],
+                )
+            }
+            What::ServerSlow => {
+                let (variant, lasts) = (variant()?, lasts()?);
+                let percent = raw.percent.ok_or_else(|| missing("percent"))?;
+                let unit = "% of its time";
+                let percent = within(format!("{at}.percent"), percent, 100..=PERCENT_MAX, unit)?;
+                let kind = FaultKind::ServerSlow {
+                    variant,
+                    percent,
+                    lasts,
+                };
+                (kind, &["variant", "percent", "lasts_s"])
+            }
+            What::LostWake => {
+                let (proxy, worker) = (proxy()?, worker()?);
+                (FaultKind::LostWake { proxy, worker }, &["proxy", "worker"])
+            }
+            What::LostPlan => (FaultKind::LostPlan { proxy: proxy()? }, &["proxy"]),
+            What::ResizeRefused => (FaultKind::ResizeRefused { lasts: lasts()? }, &["lasts_s"]),
+            What::ResizeDeferred => (FaultKind::ResizeDeferred { lasts: lasts()? }, &["lasts_s"]),
+        };
+        let keys: Vec<&str> = ["at_s", "what"].iter().chain(keys).copied().collect();
+        Given::of(raw).only(at, "this fault", &keys)?;
+        Ok(Fault {
+            at: when,
+            what: kind,
+        })
+    }
+
+    /// Any fault but errors at any whole ms, lasting 1 to 10 s where it lasts.
+    fn drawn(&self, rng: &mut ChaCha8Rng) -> Fault {
+        let length_ms = u64::try_from(self.length.as_millis()).unwrap_or(u64::MAX);
+        let at = Duration::from_millis(rng.random_range(0..=length_ms));
+        let lasts = Duration::from_millis(rng.random_range(1000..=10_000));
+        let proxy = rng.random_range(0..self.proxies.count);
+        let worker = rng.random_range(0..self.proxies.workers);
+        let variant = rng.random_range(0..self.variants.len());
+        let percent = rng.random_range(200..=1000);
+        let what = match rng.random_range(0..10u8) {
+            0 => FaultKind::ProxyRestart { proxy },
+            1 => FaultKind::WorkerTrap { proxy, worker },
+            2 => FaultKind::PlannerOutage { lasts },
+            3 => FaultKind::ScrapeLoss { lasts },
+            4 => FaultKind::ServerCrash { variant, lasts },
+            5 => FaultKind::ServerSlow {
+                variant,
+                percent,
+                lasts,
+            },
+            6 => FaultKind::LostWake { proxy, worker },
+            7 => FaultKind::LostPlan { proxy },
+            8 => FaultKind::ResizeRefused { lasts },
+            _ => FaultKind::ResizeDeferred { lasts },
+        };
+        Fault { at, what }
+    }
+}

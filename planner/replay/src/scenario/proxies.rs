@@ -1,0 +1,71 @@
+//! The proxies, and the filter's configuration in them: checked by the filter itself.
+
+use serde_json::{Value, json};
+use weir_filter::board::ENTRIES_MAX;
+use weir_filter::config::{Config, ConfigError};
+use weir_planner::actuate::Allocation;
+
+use super::Proxies;
+use super::raw::RawProxies;
+use super::refused::{Wrong, millis, within};
+use weir_planner::config::Service;
+use weir_planner::plan::draft;
+
+/// Most proxies.
+pub(super) const PROXIES_MAX: u32 = 100;
+/// Longest way of a plan, and from worker to worker: a minute.
+const PLAN_DELAY_MAX_MS: f64 = 60_000.0;
+
+pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Wrong> {
+    let workers_max = u32::try_from(ENTRIES_MAX).unwrap_or(u32::MAX);
+    Ok(Proxies {
+        count: within("proxies.count", raw.count, 1..=PROXIES_MAX, "proxies")?,
+        workers: within("proxies.workers", raw.workers, 1..=workers_max, "workers")?,
+        plugin: plugin(service, raw.plugin)?,
+        plan_delay: millis(
+            "proxies.plan_delay_ms",
+            raw.plan_delay_ms,
+            PLAN_DELAY_MAX_MS,
+        )?,
+        ring_delay: millis(
+            "proxies.ring_delay_ms",
+            raw.ring_delay_ms,
+            PLAN_DELAY_MAX_MS,
+        )?,
+    })
+}
+
+/// The configuration with the service's name and the plan that follows from the cores at the start.
+fn plugin(service: &Service, written: Value) -> Result<Value, Wrong> {
+    const AT: &str = "proxies.plugin";
+    let Value::Object(mut keys) = written else {
+        return Err(Wrong::value(AT, written, "a mapping of the filter's keys"));
+    };
+    if keys.contains_key("plan") {
+        let right = "left out: the plan for cores.initial is filled in";
+        return Err(Wrong::value(format!("{AT}.plan"), "given", right));
+    }
+    let name = keys.entry("service").or_insert_with(|| json!(service.name));
+    if name.as_str() != Some(&service.name) {
+        let right = format!("{}, as service.service says, or left out", service.name);
+        return Err(Wrong::value(format!("{AT}.service"), name, right));
+    }
+    let initial: Vec<Allocation> = service.variants.iter().map(|v| v.initial).collect();
+    let Some(plan) = draft(service, &initial, None) else {
+        let right = "1 or more for one variant at least";
+        return Err(Wrong::value("service.variants", "no cores.initial", right));
+    };
+    keys.insert(
+        "plan".to_owned(),
+        json!({ "variants": plan.variants, "rest_ms": plan.rest_ms }),
+    );
+    let plugin = Value::Object(keys);
+    match Config::parse(plugin.to_string().as_bytes()) {
+        Ok(_) => Ok(plugin),
+        Err(ConfigError::Value { path, value, right }) => {
+            Err(Wrong::value(format!("{AT}.{path}"), value, right))
+        }
+        Err(ConfigError::Shape(misread)) => Err(Wrong::form(AT, &misread.path, &misread.what)),
+        Err(error) => Err(Wrong::about(AT, error)),
+    }
+}

@@ -1,0 +1,227 @@
+//! The scenario file as written: the shape and the defaults, no rule about values.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use weir_sim::server::Law;
+
+use super::{Control, Plane};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawScenario {
+    pub(super) name: String,
+    #[serde(default = "seed")]
+    pub(super) seed: u64,
+    pub(super) length_s: Option<u64>,
+    /// A planner's service file; read as such once what a replay does not need is filled in.
+    pub(super) service: Value,
+    #[serde(default)]
+    pub(super) servers: BTreeMap<String, RawServer>,
+    #[serde(default)]
+    pub(super) proxies: RawProxies,
+    pub(super) load: RawLoad,
+    #[serde(default)]
+    pub(super) network: RawNetwork,
+    #[serde(default)]
+    pub(super) payload_bytes: u64,
+    #[serde(default)]
+    pub(super) answer_bytes: u64,
+    #[serde(default)]
+    pub(super) clients: RawClients,
+    #[serde(default)]
+    pub(super) classes: Vec<RawClass>,
+    pub(super) contenders: Option<Vec<RawContender>>,
+    #[serde(default)]
+    pub(super) faults: Vec<RawFault>,
+}
+
+/// One variant's server, where it differs from its profile.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawServer {
+    pub(super) law: Option<Law>,
+    /// `per-core` or a number.
+    pub(super) parallelism: Option<Value>,
+    pub(super) batch_max: Option<u32>,
+    pub(super) batch_delay_ms: Option<f64>,
+    pub(super) noise_sigma: Option<f64>,
+    pub(super) readiness_s: Option<f64>,
+    pub(super) resize_delay_ms: Option<f64>,
+    pub(super) round_trip_ms: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawProxies {
+    pub(super) count: u32,
+    pub(super) workers: u32,
+    pub(super) plugin: Value,
+    pub(super) plan_delay_ms: f64,
+    pub(super) ring_delay_ms: f64,
+}
+
+/// Exactly one of `rates`, `generator`, `file` and `records`; the other keys belong to some of them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLoad {
+    pub(super) rates: Option<Vec<f64>>,
+    pub(super) generator: Option<Generator>,
+    pub(super) file: Option<String>,
+    pub(super) records: Option<String>,
+
+    pub(super) rps: Option<f64>,
+    pub(super) low_rps: Option<f64>,
+    pub(super) high_rps: Option<f64>,
+    pub(super) period_s: Option<u64>,
+    pub(super) at_s: Option<u64>,
+    pub(super) low_s: Option<u64>,
+    pub(super) high_s: Option<u64>,
+
+    pub(super) key: Option<String>,
+    pub(super) from_s: Option<u64>,
+    #[serde(rename = "loop")]
+    pub(super) again: Option<bool>,
+
+    pub(super) ties: Option<bool>,
+    pub(super) silence_s: Option<f64>,
+
+    pub(super) scale: Option<f64>,
+    pub(super) of_capacity: Option<f64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Generator {
+    Poisson,
+    Diurnal,
+    Burst,
+    Ramp,
+    Step,
+    OnOff,
+    Swell,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum RawNetwork {
+    #[default]
+    None,
+    #[serde(rename = "4g")]
+    FourG,
+    Constant(RawLink),
+    File(RawLog),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLink {
+    pub(super) bytes_per_s: f64,
+    pub(super) round_trip_ms: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLog {
+    pub(super) path: String,
+    #[serde(default, rename = "loop")]
+    pub(super) again: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawClients {
+    pub(super) slo_ms: Option<u64>,
+    pub(super) skew_ms: RawSkew,
+    pub(super) patience_ms: Option<u64>,
+    pub(super) retries: u8,
+    pub(super) slow_uploads: Option<RawSlow>,
+    pub(super) slow_readers: Option<RawSlow>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawSlow {
+    pub(super) share: f64,
+    pub(super) bytes_per_s: f64,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawSkew {
+    pub(super) normal: Option<f64>,
+    pub(super) uniform: Option<f64>,
+    pub(super) far_off: Option<f64>,
+    pub(super) far_off_share: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawClass {
+    pub(super) name: String,
+    #[serde(default = "share")]
+    pub(super) share: f64,
+    pub(super) slo_ms: Option<u64>,
+    #[serde(default)]
+    pub(super) min_accuracy: f64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawContender {
+    pub(super) plane: Plane,
+    pub(super) control: Control,
+}
+
+/// Either `random` alone, or `at_s` and `what` with the keys of that fault.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawFault {
+    pub(super) random: Option<u32>,
+    pub(super) at_s: Option<f64>,
+    pub(super) what: Option<What>,
+    pub(super) variant: Option<String>,
+    pub(super) proxy: Option<u32>,
+    pub(super) worker: Option<u32>,
+    pub(super) lasts_s: Option<f64>,
+    pub(super) percent: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum What {
+    ProxyRestart,
+    WorkerTrap,
+    PlannerOutage,
+    ScrapeLoss,
+    ServerCrash,
+    ServerErrors,
+    ServerSlow,
+    LostWake,
+    LostPlan,
+    ResizeRefused,
+    ResizeDeferred,
+}
+
+impl Default for RawProxies {
+    /// Two workers as in the demo. A plan is pushed over an open poll: it takes a round trip and
+    /// the other workers' next look; 50 ms is an assumption.
+    fn default() -> Self {
+        RawProxies {
+            count: 1,
+            workers: 2,
+            plugin: Value::Object(serde_json::Map::new()),
+            plan_delay_ms: 50.0,
+            ring_delay_ms: 0.1,
+        }
+    }
+}
+
+const fn seed() -> u64 {
+    1
+}
+
+const fn share() -> f64 {
+    1.0
+}

@@ -1,0 +1,135 @@
+//! From a file to a [`Scenario`] and what is sent: the order of the checks, and where each part of
+//! the file goes. Files that it names are looked for beside it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_sim::load::read_bounded;
+
+use super::fault::{Stage, faults};
+use super::load::Setting;
+use super::raw::RawScenario;
+use super::refused::{Refused, Wrong, within};
+use super::{Scenario, contender, load, place, proxies, sending, server};
+use crate::input::Sending;
+use weir_planner::config::{Service, from_yaml};
+
+/// Largest scenario file, in bytes: a day of rates written out, with room.
+pub const SCENARIO_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// Longest name.
+const NAME_MAX: usize = 100;
+
+/// What the command line says instead of the file.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Overrides {
+    /// Another seed.
+    pub seed: Option<u64>,
+    /// Another `load.of_capacity`.
+    pub of_capacity: Option<f64>,
+}
+
+/// Reads and checks a scenario and every file that it names.
+///
+/// # Errors
+/// The first thing that is wrong: file, line, field, value, and what would be right.
+pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Refused> {
+    let file = path.display().to_string();
+    let text = read_bounded(path, SCENARIO_BYTES_MAX).map_err(|error| Refused {
+        file: file.clone(),
+        line: None,
+        message: format!("{error:#}"),
+    })?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    check(&text, folder, overrides).map_err(|wrong| match wrong {
+        Wrong::Here {
+            path,
+            line,
+            message,
+        } => Refused {
+            line: line.or_else(|| place::line(&text, &path)),
+            file,
+            message,
+        },
+        Wrong::There(refused) => refused,
+    })
+}
+
+fn check(text: &str, folder: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Wrong> {
+    let mut raw: RawScenario =
+        from_yaml(text, "scenario").map_err(|error| Wrong::config("", &error))?;
+    let seed = overrides.seed.unwrap_or(raw.seed);
+    raw.load.of_capacity = overrides.of_capacity.or(raw.load.of_capacity);
+    let characters = raw.name.chars().count();
+    within("name", characters, 1..=NAME_MAX, "characters")?;
+    let service = service(raw.service)?;
+    let variants = server::servers(&service, &raw.servers)?;
+    let proxies = proxies::proxies(&service, raw.proxies)?;
+    let classes = sending::classes(&raw.classes)?;
+    let class_names: Vec<String> = classes.iter().map(|class| class.name.clone()).collect();
+    let setting = Setting {
+        length_s: raw.length_s,
+        folder,
+        classes: &class_names,
+        capacity_rps: variants.iter().map(super::Server::capacity_rps).sum(),
+        seed,
+    };
+    let (arrivals, length_s) = load::load(&raw.load, &setting)?;
+    let length = Duration::from_secs(length_s);
+    let sending = Sending {
+        arrivals,
+        network: sending::network(&raw.network, folder, length_s, seed)?,
+        payload_bytes: sending::bytes("payload_bytes", raw.payload_bytes)?,
+        answer_bytes: sending::bytes("answer_bytes", raw.answer_bytes)?,
+        clients: sending::clients(&raw.clients, &service)?,
+        classes,
+    };
+    let stage = Stage {
+        length,
+        variants: &variants,
+        proxies: &proxies,
+        seed,
+    };
+    let faults = faults(&raw.faults, &stage)?;
+    let scenario = Scenario {
+        name: raw.name,
+        seed,
+        length,
+        contenders: contender::contenders(raw.contenders.as_deref())?,
+        service,
+        variants,
+        classes: class_names,
+        proxies,
+        faults,
+    };
+    Ok((scenario, sending))
+}
+
+/// The planner's own check of its service file; addresses and the key, which a replay never uses,
+/// are filled in where they are missing.
+fn service(mut written: Value) -> Result<Service, Wrong> {
+    let Some(keys) = written.as_object_mut() else {
+        let right = "a mapping: the keys of a planner's service file";
+        return Err(Wrong::value("service", written, right));
+    };
+    if !keys.contains_key("key_file") {
+        keys.entry("key_env").or_insert(json!("WEIR_KEY"));
+    }
+    keys.entry("listen").or_insert(json!("127.0.0.1:0"));
+    keys.entry("proxies")
+        .or_insert(json!({ "stats": ["http://127.0.0.1/stats"] }));
+    let variants = keys.get_mut("variants").and_then(Value::as_array_mut);
+    for variant in variants.into_iter().flatten() {
+        if let Some(variant) = variant.as_object_mut() {
+            variant
+                .entry("resize")
+                .or_insert(json!("http://127.0.0.1/resize"));
+        }
+    }
+    if let Some(stages) = keys.get("stages") {
+        let right = "left out: a replay plays one stage";
+        return Err(Wrong::value("service.stages", stages, right));
+    }
+    // JSON is YAML.
+    Service::from_yaml(&written.to_string()).map_err(|error| Wrong::config("service", &error))
+}

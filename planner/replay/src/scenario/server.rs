@@ -1,0 +1,148 @@
+//! The servers as they really are: the planner's profile, and what the scenario says otherwise.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_api::plan::{BATCH_MAX, SLOTS_MAX};
+use weir_sim::network::ROUND_TRIP_MAX;
+use weir_sim::server::Parallelism;
+
+use super::Server;
+use super::raw::RawServer;
+use super::refused::{Wrong, millis, seconds, within};
+use weir_planner::config::{Replicas, Service, Variant};
+
+/// The 99 % quantile of the standard normal distribution.
+const Z_99: f64 = 2.326;
+/// Longest a server may take to be ready, to resize, or to wait for a batch, in seconds.
+const DELAY_MAX_S: f64 = 3600.0;
+
+/// One server for each variant, in the service's order.
+pub(super) fn servers(
+    service: &Service,
+    raw: &BTreeMap<String, RawServer>,
+) -> Result<Vec<Server>, Wrong> {
+    let names: Vec<&str> = service.variants.iter().map(|v| v.name.as_str()).collect();
+    if let Some(unknown) = raw.keys().find(|name| !names.contains(&name.as_str())) {
+        let right = format!("a variant of the service: {}", names.join(", "));
+        return Err(Wrong::value(format!("servers.{unknown}"), unknown, right));
+    }
+    let as_profiled = RawServer::default();
+    let server =
+        |variant: &Variant| server(variant, raw.get(&variant.name).unwrap_or(&as_profiled));
+    service.variants.iter().map(server).collect()
+}
+
+impl Server {
+    /// From the proxy to it, and from it to the proxy.
+    #[must_use]
+    pub fn hop(&self) -> Duration {
+        self.round_trip / 2
+    }
+
+    /// Requests/s that it executes at most with its cores at the start.
+    #[must_use]
+    pub fn capacity_rps(&self) -> f64 {
+        let at_once = f64::from(self.parallelism.at_once(self.cores));
+        let each = self.parallelism.cores_each(self.cores);
+        let ms = self.law.service_ms(self.batch_max, each);
+        if at_once > 0.0 && ms > 0.0 {
+            at_once * f64::from(self.batch_max) * 1000.0 / ms
+        } else {
+            0.0
+        }
+    }
+}
+
+fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
+    let at = |key: &str| format!("servers.{}.{key}", variant.name);
+    let delay = |key: &str, ms: f64| millis(at(key), ms, DELAY_MAX_S * 1e3);
+    if variant.replicas != Replicas::ONE {
+        let right = "left out: a replayed variant is one replica";
+        return Err(Wrong::value(
+            "service.variants[].replicas",
+            &variant.name,
+            right,
+        ));
+    }
+    let profile = &variant.profile;
+    let law = raw.law.unwrap_or(profile.latency.law);
+    law.check(&at("law"))
+        .map_err(|refused| Wrong::value(&refused.field, &refused.value, &refused.right))?;
+    if law.service_ms(1, 1.0) <= 0.0 {
+        let right = "more than 0 ms for one request on one core";
+        return Err(Wrong::value(at("law"), law.service_ms(1, 1.0), right));
+    }
+    let batch_max = raw.batch_max.unwrap_or(profile.batch);
+    let sigma = match raw.noise_sigma {
+        Some(sigma) => sigma,
+        None => sigma_of(profile.latency.tail).ok_or_else(|| {
+            let complaint = format!(
+                "missing; no log-normal noise up to 1 has the profile's tail of {}, so say it here",
+                profile.latency.tail
+            );
+            Wrong::about(at("noise_sigma"), complaint)
+        })?,
+    };
+    let readiness_s = raw.readiness_s.unwrap_or(variant.readiness.as_secs_f64());
+    Ok(Server {
+        name: variant.name.clone(),
+        law,
+        parallelism: match &raw.parallelism {
+            Some(written) => parallelism(&at("parallelism"), written)?,
+            None => profile.parallelism,
+        },
+        batch_max: within(at("batch_max"), batch_max, 1..=BATCH_MAX, "requests")?,
+        batch_delay: match raw.batch_delay_ms {
+            Some(ms) => delay("batch_delay_ms", ms)?,
+            None => variant.batch_delay,
+        },
+        noise_sigma: within(at("noise_sigma"), sigma, 0.0..=1.0, "")?,
+        readiness: seconds(at("readiness_s"), readiness_s, 0.0..=DELAY_MAX_S)?,
+        resize_delay: delay("resize_delay_ms", raw.resize_delay_ms.unwrap_or(0.0))?,
+        round_trip: millis(
+            at("round_trip_ms"),
+            raw.round_trip_ms.unwrap_or(0.0),
+            ROUND_TRIP_MAX.as_secs_f64() * 1e3,
+        )?,
+        cores: variant.initial.cores().as_f64(),
+    })
+}
+
+/// σ of the log-normal factor of mean 1 whose 99th percentile is `tail`: the lesser solution of
+/// exp(z·σ − σ²/2) = tail.
+fn sigma_of(tail: f64) -> Option<f64> {
+    let root = Z_99 * Z_99 - 2.0 * libm::log(tail);
+    let sigma = Z_99 - root.max(0.0).sqrt();
+    (root >= 0.0 && sigma <= 1.0).then_some(sigma.max(0.0))
+}
+
+fn parallelism(path: &str, written: &Value) -> Result<Parallelism, Wrong> {
+    if written.as_str() == Some("per-core") {
+        return Ok(Parallelism::PerCore);
+    }
+    let batches = written.as_u64().and_then(|n| u32::try_from(n).ok());
+    let fixed = batches
+        .filter(|batches| *batches <= SLOTS_MAX)
+        .and_then(NonZeroU32::new);
+    let right = format!("per-core, or 1 to {SLOTS_MAX} batches at once");
+    fixed
+        .map(Parallelism::Fixed)
+        .ok_or_else(|| Wrong::value(path, written, right))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sigma_of;
+
+    #[test]
+    fn the_noise_has_the_profiles_tail() {
+        for (tail, sigma) in [(1.0, 0.0), (1.2556, 0.1), (6.2, 0.9995)] {
+            assert!((sigma_of(tail).unwrap() - sigma).abs() < 1e-3, "{tail}");
+        }
+        assert_eq!(sigma_of(6.3), None);
+        assert_eq!(sigma_of(100.0), None);
+    }
+}

@@ -1,0 +1,144 @@
+//! One variant's server in the world: the model, its cores in force, and what it is doing to whom.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use weir_api::Cores;
+use weir_sim::server::{Noise, Parallelism, Run, ServerConfig, ServerModel};
+
+use super::{PlayError, nanos};
+use crate::scenario::Server;
+
+/// What rides with a request through a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Job {
+    pub(crate) request: u32,
+    pub(crate) attempt: u8,
+}
+
+/// A server.
+pub(crate) struct Site {
+    model: ServerModel<Job>,
+    parallelism: Parallelism,
+    /// From the proxy to it, and from it to the proxy, ns.
+    pub(crate) hop: u64,
+    /// Executions that have ended and are not yet told.
+    ended: Vec<(Job, Run)>,
+    /// For when the model was last entered in the agenda.
+    wakes_at: u64,
+    /// Whether it takes requests.
+    pub(crate) up: bool,
+    /// Whether it answers every request with an error.
+    pub(crate) errs: bool,
+    /// In force, whether or not they can be used yet.
+    pub(crate) cores: Cores,
+    core_seconds: f64,
+    counted_until: Duration,
+}
+
+impl Site {
+    pub(crate) fn new(server: &Server, cores: Cores, seed: u64) -> Result<Site, PlayError> {
+        let refused = |why: String| PlayError::Server {
+            name: server.name.clone(),
+            why,
+        };
+        let noise = (server.noise_sigma > 0.0).then_some(Noise {
+            sigma: server.noise_sigma,
+            seed,
+        });
+        let config = ServerConfig {
+            cores: cores.as_f64(),
+            parallelism: server.parallelism,
+            batch_max: NonZeroU32::new(server.batch_max)
+                .ok_or_else(|| refused("batch_max: 0; it must be 1 or more".to_owned()))?,
+            batch_delay: server.batch_delay,
+            noise,
+            ..ServerConfig::new(&server.name, server.law)
+        };
+        config.check().map_err(|error| refused(error.to_string()))?;
+        Ok(Site {
+            model: ServerModel::new(config).map_err(|error| refused(error.to_string()))?,
+            parallelism: server.parallelism,
+            hop: nanos(server.hop()),
+            ended: Vec::new(),
+            wakes_at: u64::MAX,
+            up: true,
+            errs: false,
+            cores,
+            core_seconds: 0.0,
+            counted_until: Duration::ZERO,
+        })
+    }
+
+    /// Takes a request in; whether there was room.
+    pub(crate) fn take(&mut self, now: Duration, job: Job) -> bool {
+        self.model.advance(now, &mut self.ended);
+        let taken = self.model.arrive(now, job).is_ok();
+        self.model.advance(now, &mut self.ended);
+        taken
+    }
+
+    /// Moves on to `now` and hands over what has ended since last asked.
+    pub(crate) fn advance(&mut self, now: Duration, ended: &mut Vec<(Job, Run)>) {
+        self.wakes_at = u64::MAX;
+        self.model.advance(now, &mut self.ended);
+        ended.append(&mut self.ended);
+    }
+
+    /// When it is to be looked at, if that is not yet in the agenda.
+    pub(crate) fn wake(&mut self, now: u64) -> Option<u64> {
+        let at = if self.ended.is_empty() {
+            nanos(self.model.next_event()?)
+        } else {
+            now
+        };
+        let at = at.max(now);
+        if at >= self.wakes_at {
+            return None;
+        }
+        self.wakes_at = at;
+        Some(at)
+    }
+
+    /// From `now` on so many cores are in force; the server uses them if `usable`.
+    pub(crate) fn resize(&mut self, now: Duration, cores: Cores, usable: bool) {
+        self.core_seconds = self.core_seconds(now);
+        self.counted_until = now;
+        self.cores = cores;
+        if usable {
+            self.use_cores(now);
+        }
+    }
+
+    /// The server uses what is in force.
+    pub(crate) fn use_cores(&mut self, now: Duration) {
+        self.model.advance(now, &mut self.ended);
+        self.model
+            .set_resources(now, self.cores.as_f64(), self.parallelism);
+        self.model.advance(now, &mut self.ended);
+    }
+
+    /// Cores × seconds in force so far.
+    pub(crate) fn core_seconds(&self, now: Duration) -> f64 {
+        let since = now.saturating_sub(self.counted_until).as_secs_f64();
+        self.core_seconds + self.cores.as_f64() * since
+    }
+
+    /// Cores × seconds that executions took so far.
+    pub(crate) fn busy_core_seconds(&self, now: Duration) -> f64 {
+        self.model.busy_core_seconds(now)
+    }
+
+    /// All that waits or runs is gone, and nothing is taken until it is up again.
+    pub(crate) fn crash(&mut self, now: Duration) {
+        self.model.advance(now, &mut self.ended);
+        self.model.crash();
+        self.up = false;
+    }
+
+    /// Executions that start from `now` on take so many times as long.
+    pub(crate) fn slow_by(&mut self, now: Duration, factor: f64) {
+        self.model.advance(now, &mut self.ended);
+        self.model.slow_by(factor);
+    }
+}

@@ -1,0 +1,59 @@
+//! Servers that make batches by themselves: what is lost where the plan does not know it, and where it does. In virtual
+//! time; nothing here is a timing.
+
+use std::fs;
+
+use weir_replay::input::requests;
+use weir_replay::report::Summary;
+use weir_replay::scenario::{Overrides, read};
+use weir_replay::world::play;
+
+/// Detecting cars as in Themis' demo at its crest: 15 lanes, 151 requests/s, of which pairs carry 174.
+fn lost_percent(profile: &str, server: &str, seed: u64) -> f64 {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    let text = format!(
+        "name: batches
+seed: {seed}
+length_s: 60
+service:
+  service: demo
+  slo_ms: 500
+  latency_budget: 0.7
+  policy: ipa
+  budget: {{ cores: 15 }}
+  variants:
+    - name: yolov5n
+      cluster: yolov5n
+      accuracy: 45.7
+      cores: {{ initial: 15, least: 0 }}
+      {profile}
+      latency: {{ gamma_ms: 57.3, epsilon_ms: 0, delta_ms: 0, eta_ms: 22.7, parallelism: per-core, tail: 1.26 }}
+servers:
+  yolov5n: {{ {server} }}
+load: {{ generator: poisson, rps: 151 }}
+contenders:
+  - {{ plane: weir, control: planner }}
+"
+    );
+    fs::write(&path, text).unwrap();
+    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
+    let requests = requests(seed, &sending);
+    let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
+    let sum = Summary::of(&scenario, &requests, &play, None).unwrap();
+    100.0 - 100.0 * sum.on_time as f64 / sum.sent as f64
+}
+
+#[test]
+fn plan_for_servers_that_make_batches_loses_nobody_to_greater_ones_than_planned() {
+    const SERVER: &str = "batch_max: 4, batch_delay_ms: 5";
+    let mut all_unknown = 0.0;
+    for seed in 1..=3 {
+        let known = lost_percent("batch: 4\n      batch_delay_ms: 5", SERVER, seed);
+        let unknown = lost_percent("batch: 4", SERVER, seed);
+        println!("seed {seed}: {known:.2} % lost, {unknown:.2} % where it is not known");
+        assert!(known < 0.1, "seed {seed}: {known}");
+        all_unknown += unknown;
+    }
+    assert!(all_unknown > 10.0, "nothing to lose: {all_unknown}");
+}

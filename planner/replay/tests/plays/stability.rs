@@ -1,0 +1,122 @@
+//! A load that does not change, and bursts that come again: what moves that need not. In virtual time; nothing here is a
+//! timing.
+
+use std::fs;
+use std::time::Duration;
+
+use weir_replay::input::requests;
+use weir_replay::report::Summary;
+use weir_replay::request::Play;
+use weir_replay::scenario::{Overrides, read};
+use weir_replay::world::play;
+
+/// The greatest rate that the planner plans 20 cores for.
+const CAPACITY_RPS: f64 = 386.0;
+/// Time in which the planner comes to know the load.
+const SETTLED: Duration = Duration::from_secs(60);
+/// Time within which changes are of one transition: a kubelet takes 0.6 s, and several cycles may be needed.
+const TRANSITION: Duration = Duration::from_secs(5);
+
+/// The demo's service with load times and a kubelet's delay.
+fn played(load: &str, length_s: u32, contender: &str, seed: u64) -> (Play, Summary) {
+    let mut service = String::new();
+    let mut servers = String::new();
+    for (name, accuracy, cores, slope, intercept, gamma_ms, readiness_s) in [
+        ("resnet18", 69.75, 6, 24.45, -6.17, 38.9, 5),
+        ("resnet50", 76.13, 7, 10.32, -3.79, 94.9, 8),
+        ("resnet152", 78.31, 7, 3.81, -2.25, 260.5, 15),
+    ] {
+        service += &format!(
+            "    - name: {name}
+      cluster: {name}
+      accuracy: {accuracy}
+      cores: {{ initial: {cores} }}
+      capacity: {{ slope_rps: {slope}, intercept_rps: {intercept} }}
+      latency: {{ gamma_ms: {gamma_ms}, epsilon_ms: 0, delta_ms: 0, eta_ms: 2, parallelism: per-core, tail: 1.26 }}
+      readiness_s: {readiness_s}
+"
+        );
+        servers += &format!("  {name}: {{ resize_delay_ms: 600, round_trip_ms: 3.4 }}\n");
+    }
+    let text = format!(
+        "name: stability
+seed: {seed}
+length_s: {length_s}
+service:
+  service: demo
+  slo_ms: 1000
+  mode: active
+  budget: {{ cores: 20 }}
+  variants:
+{service}servers:
+{servers}load: {{ {load} }}
+clients: {{ patience_ms: 5000 }}
+contenders:
+  - {contender}
+"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    fs::write(&path, text).unwrap();
+    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
+    let requests = requests(seed, &sending);
+    let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
+    let summary = Summary::of(&scenario, &requests, &play, None).unwrap();
+    (play, summary)
+}
+
+const WEIR: &str = "{ plane: weir, control: planner }";
+
+/// Transitions that begin after the load has become known.
+fn transitions(moments: impl Iterator<Item = Duration>) -> usize {
+    let mut begun = None::<Duration>;
+    let later = moments.filter(|at| *at > SETTLED);
+    let begins = later.filter(|at| {
+        let new = begun.is_none_or(|begun| *at > begun + TRANSITION);
+        if new {
+            begun = Some(*at);
+        }
+        new
+    });
+    begins.count()
+}
+
+#[test]
+fn flat_load_changes_cores_at_most_once_in_ten_minutes() {
+    for of_capacity in [0.3, 0.7, 0.9] {
+        for seed in 1..=3 {
+            let load = format!("generator: poisson, rps: {}", of_capacity * CAPACITY_RPS);
+            let (play, summary) = played(&load, 660, WEIR, seed);
+            let cores = transitions(play.resizes.iter().map(|resize| resize.at));
+            let plans = transitions(play.plans.iter().copied());
+            println!(
+                "{of_capacity}, seed {seed}: cores {cores} times, plans {plans} times, {} % on time",
+                summary.on_time_percent
+            );
+            assert!(cores <= 1, "{of_capacity}, {seed}: {cores}");
+            assert!(plans <= PLANS_MAX, "{of_capacity}, {seed}: {plans}");
+            assert!(summary.on_time_percent >= 99.8, "{of_capacity}, {seed}");
+        }
+    }
+}
+
+/// Most plans of ten minutes on a flat load: its greatest mean of ten seconds moves with chance.
+const PLANS_MAX: usize = 10;
+
+#[test]
+fn bursts_that_come_again_are_met_by_cores() {
+    // The bound, what nobody could beat, is 98.3 to 99.3 %; a scaler like HPA's reaches 95.4 % of the bursts.
+    let bursts = "generator: burst, low_rps: 100, high_rps: 347, low_s: 30, high_s: 5";
+    let on_off = "generator: on-off, low_rps: 5, high_rps: 270, low_s: 20, high_s: 20";
+    for (load, least) in [(bursts, 96.0), (on_off, 97.0)] {
+        for seed in 1..=3 {
+            let of = |contender| played(load, 300, contender, seed).1.on_time_percent;
+            let (weir, hpa) = (of(WEIR), of("{ plane: weir, control: hpa-like }"));
+            println!("{load}, seed {seed}: {weir} %, hpa-like {hpa} %");
+            assert!(
+                weir >= least && weir >= hpa,
+                "{load}, {seed}: {weir}, {hpa}"
+            );
+        }
+    }
+}

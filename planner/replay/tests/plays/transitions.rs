@@ -1,0 +1,82 @@
+//! Variants that take seconds to load, and kubelets that are slower than a cycle: what is lost while one takes over from
+//! another. In virtual time; nothing here is a timing.
+
+use std::fs;
+
+use weir_replay::input::requests;
+use weir_replay::report::Summary;
+use weir_replay::scenario::{Overrides, read};
+use weir_replay::world::play;
+
+/// ResNets on 20 cores, with the readiness that InfAdapter (EuroMLSys '23) measured and kubelets that take so long.
+fn on_time_percent(load: &str, beta: f64, readiness: bool, resize_delay_ms: u32, seed: u64) -> f64 {
+    // Name, accuracy, slope and intercept of the capacity, γ, s to load, cores at the start.
+    let variants = [
+        ("resnet18", 69.76, 24.45, -6.17, 36, 5, 0),
+        ("resnet34", 73.30, 13.04, -1.88, 64, 6, 0),
+        ("resnet50", 76.13, 10.32, -3.79, 86, 8, 20),
+        ("resnet101", 77.37, 5.09, 0.04, 168, 11, 0),
+        ("resnet152", 78.31, 3.81, -2.25, 230, 15, 0),
+    ];
+    let mut service = String::new();
+    let mut servers = String::new();
+    for (name, accuracy, slope, intercept, gamma_ms, readiness_s, cores) in variants {
+        let readiness_s = if readiness { readiness_s } else { 0 };
+        service += &format!(
+            "    - name: {name}
+      cluster: {name}
+      accuracy: {accuracy}
+      cores: {{ initial: {cores}, least: 0 }}
+      capacity: {{ slope_rps: {slope}, intercept_rps: {intercept} }}
+      latency: {{ gamma_ms: {gamma_ms}, epsilon_ms: 4, delta_ms: 5, eta_ms: 2, parallelism: per-core, tail: 1.26 }}
+      readiness_s: {readiness_s}
+"
+        );
+        servers +=
+            &format!("  {name}: {{ resize_delay_ms: {resize_delay_ms}, round_trip_ms: 3.4 }}\n");
+    }
+    let text = format!(
+        "name: transitions
+seed: {seed}
+length_s: 180
+service:
+  service: demo
+  slo_ms: 750
+  mode: active
+  objective: {{ beta: {beta} }}
+  budget: {{ cores: 20 }}
+  variants:
+{service}servers:
+{servers}load: {{ {load} }}
+contenders:
+  - {{ plane: weir, control: planner }}
+"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("scenario.yaml");
+    fs::write(&path, text).unwrap();
+    let (scenario, sending) = read(&path, Overrides::default()).unwrap();
+    let requests = requests(seed, &sending);
+    let play = play(&scenario, &requests, scenario.contenders[0], seed).unwrap();
+    Summary::of(&scenario, &requests, &play, None)
+        .unwrap()
+        .on_time_percent
+}
+
+/// Share of requests that may be lost more than where variants are ready at once, points of a hundred.
+const LOST_MORE_MAX: f64 = 0.3;
+
+#[test]
+fn variants_that_load_lose_no_more_than_those_that_are_ready_at_once() {
+    for load in ["generator: poisson, rps: 43", "generator: poisson, rps: 70"] {
+        for beta in [0.0125, 0.05, 0.2] {
+            for resize_delay_ms in [100, 600, 1200] {
+                let of = |readiness| on_time_percent(load, beta, readiness, resize_delay_ms, 1);
+                let (loads, ready) = (of(true), of(false));
+                println!("{load}, {beta}, {resize_delay_ms} ms: {loads} % on time, {ready} %");
+                assert!(loads >= ready - LOST_MORE_MAX, "{loads}, {ready}");
+                assert!(loads >= 99.5, "{loads}");
+            }
+        }
+    }
+}

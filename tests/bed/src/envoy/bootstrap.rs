@@ -1,0 +1,392 @@
+//! A shipped bootstrap, adapted: other addresses, clusters and plugin configuration, and every
+//! other setting as shipped.
+//!
+//! Decides where in `envoy/weir.yaml` and `envoy/gate.yaml` each of those stands. Never weakens a limit or timeout it sets,
+//! except where a story asks for one by name.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::backend::{Backend, address};
+use super::discovery::Discovery;
+use super::launch::Launch;
+use super::listeners::{self, Careful};
+
+/// The shipped files.
+const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/weir.yaml");
+const GATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/gate.yaml");
+/// The cluster of the filter's polls, and the one example that is no variant.
+const PLANNER: &str = "planner";
+
+/// A shipped bootstrap and what is to be changed in it.
+#[derive(Debug, Clone)]
+pub struct Bootstrap {
+    shipped: Value,
+    filter: bool,
+    plugin: Option<String>,
+    module: Option<PathBuf>,
+    backends: Vec<Backend>,
+    planner: Option<SocketAddr>,
+    fallback: Option<String>,
+    failover: bool,
+    plain: Vec<Backend>,
+    careful: Option<Careful>,
+    beside: Option<String>,
+    stream_idle_timeout: Option<Duration>,
+    amendments: Vec<(String, Value)>,
+    launch: Launch,
+    discovery: Option<Discovery>,
+}
+
+impl Bootstrap {
+    /// `envoy/weir.yaml` as it is, but for the addresses: each listener and the admin interface get a
+    /// free port of the loopback interface, and the clusters are those added below.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no YAML.
+    pub fn shipped() -> Result<Self> {
+        Self::read(SHIPPED)
+    }
+
+    /// The same of `envoy/gate.yaml`, in which one route leads all to one cluster: the first added.
+    ///
+    /// # Errors
+    /// The file cannot be read or is no YAML.
+    pub fn gate() -> Result<Self> {
+        Self::read(GATE)
+    }
+
+    fn read(path: &str) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+        let shipped = serde_saphyr::from_str(&text).with_context(|| format!("in {path}"))?;
+        Ok(Self {
+            shipped,
+            filter: true,
+            plugin: None,
+            module: None,
+            backends: Vec::new(),
+            planner: None,
+            fallback: None,
+            failover: false,
+            plain: Vec::new(),
+            careful: None,
+            beside: None,
+            stream_idle_timeout: None,
+            amendments: Vec::new(),
+            launch: Launch::default(),
+            discovery: None,
+        })
+    }
+
+    /// Where the shipped file lies.
+    #[must_use]
+    pub fn path() -> &'static Path {
+        Path::new(SHIPPED)
+    }
+
+    /// Where the shipped gate's lies.
+    #[must_use]
+    pub fn gate_path() -> &'static Path {
+        Path::new(GATE)
+    }
+
+    /// The shipped file's values, nothing changed.
+    #[must_use]
+    pub fn value(&self) -> &Value {
+        &self.shipped
+    }
+
+    /// The plugin's configuration.
+    #[must_use]
+    pub fn plugin(self, configuration: &Value) -> Self {
+        self.plugin_text(configuration.to_string())
+    }
+
+    /// The plugin's configuration as it stands, be it JSON or not.
+    #[must_use]
+    pub fn plugin_text(mut self, configuration: impl Into<String>) -> Self {
+        self.plugin = Some(configuration.into());
+        self
+    }
+
+    /// Another filter module than the one `cargo xtask` builds.
+    #[must_use]
+    pub fn wasm(mut self, module: impl Into<PathBuf>) -> Self {
+        self.module = Some(module.into());
+        self
+    }
+
+    /// Leaves the filter out, and nothing else.
+    #[must_use]
+    pub fn without_filter(mut self) -> Self {
+        self.filter = false;
+        self
+    }
+
+    /// A variant's cluster with one host, made from the shipped example of one.
+    #[must_use]
+    pub fn backend(self, cluster: &str, host: SocketAddr) -> Self {
+        self.backends(cluster, &[host])
+    }
+
+    /// A variant's cluster with any number of hosts; with none it has no healthy one.
+    #[must_use]
+    pub fn backends(mut self, cluster: &str, hosts: &[SocketAddr]) -> Self {
+        self.backends.push(Backend::new(cluster, hosts, false));
+        self
+    }
+
+    /// A variant's cluster whose hosts come and go, as that file says.
+    #[must_use]
+    pub fn discovered_backend(mut self, cluster: &str, file: &Path) -> Self {
+        self.backends.push(Backend::discovered(cluster, file));
+        self
+    }
+
+    /// A variant's cluster whose host speaks HTTP/2, as gRPC servers do.
+    #[must_use]
+    pub fn backend_http2(mut self, cluster: &str, host: SocketAddr) -> Self {
+        self.backends.push(Backend::new(cluster, &[host], true));
+        self
+    }
+
+    /// All clusters added before speak HTTP/2 to their hosts, as gRPC servers do.
+    #[must_use]
+    pub fn http2_backends(mut self) -> Self {
+        for backend in &mut self.backends {
+            backend.http2 = true;
+        }
+        self
+    }
+
+    /// Takes back a cluster added before.
+    #[must_use]
+    pub fn without_backend(mut self, cluster: &str) -> Self {
+        self.backends.retain(|backend| backend.cluster != cluster);
+        self
+    }
+
+    /// For each cluster added, beside it the one that moves on to the others, made from the shipped example.
+    #[must_use]
+    pub fn failover(mut self) -> Self {
+        self.failover = true;
+        self
+    }
+
+    /// Where the planner is; without this there is no cluster for it.
+    #[must_use]
+    pub fn planner(mut self, host: SocketAddr) -> Self {
+        self.planner = Some(host);
+        self
+    }
+
+    /// The cluster of the routes that name one (of a gate: its only route): by default the first one added.
+    #[must_use]
+    pub fn fallback(mut self, cluster: &str) -> Self {
+        self.fallback = Some(cluster.to_owned());
+        self
+    }
+
+    /// A further listener `plain`: no filter, equal weights over these variants, each with a cluster
+    /// `plain-<name>` of its own.
+    #[must_use]
+    pub fn plain(mut self, variants: &[(&str, Vec<SocketAddr>)]) -> Self {
+        let backend = |(name, hosts): &(&str, Vec<SocketAddr>)| {
+            Backend::new(&format!("plain-{name}"), hosts, false)
+        };
+        self.plain = variants.iter().map(backend).collect();
+        self
+    }
+
+    /// A further listener `careful`: no filter, what a good engineer does without Weir.
+    #[must_use]
+    pub fn careful(mut self, careful: Careful) -> Self {
+        self.careful = Some(careful);
+        self
+    }
+
+    /// A further listener `beside`: the shipped one again, the filter in it with this configuration.
+    #[must_use]
+    pub fn beside(mut self, configuration: &Value) -> Self {
+        self.beside = Some(configuration.to_string());
+        self
+    }
+
+    /// Another limit for silence on a request, held or not, on every listener; see the shipped file
+    /// for what it ends.
+    #[must_use]
+    pub fn stream_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.stream_idle_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets whatever the JSON pointer names in the finished configuration. For what only one story
+    /// needs; the place must exist, or be a new key of an object.
+    #[must_use]
+    pub fn amend(mut self, pointer: &str, value: Value) -> Self {
+        self.amendments.push((pointer.to_owned(), value));
+        self
+    }
+
+    /// Another way to start than on its own, by the machine's clock.
+    #[must_use]
+    pub fn launch(mut self, launch: Launch) -> Self {
+        self.launch = launch;
+        self
+    }
+
+    /// Part of the configuration comes from a file that Envoy watches: see [`Envoy::update`](super::Envoy::update).
+    #[must_use]
+    pub fn discovered(mut self, discovery: Discovery) -> Self {
+        self.discovery = Some(discovery);
+        self
+    }
+
+    pub(super) fn discovery(&self) -> Option<Discovery> {
+        self.discovery
+    }
+
+    pub(super) fn how(&self) -> &Launch {
+        &self.launch
+    }
+
+    /// The finished configuration.
+    ///
+    /// # Errors
+    /// The shipped file lacks what is to be adapted, or there is no filter module.
+    pub fn config(&self) -> Result<Value> {
+        let mut config = self.shipped.clone();
+        *at(&mut config, "/admin/address")? = free_port();
+        let clusters = self.clusters()?;
+        let first = clusters
+            .first()
+            .and_then(|cluster| cluster.get("name"))
+            .cloned();
+        *at(&mut config, "/static_resources/clusters")? = Value::Array(clusters);
+        let listener = at(&mut config, "/static_resources/listeners/0")?;
+        *at(listener, "/address")? = free_port();
+        if let Some(timeout) = self.stream_idle_timeout {
+            let seconds = format!("{}s", timeout.as_secs_f64());
+            *at(listeners::manager(listener)?, "/stream_idle_timeout")? = json!(seconds);
+            let held = |route: &&mut Value| route.get("name") != Some(&json!("websocket"));
+            for route in listeners::routes(listener)?.iter_mut().filter(held) {
+                *at(route, "/route/idle_timeout")? = json!(seconds);
+            }
+        }
+        let filterless = listeners::without_filter(listener)?;
+        if self.filter {
+            self.adapt_filter(listener)?;
+        } else {
+            *listener = filterless.clone();
+        }
+        let fallback = self
+            .fallback
+            .clone()
+            .map(Value::String)
+            .or(first)
+            .unwrap_or_default();
+        for route in listeners::routes(listener)? {
+            if let Ok(cluster) = at(route, "/route/cluster") {
+                *cluster = fallback.clone();
+            }
+        }
+        let twin = listener.clone();
+        let all = at(&mut config, "/static_resources/listeners")?;
+        let all = all.as_array_mut().context("listeners: not a list")?;
+        if !self.plain.is_empty() {
+            all.push(listeners::plain(&filterless, &self.plain)?);
+        }
+        if let Some(careful) = &self.careful {
+            all.push(listeners::careful(&filterless, careful)?);
+        }
+        if let Some(configuration) = &self.beside {
+            all.push(listeners::beside(twin, configuration)?);
+        }
+        for (pointer, value) in &self.amendments {
+            amend(&mut config, pointer, value)?;
+        }
+        Ok(config)
+    }
+
+    fn adapt_filter(&self, listener: &mut Value) -> Result<()> {
+        let plugin = listeners::plugin(listener)?;
+        if let Some(configuration) = &self.plugin {
+            *at(plugin, "/configuration/value")? = json!(configuration);
+        }
+        let module = self.module.clone().map_or_else(crate::built::filter, Ok)?;
+        *at(plugin, "/vm_config/code/local/filename")? = json!(module);
+        Ok(())
+    }
+
+    fn clusters(&self) -> Result<Vec<Value>> {
+        let shipped = self
+            .shipped
+            .pointer("/static_resources/clusters")
+            .and_then(Value::as_array);
+        let shipped = shipped.context("static_resources.clusters: not a list")?;
+        let named = |name: &Value| name.as_str() == Some(PLANNER);
+        let (planners, variants): (Vec<_>, Vec<_>) = shipped
+            .iter()
+            .partition(|cluster| cluster.get("name").is_some_and(named));
+        let template = variants
+            .first()
+            .context("static_resources.clusters: no variant")?;
+        let mut clusters = Vec::new();
+        for backend in self.backends.iter().chain(&self.plain) {
+            clusters.push(backend.cluster_from(template)?);
+        }
+        if self.failover {
+            let moves_on = |cluster: &&&Value| cluster.get("cluster_type").is_some();
+            let template = variants.iter().find(moves_on);
+            let template = template.context("static_resources.clusters: no failover")?;
+            for backend in &self.backends {
+                clusters.push(backend.failover_from(template, &self.backends)?);
+            }
+        }
+        if let Some(careful) = &self.careful {
+            clusters.push(careful.cluster_from(template)?);
+        }
+        if let Some(host) = self.planner {
+            let template = planners
+                .first()
+                .context("static_resources.clusters: no planner")?;
+            clusters.push(Backend::new(PLANNER, &[host], false).addressed(template)?);
+        }
+        // As shipped, for a bootstrap that only replaces addresses.
+        if clusters.is_empty() {
+            clusters.extend(shipped.iter().cloned());
+        }
+        Ok(clusters)
+    }
+}
+
+/// What the JSON pointer names, which must exist.
+pub(super) fn at<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
+    value
+        .pointer_mut(pointer)
+        .with_context(|| format!("nothing at {pointer}"))
+}
+
+fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
+    if let Some(place) = config.pointer_mut(pointer) {
+        *place = value.clone();
+        return Ok(());
+    }
+    let (parent, key) = pointer
+        .rsplit_once('/')
+        .context("a JSON pointer begins with '/'")?;
+    let parent = at(config, parent)?.as_object_mut();
+    parent
+        .with_context(|| format!("{pointer}: not in an object"))?
+        .insert(key.to_owned(), value.clone());
+    Ok(())
+}
+
+/// An address of which Envoy chooses the port.
+fn free_port() -> Value {
+    address("127.0.0.1", 0)
+}

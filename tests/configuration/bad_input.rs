@@ -1,0 +1,248 @@
+//! Nonsense in every place where somebody can say something: headers, plans, configuration. It is
+//! clamped, ignored or refused, counted where that is documented, and the proxy lives on.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weir_api::metrics::Metric;
+use weir_bed::scene::{PATIENCE, Scene, Variant, see};
+use weir_filter::deadline::Field;
+
+mod configuration;
+mod plans;
+mod tables;
+
+const ONE: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 100,
+    service_ms: 1.0,
+};
+/// What an honest request has that says nothing of its budget, in ms.
+const DEFAULT_MS: u64 = 8000;
+/// What a busy machine may take of it on the way.
+const SLACK_MS: u64 = 1000;
+
+/// A header as it is sent.
+type Line<'a> = (&'a str, &'a [u8]);
+
+async fn scene() -> Scene {
+    Scene::start(&[ONE], 2, |bootstrap, plugin| {
+        plugin["deadline"] = json!({ "default_ms": DEFAULT_MS });
+        bootstrap
+    })
+    .await
+    .unwrap()
+}
+
+/// Sends these header lines as they are, byte by byte, and returns the status.
+async fn raw(scene: &Scene, lines: &[Line<'_>]) -> u16 {
+    let mut request = b"POST /v2/models/model/infer HTTP/1.1\r\nhost: story\r\n".to_vec();
+    for (name, value) in lines {
+        request.extend_from_slice(name.as_bytes());
+        request.extend_from_slice(b": ");
+        request.extend_from_slice(value);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"content-length: 2\r\nconnection: close\r\n\r\n{}");
+    let exchange = async {
+        let mut stream = TcpStream::connect(scene.envoy.listener("weir")?).await?;
+        // Envoy answers and closes before it has read what is too large.
+        let _ = stream.write_all(&request).await;
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        anyhow::Ok(answer)
+    };
+    let answer = tokio::time::timeout(PATIENCE, exchange);
+    let answer = answer.await.expect("no answer").unwrap();
+    let line = String::from_utf8_lossy(&answer);
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    status.unwrap_or_else(|| panic!("no answer: {line}"))
+}
+
+/// What the latest request that reached the server was said to have left, in ms.
+fn remaining(scene: &Scene) -> u64 {
+    let headers = scene.backends[0].executions().pop().unwrap().headers;
+    headers["x-slo-remaining-ms"].parse().unwrap()
+}
+
+/// Nothing here is a number, percentage, moment, class or variant.
+fn garbage() -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = [
+        "",
+        "soon",
+        "-1",
+        "+5",
+        "NaN",
+        "inf",
+        "1e3",
+        "0x10",
+        "1,2",
+        "1 2",
+        "1.2.3",
+        ".",
+        "t=",
+        "t=t=5",
+        "1m1m",
+        "{}",
+        "%00",
+        "'; drop table plans",
+        "१२",
+        "1\u{a0}0",
+    ]
+    .iter()
+    .map(|text| text.as_bytes().to_vec())
+    .collect();
+    all.push(b"\xff\xfe\x80".to_vec());
+    all.push(b"9".repeat(33));
+    all.push(b"a".repeat(50_000));
+    all.push(b"9".repeat(50_000));
+    all
+}
+
+/// The contract's headers that are read, and those that only we write.
+const TOLD: [&str; 5] = [
+    "x-slo-cluster",
+    "x-slo-remaining-ms",
+    "x-slo-stage-ms",
+    "x-slo-expected-ms",
+    "x-slo-dropped-reason",
+];
+
+#[tokio::test]
+async fn garbage_in_any_header_is_counted_and_never_gains_urgency() {
+    let scene = scene().await;
+    let garbage = garbage();
+    let read = Field::ALL.map(Field::name);
+    let names = read.iter().copied().chain(TOLD);
+    let mut served = 0;
+    for name in names.filter(|name| !name.starts_with(':')) {
+        for value in &garbage {
+            let shown = String::from_utf8_lossy(&value[..value.len().min(40)]).into_owned();
+            assert_eq!(raw(&scene, &[(name, value)]).await, 200, "{name}: {shown}");
+            served += 1;
+            assert_eq!(
+                scene.backends[0].executions().len(),
+                served,
+                "{name}: {shown}"
+            );
+            let left = remaining(&scene);
+            let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
+            assert!(honest.contains(&left), "{name}: {shown} left {left} ms");
+        }
+    }
+    scene
+        .until(Metric::Arrivals, "", served as u64)
+        .await
+        .unwrap();
+    for field in Field::DOUBTED {
+        let counted = match field {
+            // No hop is trusted: it is not even looked at. Envoy itself drops the other.
+            Field::Deadline | Field::EnvoyTimeoutMs => 0,
+            _ => garbage.len() as u64,
+        };
+        scene
+            .until(Metric::Disbelieved, field.name(), counted)
+            .await
+            .unwrap();
+    }
+    unharmed(&scene).await;
+}
+
+/// No VM has trapped, and requests go on.
+async fn unharmed(scene: &Scene) {
+    let stats = scene.envoy.stats("vm_reload").await.unwrap();
+    for line in stats.lines().filter(|line| !line.starts_with('#')) {
+        assert!(line.ends_with(" 0"), "a VM was lost: {line}");
+    }
+    for _ in 0..4 {
+        assert_eq!(see(scene.infer()).await.unwrap().refusal(), (200, ""));
+    }
+}
+
+#[tokio::test]
+async fn extremes_are_clamped_and_of_a_repeated_header_the_first_counts() {
+    let scene = scene().await;
+    let greatest = 60_000 - SLACK_MS..=60_000;
+    let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
+    let five = 5000 - SLACK_MS..=5000;
+    let table: [(&[Line<'_>], _); 16] = [
+        (&[("x-slo-ms", b"99999999999999999999")], &greatest),
+        (&[("x-slo-ms", b"18446744073709551616")], &greatest),
+        (&[("grpc-timeout", b"99999999H")], &greatest),
+        (
+            &[(
+                "x-llm-d-slo-ttft-ms",
+                b"340282366920938463463374607431768211456",
+            )],
+            &honest,
+        ),
+        (&[("x-slo-ms", b"0")], &honest),
+        (&[("x-slo-ms", b"0.0000000001")], &honest),
+        (&[("grpc-timeout", b"0n")], &honest),
+        (&[("grpc-timeout", b"123456789S")], &honest),
+        (&[("x-slo-start", b"0")], &honest),
+        (&[("x-slo-start", b"18446744073709551615")], &honest),
+        (
+            &[("x-slo-start", b"99999999999999999999999999999999")],
+            &honest,
+        ),
+        (&[("x-slo-ms", b"5000"), ("x-slo-ms", b"1")], &five),
+        (&[("x-slo-ms", b"junk"), ("x-slo-ms", b"1")], &honest),
+        (&[("x-slo-ms", b"junk"), ("grpc-timeout", b"5S")], &five),
+        // Envoy joins these into one value, which is none.
+        (&[("grpc-timeout", b"5S"), ("grpc-timeout", b"1m")], &honest),
+        (&[("x-slo-ms", b" \t5000 \t")], &five),
+    ];
+    for (lines, right) in table {
+        let shown: Vec<_> = lines
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value)))
+            .collect();
+        assert_eq!(raw(&scene, lines).await, 200, "{shown:?}");
+        let left = remaining(&scene);
+        assert!(right.contains(&left), "{shown:?} left {left} ms");
+    }
+    // What is written upstream is written once, whatever the client sent how often.
+    let forged: [Line<'_>; 6] = [
+        ("x-slo-remaining-ms", b"1"),
+        ("x-slo-remaining-ms", b"2"),
+        ("x-slo-variant", b"a"),
+        ("x-slo-variant", b"b"),
+        ("x-slo-deadline", b"1"),
+        ("x-slo-deadline", b"2"),
+    ];
+    assert_eq!(raw(&scene, &forged).await, 200);
+    let headers = scene.backends[0].executions().pop().unwrap().headers;
+    assert_eq!(headers["x-slo-variant"], "small");
+    assert!(honest.contains(&remaining(&scene)));
+    // The floor and the ceiling of an accuracy: 100 is no nonsense, and nobody has it.
+    assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100")]).await, 504);
+    assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100.1")]).await, 200);
+    assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"0")]).await, 200);
+    unharmed(&scene).await;
+}
+
+/// What Envoy refuses by itself never reaches the filter.
+#[tokio::test]
+async fn what_is_no_http_is_refused_by_envoy() {
+    let scene = scene().await;
+    let large = b"7".repeat(61 * 1024);
+    assert_eq!(raw(&scene, &[("x-slo-ms", &large)]).await, 431);
+    let fits = b"7".repeat(59 * 1024);
+    assert_eq!(raw(&scene, &[("x-slo-ms", &fits)]).await, 200);
+    let many = [("x-slo-ms", b"5000".as_slice()); 120];
+    assert_eq!(raw(&scene, &many).await, 431);
+    for control in [b"5\x005".as_slice(), b"5\x015", b"5\x7f5"] {
+        assert_eq!(
+            raw(&scene, &[("x-slo-ms", control)]).await,
+            400,
+            "{control:?}"
+        );
+    }
+    scene.until(Metric::Arrivals, "", 1).await.unwrap();
+    unharmed(&scene).await;
+}

@@ -1,0 +1,251 @@
+//! What the demo is about: the service and its variants, and the load, all stated before the run.
+//!
+//! Everything about the service comes from a file of `demo/`, one for each policy of the planner; the
+//! load's figures are constants in [`load`]. Nothing is derived from a run's result.
+
+mod field;
+mod load;
+mod stage;
+mod variant;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use weir_bed::load::STAGES;
+use weir_bed::network::Network;
+
+pub(crate) use field::Field;
+pub(crate) use load::Load;
+pub(crate) use stage::Stage;
+pub(crate) use variant::Variant;
+
+/// An answer on its way down.
+pub(crate) const ANSWER_BYTES: u64 = 500;
+/// After this a client leaves.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// What the filter keeps back for the answer's way to the client: half the synthetic network's round
+/// trip, and 3 ms for what answers wait on their way through this machine.
+pub(crate) const RESERVE_MS: u64 = 23;
+/// The model's name for clients, which do not name a variant.
+pub(crate) const MODEL: &str = "classifier";
+
+/// Whose problem the planner solves; each has its own service.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Policy {
+    /// Which of three variants, with how many cores and what share of a load that swells.
+    #[default]
+    Infadapter,
+    /// Cores and batch of one variant, under a steady load over a network that is not.
+    Sponge,
+    /// One variant, replicas and batch of each stage of a pipeline, under a load that swells.
+    Ipa,
+    /// Cores, replicas and batch of each stage of a pipeline, under a load that swells.
+    Themis,
+}
+
+impl Policy {
+    /// The planner's service file without addresses, and its name.
+    fn file(self) -> (&'static str, &'static str) {
+        macro_rules! file {
+            ($name:literal) => {
+                (
+                    $name,
+                    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $name)),
+                )
+            };
+        }
+        match self {
+            Policy::Infadapter => file!("service.yaml"),
+            Policy::Sponge => file!("sponge.yaml"),
+            Policy::Ipa => file!("ipa.yaml"),
+            Policy::Themis => file!("themis.yaml"),
+        }
+    }
+}
+
+/// The service.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Written")]
+pub(crate) struct Scenario {
+    pub(crate) service: String,
+    pub(crate) policy: Policy,
+    pub(crate) slo_ms: u64,
+    pub(crate) budget: Budget,
+    pub(crate) key_env: String,
+    /// In the order of a request's way; one of the service's name where the file has none.
+    pub(crate) stages: Vec<Stage>,
+}
+
+/// The cores of one set of variants together, over all stages.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Budget {
+    pub(crate) cores: u32,
+}
+
+/// As the file has it.
+#[derive(Deserialize)]
+struct Written {
+    service: String,
+    #[serde(default)]
+    policy: Policy,
+    slo_ms: u64,
+    budget: Budget,
+    key_env: String,
+    variants: Option<Vec<Variant>>,
+    stages: Option<Vec<Stage>>,
+}
+
+impl TryFrom<Written> for Scenario {
+    type Error = &'static str;
+
+    fn try_from(written: Written) -> Result<Scenario, Self::Error> {
+        let stages = match (written.variants, written.stages) {
+            (Some(variants), None) => vec![Stage {
+                name: written.service.clone(),
+                variants,
+            }],
+            (None, Some(stages)) => stages,
+            _ => return Err("exactly one of the two: variants or stages"),
+        };
+        Ok(Scenario {
+            service: written.service,
+            policy: written.policy,
+            slo_ms: written.slo_ms,
+            budget: written.budget,
+            key_env: written.key_env,
+            stages,
+        })
+    }
+}
+
+impl Scenario {
+    /// The one of that policy.
+    pub(crate) fn shipped(policy: Policy) -> Result<Scenario> {
+        let (name, text) = policy.file();
+        serde_saphyr::from_str(text).context(name)
+    }
+
+    pub(crate) fn slo(&self) -> Duration {
+        Duration::from_millis(self.slo_ms)
+    }
+
+    /// Those of all stages.
+    pub(crate) fn variants(&self) -> impl Iterator<Item = &Variant> + Clone {
+        self.stages.iter().flat_map(|stage| &stage.variants)
+    }
+
+    /// Accuracy in percent of who answered: the variant of that name, or the product over a pipeline's,
+    /// one of each stage.
+    pub(crate) fn accuracy(&self, answered: &str) -> Option<f64> {
+        let names: Vec<&str> = answered.split(STAGES).collect();
+        let each = self.stages.iter().zip(&names).map(|(stage, name)| {
+            let variant = stage.variants.iter().find(|variant| variant.name == *name);
+            variant.map(|variant| variant.accuracy)
+        });
+        let product = |one: f64, other: f64| one * other / 100.0;
+        (names.len() == self.stages.len()).then_some(())?;
+        each.collect::<Option<Vec<f64>>>()?
+            .into_iter()
+            .reduce(product)
+    }
+
+    /// What is sent.
+    pub(crate) fn load(&self) -> Load {
+        Load::of(self.policy, self.static_capacity_rps())
+    }
+
+    /// What the starting split sustains, in requests/s: as much as its narrowest stage.
+    pub(crate) fn static_capacity_rps(&self) -> f64 {
+        let each = self.stages.iter().map(Stage::capacity_rps);
+        each.reduce(f64::min).unwrap_or(0.0)
+    }
+
+    /// The most requests that any variant executes together.
+    pub(crate) fn greatest_batch(&self) -> u32 {
+        self.variants().map(Variant::batch).max().unwrap_or(1)
+    }
+
+    /// The planner's service file with its addresses: each Envoy's figures, and where each variant of
+    /// all stages is resized.
+    pub(crate) fn service_file(
+        &self,
+        listen: SocketAddr,
+        stats: &[String],
+        resize: &[String],
+    ) -> Result<String> {
+        let (name, text) = self.policy.file();
+        let mut file: Value = serde_saphyr::from_str(text).context(name)?;
+        let keys = file
+            .as_object_mut()
+            .with_context(|| format!("{name}: not a mapping"))?;
+        keys.insert("listen".into(), json!(listen.to_string()));
+        keys.insert("proxies".into(), json!({ "stats": stats }));
+        let mut urls = resize.iter();
+        let stages = keys.get_mut("stages").and_then(Value::as_array_mut);
+        match stages {
+            Some(stages) => stages
+                .iter_mut()
+                .try_for_each(|stage| resized(stage.get_mut("variants"), &mut urls))?,
+            None => resized(keys.get_mut("variants"), &mut urls)?,
+        }
+        // JSON is YAML.
+        Ok(serde_json::to_string_pretty(&file)?)
+    }
+
+    /// The plugin configuration at that stage: the planner, and equal shares until its first plan, which
+    /// leaves the stages after it the time that their slowest take.
+    pub(crate) fn plugin(&self, stage: &Stage, key: &str) -> Value {
+        let share = 1.0 / stage.variants.len() as f64;
+        let variant = |variant: &Variant| {
+            json!({
+                "name": variant.name, "cluster": variant.cluster, "share": share,
+                "slots": variant.at_once(), "accuracy": variant.accuracy,
+                "service_ms": variant.alone_ms(),
+            })
+        };
+        let variants: Vec<Value> = stage.variants.iter().map(variant).collect();
+        let this = |other: &&Stage| other.name != stage.name;
+        let later = self.stages.iter().skip_while(this).skip(1);
+        let rest_ms: f64 = later.map(Stage::slowest_ms).sum();
+        json!({
+            "service": stage.name,
+            "deadline": { "default_ms": self.slo_ms, "reserve_ms": RESERVE_MS },
+            "planner": { "cluster": "planner", "authority": "planner.local", "key": key },
+            "plan": {
+                "format": weir_api::plan::FORMAT, "service": stage.name, "revision": 1,
+                "max_age_ms": weir_api::plan::HOUR_MS, "rest_ms": rest_ms, "variants": variants,
+            },
+        })
+    }
+}
+
+/// Gives each of those variants the next address.
+fn resized<'a>(
+    variants: Option<&mut Value>,
+    urls: &mut impl Iterator<Item = &'a String>,
+) -> Result<()> {
+    let variants = variants.and_then(Value::as_array_mut);
+    for variant in variants.context("variants: not a list")? {
+        let keys = variant.as_object_mut().context("variants: not mappings")?;
+        let url = urls.next().context("fewer addresses than variants")?;
+        keys.insert("resize".into(), json!(url));
+    }
+    Ok(())
+}
+
+/// The network: the log where one is given, else synthetic 4G out of the seed.
+pub(crate) fn network(log: Option<&Path>, seed: u64, seconds: usize) -> Result<Network> {
+    match log {
+        Some(path) => Network::from_file(path),
+        None => Network::synthetic_4g(seed, seconds + PATIENCE.as_secs() as usize),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,198 @@
+//! One variant: what of the service file the demo reads, and its emulated server.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use serde::de::{Deserializer, Error};
+use serde::{Deserialize, de};
+use weir_bed::emulator::{Law, Noise, Parallelism, ReplicasConfig, ServerConfig};
+
+use super::{Field, MODEL};
+
+/// The 99 % quantile of the standard normal distribution.
+const Z_99: f64 = 2.326;
+
+/// The keys of one variant that the demo reads; the planner reads, and checks, all of them.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Variant {
+    pub(crate) name: String,
+    pub(crate) cluster: String,
+    pub(crate) accuracy: f64,
+    cores: Cores,
+    #[serde(default)]
+    replicas: Replicas,
+    capacity: Option<Capacity>,
+    latency: Latency,
+    #[serde(default = "one")]
+    batch: NonZeroU32,
+    /// How long its server waits for more where a batch is not full.
+    #[serde(default)]
+    batch_delay_ms: f64,
+    /// What it takes to load.
+    #[serde(default)]
+    readiness_s: f64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Cores {
+    initial: u32,
+}
+
+/// All behind one address: the emulator deals its cores out to so many executions.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Replicas {
+    initial: NonZeroU32,
+}
+
+impl Default for Replicas {
+    fn default() -> Self {
+        Replicas { initial: one() }
+    }
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Capacity {
+    slope_rps: f64,
+    intercept_rps: f64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Latency {
+    gamma_ms: f64,
+    epsilon_ms: f64,
+    delta_ms: f64,
+    eta_ms: f64,
+    #[serde(deserialize_with = "parallelism")]
+    parallelism: Parallelism,
+    tail: f64,
+}
+
+impl Variant {
+    /// What it sustains on its starting cores, in requests/s: by the published line where there is one,
+    /// else what full batches of the service time's high percentile come to.
+    pub(crate) fn capacity_rps(&self) -> f64 {
+        if let Some(line) = &self.capacity {
+            return line.slope_rps * self.initial_cores() + line.intercept_rps;
+        }
+        let together = f64::from(self.at_once()) * f64::from(self.batch.get());
+        together * 1000.0 / self.predicted_ms(self.batch.get())
+    }
+
+    /// Its cores at the start, and throughout for the sets that nobody resizes.
+    pub(crate) fn initial_cores(&self) -> f64 {
+        f64::from(self.cores.initial * self.replicas.initial.get())
+    }
+
+    fn parallelism(&self) -> Parallelism {
+        match (self.latency.parallelism, self.replicas.initial) {
+            (Parallelism::Fixed(each), replicas) => {
+                Parallelism::Fixed(each.saturating_mul(replicas))
+            }
+            (Parallelism::PerCore, _) => Parallelism::PerCore,
+        }
+    }
+
+    /// The most requests it executes together.
+    pub(crate) fn batch(&self) -> u32 {
+        self.batch.get()
+    }
+
+    /// Batches that its starting cores execute at once.
+    pub(crate) fn at_once(&self) -> u32 {
+        self.parallelism().at_once(self.initial_cores())
+    }
+
+    /// The high percentile of the time that one request takes on the starting cores.
+    pub(crate) fn alone_ms(&self) -> f64 {
+        self.predicted_ms(1)
+    }
+
+    fn predicted_ms(&self, batch: u32) -> f64 {
+        let cores = self.parallelism().cores_each(self.initial_cores());
+        self.law().service_ms(batch, cores) * self.latency.tail
+    }
+
+    pub(super) fn law(&self) -> Law {
+        let Latency {
+            gamma_ms,
+            epsilon_ms,
+            delta_ms,
+            eta_ms,
+            ..
+        } = self.latency;
+        Law {
+            gamma_ms,
+            epsilon_ms,
+            delta_ms,
+            eta_ms,
+        }
+    }
+
+    /// Its emulated server.
+    pub(crate) fn emulator(&self, seed: u64) -> ServerConfig {
+        let noise = Noise {
+            sigma: sigma(self.latency.tail),
+            seed,
+        };
+        ServerConfig {
+            aliases: vec![MODEL.to_owned()],
+            cores: self.initial_cores(),
+            parallelism: self.parallelism(),
+            batch_max: self.batch,
+            batch_delay: Duration::from_secs_f64(self.batch_delay_ms / 1e3),
+            noise: Some(noise),
+            ..ServerConfig::new(&self.name, self.law())
+        }
+    }
+
+    /// Its emulated servers.
+    pub(crate) fn replicas(&self, field: Field, seed: u64) -> ReplicasConfig {
+        ReplicasConfig {
+            count: field.replicas,
+            readiness: match field.at_once {
+                true => Duration::ZERO,
+                false => Duration::from_secs_f64(self.readiness_s),
+            },
+            resize_delay: field.resize_delay(),
+            ..ReplicasConfig::one(self.emulator(seed))
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn slope_rps(&self) -> Option<f64> {
+        self.capacity.as_ref().map(|line| line.slope_rps)
+    }
+
+    #[cfg(test)]
+    pub(super) fn tail(&self) -> f64 {
+        self.latency.tail
+    }
+}
+
+/// `per-core`, or how many divide the cores.
+fn parallelism<'de, D: Deserializer<'de>>(from: D) -> Result<Parallelism, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        Fixed(NonZeroU32),
+        Named(String),
+    }
+    match Written::deserialize(from)? {
+        Written::Fixed(batches) => Ok(Parallelism::Fixed(batches)),
+        Written::Named(name) if name == "per-core" => Ok(Parallelism::PerCore),
+        Written::Named(name) => Err(D::Error::invalid_value(
+            de::Unexpected::Str(&name),
+            &"per-core, or the number of batches executed at once",
+        )),
+    }
+}
+
+const fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+/// σ of the log-normal distribution with mean 1 whose 99th percentile is `tail`:
+/// exp(z·σ − σ²/2) = tail.
+pub(super) fn sigma(tail: f64) -> f64 {
+    Z_99 - (Z_99 * Z_99 - 2.0 * tail.ln()).max(0.0).sqrt()
+}

@@ -1,0 +1,239 @@
+//! Variants whose servers fail while others could answer: killed, without their model, resetting, loading. Each
+//! is left, costs few requests, and comes back with its share. What is counted are requests, not times.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use weir_api::metrics::Metric;
+use weir_bed::emulator::{Law, ServerConfig};
+use weir_bed::scene::{PATIENCE, Scene, Variant, planned, see};
+use weir_bed::wait;
+
+const GOOD: Variant = Variant {
+    name: "good",
+    share: 0.5,
+    slots: 10,
+    service_ms: 1.0,
+};
+const BAD: Variant = Variant {
+    name: "bad",
+    ..GOOD
+};
+/// Both workers get some of so many at once.
+const AT_ONCE: usize = 4;
+/// Errors in a row by which a variant fails.
+const ERRORS: usize = 5;
+
+async fn scene() -> Scene {
+    Scene::start(&[GOOD, BAD], 2, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "overlap": true });
+        bootstrap
+    })
+    .await
+    .unwrap()
+}
+
+/// Sends so many, a few at once: how many answers there were, by status and variant.
+async fn send(scene: &Scene, count: usize) -> BTreeMap<(u16, String), usize> {
+    let mut answers = BTreeMap::new();
+    for _ in 0..count / AT_ONCE {
+        let some: Vec<_> = (0..AT_ONCE).map(|_| Scene::spawn(scene.infer())).collect();
+        for one in some {
+            let seen = one.await.unwrap().unwrap();
+            let by = seen.header("x-slo-variant").to_owned();
+            *answers.entry((seen.status, by)).or_default() += 1;
+        }
+    }
+    answers
+}
+
+fn of(answers: &BTreeMap<(u16, String), usize>, status: u16) -> usize {
+    let of_it = answers.iter().filter(|((known, _), _)| *known == status);
+    of_it.map(|(_, count)| *count).sum()
+}
+
+/// The variant has its half again, to within what each of two workers may be off.
+async fn has_its_share(scene: &Scene) {
+    scene.until(Metric::Failing, "bad", 0).await.unwrap();
+    let answers = send(scene, 80).await;
+    assert_eq!(of(&answers, 200), 80, "{answers:?}");
+    let share = answers[&(200, "bad".to_owned())];
+    assert!((30..=50).contains(&share), "{answers:?}");
+}
+
+#[tokio::test]
+async fn a_killed_server_costs_what_it_had_and_comes_back() {
+    let scene = scene().await;
+    send(&scene, 40).await;
+    scene.backends[1].crash();
+    let answers = send(&scene, 200).await;
+    // Those of the first moment: each worker's, until it has been told.
+    let refused = of(&answers, 503);
+    assert!((1..=AT_ONCE).contains(&refused), "{answers:?}");
+    assert_eq!(answers.get(&(200, "bad".to_owned())), None);
+    assert_eq!(of(&answers, 200), 200 - refused);
+    scene.until(Metric::Failing, "bad", 1).await.unwrap();
+    assert_eq!(scene.metric(Metric::Failing, "good").await.unwrap(), 0);
+    scene.backends[1].come_back().await.unwrap();
+    has_its_share(&scene).await;
+}
+
+#[tokio::test]
+async fn a_server_that_answers_404_gets_trials_alone_until_it_has_its_model_again() {
+    let scene = scene().await;
+    send(&scene, 40).await;
+    scene.backends[1].unload(true);
+    let answers = send(&scene, 400).await;
+    let unknown = of(&answers, 404);
+    // A few at once may be under way when the last of the row is counted; and trials.
+    assert!(
+        (ERRORS..ERRORS + 2 * AT_ONCE).contains(&unknown),
+        "{answers:?}"
+    );
+    assert_eq!(of(&answers, 200), 400 - unknown);
+    assert_eq!(
+        scene.metric(Metric::Failed, "bad").await.unwrap(),
+        unknown as u64
+    );
+    scene.backends[1].unload(false);
+    let back = async || {
+        send(&scene, AT_ONCE).await;
+        scene.metric(Metric::Failing, "bad").await.unwrap() == 0
+    };
+    wait::until_async("a trial that is answered", PATIENCE, back)
+        .await
+        .unwrap();
+    has_its_share(&scene).await;
+}
+
+/// By a path that no server knows a client gets 404 from all; nobody else is harmed.
+#[tokio::test]
+async fn a_client_that_provokes_404_everywhere_does_not_stop_the_service() {
+    let scene = scene().await;
+    let wrong = format!(
+        "http://{}/v2/models/nobodys/infer",
+        scene.envoy.listener("weir").unwrap()
+    );
+    for round in 0..3 {
+        for _ in 0..10 * ERRORS {
+            let request = scene.client.post(&wrong).body("{}");
+            assert_eq!(see(request).await.unwrap().status, 404, "{round}");
+        }
+        let answers = send(&scene, 40).await;
+        assert_eq!(of(&answers, 200), 40, "{answers:?}");
+    }
+}
+
+/// It accepts connections, answers what is asked by GET, and breaks off all else, until it is told to be well.
+async fn resetting(well: Arc<AtomicBool>) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let well = Arc::clone(&well);
+            tokio::spawn(async move {
+                let mut head = vec![0; 4096];
+                while let Ok(1..) = stream.read(&mut head).await {
+                    if !head.starts_with(b"GET") && !well.load(Ordering::SeqCst) {
+                        return;
+                    }
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                    stream.write_all(answer).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_resets_is_tried_ever_less_often() {
+    let well = Arc::new(AtomicBool::new(false));
+    let address = resetting(Arc::clone(&well)).await;
+    let scene = Scene::start(&[GOOD, BAD], 2, |bootstrap, _| {
+        bootstrap.without_backend("bad").backend("bad", address)
+    })
+    .await
+    .unwrap();
+    let answers = send(&scene, 400).await;
+    let refused = of(&answers, 503);
+    assert!((1..=3 * AT_ONCE).contains(&refused), "{answers:?}");
+    assert_eq!(of(&answers, 200), 400 - refused);
+    well.store(true, Ordering::SeqCst);
+    has_its_share(&scene).await;
+}
+
+#[tokio::test]
+async fn a_server_that_still_loads_gets_nothing_until_its_health_path_says_so() {
+    let server = |name: &str, ready_after| {
+        let mut server = ServerConfig::new(name, Law::constant(1.0));
+        (server.cores, server.ready_after) = (1000.0, ready_after);
+        server
+    };
+    // Longer than the tests before it take to start Envoy and send.
+    let servers = vec![
+        server("good", Duration::ZERO),
+        server("bad", Duration::from_secs(8)),
+    ];
+    let scene = Scene::start_with(servers, &planned(&[GOOD, BAD]), 2, |bootstrap, plugin| {
+        plugin["health"] = json!({ "path": "/v2/health/ready" });
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let answers = send(&scene, 200).await;
+    let errors = of(&answers, 503);
+    assert!((ERRORS..=ERRORS + AT_ONCE).contains(&errors), "{answers:?}");
+    scene.until(Metric::Failing, "bad", 1).await.unwrap();
+    has_its_share(&scene).await;
+}
+
+#[tokio::test]
+async fn where_ejection_is_off_a_dead_variant_keeps_its_share() {
+    let scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, plugin| {
+        plugin["health"] = json!({ "eject": false });
+        bootstrap
+    })
+    .await
+    .unwrap();
+    scene.backends[1].crash();
+    let answers = send(&scene, 40).await;
+    assert_eq!((of(&answers, 200), of(&answers, 503)), (20, 20));
+}
+
+/// With the clusters that move on a killed server costs nobody anything, and no slot.
+#[tokio::test]
+async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
+    let scene = Scene::start(&[GOOD, BAD], 2, |bootstrap, plugin| {
+        plugin["failover"] = json!("-failover");
+        bootstrap.failover()
+    })
+    .await
+    .unwrap();
+    let before = send(&scene, 80).await;
+    assert_eq!((of(&before, 200), before.len()), (80, 2), "{before:?}");
+    scene.backends[1].crash();
+    let answers = send(&scene, 200).await;
+    assert_eq!(answers, BTreeMap::from([((200, "good".to_owned()), 200)]));
+    let moved = scene.metric(Metric::MovedOn, "bad").await.unwrap();
+    assert!((1..=2 * AT_ONCE as u64).contains(&moved), "{moved}");
+    for name in ["good", "bad"] {
+        scene.until(Metric::InFlight, name, 0).await.unwrap();
+    }
+    let told = see(scene.infer()).await.unwrap();
+    assert_eq!(told.header("x-slo-served-by"), "", "not for clients");
+    scene.backends[1].come_back().await.unwrap();
+    has_its_share(&scene).await;
+    // All are gone: then it is said.
+    for backend in &scene.backends {
+        backend.crash();
+    }
+    let seen = see(scene.infer()).await.unwrap();
+    assert_eq!(seen.refusal(), (503, "no-backend"));
+    assert_eq!(seen.header("x-slo-served-by"), "");
+}

@@ -1,0 +1,169 @@
+//! A deployment, and the backends that its pods are.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use serde_json::{Value, json, to_value};
+use weir_api::Cores;
+use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
+use weir_planner::config::{Workload, WorkloadKind};
+use weir_planner::kube::actuate::KubeBackends;
+use weir_planner::kube::namespace::Namespace;
+
+use weir_apiserver::{ApiServer, Key, Options, Request, Verb};
+use weir_bed::wait;
+
+use super::bed::{DEMO, LIMIT, admin, start};
+
+/// Time for a change where it is to be in force.
+pub(crate) const AMPLE: Duration = Duration::from_secs(20);
+/// Time for a change that will not be.
+pub(crate) const SHORT: Duration = Duration::from_millis(600);
+
+/// A node of 8 cores and a deployment `web`.
+pub(crate) struct Stage {
+    pub(crate) server: ApiServer,
+    pub(crate) backends: KubeBackends,
+}
+
+impl Stage {
+    /// So many pods of whole cores, which are ready and known.
+    pub(crate) async fn new(replicas: u32, cores: u32, timeout: Duration) -> Stage {
+        let made = super::bed::deployment("web", replicas, cores * 1000);
+        Stage::of(|_| {}, made, timeout, |_| {}).await
+    }
+
+    pub(crate) async fn of(
+        options: impl FnOnce(&mut Options),
+        made: Deployment,
+        timeout: Duration,
+        before: impl FnOnce(&ApiServer),
+    ) -> Stage {
+        let server = start(options).await;
+        let replicas = made.spec.as_ref().unwrap().replicas.unwrap();
+        server.store().create(&made).unwrap();
+        before(&server);
+        let backends = backends(&server, &["web"], timeout).await;
+        let stage = Stage { server, backends };
+        stage
+            .until("ready pods", |in_force| {
+                in_force.ready.replicas() == replicas as u32
+            })
+            .await;
+        stage
+    }
+
+    /// The same of a StatefulSet.
+    pub(crate) async fn stateful(replicas: u32, cores: u32, timeout: Duration) -> Stage {
+        let server = start(|_| {}).await;
+        let mut made = to_value(super::bed::deployment("web", replicas, cores * 1000)).unwrap();
+        made["kind"] = json!("StatefulSet");
+        made["spec"]["serviceName"] = json!("web");
+        server.store().create(&made).unwrap();
+        let client = admin(&server).await;
+        let backends = backends_of(&client, WorkloadKind::StatefulSet, &["web"], timeout);
+        let stage = Stage { server, backends };
+        stage
+            .until("ready pods", |now| now.ready.replicas() == replicas)
+            .await;
+        stage
+    }
+
+    pub(crate) async fn in_force(&self) -> Result<InForce, ActuateError> {
+        self.backends.in_force().await.remove(0).unwrap()
+    }
+
+    pub(crate) async fn until(&self, what: &str, is: impl Fn(&InForce) -> bool) -> InForce {
+        let found = async || self.in_force().await.is_ok_and(|in_force| is(&in_force));
+        let waited = wait::until_async(what, LIMIT, found).await;
+        assert!(waited.is_ok(), "{what}: {:?}", self.in_force().await);
+        self.in_force().await.unwrap()
+    }
+
+    pub(crate) async fn resize(&self, goal: Goal) -> Result<InForce, ActuateError> {
+        let ready = self.in_force().await.unwrap().ready;
+        let change = Resize {
+            variant: 0,
+            goal,
+            ready,
+            bound: false,
+        };
+        self.backends.resize(&[change]).await.remove(0)
+    }
+
+    /// Again and again, as turns do: a pod is patched once in a while only.
+    pub(crate) async fn resize_until_done(&self, goal: Goal) -> InForce {
+        let mut last = None;
+        let done = async || {
+            last = Some(self.resize(goal).await);
+            last.as_ref().is_some_and(Result::is_ok)
+        };
+        let waited = wait::until_async("the change", LIMIT, done).await;
+        assert!(waited.is_ok(), "{goal:?}: {last:?}");
+        last.unwrap().unwrap()
+    }
+
+    /// The statuses that patches of this resource were answered with.
+    pub(crate) fn answers(&self, resource: &str) -> Vec<u16> {
+        let all = patches(&self.server, resource).into_iter();
+        all.map(|patch| patch.status).collect()
+    }
+
+    /// The pods' names.
+    pub(crate) fn pods(&self) -> Vec<Key> {
+        let pods = self.server.kubelet().pods().into_iter();
+        pods.map(|pod| pod.key).collect()
+    }
+}
+
+pub(crate) async fn backends(
+    server: &ApiServer,
+    names: &[&str],
+    timeout: Duration,
+) -> KubeBackends {
+    let kind = WorkloadKind::Deployment;
+    backends_of(&admin(server).await, kind, names, timeout)
+}
+
+pub(crate) fn backends_of(
+    client: &kube::Client,
+    kind: WorkloadKind,
+    names: &[&str],
+    timeout: Duration,
+) -> KubeBackends {
+    let workload = |name: &&str| Workload {
+        kind,
+        name: (*name).to_owned(),
+        container: Some("app".to_owned()),
+        retune: None,
+    };
+    let workloads = names.iter().map(workload).collect();
+    KubeBackends::new(
+        Namespace::follow(client, DEMO),
+        workloads,
+        Arc::default(),
+        Arc::new(|| true),
+        &reqwest::Client::new(),
+        timeout,
+    )
+}
+
+pub(crate) fn patches(server: &ApiServer, resource: &str) -> Vec<Request> {
+    let all = server.log().requests().into_iter();
+    all.filter(|request| request.verb == Verb::Patch && request.resource == resource)
+        .collect()
+}
+
+pub(crate) fn cores(replicas: u32, each: u32) -> Allocation {
+    Allocation::new(replicas, Cores::whole(each))
+}
+
+pub(crate) fn goal(replicas: u32, each: u32) -> Goal {
+    Goal::of(cores(replicas, each))
+}
+
+/// The CPU that a patch asks for.
+pub(crate) fn asked(patch: &Request) -> &Value {
+    &patch.body["spec"]["containers"][0]["resources"]
+}

@@ -1,0 +1,85 @@
+//! A StatefulSet's pods: by ordinal, one after the other, and again under the same name.
+
+use std::time::Duration;
+
+use weir_api::Cores;
+use weir_apiserver::{Key, Resizing};
+use weir_planner::actuate::{Actuate, Goal, InForce};
+
+use super::bed::DEMO;
+use super::stage::{AMPLE, Stage, cores, goal, patches};
+
+fn names(stage: &Stage) -> Vec<String> {
+    stage.pods().into_iter().map(|pod| pod.name).collect()
+}
+
+#[tokio::test]
+async fn its_pods_are_resized_in_place_and_count_one_by_one() {
+    let stage = Stage::stateful(1, 1, AMPLE).await;
+    let grown = stage.resize(goal(1, 3)).await;
+    assert_eq!(grown, Ok(InForce::certain(cores(1, 3))));
+    assert_eq!(names(&stage), ["web-0"]);
+    stage
+        .server
+        .kubelet()
+        .ready_after(Duration::from_millis(300));
+    let goal = Goal {
+        replicas: 3,
+        each: Cores::whole(3),
+        start: Cores::whole(1),
+    };
+    let starting = stage.resize(goal).await.unwrap();
+    assert_eq!(
+        (starting.ready, starting.starting),
+        (cores(1, 3), cores(2, 1))
+    );
+    // The third is not even made before the second is ready, and is reckoned with.
+    assert_eq!(
+        (starting.at_most, starting.replicas_at_most),
+        (Cores::whole(5), 3)
+    );
+    let two = stage
+        .until("the second", |now| now.ready.replicas() == 2)
+        .await;
+    assert_eq!((two.ready, two.at_most), (cores(2, 1), Cores::whole(5)));
+    stage.until("all", |now| now.ready.replicas() == 3).await;
+    assert_eq!(names(&stage), ["web-0", "web-1", "web-2"]);
+    // The last goes first.
+    stage.resize_until_done(super::stage::goal(1, 3)).await;
+    stage
+        .until("one", |now| *now == InForce::certain(cores(1, 3)))
+        .await;
+    assert_eq!(names(&stage), ["web-0"]);
+    let asked = patches(&stage.server, "statefulsets/scale");
+    let asked: Vec<_> = asked
+        .iter()
+        .map(|one| one.body["spec"]["replicas"].clone())
+        .collect();
+    assert_eq!(asked, [3, 1]);
+}
+
+#[tokio::test]
+async fn a_pod_that_is_replaced_comes_again_under_its_name() {
+    let stage = Stage::stateful(2, 1, AMPLE).await;
+    let stuck = Key::new(DEMO, "web-1");
+    let uid = |stage: &Stage| {
+        let pods = stage.server.kubelet().pods().into_iter();
+        pods.filter(|pod| pod.key == stuck)
+            .map(|pod| pod.uid)
+            .next()
+    };
+    let before = uid(&stage);
+    let never = Resizing::Infeasible("Node didn't have enough capacity".to_owned());
+    stage.server.kubelet().resizes_of(&stuck, Some(never));
+    stage.resize(goal(2, 2)).await.unwrap_err();
+    let off = stage.backends.retire(0, Cores::whole(8)).unwrap().unwrap();
+    assert_eq!(off.ready, cores(1, 2));
+    stage.backends.replace(0).await.unwrap();
+    let back = stage
+        .until("another", |now| now.ready.replicas() == 2)
+        .await;
+    assert_eq!(back.ready, cores(2, 1), "it begins with its template's");
+    assert_ne!(uid(&stage), before);
+    let all = stage.resize_until_done(goal(2, 2)).await;
+    assert_eq!(all, InForce::certain(cores(2, 2)));
+}

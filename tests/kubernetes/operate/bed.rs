@@ -1,0 +1,199 @@
+//! What the stories share: a cluster as `k8s/base` makes it, a model's deployments, a proxy that counts, planners.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_apiserver::{ApiServer, Key as Object};
+use weir_bed::operate::{self, Planner, Proxy};
+use weir_bed::wait;
+
+/// Longest wait for anything.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+/// Where the model servers are, by `k8s/base/rbac.yaml`.
+pub(crate) const MODELS: &str = "models";
+/// Where the planner is.
+pub(crate) const WEIR: &str = "weir-system";
+const SUBJECT: &str = "system:serviceaccount:weir-system:weir-planner";
+
+/// An API server with the planner's definition and rights, a node of 16 cores and a proxy.
+pub(crate) struct Cluster {
+    pub(crate) server: ApiServer,
+    pub(crate) proxy: Proxy,
+}
+
+impl Cluster {
+    pub(crate) async fn start() -> Cluster {
+        Cluster::of(|_| {}, |_| true).await
+    }
+
+    /// With the manifests of the base that are kept.
+    pub(crate) async fn of(
+        change: impl FnOnce(&mut weir_apiserver::Options),
+        keeps: impl Fn(&Value) -> bool,
+    ) -> Cluster {
+        let mut options = weir_apiserver::Options {
+            exits_after: Some(Duration::from_millis(10)),
+            ..weir_apiserver::Options::default()
+        };
+        change(&mut options);
+        let server = ApiServer::start(options).await.unwrap();
+        for namespace in [MODELS, WEIR] {
+            server.store().namespace(namespace);
+        }
+        server.store().node("node-a", 16, 65_536).unwrap();
+        let cluster = Cluster {
+            server,
+            proxy: Proxy::start().await.unwrap(),
+        };
+        for file in ["k8s/base/crd.yaml", "k8s/base/rbac.yaml"] {
+            cluster.apply(file, &keeps);
+        }
+        cluster
+    }
+
+    /// The documents of a manifest that are kept.
+    pub(crate) fn apply(&self, file: &str, keeps: impl Fn(&Value) -> bool) {
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let text = std::fs::read_to_string(format!("{root}/{file}")).unwrap();
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+        for document in documents {
+            if !document.is_null() && keeps(&document) {
+                self.server.store().create(&document).unwrap();
+            }
+        }
+    }
+
+    /// What `weir manifests` adds for a service with `fallback: replace`.
+    pub(crate) fn may_evict(&self) {
+        let rule = json!({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]});
+        let (kind, role) = (
+            "clusterroles.rbac.authorization.k8s.io",
+            Object::new("", "weir-planner-acts"),
+        );
+        self.server.store().amend(kind, &role, |role| {
+            let rules = role["rules"].as_array_mut();
+            rules.expect("a role has rules").push(rule);
+        });
+    }
+
+    /// A deployment of so many pods with so many cores each.
+    pub(crate) fn deploy(&self, name: &str, replicas: u32, cores: u32) {
+        let amounts = json!({"cpu": cores.to_string(), "memory": "256Mi"});
+        let container = json!({"name": "server", "image": "example/none:0",
+            "resources": {"requests": amounts, "limits": amounts}});
+        let deployment = json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": name, "namespace": MODELS},
+            "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}},
+                    "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}},
+        });
+        self.server.store().create(&deployment).unwrap();
+    }
+
+    /// A resource `demo`: variant `small` with deployment `small`, `large` with `large`, on 8 cores.
+    pub(crate) fn demo(&self) -> Value {
+        let variant = |name: &str, accuracy: f64, slope: f64, gamma: f64, least: u32| {
+            json!({
+                "name": name, "cluster": name, "accuracy": accuracy,
+                "cores": {"initial": 1, "least": least},
+                "capacity": {"slope_rps": slope, "intercept_rps": -2.0},
+                "latency": {"gamma_ms": gamma, "epsilon_ms": 1.0, "delta_ms": 2.0, "eta_ms": 0.0, "parallelism": "per-core"},
+                "workload": {"name": name},
+            })
+        };
+        json!({
+            "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
+            "metadata": {"name": "demo", "namespace": MODELS},
+            "spec": {
+                "slo_ms": 1000, "mode": "active", "cycle_ms": 300, "budget": {"cores": 8},
+                "demand": {"smoothing_s": 0.3, "window_s": 1.0, "moving_s": 0.6, "headroom": 1.1},
+                "resize": {"timeout_ms": 250, "scale_down_after_s": 1}, "solver": {"time_limit_ms": 100},
+                "proxies": {"stats": [self.proxy.url()], "timeout_ms": 200},
+                "variants": [variant("small", 70.0, 20.0, 40.0, 1), variant("large", 80.0, 10.0, 80.0, 1)],
+            },
+        })
+    }
+
+    pub(crate) async fn planner(&self, name: &str) -> Planner {
+        self.planner_as(name, SUBJECT).await
+    }
+
+    /// A planner that asks the API server as that subject.
+    pub(crate) async fn planner_as(&self, name: &str, subject: &str) -> Planner {
+        let client = self.server.client(subject).await.unwrap();
+        Planner::start(client, name, WEIR, MODELS).await.unwrap()
+    }
+
+    /// The resource as it is stored.
+    pub(crate) fn resource(&self, name: &str) -> Value {
+        let key = Object::new(MODELS, name);
+        let found = self.server.store().get("sloservices.weir.dev", &key);
+        found.unwrap_or_default()
+    }
+
+    /// `status reason: message` of a condition.
+    pub(crate) fn condition(&self, name: &str, about: &str) -> String {
+        operate::condition(&self.resource(name), about)
+    }
+
+    pub(crate) async fn until_condition(&self, name: &str, about: &str, begins: &str) -> String {
+        let there = || self.condition(name, about).starts_with(begins);
+        let waited = wait::until(begins, LIMIT, there).await;
+        assert!(
+            waited.is_ok(),
+            "{about} never {begins}: {}\n{}",
+            self.resource(name)["status"],
+            self.refusals()
+        );
+        self.condition(name, about)
+    }
+
+    /// Requests that were refused: what a story that went wrong is to show.
+    pub(crate) fn refusals(&self) -> String {
+        let requests = self.server.log().requests().into_iter();
+        let refused = requests.filter(|request| request.status >= 400);
+        let refused: std::collections::BTreeSet<String> = refused
+            .map(|r| {
+                format!(
+                    "{:?} {} {}: {} {}",
+                    r.verb, r.resource, r.key, r.status, r.reason
+                )
+            })
+            .collect();
+        refused.into_iter().collect::<Vec<_>>().join("\n")
+    }
+
+    /// Cores that the kubelets have given the pods of each of these deployments, together.
+    pub(crate) fn cores(&self, names: &[&str]) -> Vec<f64> {
+        let pods = self.server.kubelet().pods();
+        let of = |name: &&str| {
+            let begins = format!("{name}-");
+            let own = pods.iter().filter(|pod| pod.key.name.starts_with(&begins));
+            own.map(|pod| pod.cores()).sum()
+        };
+        names.iter().map(of).collect()
+    }
+
+    pub(crate) async fn until_cores(&self, names: &[&str], is: impl Fn(&[f64]) -> bool) {
+        let there = || is(&self.cores(names));
+        let waited = wait::until("the cores", LIMIT, there).await;
+        assert!(
+            waited.is_ok(),
+            "{:?}, {}",
+            self.cores(names),
+            self.resource("demo")["status"]
+        );
+    }
+
+    /// Reasons of the events about a resource, in order.
+    pub(crate) fn events(&self, name: &str) -> Vec<String> {
+        let all: Vec<Value> = self.server.store().list("events", MODELS).unwrap();
+        let about = all
+            .into_iter()
+            .filter(|event| event["involvedObject"]["name"] == name);
+        about
+            .map(|event| event["reason"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! Two planners, one writer: the other passes polls on, and plans when the first has gone.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use weir_apiserver::{Key, Verb, What};
+use weir_bed::wait;
+use weir_planner::operate::lease::TAKE_OVER_MAX;
+
+use super::bed::{Cluster, LIMIT, WEIR};
+
+fn holder(cluster: &Cluster) -> String {
+    let lease = cluster.server.store().get(
+        "leases.coordination.k8s.io",
+        &Key::new(WEIR, "weir-planner"),
+    );
+    let lease = lease.unwrap_or_default();
+    lease["spec"]["holderIdentity"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+#[tokio::test]
+async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
+    let cluster = Cluster::start().await;
+    for name in ["small", "large"] {
+        cluster.deploy(name, 1, 1);
+    }
+    cluster.server.store().create(&cluster.demo()).unwrap();
+    cluster.proxy.load(20.0);
+    let first = cluster.planner("weir-a").await;
+    cluster.until_condition("demo", "Actuated", "True").await;
+    assert_eq!(holder(&cluster), "weir-a");
+    let second = cluster.planner("weir-b").await;
+    // The second one's answer is the first one's.
+    let same = async || {
+        let (one, other) = (first.plan().await, second.plan().await);
+        one.is_ok() && one == other
+    };
+    let waited = wait::until_async("the same plan", LIMIT, same).await;
+    let both = (first.plan().await, second.plan().await);
+    assert!(waited.is_ok(), "{both:?}");
+    let plan: Value = first.plan().await.unwrap();
+
+    cluster.proxy.load(45.0);
+    cluster
+        .until_cores(&["small", "large"], |cores| {
+            cores.iter().sum::<f64>() >= 3.0
+        })
+        .await;
+    let killed = cluster.server.elapsed();
+    let before = cluster.server.log().latest();
+    first.kill().await;
+    // Until somebody leads again, by what stands in the status.
+    let stood = second.plan().await.unwrap();
+    assert_eq!(stood["service"], plan["service"]);
+    assert_eq!(holder(&cluster), "weir-a");
+    let leads = || holder(&cluster) == "weir-b";
+    wait::until("another holder", TAKE_OVER_MAX * 2, leads)
+        .await
+        .unwrap();
+    let took = cluster.server.elapsed() - killed;
+    eprintln!("taken over after {took:?}");
+    cluster
+        .until_cores(&["small", "large"], |cores| {
+            cores.iter().sum::<f64>() >= 5.0
+        })
+        .await;
+    assert!(second.plan().await.is_ok());
+
+    // Nothing that the first had made so was asked for again.
+    let patched = cluster
+        .server
+        .log()
+        .after(before)
+        .into_iter()
+        .filter_map(|entry| match entry.what {
+            What::Request(request)
+                if request.resource == "pods/resize" && request.verb == Verb::Patch =>
+            {
+                Some(request)
+            }
+            _ => None,
+        });
+    let mut seen = BTreeSet::new();
+    for request in patched.filter(|request| request.status == 200) {
+        let asked = request.body["spec"].to_string();
+        assert!(
+            seen.insert((request.key.to_string(), asked.clone())),
+            "{} {asked}",
+            request.key
+        );
+    }
+
+    // Given back, it need not be waited for.
+    let third = cluster.planner("weir-c").await;
+    second.end().await.unwrap();
+    assert_eq!(holder(&cluster), "");
+    wait::until("the third", LIMIT, || holder(&cluster) == "weir-c")
+        .await
+        .unwrap();
+    third.end().await.unwrap();
+}

@@ -1,0 +1,300 @@
+//! Cores follow demand: in place, within the budget, and told in the status.
+
+use serde_json::{Value, json};
+use weir_apiserver::{Key, Resizing, Verb};
+use weir_bed::wait;
+
+use super::bed::{Cluster, LIMIT, MODELS};
+
+const BOTH: [&str; 2] = ["small", "large"];
+
+#[tokio::test]
+async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
+    let cluster = Cluster::start().await;
+    for name in BOTH {
+        cluster.deploy(name, 1, 1);
+    }
+    let uids = || -> Vec<String> {
+        let pods = cluster.server.kubelet().pods().into_iter();
+        pods.map(|pod| pod.uid).collect()
+    };
+    wait::until("pods", LIMIT, || uids().len() == 2)
+        .await
+        .unwrap();
+    let before = uids();
+    cluster.server.store().create(&cluster.demo()).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(5.0);
+    cluster
+        .until_condition("demo", "Actuated", "True InForce")
+        .await;
+
+    // 45 × 1.1 requests/s: more than one core of each carries.
+    cluster.proxy.load(45.0);
+    cluster
+        .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() >= 5.0)
+        .await;
+    // The status is written now and then.
+    let told = || cluster.resource("demo")["status"]["cores"].as_f64() >= Some(5.0);
+    wait::until("its status", LIMIT, told).await.unwrap();
+    cluster
+        .until_condition("demo", "Actuated", "True InForce")
+        .await;
+    cluster
+        .until_condition("demo", "Degraded", "False AsExpected")
+        .await;
+    let plan = planner.plan().await.unwrap();
+    let slots: f64 = plan["variants"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| v["slots"].as_f64().unwrap())
+        .sum();
+    assert!(slots >= 5.0, "{plan}");
+    let status = cluster.resource("demo")["status"].clone();
+    assert_eq!(status["observedGeneration"], 1);
+    assert!(status["cores"].as_f64().unwrap() >= 5.0, "{status}");
+    assert_eq!(status["plans"][0]["stage"], "demo");
+    assert!(
+        status["why"].as_str().unwrap().contains("requests/s"),
+        "{status}"
+    );
+
+    cluster.proxy.load(2.0);
+    cluster
+        .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() <= 3.0)
+        .await;
+    let mut after = uids();
+    after.sort();
+    let mut before = before;
+    before.sort();
+    assert_eq!(after, before, "the same pods, resized in place");
+
+    // Gone by no more: nothing holds the resource, and nothing is planned for it.
+    let finalizers = cluster.resource("demo")["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers, json!(["weir.dev/planner"]));
+    let api = kube::Api::<weir_planner::resource::SloService>::namespaced(
+        cluster.server.client(weir_apiserver::ADMIN).await.unwrap(),
+        MODELS,
+    );
+    api.delete("demo", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    wait::until("the end of the resource", LIMIT, || {
+        cluster.resource("demo") == Value::Null
+    })
+    .await
+    .unwrap();
+    assert_eq!(planner.plan().await, Err(404));
+    planner.end().await.unwrap();
+
+    let refused: Vec<_> = cluster
+        .server
+        .log()
+        .requests()
+        .into_iter()
+        .filter(|request| request.status == 403)
+        .collect();
+    assert!(refused.is_empty(), "{refused:?}");
+    assert_eq!(cluster.server.unevaluated_rules(), []);
+}
+
+#[tokio::test]
+async fn advisory_changes_nothing_and_says_what_it_would() {
+    // Without the role that changes anything.
+    let acts = |document: &Value| {
+        let named = document["metadata"]["name"] == "weir-planner-acts";
+        !(named && document["kind"] == "RoleBinding")
+    };
+    let cluster = Cluster::of(|_| {}, acts).await;
+    for name in BOTH {
+        cluster.deploy(name, 1, 1);
+    }
+    let mut demo = cluster.demo();
+    demo["spec"].as_object_mut().unwrap().remove("mode");
+    cluster.server.store().create(&demo).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    let said = cluster
+        .until_condition("demo", "Actuated", "False Advisory")
+        .await;
+    assert!(said.contains("cores would be: large"), "{said}");
+    wait::until("the wish", LIMIT, || {
+        !cluster
+            .condition("demo", "Actuated")
+            .contains("large 1, small 1")
+    })
+    .await
+    .unwrap();
+    assert_eq!(cluster.cores(&BOTH), [1.0, 1.0]);
+
+    // Made active, without the right: said, and nothing breaks.
+    cluster.server.store().amend(
+        "sloservices.weir.dev",
+        &Key::new(MODELS, "demo"),
+        |resource| {
+            resource["spec"]["mode"] = json!("active");
+        },
+    );
+    let said = cluster
+        .until_condition("demo", "Degraded", "True Forbidden")
+        .await;
+    assert!(said.contains("not allowed to patch pods/resize"), "{said}");
+    assert_eq!(cluster.cores(&BOTH), [1.0, 1.0]);
+    assert!(planner.plan().await.is_ok());
+    wait::until("the event", LIMIT, || {
+        cluster.events("demo").contains(&"Forbidden".to_owned())
+    })
+    .await
+    .unwrap();
+    planner.end().await.unwrap();
+    let patched = cluster.server.log().requests().into_iter();
+    let patched = patched.filter(|request| request.verb == Verb::Patch && request.status == 200);
+    let patched: Vec<String> = patched.map(|request| request.resource).collect();
+    assert!(
+        patched
+            .iter()
+            .all(|resource| resource.starts_with("sloservices")
+                || resource == "leases"
+                || resource == "events"),
+        "{patched:?}"
+    );
+}
+
+#[tokio::test]
+async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
+    let cluster = Cluster::start().await;
+    for name in BOTH {
+        cluster.deploy(name, 1, 1);
+    }
+    cluster.server.store().create(&cluster.demo()).unwrap();
+    cluster.server.kubelet().resizes(Resizing::Deferred);
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    let said = cluster
+        .until_condition("demo", "Degraded", "True NodesFull")
+        .await;
+    assert!(said.contains("add nodes, or lower budget.cores"), "{said}");
+    let missing = "weir_planner_cores_unmet{reason=\"Deferred\"";
+    let shown = async || planner.metrics().await.unwrap().contains(missing);
+    wait::until_async("the metric", LIMIT, shown).await.unwrap();
+    cluster.server.kubelet().resizes(Resizing::Actuated {
+        after: std::time::Duration::from_millis(100),
+    });
+    cluster
+        .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() >= 5.0)
+        .await;
+    cluster
+        .until_condition("demo", "Degraded", "False AsExpected")
+        .await;
+    let events = || cluster.events("demo");
+    wait::until("both events", LIMIT, || {
+        events().contains(&"NodesFull".to_owned()) && events().contains(&"WellAgain".to_owned())
+    })
+    .await
+    .unwrap();
+    planner.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_something_else_changes_is_left_alone_and_said() {
+    let cluster = Cluster::start().await;
+    for name in BOTH {
+        cluster.deploy(name, 1, 1);
+    }
+    let scaler = json!({
+        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "old", "namespace": MODELS},
+        "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "large"}, "maxReplicas": 3},
+    });
+    cluster.server.store().create(&scaler).unwrap();
+    cluster.server.store().create(&cluster.demo()).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    let said = cluster
+        .until_condition("demo", "Degraded", "True AnotherWriter")
+        .await;
+    assert!(
+        said.contains("Deployment large is left alone, as something else changes it: HorizontalPodAutoscaler old changes it"),
+        "{said}"
+    );
+    assert_eq!(cluster.cores(&["large"]), [1.0]);
+    cluster.server.store().remove(
+        "horizontalpodautoscalers.autoscaling",
+        &Key::new(MODELS, "old"),
+    );
+    cluster
+        .until_cores(&["large"], |cores| cores[0] >= 3.0)
+        .await;
+    cluster
+        .until_condition("demo", "Degraded", "False AsExpected")
+        .await;
+
+    // Somebody sets it back, again and again.
+    let admin = cluster.server.client(weir_apiserver::ADMIN).await.unwrap();
+    let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(admin, MODELS);
+    let pod = cluster.server.kubelet().pods().into_iter();
+    let mut pod = pod.filter(|pod| pod.key.name.starts_with("large-"));
+    let pod = pod.next().unwrap().key.name;
+    let back = json!({"spec": {"containers": [{"name": "server",
+        "resources": {"requests": {"cpu": "500m"}, "limits": {"cpu": "500m"}}}]}});
+    let key = Key::new(MODELS, &pod);
+    let set_back = async || {
+        let stored = cluster.server.store().get("pods", &key).unwrap();
+        let cpu = &stored["spec"]["containers"][0]["resources"]["requests"]["cpu"];
+        if *cpu != "500m" {
+            let params = kube::api::PatchParams::default();
+            let patch = kube::api::Patch::Strategic(&back);
+            let _ = api.patch_resize(&pod, &params, &patch).await;
+        }
+        cluster
+            .condition("demo", "Degraded")
+            .starts_with("True AnotherWriter")
+    };
+    wait::until_async("the other writer", LIMIT, set_back)
+        .await
+        .unwrap();
+    let said = cluster.condition("demo", "Degraded");
+    assert!(said.contains("to 0.5 after it was set to"), "{said}");
+    planner.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn load_moves_to_where_there_is_room() {
+    let cluster = Cluster::start().await;
+    for name in BOTH {
+        cluster.deploy(name, 1, 1);
+    }
+    let pods = || cluster.server.kubelet().pods();
+    wait::until("pods", LIMIT, || pods().len() == 2)
+        .await
+        .unwrap();
+    let large = pods()
+        .into_iter()
+        .find(|pod| pod.key.name.starts_with("large-"));
+    let large = large.unwrap().key;
+    cluster
+        .server
+        .kubelet()
+        .resizes_of(&large, Some(Resizing::Deferred));
+    let mut demo = cluster.demo();
+    demo["spec"]["resize"]["fallback"] = json!("move");
+    cluster.server.store().create(&demo).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    // Kept by `large`, 45 × 1.1 requests/s would need 4 cores of it; `small` carries them with 3.
+    cluster
+        .until_cores(&["small"], |cores| cores[0] >= 3.0)
+        .await;
+    cluster
+        .until_condition("demo", "Degraded", "True NodesFull")
+        .await;
+    assert_eq!(cluster.cores(&["large"]), [1.0]);
+    let wish = || cluster.server.store().get("pods", &large).unwrap();
+    wait::until("the wish to be taken back", LIMIT, || {
+        wish()["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "1"
+    })
+    .await
+    .unwrap();
+    planner.end().await.unwrap();
+}

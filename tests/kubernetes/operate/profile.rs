@@ -1,0 +1,102 @@
+//! Profiles that a resource refers to.
+
+use serde_json::{Value, json};
+use weir_apiserver::{Key, Verb};
+use weir_bed::wait;
+
+use super::bed::{Cluster, LIMIT, MODELS};
+
+/// A ConfigMap with what `large` was measured to take: 80 ms a core, and 2 for each request besides.
+fn measured(key: &str) -> Value {
+    let cells = [(1, 1), (1, 2), (2, 1), (2, 4), (4, 2)].map(|(cores, batch)| {
+        let ms = 80.0 * f64::from(batch) / f64::from(cores) + 2.0 * f64::from(batch);
+        json!({"cores": cores, "batch": batch, "ms": ms})
+    });
+    let rates =
+        [(1, 8.0), (2, 18.0), (4, 38.0)].map(|(cores, rps)| json!({"cores": cores, "rps": rps}));
+    let text = json!({"readiness_s": 2, "measured":
+        {"parallelism": "per-core", "latencies": cells, "rates": rates, "utilisation": 1.0}});
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "large-profile", "namespace": MODELS},
+        "data": {key: text.to_string()},
+    })
+}
+
+#[tokio::test]
+async fn a_profile_is_read_where_a_resource_says_once_it_is_there() {
+    let cluster = Cluster::start().await;
+    for name in ["small", "large"] {
+        cluster.deploy(name, 1, 1);
+    }
+    let mut demo = cluster.demo();
+    let large = demo["spec"]["variants"][1].as_object_mut().unwrap();
+    large.remove("latency");
+    large.remove("capacity");
+    large.insert("profile".to_owned(), json!({"config_map": "large-profile"}));
+    cluster.server.store().create(&demo).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(45.0);
+    let said = cluster
+        .until_condition("demo", "ProfileReady", "False NoProfile")
+        .await;
+    assert!(
+        said.contains("variants[1].profile.config_map: there is no ConfigMap large-profile"),
+        "{said}"
+    );
+    cluster
+        .until_condition("demo", "Accepted", "False NoProfile")
+        .await;
+    // Under another key than the resource names.
+    cluster.server.store().create(&measured("other")).unwrap();
+    wait::until("the missing key", LIMIT, || {
+        cluster
+            .condition("demo", "ProfileReady")
+            .contains("a key of ConfigMap large-profile: other")
+    })
+    .await
+    .unwrap();
+    let key = Key::new(MODELS, "large-profile");
+    cluster.server.store().amend("configmaps", &key, |map| {
+        map["data"] = measured("profile.yaml")["data"].clone();
+    });
+    let said = cluster
+        .until_condition("demo", "ProfileReady", "True Read")
+        .await;
+    assert!(
+        said.contains("large: ConfigMap large-profile, key profile.yaml"),
+        "{said}"
+    );
+    cluster
+        .until_condition("demo", "Accepted", "True Valid")
+        .await;
+    // As many as with the laws inline: 45 × 1.1 requests/s on 7 or 8 cores.
+    cluster
+        .until_cores(&["small", "large"], |cores| {
+            cores.iter().sum::<f64>() >= 5.0
+        })
+        .await;
+    planner.end().await.unwrap();
+    // One by one and by name.
+    let requests = cluster.server.log().requests().into_iter();
+    let mut verbs = requests
+        .filter(|one| one.resource == "configmaps")
+        .map(|one| one.verb);
+    assert!(verbs.all(|verb| verb == Verb::Get));
+}
+
+#[tokio::test]
+async fn both_a_law_and_where_it_is_are_refused_by_the_schema() {
+    let cluster = Cluster::start().await;
+    let admin = cluster.server.client(weir_apiserver::ADMIN).await.unwrap();
+    let api = kube::Api::<weir_planner::resource::SloService>::namespaced(admin, MODELS);
+    let mut demo = cluster.demo();
+    demo["spec"]["variants"][1]["profile"] = json!({"config_map": "large-profile"});
+    let demo = serde_json::from_value(demo).unwrap();
+    let refused = api.create(&kube::api::PostParams::default(), &demo).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("exactly one of the two: latency (its law) or profile"),
+        "{refused}"
+    );
+}

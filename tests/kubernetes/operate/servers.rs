@@ -1,0 +1,105 @@
+//! Pods that are asked: proxies found by their labels, servers that are told their cores.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use weir_bed::operate::Proxy;
+use weir_bed::wait;
+
+use super::bed::{Cluster, LIMIT};
+
+/// A server of all pods: a proxy that counts, and model servers with so many threads.
+#[derive(Clone)]
+struct Pods {
+    proxy: Proxy,
+    threads: Arc<Mutex<Vec<u64>>>,
+    refuses: Arc<Mutex<bool>>,
+}
+
+async fn retuned(State(pods): State<Pods>, body: String) -> (StatusCode, &'static str) {
+    if *pods.refuses.lock().unwrap() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "loading");
+    }
+    let body: Value = serde_json::from_str(&body).unwrap();
+    let threads = body["threads"].as_u64().unwrap();
+    pods.threads.lock().unwrap().push(threads);
+    (StatusCode::OK, "")
+}
+
+#[tokio::test]
+async fn proxies_are_found_by_their_pods_and_servers_are_told_their_cores() {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let cluster = Cluster::of(|options| options.pods_at = Some(loopback), |_| true).await;
+    cluster.apply("k8s/sloservice.yaml", |document| {
+        document["kind"] != "SloService"
+    });
+    for name in ["small", "large"] {
+        cluster.deploy(name, 1, 1);
+    }
+    let pods = Pods {
+        proxy: cluster.proxy.clone(),
+        threads: Arc::default(),
+        refuses: Arc::default(),
+    };
+    let stats = pods.proxy.clone();
+    let router = Router::new()
+        .route("/stats", get(async move || stats.text()))
+        .route("/threads", post(retuned))
+        .with_state(pods.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let labels = json!({"istio": "ingressgateway"});
+    let gateway = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "gateway-1", "namespace": "istio-system", "labels": labels},
+        "spec": {"containers": [{"name": "istio-proxy", "image": "example/none:0"}]},
+    });
+    cluster.server.store().create(&gateway).unwrap();
+    let mut demo = cluster.demo();
+    demo["spec"]["proxies"] = json!({"timeout_ms": 200, "pods": {"labels": labels, "namespace": "istio-system", "port": port, "path": "/stats"}});
+    demo["spec"]["variants"][1]["workload"]["retune"] =
+        json!({"port": port, "path": "/threads", "body": "{\"threads\": {cores}}"});
+    cluster.server.store().create(&demo).unwrap();
+    let planner = cluster.planner("weir-a").await;
+    cluster.proxy.load(20.0);
+    cluster
+        .until_cores(&["large"], |cores| cores[0] >= 3.0)
+        .await;
+    let told = || {
+        let cores = cluster.cores(&["large"])[0];
+        pods.threads
+            .lock()
+            .unwrap()
+            .last()
+            .map(|threads| *threads as f64)
+            == Some(cores)
+    };
+    wait::until("the threads", LIMIT, told).await.unwrap();
+    cluster
+        .until_condition("demo", "Actuated", "True InForce")
+        .await;
+
+    // A server that cannot be told is counted on with what it was told.
+    *pods.refuses.lock().unwrap() = true;
+    cluster.proxy.load(45.0);
+    let said = cluster
+        .until_condition("demo", "Degraded", "True Refused")
+        .await;
+    assert!(
+        said.contains("its server could not be told") && said.contains("status 503: loading"),
+        "{said}"
+    );
+    *pods.refuses.lock().unwrap() = false;
+    wait::until("the threads again", LIMIT, told).await.unwrap();
+    cluster
+        .until_condition("demo", "Actuated", "True InForce")
+        .await;
+    planner.end().await.unwrap();
+}

@@ -1,0 +1,93 @@
+//! `weir-measure validate | workers | kube`: figures of Weir that take minutes, each with the bound it is held against.
+
+mod lane;
+mod pods;
+mod workers;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand};
+use weir_bed::interrupt::{INTERRUPTED, Interrupt};
+use weir_measure::validate::{LOADS, compare};
+
+use pods::KubeArgs;
+use workers::WorkersArgs;
+
+/// Measures Weir.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare replay with a real Envoy at three loads: light, near capacity, 1.5 × overload.
+    Validate(ValidateArgs),
+    /// Measure the queue that workers share: order, hand-over, a crowd, processor time.
+    Workers(WorkersArgs),
+    /// Measure the planner on an emulated Kubernetes: how soon pods follow the demand, and what 500 of them cost.
+    Kube(KubeArgs),
+}
+
+#[derive(Debug, Args)]
+struct ValidateArgs {
+    /// The scenario; its load is set to each of the three multiples of its servers' capacity.
+    #[arg(long, value_name = "FILE", default_value = VALIDATED)]
+    scenario: PathBuf,
+}
+
+/// The shipped scenario for it.
+const VALIDATED: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../planner/scenarios/validate.yaml"
+);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    // Sockets of clients and servers are all in this process: more than the usual 1,024.
+    let _ = rlimit::increase_nofile_limit(rlimit::INFINITY);
+    match run(Cli::parse()).await {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(cli: Cli) -> Result<ExitCode> {
+    let mut interrupt = Interrupt::new()?;
+    let work = async {
+        match cli.command {
+            Command::Validate(args) => validated(args).await,
+            Command::Workers(args) => workers::measured(args).await,
+            Command::Kube(args) => pods::measured(args).await,
+        }
+    };
+    // Dropping what was under way ends its processes.
+    tokio::select! {
+        code = work => code,
+        () = interrupt.wait() => {
+            eprintln!("interrupted");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+/// Replay beside reality at each load; the exit code says whether they agree.
+async fn validated(args: ValidateArgs) -> Result<ExitCode> {
+    let mut code = ExitCode::SUCCESS;
+    for of_capacity in LOADS {
+        let comparison = compare(&args.scenario, of_capacity).await?;
+        println!("{comparison}");
+        if let Err(apart) = comparison.check() {
+            eprintln!("{apart:#}");
+            code = ExitCode::FAILURE;
+        }
+    }
+    Ok(code)
+}

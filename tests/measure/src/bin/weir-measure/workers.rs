@@ -1,0 +1,291 @@
+//! `workers`: how good the queue is that a proxy's workers share, on a real Envoy. It prints; what is
+//! good enough is the library's to say.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use comfy_table::Table;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use serde::Serialize;
+use weir_measure::workers::cost::{BOARD_MAX_US, Cost, RATIO_MAX, weigh};
+use weir_measure::workers::crowd::{Crowd, hold};
+use weir_measure::workers::{LOADS, Row, SCENARIO, Scope, WORKERS, run};
+
+use crate::lane::{self, LaneArgs};
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct WorkersArgs {
+    #[command(subcommand)]
+    what: Option<What>,
+    #[command(flatten)]
+    order: OrderArgs,
+    /// The figures as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Hold many requests at once over HTTP/2 and let them go: answers and memory.
+    Crowd(CrowdArgs),
+    /// Weigh the processor time of a request, with the filter and without.
+    Cost(CostArgs),
+    /// Keep a server busy that executes one request at a time, with `queue.overlap` and without.
+    Lane(LaneArgs),
+}
+
+#[derive(Debug, Args)]
+struct OrderArgs {
+    /// The scenario; workers and load are set.
+    #[arg(long, value_name = "FILE", default_value = SCENARIO)]
+    scenario: PathBuf,
+    /// How long each run sends, in seconds; at most what the scenario says.
+    #[arg(long, default_value_t = 20)]
+    seconds: u32,
+    /// How many workers, instead of 1, 2 and 4; may be given several times.
+    #[arg(long)]
+    workers: Vec<u32>,
+    /// Which multiples of the capacity, instead of 0.95 and 1.5; may be given several times.
+    #[arg(long)]
+    load: Vec<f64>,
+    /// How often each is run.
+    #[arg(long, default_value_t = 1)]
+    rounds: u32,
+}
+
+#[derive(Debug, Args)]
+struct CrowdArgs {
+    /// Requests held at once.
+    #[arg(long, default_value_t = 20_000)]
+    requests: usize,
+    /// For how long, in seconds.
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Envoy's workers.
+    #[arg(long, default_value_t = 2)]
+    workers: u32,
+    /// How often, in one Envoy.
+    #[arg(long, default_value_t = 2)]
+    rounds: u32,
+}
+
+#[derive(Debug, Args)]
+struct CostArgs {
+    /// Turns of the four Envoys.
+    #[arg(long, default_value_t = 9)]
+    turns: u32,
+    /// Requests to each of them in a turn, a multiple of 400.
+    #[arg(long, default_value_t = 25_200)]
+    requests: u32,
+}
+
+/// Measures, prints, and says in the exit code whether the targets are met.
+pub(crate) async fn measured(args: WorkersArgs) -> Result<ExitCode> {
+    match args.what {
+        None => order(args.order, args.json).await,
+        Some(What::Crowd(what)) => crowd(what, args.json).await,
+        Some(What::Cost(what)) => cost(what, args.json).await,
+        Some(What::Lane(what)) => lane::measured(&what, args.json).await,
+    }
+}
+
+async fn order(args: OrderArgs, json: bool) -> Result<ExitCode> {
+    let length = Duration::from_secs(args.seconds.into());
+    let or = |given: Vec<_>, standard: &[_]| {
+        if given.is_empty() {
+            standard.to_vec()
+        } else {
+            given
+        }
+    };
+    let loads = if args.load.is_empty() {
+        LOADS.to_vec()
+    } else {
+        args.load
+    };
+    let mut rows = Vec::new();
+    for of_capacity in loads {
+        for workers in or(args.workers.clone(), &WORKERS) {
+            for scope in [Scope::Proxy, Scope::Worker] {
+                for _ in 0..args.rounds {
+                    let row = run(&args.scenario, workers, scope, of_capacity, length).await?;
+                    eprintln!("{}", line(&row).join("  "));
+                    rows.push(row);
+                }
+            }
+        }
+    }
+    if json {
+        print(&rows)?;
+    } else {
+        println!("{}", table(HEADER, rows.iter().map(line)));
+    }
+    let shared = rows.iter().filter(|row| row.scope == Scope::Proxy);
+    Ok(verdict(shared.map(Row::check)))
+}
+
+const HEADER: [&str; 13] = [
+    "load",
+    "workers",
+    "queue per",
+    "sent",
+    "on time %",
+    "one queue, replayed %",
+    "out of order %",
+    "(at most)",
+    "hand-over p50 / p99 / max ms",
+    "of them",
+    "swaps lost",
+    "round trip ms",
+    "lag p99 ms",
+];
+
+fn line(row: &Row) -> [String; 13] {
+    let took = row.handover_us;
+    let ms = |us: f64| format!("{:.2}", us / 1e3);
+    [
+        format!("{} ×", row.of_capacity),
+        row.workers.to_string(),
+        row.scope.name().to_owned(),
+        row.sent.to_string(),
+        format!("{:.2}", row.on_time_percent),
+        format!("{:.2}", row.single_queue_percent),
+        format!("{:.2}", row.inversions_percent),
+        format!("{:.2}", row.inversions_at_most_percent),
+        format!("{} / {} / {}", ms(took.p50), ms(took.p99), ms(took.max)),
+        took.count.to_string(),
+        row.swaps_lost.to_string(),
+        format!("{:.2}", row.round_trip_ms),
+        format!("{:.1}", row.lag_p99_ms),
+    ]
+}
+
+/// A table for people, a row for each line.
+pub(crate) fn table<const N: usize>(
+    header: [&str; N],
+    lines: impl Iterator<Item = [String; N]>,
+) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    for line in lines {
+        table.add_row(line);
+    }
+    table
+}
+
+async fn crowd(args: CrowdArgs, json: bool) -> Result<ExitCode> {
+    let span = Duration::from_secs(args.seconds.into());
+    let crowds = hold(args.requests, span, args.workers, args.rounds).await?;
+    if json {
+        print(&crowds)?;
+    } else {
+        for crowd in &crowds {
+            println!("{}", told(crowd));
+        }
+    }
+    Ok(verdict(crowds.iter().map(Crowd::check)))
+}
+
+fn told(crowd: &Crowd) -> String {
+    let mb = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
+    let each = |during: f64, before: f64| (during - before) / crowd.held as f64 / 1e3;
+    let (before, during, after) = (crowd.before, crowd.during, crowd.after);
+    format!(
+        "{} held at once over {} connections, {} workers: {} answered, {} executed ({} executions), \
+         all gone after {:.1} s\n  allocated {} before, {} during ({:.1} kB each), {} with all connections \
+         open still, {} after {:.1} s without ({:+.1} %)\n  resident {} before, {} during ({:.1} kB \
+         each), {} after",
+        crowd.held,
+        crowd.connections,
+        crowd.workers,
+        crowd.answered,
+        crowd.executed,
+        crowd.executions,
+        crowd.drained_s,
+        mb(before.allocated),
+        mb(during.allocated),
+        each(during.allocated, before.allocated),
+        mb(crowd.idle.allocated),
+        mb(after.allocated),
+        crowd.settled_s,
+        crowd.left_percent(),
+        mb(before.resident),
+        mb(during.resident),
+        each(during.resident, before.resident),
+        mb(after.resident),
+    )
+}
+
+async fn cost(args: CostArgs, json: bool) -> Result<ExitCode> {
+    let cost = weigh(args.turns, args.requests).await?;
+    if json {
+        print(&cost)?;
+    } else {
+        println!("{}", weighed(&cost));
+    }
+    let most = cost.board.alone_us.max(cost.board.among_others_us);
+    let board = (most <= BOARD_MAX_US).then_some(());
+    let board = board.ok_or_else(|| {
+        anyhow::anyhow!("claim and release take {most:.1} µs, at most {BOARD_MAX_US} are wanted")
+    });
+    let ratio = cost.ratio.proxy;
+    let whole = (ratio <= RATIO_MAX).then_some(());
+    let whole = whole.ok_or_else(|| {
+        anyhow::anyhow!("a request costs {ratio:.2} times what it costs without the filter, at most {RATIO_MAX} is wanted")
+    });
+    Ok(verdict([board, whole].into_iter()))
+}
+
+fn weighed(cost: &Cost) -> String {
+    let each: Vec<String> = cost
+        .turns
+        .iter()
+        .map(|turn| {
+            format!(
+                "  {:.1}  {:.1}  {:.1}  {:.1}",
+                turn.proxy_us, turn.worker_us, turn.headers_us, turn.bare_us
+            )
+        })
+        .collect();
+    let median = cost.median;
+    format!(
+        "Envoy's processor time per request, µs, {} requests each in {} turns ({:.0} requests/s):\n  \
+         shared queue  queue per worker  by headers alone  no filter\n{}\nmedians: {:.1}  {:.1}  {:.1}  {:.1}; with the shared queue \
+         {:+.1} µs, the filter without it {:+.1} µs\nof what a request costs without the filter, medians: \
+         {:.2} with the shared queue, {:.2} with a queue per worker; {:+.3} for hearing the body\nclaim and release in the VM: {:.1} µs alone, {:.1} µs \
+         among others",
+        cost.requests,
+        cost.turns.len(),
+        cost.rps,
+        each.join("\n"),
+        median.proxy_us,
+        median.worker_us,
+        median.headers_us,
+        median.bare_us,
+        cost.board_us,
+        median.worker_us - median.bare_us,
+        cost.ratio.proxy,
+        cost.ratio.worker,
+        cost.ratio.hearing,
+        cost.board.alone_us,
+        cost.board.among_others_us,
+    )
+}
+
+pub(crate) fn print(figures: &impl Serialize) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(figures)?);
+    Ok(())
+}
+
+pub(crate) fn verdict(checks: impl Iterator<Item = Result<()>>) -> ExitCode {
+    let mut code = ExitCode::SUCCESS;
+    for missed in checks.filter_map(Result::err) {
+        eprintln!("{missed:#}");
+        code = ExitCode::FAILURE;
+    }
+    code
+}

@@ -1,0 +1,262 @@
+//! What the filter costs Envoy: processor time per request of a single worker, with plenty of slots,
+//! with the shared queue, with a queue per worker, with requests decided by their headers alone, and without
+//! the filter. Closed loop over loopback; the four alternate every few hundred requests, so that what else the machine does, which can change
+//! its speed by a third within seconds, falls on all alike.
+//!
+//! One Envoy differs from the next by some µs, which is as much as the board costs. That is therefore
+//! measured alone as well: claims and releases one after the other in the VM, by the module that traps.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use serde::Serialize;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use super::Scope;
+use super::gauges::processor_time;
+use weir_bed::emulator::{Emulator, Law, ServerConfig};
+use weir_bed::envoy::{Bootstrap, Envoy};
+use weir_bed::scene::{Scene, Variant, see};
+
+/// What claiming and releasing a slot may cost, µs.
+pub const BOARD_MAX_US: f64 = 5.0;
+/// How many times what it costs without the filter a request may cost, with the shared queue.
+pub const RATIO_MAX: f64 = 1.4;
+/// Requests under way at once: far fewer than there are slots.
+const AT_ONCE: u32 = 8;
+/// Requests to one Envoy before it is another's turn: a tenth of a second or so.
+pub const SLICE: u32 = 400;
+
+/// Place in the shipped bootstrap that says that bodies are told of.
+const HEARS: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0\
+                     /typed_config/config/allow_on_headers_stop_iteration";
+
+/// One turn of the four, µs of processor time per request.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Turn {
+    /// With the shared queue.
+    pub proxy_us: f64,
+    /// With a queue per worker.
+    pub worker_us: f64,
+    /// With the shared queue, bodies not told of.
+    pub headers_us: f64,
+    /// Without the filter.
+    pub bare_us: f64,
+}
+
+/// What a request costs, of what it costs without the filter.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Ratio {
+    /// With the shared queue.
+    pub proxy: f64,
+    /// With a queue per worker.
+    pub worker: f64,
+    /// Part that hearing the body takes: with the shared queue, less what it costs where bodies are not told of.
+    pub hearing: f64,
+}
+
+/// What a claim and a release together take in the VM, µs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Board {
+    /// Where one worker serves.
+    pub alone_us: f64,
+    /// Where others do too, so that the board has to be read each time.
+    pub among_others_us: f64,
+}
+
+/// All turns.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cost {
+    /// Requests of each of the four in a turn.
+    pub requests: u32,
+    /// As measured.
+    pub turns: Vec<Turn>,
+    /// The medians of each.
+    pub median: Turn,
+    /// The medians of the turns' ratios.
+    pub ratio: Ratio,
+    /// Claim and release alone.
+    pub board: Board,
+    /// The median of the turns' differences between the shared queue and a queue per worker.
+    pub board_us: f64,
+    /// Requests/s, over all.
+    pub rps: f64,
+}
+
+/// Weighs in so many turns.
+///
+/// # Errors
+/// There would be nothing to weigh, something does not start, or a request is not answered 200.
+pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
+    ensure!(turns > 0, "turns: 0 must be 1 or more");
+    ensure!(
+        requests >= SLICE && requests.is_multiple_of(SLICE),
+        "requests: {requests} must be a multiple of {SLICE}"
+    );
+    let mut config = ServerConfig::new("small", Law::constant(0.0));
+    config.cores = 1000.0;
+    let emulator = Emulator::start(config).await?;
+    let with = |scope: Scope| {
+        let plugin = json!({
+            "service": "cost", "queue": { "scope": scope.name() },
+            "plan": { "variants": [{ "name": "small", "cluster": "small", "share": 1.0,
+                                     "slots": 1000, "service_ms": 1.0, "accuracy": 70.0 }] },
+        });
+        Ok::<_, anyhow::Error>(Bootstrap::shipped()?.plugin(&plugin))
+    };
+    let bootstraps = [
+        with(Scope::Proxy)?,
+        with(Scope::Worker)?,
+        with(Scope::Proxy)?.amend(HEARS, json!(false)),
+        Bootstrap::shipped()?.without_filter(),
+    ];
+    let mut measured = Vec::new();
+    let mut took = Duration::ZERO;
+    for turn in 0..turns {
+        // New ones each time: where memory and compiled code come to lie is worth microseconds.
+        let mut served = Vec::new();
+        for bootstrap in &bootstraps {
+            let bootstrap = bootstrap.clone().backend("small", emulator.addr());
+            let envoy = Envoy::start(&bootstrap.fallback("small"), 1).await?;
+            let one = Served::new(envoy)?;
+            // Its connections.
+            one.send(SLICE).await?;
+            served.push((one, 0.0));
+        }
+        let began = Instant::now();
+        for slice in 0..requests / SLICE {
+            // Who goes first rotates.
+            for step in 0..4 {
+                let which = (turn + slice + step) % 4;
+                if let Some((one, spent_s)) = served.get_mut(which as usize) {
+                    *spent_s += one.send(SLICE).await?.as_secs_f64();
+                }
+            }
+            emulator.reset();
+        }
+        took += began.elapsed();
+        let each = f64::from(requests) / 1e6;
+        let mut us = served.iter().map(|(_, spent_s)| spent_s / each);
+        let mut next = || us.next().unwrap_or_default();
+        let (proxy_us, worker_us) = (next(), next());
+        let (headers_us, bare_us) = (next(), next());
+        measured.push(Turn {
+            proxy_us,
+            worker_us,
+            headers_us,
+            bare_us,
+        });
+    }
+    let rps = f64::from(turns) * 4.0 * f64::from(requests) / took.as_secs_f64();
+    let of = |part: fn(&Turn) -> f64| median(measured.iter().map(part).collect());
+    Ok(Cost {
+        requests,
+        median: Turn {
+            proxy_us: of(|turn| turn.proxy_us),
+            worker_us: of(|turn| turn.worker_us),
+            headers_us: of(|turn| turn.headers_us),
+            bare_us: of(|turn| turn.bare_us),
+        },
+        ratio: Ratio {
+            proxy: of(|turn| turn.proxy_us / turn.bare_us),
+            worker: of(|turn| turn.worker_us / turn.bare_us),
+            hearing: of(|turn| (turn.proxy_us - turn.headers_us) / turn.bare_us),
+        },
+        board: in_the_vm().await?,
+        board_us: of(|turn| turn.proxy_us - turn.worker_us),
+        turns: measured,
+        rps,
+    })
+}
+
+/// Claims and releases in a VM of their own, twenty thousand at a time; the median of five times.
+async fn in_the_vm() -> Result<Board> {
+    const TIMES: u32 = 5;
+    let one = Variant {
+        name: "small",
+        share: 1.0,
+        slots: 1,
+        service_ms: 1.0,
+    };
+    let module = weir_bed::built::trapping_filter()?;
+    let scene = Scene::start(&[one], 1, |bootstrap, _| bootstrap.wasm(module)).await?;
+    let mut figures = [Vec::new(), Vec::new()];
+    for _ in 0..TIMES {
+        for (what, figures) in ["cost", "cost-among-others"].iter().zip(&mut figures) {
+            let seen = see(scene.infer().header("x-weir-trap", *what)).await?;
+            let ns: f64 = String::from_utf8(seen.body)?.parse()?;
+            figures.push(ns / 1e3);
+        }
+    }
+    let [alone, among_others] = figures;
+    Ok(Board {
+        alone_us: median(alone),
+        among_others_us: median(among_others),
+    })
+}
+
+/// An Envoy and who sends to it, over connections that stay open.
+struct Served {
+    envoy: Envoy,
+    client: reqwest::Client,
+    url: String,
+}
+
+impl Served {
+    fn new(envoy: Envoy) -> Result<Served> {
+        let client = reqwest::Client::builder()
+            .http1_only()
+            .no_proxy()
+            .timeout(Duration::from_secs(10))
+            .build()?;
+        let url = format!("http://{}/v2/models/small/infer", envoy.listener("weir")?);
+        Ok(Served { envoy, client, url })
+    }
+
+    /// Sends so many; the processor time they cost Envoy.
+    async fn send(&self, requests: u32) -> Result<Duration> {
+        let before = processor_time(&self.envoy)?;
+        let mut tasks: JoinSet<Result<()>> = JoinSet::new();
+        for _ in 0..AT_ONCE {
+            let (client, url) = (self.client.clone(), self.url.clone());
+            tasks.spawn(async move {
+                for _ in 0..requests / AT_ONCE {
+                    let request = client.post(&url).header("x-slo-ms", "1000").body("{}");
+                    let answer = request.send().await?;
+                    let status = answer.status();
+                    ensure!(status == 200, "status {status}");
+                    answer.bytes().await?;
+                }
+                Ok(())
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done??;
+        }
+        Ok(processor_time(&self.envoy)?.saturating_sub(before))
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let at = |index: usize| values.get(index).copied().unwrap_or_default();
+    if values.len() % 2 == 1 {
+        at(middle)
+    } else {
+        (at(middle.saturating_sub(1)) + at(middle)) / 2.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(Vec::new()), 0.0);
+    }
+}

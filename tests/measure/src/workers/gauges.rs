@@ -1,0 +1,129 @@
+//! What Envoy says of itself: a histogram's percentiles, memory, processor time. It reads only.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use weir_api::metrics::{Metric, encode};
+
+use weir_bed::envoy::Envoy;
+
+/// A histogram since Envoy's start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Percentiles {
+    /// Values recorded.
+    pub count: u64,
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Greatest, as the histogram's bins have it.
+    pub max: f64,
+}
+
+/// A histogram of the filter's; all 0 where nothing was recorded.
+///
+/// # Errors
+/// Envoy's admin interface does not answer as expected.
+pub async fn percentiles(envoy: &Envoy, metric: Metric, service: &str) -> Result<Percentiles> {
+    let count = count(envoy, metric, service).await?;
+    if count == 0 {
+        return Ok(Percentiles::default());
+    }
+    let filter = format!("format=json&filter={}", metric.name());
+    let stats = admin(envoy, &format!("/stats?{filter}")).await?;
+    let all = stats.pointer("/stats").and_then(Value::as_array);
+    let histograms = all
+        .into_iter()
+        .flatten()
+        .find_map(|stat| stat.get("histograms"))
+        .context("no histograms")?;
+    let list = |at: &str| histograms.pointer(at).and_then(Value::as_array);
+    let quantiles = list("/supported_quantiles").context("no quantiles")?;
+    let values = list("/computed_quantiles/0/values").context("no values")?;
+    let at = |wanted: f64| {
+        let named = quantiles.iter().zip(values);
+        let mut found = named.filter(|(quantile, _)| quantile.as_f64() == Some(wanted));
+        let value = found.next().and_then(|(_, value)| value.get("cumulative"));
+        value
+            .and_then(Value::as_f64)
+            .with_context(|| format!("no P{wanted}"))
+    };
+    Ok(Percentiles {
+        count,
+        p50: at(50.0)?,
+        p99: at(99.0)?,
+        p999: at(99.9)?,
+        max: at(100.0)?,
+    })
+}
+
+/// How many values a histogram of the filter's has by Envoy's latest flush.
+///
+/// # Errors
+/// Envoy's admin interface does not answer.
+pub async fn count(envoy: &Envoy, metric: Metric, service: &str) -> Result<u64> {
+    let name = format!("{}_count", encode(metric, service, "")).replace('-', "_");
+    let text = envoy.stats(metric.name()).await?;
+    let line = text.lines().find(|line| line.starts_with(&name));
+    let value = line.and_then(|line| line.rsplit(' ').next());
+    Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
+}
+
+/// Bytes in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Bytes {
+    /// What Envoy has allocated, the VMs' memory not counted.
+    pub allocated: f64,
+    /// Anonymous memory that the kernel gave the process, the VMs' counted.
+    pub resident: f64,
+}
+
+/// Envoy's memory now.
+///
+/// # Errors
+/// Neither Envoy nor the kernel says.
+pub async fn memory(envoy: &Envoy) -> Result<Bytes> {
+    let answer = admin(envoy, "/memory").await?;
+    let allocated = answer.get("allocated").and_then(Value::as_str);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", envoy.pid()))?;
+    let line = status.lines().find(|line| line.starts_with("RssAnon"));
+    let kb = line.and_then(|line| line.split_whitespace().nth(1));
+    Ok(Bytes {
+        allocated: allocated.context("no 'allocated' in /memory")?.parse()?,
+        resident: 1024.0 * kb.context("no RssAnon")?.parse::<f64>()?,
+    })
+}
+
+/// Processor time that Envoy has used, in user and kernel mode, all threads; to 10 ms.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn processor_time(envoy: &Envoy) -> Result<Duration> {
+    let mut ns = 0;
+    for thread in std::fs::read_dir(format!("/proc/{}/task", envoy.pid()))? {
+        // The scheduler's own count; `stat` has it in hundredths of a second.
+        let path = thread?.path().join("schedstat");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            // The thread has ended since it was listed.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let first = text
+            .split_whitespace()
+            .next()
+            .context("schedstat is empty")?;
+        ns += first.parse::<u64>()?;
+    }
+    Ok(Duration::from_nanos(ns))
+}
+
+async fn admin(envoy: &Envoy, path: &str) -> Result<Value> {
+    let url = format!("http://{}{path}", envoy.admin());
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    let text = client.get(url).send().await?.text().await?;
+    Ok(serde_json::from_str(&text)?)
+}

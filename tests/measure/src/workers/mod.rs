@@ -1,0 +1,335 @@
+//! Is the queue that a proxy's workers share as good as a single one? A real Envoy with so many workers
+//! is sent a load, and replay puts the very same arrivals through one engine.
+//!
+//! It measures; what is good enough is said by [`Row::check`] alone. [`crowd`] holds many requests at
+//! once, [`cost`] weighs the processor time, [`lane`] keeps a server busy that executes one at a time.
+
+pub mod cost;
+pub mod crowd;
+pub mod gauges;
+pub mod lane;
+pub mod order;
+pub mod send;
+mod way;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+use weir_api::metrics::Metric;
+use weir_replay::input::requests;
+use weir_replay::request::{Fate, Request};
+use weir_replay::scenario::{self, Contender, Control, Overrides, Plane, Scenario};
+use weir_replay::world;
+
+use self::gauges::Percentiles;
+use self::order::{GRAIN, Stay, at_once, inversions};
+use self::send::{Seen, id_of, send};
+use self::way::{Way, round_trip_ms};
+use weir_bed::emulator::{Emulator, Execution, Noise, ServerConfig};
+use weir_bed::envoy::{Bootstrap, Envoy};
+use weir_bed::wait;
+
+/// The shipped scenario.
+pub const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/workers.yaml");
+/// How many workers Envoy is given.
+pub const WORKERS: [u32; 3] = [1, 2, 4];
+/// The loads, as multiples of what the servers execute.
+pub const LOADS: [f64; 2] = [0.95, 1.5];
+
+/// How far the share answered on time may be below that of one queue, in points of a hundred.
+pub const POINTS_MAX: f64 = 1.0;
+/// How many dispatches may be out of order, percent.
+pub const INVERSIONS_MAX_PERCENT: f64 = 1.0;
+/// How long a slot may be free while another worker's request waits, 99 of 100 times, in ms.
+pub const HANDOVER_P99_MAX_MS: f64 = 2.0;
+/// What the generator may be late with 99 of 100 requests before a run proves nothing.
+pub const LAG_P99_MAX_MS: f64 = 20.0;
+/// How long Envoy may take to flush its histograms.
+const FLUSH_MAX: Duration = Duration::from_secs(10);
+
+/// Who queues together in the real run: the plugin's `queue.scope`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scope {
+    /// All workers.
+    Proxy,
+    /// Each worker for itself.
+    Worker,
+}
+
+impl Scope {
+    /// As the configuration has it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Proxy => "proxy",
+            Scope::Worker => "worker",
+        }
+    }
+}
+
+/// One run of a real Envoy, and what replay makes of the same arrivals with one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Row {
+    /// Envoy's workers.
+    pub workers: u32,
+    /// Who queues together.
+    pub scope: Scope,
+    /// The load, as a multiple of what the servers execute.
+    pub of_capacity: f64,
+    /// Requests sent.
+    pub sent: usize,
+    /// Requests without an answer.
+    pub unanswered: usize,
+    /// Answered within their budgets, percent of all sent.
+    pub on_time_percent: f64,
+    /// The same of one queue for all, replayed.
+    pub single_queue_percent: f64,
+    /// Requests sent upstream.
+    pub dispatched: usize,
+    /// Dispatches that were certainly out of order by a millisecond or more, percent.
+    pub inversions_percent: f64,
+    /// Dispatches that were, or only seem to have been, out of order at all, percent.
+    pub inversions_at_most_percent: f64,
+    /// How long slots were free while another worker's request waited, µs.
+    pub handover_us: Percentiles,
+    /// Changes of the board that were tried again.
+    pub swaps_lost: u64,
+    /// Times the board was begun anew.
+    pub board_resets: u64,
+    /// The proxy's slots.
+    pub slots: u32,
+    /// Most of those that were answered which the server had at once.
+    pub at_once: usize,
+    /// From dispatch to answer, the execution not counted, on average, ms: as much is replayed.
+    pub round_trip_ms: f64,
+    /// How late the generator was, ms.
+    pub lag_p99_ms: f64,
+    /// The greatest.
+    pub lag_max_ms: f64,
+}
+
+impl Row {
+    /// Whether the run counts, and keeps what is promised of a shared queue.
+    ///
+    /// # Errors
+    /// Which figure is off.
+    pub fn check(&self) -> Result<()> {
+        ensure!(
+            self.lag_p99_ms <= LAG_P99_MAX_MS,
+            "the generator was late: the run proves nothing: {self:?}"
+        );
+        self.conserves()?;
+        let below = self.single_queue_percent - self.on_time_percent;
+        ensure!(
+            below <= POINTS_MAX,
+            "on time: {below:.2} points below one queue: {self:?}"
+        );
+        ensure!(
+            self.inversions_percent <= INVERSIONS_MAX_PERCENT,
+            "{:.2} % out of order: {self:?}",
+            self.inversions_percent
+        );
+        let handover_ms = self.handover_us.p99 / 1e3;
+        ensure!(
+            handover_ms < HANDOVER_P99_MAX_MS,
+            "hand-over takes {handover_ms:.2} ms: {self:?}"
+        );
+        Ok(())
+    }
+
+    /// Whether every request was answered and no more than one lay behind each that was executed, which a queue
+    /// per worker does not promise: its parts change as workers come.
+    ///
+    /// # Errors
+    /// Which sum is off.
+    pub fn conserves(&self) -> Result<()> {
+        ensure!(self.unanswered == 0, "no answer to some: {self:?}");
+        let fits = self.at_once <= 2 * self.slots as usize;
+        ensure!(fits || self.scope == Scope::Worker, "too many: {self:?}");
+        ensure!(self.board_resets == 0, "the board was reset: {self:?}");
+        Ok(())
+    }
+}
+
+/// Plays the scenario at that load for so many seconds through an Envoy with so many workers.
+///
+/// # Errors
+/// A scenario that is refused, or something that does not start.
+pub async fn run(
+    file: &Path,
+    workers: u32,
+    scope: Scope,
+    of_capacity: f64,
+    length: Duration,
+) -> Result<Row> {
+    let overrides = Overrides {
+        seed: None,
+        of_capacity: Some(of_capacity),
+    };
+    let (mut scenario, sending) = scenario::read(file, overrides)?;
+    let mut requests = requests(scenario.seed, &sending);
+    requests.retain(|request| request.sent < length);
+    scenario.length = length.min(scenario.length);
+    let real = Real::play(&scenario, workers, scope, &requests).await?;
+    real.row(scenario, &requests, workers, scope, of_capacity)
+}
+
+/// What a real run left.
+struct Real {
+    seen: Vec<Seen>,
+    executions: Vec<Execution>,
+    handover_us: Percentiles,
+    swaps_lost: u64,
+    board_resets: u64,
+}
+
+impl Real {
+    async fn play(
+        scenario: &Scenario,
+        workers: u32,
+        scope: Scope,
+        requests: &[Request],
+    ) -> Result<Real> {
+        let server = scenario.variants.first().context("no server")?;
+        let variant = scenario.service.variants.first().context("no variant")?;
+        let mut config = ServerConfig::new(&server.name, server.law);
+        config.cores = server.cores;
+        config.parallelism = server.parallelism;
+        config.noise = (server.noise_sigma > 0.0).then_some(Noise {
+            sigma: server.noise_sigma,
+            seed: scenario.seed,
+        });
+        let emulator = Emulator::start(config).await?;
+        let mut plugin = scenario.proxies.plugin.clone();
+        if let Some(keys) = plugin.as_object_mut() {
+            let queue = serde_json::json!({ "scope": scope.name() });
+            keys.insert("queue".to_owned(), queue);
+        }
+        let bootstrap = Bootstrap::shipped()?
+            .plugin(&plugin)
+            .backend(&variant.cluster, emulator.addr());
+        let envoy = Envoy::start(&bootstrap, workers).await?;
+        let url = format!(
+            "http://{}/v2/models/{}/infer",
+            envoy.listener("weir")?,
+            server.name
+        );
+        let seen = send(&url, requests).await?;
+        let executions = emulator.executions();
+        let service = scenario.service.name.as_str();
+        let dispatched = executions.len() as u64;
+        let flushed = async || {
+            let count = gauges::count(&envoy, Metric::WaitMs, service).await;
+            count.is_ok_and(|count| count >= dispatched)
+        };
+        wait::until_async("Envoy's histograms", FLUSH_MAX, flushed).await?;
+        Ok(Real {
+            seen,
+            executions,
+            handover_us: gauges::percentiles(&envoy, Metric::HandoverUs, service).await?,
+            swaps_lost: envoy.metric(Metric::SwapsLost, service, "").await?,
+            board_resets: envoy.metric(Metric::BoardResets, service, "").await?,
+        })
+    }
+
+    fn row(
+        &self,
+        mut scenario: Scenario,
+        requests: &[Request],
+        workers: u32,
+        scope: Scope,
+        of_capacity: f64,
+    ) -> Result<Row> {
+        let plugin = &scenario.proxies.plugin;
+        let number = |at: &str| plugin.pointer(at).and_then(serde_json::Value::as_f64);
+        let reserve = number("/deadline/reserve_ms").unwrap_or(0.0);
+        let reserve = Duration::from_secs_f64(reserve / 1e3);
+        let slots = number("/plan/variants/0/slots").context("no slots")? as u32;
+        let predicted = number("/plan/variants/0/service_ms").context("no service_ms")?;
+        let latest = reserve + Duration::from_secs_f64(predicted / 1e3);
+        let runs = self.executions.iter();
+        let executions: HashMap<&str, &Execution> =
+            runs.map(|run| (run.request_id.as_str(), run)).collect();
+        let ways: Vec<Way> = requests
+            .iter()
+            .zip(&self.seen)
+            .map(|(request, seen)| Way::of(request, seen, &executions, reserve))
+            .collect();
+        let round_trip_ms = round_trip_ms(&ways)?;
+        let stays: Vec<Stay> = ways.iter().map(|way| way.stay(latest)).collect();
+        let (dispatched, certain) = inversions(&stays, GRAIN * 2);
+        let (_, at_most) = inversions(&stays, Duration::ZERO);
+        let percent = |part: usize, whole: usize| part as f64 * 100.0 / whole.max(1) as f64;
+        let on_time = ways.iter().filter(|way| way.is_on_time()).count();
+        if let Some(server) = scenario.variants.first_mut() {
+            server.round_trip = Duration::from_secs_f64(round_trip_ms.max(0.0) / 1e3);
+        }
+        scenario.proxies.workers = 1;
+        // What a timeout abandons gives its slot back at its *predicted* end: the server may miss that by ms.
+        let answered: HashSet<String> = requests
+            .iter()
+            .zip(&self.seen)
+            .filter(|(_, seen)| seen.status == 200)
+            .map(|(request, _)| id_of(request))
+            .collect();
+        let executing = self.executions.iter();
+        let executing = executing.filter(|run| answered.contains(&run.request_id));
+        Ok(Row {
+            workers,
+            scope,
+            of_capacity,
+            sent: requests.len(),
+            unanswered: self.seen.iter().filter(|seen| seen.status == 0).count(),
+            on_time_percent: percent(on_time, requests.len()),
+            single_queue_percent: single_queue(&scenario, requests, &self.seen)?,
+            dispatched,
+            inversions_percent: percent(certain, dispatched),
+            inversions_at_most_percent: percent(at_most, dispatched),
+            handover_us: self.handover_us,
+            swaps_lost: self.swaps_lost,
+            board_resets: self.board_resets,
+            slots,
+            at_once: at_once(executing.map(|run| (run.arrived_ms, run.ended_ms))),
+            round_trip_ms,
+            lag_p99_ms: lag_ms(requests, &self.seen, 99),
+            lag_max_ms: lag_ms(requests, &self.seen, 100),
+        })
+    }
+}
+
+/// So many percent of the requests left at most so long after their time.
+fn lag_ms(requests: &[Request], seen: &[Seen], percent: usize) -> f64 {
+    let lag = |(request, seen): (&Request, &Seen)| seen.left.saturating_sub(request.sent);
+    let mut lags: Vec<Duration> = requests.iter().zip(seen).map(lag).collect();
+    lags.sort_unstable();
+    let at = (lags.len() * percent / 100).min(lags.len().saturating_sub(1));
+    lags.get(at).map_or(0.0, |lag| lag.as_secs_f64() * 1e3)
+}
+
+/// The share on time of one queue for all, replayed with the requests at the proxy when they really
+/// left, percent.
+fn single_queue(scenario: &Scenario, requests: &[Request], seen: &[Seen]) -> Result<f64> {
+    let at_proxy = |(request, seen): (&Request, &Seen)| {
+        let left = seen.left.max(request.sent);
+        Request {
+            head: left,
+            arrives: left,
+            ..*request
+        }
+    };
+    let requests: Vec<Request> = requests.iter().zip(seen).map(at_proxy).collect();
+    let contender = Contender {
+        plane: Plane::WeirGlobal,
+        control: Control::Static,
+    };
+    let play = world::play(scenario, &requests, contender, scenario.seed)?;
+    let outcomes = requests.iter().zip(&play.outcomes);
+    let on_time = outcomes.filter(|(request, outcome)| {
+        matches!(outcome.fate, Fate::Answered(_)) && outcome.ended <= request.deadline()
+    });
+    Ok(on_time.count() as f64 * 100.0 / requests.len().max(1) as f64)
+}

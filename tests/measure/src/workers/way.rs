@@ -1,0 +1,89 @@
+//! One request's way, out of what the client saw and the server was told. It judges nothing.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use weir_replay::request::Request;
+
+use super::order::{GRAIN, Stay};
+use super::send::{Seen, id_of};
+use weir_bed::emulator::Execution;
+
+/// A request with what the proxy, the server and the client say of it.
+pub(super) struct Way<'a> {
+    request: &'a Request,
+    seen: &'a Seen,
+    /// Where it was sent upstream.
+    execution: Option<&'a Execution>,
+    /// What was left of its time then, in whole ms.
+    left_ms: Option<i64>,
+    reserve: Duration,
+}
+
+impl<'a> Way<'a> {
+    pub(super) fn of(
+        request: &'a Request,
+        seen: &'a Seen,
+        executions: &HashMap<&str, &'a Execution>,
+        reserve: Duration,
+    ) -> Way<'a> {
+        let execution = executions.get(id_of(request).as_str()).copied();
+        let left = execution.and_then(|run| run.headers.get("x-slo-remaining-ms"));
+        Way {
+            request,
+            seen,
+            execution,
+            left_ms: left.and_then(|left| left.parse().ok()),
+            reserve,
+        }
+    }
+
+    pub(super) fn is_on_time(&self) -> bool {
+        self.seen.status == 200 && self.seen.ended <= self.request.deadline()
+    }
+
+    /// From dispatch to answer as the filter saw it, without the execution and what it waited for one.
+    fn round_trip_ms(&self) -> Option<f64> {
+        let run = self.execution?;
+        let answered = self.seen.remaining_ms.filter(|left| *left > 0)?;
+        // The first is what is left without the reserve, the second with it.
+        let reserve_ms = self.reserve.as_secs_f64() * 1e3;
+        let away_ms = self.left_ms? as f64 + reserve_ms - answered as f64;
+        Some(away_ms - (run.ended_ms - run.arrived_ms))
+    }
+
+    /// `latest`: so long before the deadline nobody is served any more.
+    pub(super) fn stay(&self, latest: Duration) -> Stay {
+        let deadline = self.request.deadline();
+        let left = self.left_ms.and_then(|ms| u64::try_from(ms).ok());
+        match left.map(Duration::from_millis) {
+            Some(left) => {
+                let went = deadline.saturating_sub(self.reserve + left + GRAIN);
+                let came = self
+                    .seen
+                    .held
+                    .map_or(self.seen.left, |held| went.saturating_sub(held));
+                Stay {
+                    deadline,
+                    came,
+                    went,
+                    dispatched: true,
+                }
+            }
+            None => Stay {
+                deadline,
+                came: self.seen.left,
+                went: self.seen.ended.min(deadline.saturating_sub(latest)),
+                dispatched: false,
+            },
+        }
+    }
+}
+
+/// The mean of it over all.
+pub(super) fn round_trip_ms(ways: &[Way<'_>]) -> Result<f64> {
+    let trips: Vec<f64> = ways.iter().filter_map(Way::round_trip_ms).collect();
+    ensure!(!trips.is_empty(), "nothing was answered");
+    Ok(trips.iter().sum::<f64>() / trips.len() as f64)
+}

@@ -1,0 +1,415 @@
+//! What clients' clocks say, through a real Envoy: in any unit, ahead, behind, or lying; and how a
+//! client sets its own by ours.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use weir_api::metrics::{Metric, encode};
+use weir_bed::scene::{PATIENCE, SERVICE, Scene, Seen, Variant, epoch_ms, see};
+use weir_bed::wait;
+use weir_planner::clock::Clock;
+use weir_planner::observe::slack::{Buckets, EDGES_MS};
+use weir_planner::observe::{Observe, Scrape, Scraper, Slack, Targets};
+
+const ONE: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 100,
+    service_ms: 1.0,
+};
+/// The budget of every request here, in ms.
+const BUDGET: u64 = 8000;
+/// What a busy machine may take between a stamp and its reading, in ms.
+const SLACK: u64 = 400;
+/// By this header a proxy before ours tells clients apart.
+const CLIENT: &str = "x-client";
+
+/// An Envoy that believes clocks as `skew` and `deadline` say.
+async fn clock(skew: Value, deadline: Value) -> Scene {
+    Scene::start(&[ONE], 1, |bootstrap, plugin| {
+        plugin["skew"] = skew;
+        plugin["deadline"] = deadline;
+        bootstrap
+    })
+    .await
+    .unwrap()
+}
+
+fn epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap()
+}
+
+async fn served(request: reqwest::RequestBuilder) -> Seen {
+    let seen = see(request).await.unwrap();
+    assert_eq!(seen.refusal(), (200, ""));
+    seen
+}
+
+/// How old the filter took a request to be, in ms, which says that it was sent `stamp`.
+async fn age(scene: &Scene, name: &str, stamp: String) -> u64 {
+    served(scene.infer_within(BUDGET).header(name, stamp)).await;
+    BUDGET - remaining(scene)
+}
+
+fn remaining(scene: &Scene) -> u64 {
+    let headers = scene.backends[0].executions().pop().unwrap().headers;
+    headers["x-slo-remaining-ms"].parse().unwrap()
+}
+
+#[track_caller]
+fn about(what: &str, age: u64, truth: u64) {
+    assert!(
+        (truth..=truth + SLACK).contains(&age),
+        "{what}: {age} ms, not {truth}"
+    );
+}
+
+#[tokio::test]
+async fn stamps_in_every_unit_say_the_same_moment() {
+    let scene = clock(json!({ "estimate": false }), json!({})).await;
+    let ago = || epoch() - Duration::from_millis(1500);
+    for header in ["x-slo-start", "x-request-start"] {
+        for prefix in ["", "t="] {
+            let stamps = [
+                format!("{prefix}{}.{:09}", ago().as_secs(), ago().subsec_nanos()),
+                format!("{prefix}{}", ago().as_millis()),
+                format!("{prefix}{}.125", ago().as_millis()),
+                format!("{prefix}{}", ago().as_micros()),
+                format!("{prefix}{}", ago().as_nanos()),
+            ];
+            for stamp in stamps {
+                about(&stamp, age(&scene, header, stamp.clone()).await, 1500);
+            }
+        }
+    }
+    // Whole seconds are older by the part that is cut off.
+    let whole = age(&scene, "x-slo-start", ago().as_secs().to_string()).await;
+    assert!((1500..=2500 + SLACK).contains(&whole), "{whole}");
+    let doubted = scene.metric(Metric::Disbelieved, "x-slo-start");
+    assert_eq!(doubted.await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn what_cannot_be_counts_as_now_and_is_counted() {
+    let scene = clock(json!({ "estimate": false }), json!({})).await;
+    // Within the skew allowance a clock may be ahead.
+    let ahead = (epoch_ms() + 40).to_string();
+    about("a little ahead", age(&scene, "x-slo-start", ahead).await, 0);
+    let doubted = async || {
+        scene
+            .metric(Metric::Disbelieved, "x-slo-start")
+            .await
+            .unwrap()
+    };
+    assert_eq!(doubted().await, 0);
+    let now = epoch_ms();
+    let table = [
+        ("10 s ahead", now + 10_000),
+        ("a day ahead", now + 86_400_000),
+        ("minutes old", now - 300_000),
+        ("the epoch's first day", 1),
+    ];
+    for (what, stamp) in table {
+        about(what, age(&scene, "x-slo-start", stamp.to_string()).await, 0);
+    }
+    scene
+        .until(Metric::Disbelieved, "x-slo-start", table.len() as u64)
+        .await
+        .unwrap();
+    // The other header still counts where the first is not believed.
+    let request = scene
+        .infer_within(BUDGET)
+        .header("x-slo-start", now + 60_000)
+        .header("x-request-start", epoch_ms() - 1000);
+    served(request).await;
+    about("the second word", BUDGET - remaining(&scene), 1000);
+}
+
+/// By its stamps alone nobody can tell 2 s of way from a clock 2 s behind: no network is always so
+/// slow, but the allowance bounds what that is worth.
+#[tokio::test]
+async fn a_clock_that_is_behind_is_corrected_within_the_allowance_only() {
+    let scene = clock(json!({}), json!({ "skew_allowance_ms": 500 })).await;
+    let behind = || (epoch_ms() - 2000).to_string();
+    for stamp in 1..4 {
+        let age = age(&scene, "x-slo-start", behind()).await;
+        about(&format!("stamp {stamp}: too few"), age, 2000);
+    }
+    for stamp in 4..8 {
+        let age = age(&scene, "x-slo-start", behind()).await;
+        about(&format!("stamp {stamp}"), age, 1500);
+    }
+    scene.until(Metric::Clamped, "", 4).await.unwrap();
+
+    // An allowance above what it is behind: all of it but the longest way.
+    let scene = clock(json!({}), json!({ "skew_allowance_ms": 3000 })).await;
+    for _ in 0..6 {
+        age(&scene, "x-slo-start", behind()).await;
+    }
+    let corrected = age(&scene, "x-slo-start", behind()).await;
+    about("corrected", corrected, 250);
+    assert_eq!(scene.metric(Metric::Clamped, "").await.unwrap(), 0);
+}
+
+/// Told apart by what a trusted proxy says; and by their addresses where it says nothing.
+#[tokio::test]
+async fn what_one_source_says_of_its_clock_changes_nothing_for_another() {
+    let allowance = json!({ "skew_allowance_ms": 3000 });
+    let named = clock(json!({ "source_header": CLIENT }), allowance.clone()).await;
+    let liar = async |stamp: u64| {
+        let request = named.infer_within(BUDGET).header(CLIENT, "liar");
+        served(request.header("x-slo-start", stamp)).await;
+        BUDGET - remaining(&named)
+    };
+    let honest = async || {
+        let request = named.infer_within(BUDGET).header(CLIENT, "honest");
+        served(request.header("x-slo-start", epoch_ms())).await;
+        BUDGET - remaining(&named)
+    };
+    about("before", honest().await, 0);
+    for _ in 0..20 {
+        about("ahead, as corrected", liar(epoch_ms() + 2000).await, 0);
+    }
+    about("after", honest().await, 0);
+    // Its own honest stamps it has spoilt: it is taken for a clock that is ahead.
+    about("the liar", liar(epoch_ms()).await, 2000);
+    about("long after", honest().await, 0);
+
+    let by_address = clock(json!({}), allowance).await;
+    let from = |last: u8| {
+        let client = reqwest::Client::builder().local_address(Some([127, 0, 0, last].into()));
+        client.build().unwrap()
+    };
+    let (liar, honest) = (from(2), from(3));
+    let address = by_address.envoy.listener("weir").unwrap();
+    let url = format!("http://{address}/v2/models/model/infer");
+    let age = async |client: &reqwest::Client, stamp: u64| {
+        let request = client.post(&url).body("{}").header("x-slo-ms", BUDGET);
+        served(request.header("x-slo-start", stamp)).await;
+        BUDGET - remaining(&by_address)
+    };
+    for _ in 0..20 {
+        age(&liar, epoch_ms() + 2000).await;
+    }
+    about("the liar", age(&liar, epoch_ms()).await, 2000);
+    about("the other", age(&honest, epoch_ms()).await, 0);
+}
+
+/// A client that sends the header itself, in front of the one its proxy appends.
+#[tokio::test]
+async fn a_repeated_source_header_names_no_source() {
+    let allowance = json!({ "skew_allowance_ms": 3000 });
+    let named = clock(json!({ "source_header": CLIENT }), allowance).await;
+    let age = async |clients: &[&str], stamp: u64| {
+        let mut request = named.infer_within(BUDGET).header("x-slo-start", stamp);
+        for client in clients {
+            request = request.header(CLIENT, *client);
+        }
+        served(request).await;
+        BUDGET - remaining(&named)
+    };
+    for _ in 0..20 {
+        age(&["honest", "liar"], epoch_ms() + 2000).await;
+        age(&["liar", "honest"], epoch_ms() + 2000).await;
+    }
+    about("whom it named", age(&["honest"], epoch_ms()).await, 0);
+    about("itself", age(&["liar"], epoch_ms()).await, 0);
+    let stamp = epoch_ms() - 1000;
+    about("uncorrected", age(&["liar", "liar"], stamp).await, 1000);
+    // Nor are those who repeat it one source.
+    let stamp = epoch_ms() + 2000;
+    for _ in 0..5 {
+        age(&["a", "b"], stamp).await;
+    }
+    about("another", age(&["c", "d"], epoch_ms()).await, 0);
+}
+
+/// As NTP does it: four times, two of either clock.
+#[tokio::test]
+async fn a_client_can_set_its_clock_by_the_answer() {
+    let scene = clock(json!({}), json!({})).await;
+    let shift = 37_000_i64;
+    let theirs = || i64::try_from(epoch_ms()).unwrap() + shift;
+    let mut best: Option<(i64, i64)> = None;
+    for _ in 0..10 {
+        let sent = theirs();
+        let seen = served(scene.infer_within(BUDGET).header("x-slo-start", sent)).await;
+        let back = theirs();
+        let clock = seen.header("x-slo-clock");
+        let (came, left) = clock
+            .strip_prefix("in=")
+            .and_then(|rest| rest.split_once(";out="))
+            .unwrap_or_else(|| panic!("x-slo-clock: '{clock}'"));
+        let (came, left): (i64, i64) = (came.parse().unwrap(), left.parse().unwrap());
+        assert!(came <= left, "{clock}");
+        let offset = ((came - sent) + (left - back)) / 2;
+        let way = (back - sent) - (left - came);
+        best = best.min(Some((way, offset))).or(Some((way, offset)));
+    }
+    let (way, offset) = best.unwrap();
+    println!("an offset of {offset} ms, by an answer {way} ms under way");
+    // Half the way is all that it can be off by, beside what whole ms cut off.
+    assert!((offset + shift).abs() <= way / 2 + 2, "{offset} ({way})");
+
+    let doubted = async || {
+        scene
+            .metric(Metric::Disbelieved, "x-slo-start")
+            .await
+            .unwrap()
+    };
+    scene
+        .until(Metric::Disbelieved, "x-slo-start", 10)
+        .await
+        .unwrap();
+    let corrected = (theirs() + offset - 300).to_string();
+    let age = age(&scene, "x-slo-start", corrected).await;
+    let error = u64::try_from(way / 2 + 2).unwrap();
+    assert!((300 - error..=300 + error + SLACK).contains(&age), "{age}");
+    assert_eq!(doubted().await, 10);
+
+    let unasked = served(scene.infer_within(BUDGET)).await;
+    assert!(!unasked.headers.contains_key("x-slo-clock"));
+}
+
+/// Only what is believed: a stamp minutes off would say nothing of the network.
+#[tokio::test]
+async fn the_time_under_way_is_measured_where_it_is_believed() {
+    let scene = clock(json!({ "estimate": false }), json!({})).await;
+    let stamps = [
+        Some(epoch_ms() - 120),
+        None,
+        Some(epoch_ms() - 100),
+        Some(epoch_ms() + 60_000),
+        Some(epoch_ms() - 600_000),
+    ];
+    for stamp in stamps {
+        let request = scene.infer_within(BUDGET);
+        served(match stamp {
+            Some(stamp) => request.header("x-slo-start", stamp),
+            None => request,
+        })
+        .await;
+    }
+    let name = encode(Metric::NetworkMs, SERVICE, "");
+    let sample = async |part: &str| -> f64 {
+        let text = scene.envoy.stats("weir_network_ms").await.unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with(&format!("{name}_{part}")));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse().ok())
+            .unwrap_or(0.0)
+    };
+    let flushed = async || sample("count").await >= 2.0;
+    wait::until_async("the histogram", PATIENCE, flushed)
+        .await
+        .unwrap();
+    assert_eq!(sample("count").await, 2.0);
+    let sum = sample("sum").await;
+    assert!((200.0..=220.0 + 3.0 * SLACK as f64).contains(&sum), "{sum}");
+}
+
+/// What nobody could serve, however it is stamped, is no demand and says nothing of the network.
+#[tokio::test]
+async fn what_nobody_could_serve_is_no_demand() {
+    let scene = clock(json!({}), json!({})).await;
+    for _ in 0..20 {
+        let expired = scene
+            .infer_within(10)
+            .header("x-slo-start", epoch_ms() - 900);
+        assert_eq!(see(expired).await.unwrap().refusal(), (504, "expired"));
+        let floor = scene.infer().header("x-slo-min-accuracy", "99.9");
+        let floor = floor.header("x-slo-start", epoch_ms() - 900);
+        assert_eq!(see(floor).await.unwrap().refusal(), (504, "infeasible"));
+    }
+    let honest = scene.infer_within(BUDGET).header("x-slo-start", epoch_ms());
+    served(honest).await;
+    scene.until(Metric::Unservable, "", 40).await.unwrap();
+    scene.until(Metric::Arrivals, "", 1).await.unwrap();
+    let name = encode(Metric::NetworkMs, SERVICE, "");
+    let counted = async || {
+        let text = scene.envoy.stats("weir_network_ms").await.unwrap();
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.starts_with(&format!("{name}_count")));
+        line.and_then(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
+    };
+    let flushed = async || counted().await.is_some_and(|count| count > 0);
+    wait::until_async("the histogram", PATIENCE, flushed)
+        .await
+        .unwrap();
+    assert_eq!(counted().await, Some(1));
+}
+
+/// Requests of all ages from 27 ms to 1.5 s; what each had left when it came is known within a few ms.
+#[tokio::test]
+async fn the_planner_reads_percentiles_of_the_time_left() {
+    const REQUESTS: u64 = 150;
+    /// What rounding to whole ms and the filter's look at the wall clock come to.
+    const ROUNDED_MS: f64 = 2.0;
+    const PROMISED_MS: u64 = 1650;
+    const RESERVE_MS: u64 = 30;
+    // Each from a client of its own: of one only so many a second are recorded.
+    let scene = clock(
+        json!({ "source_header": CLIENT }),
+        json!({ "reserve_ms": RESERVE_MS }),
+    )
+    .await;
+    let stats = format!("http://{}/stats/prometheus", scene.envoy.admin());
+    let scraper = Scraper::new(
+        reqwest::Client::builder().no_proxy().build().unwrap(),
+        Clock::start(),
+        &[SERVICE],
+        Targets::Fixed(vec![stats.parse().unwrap()]),
+        Duration::from_secs(10),
+    );
+    let mut slack = Slack::new();
+    slack.observe(Duration::ZERO, &scraper.scrape().await);
+    let (mut least, mut most) = (Vec::new(), Vec::new());
+    for request in 0..REQUESTS {
+        let stamp = epoch() - Duration::from_millis(27 + request * 10);
+        let all_ms = (PROMISED_MS - RESERVE_MS) as f64;
+        let left_ms = || all_ms - (epoch() - stamp).as_secs_f64() * 1000.0;
+        most.push(left_ms() + ROUNDED_MS);
+        let from = scene.infer_within(PROMISED_MS).header(CLIENT, request);
+        served(from.header("x-slo-start", stamp.as_micros().to_string())).await;
+        least.push(left_ms() - ROUNDED_MS);
+    }
+    let mut seen: Vec<Scrape> = Vec::new();
+    let counted = async || {
+        seen = scraper.scrape().await;
+        let counts = seen[0].counts.as_ref().unwrap();
+        counts.slack.last() == Some(&(f64::INFINITY, REQUESTS as f64))
+    };
+    wait::until_async("the histogram", PATIENCE, counted)
+        .await
+        .unwrap();
+    let buckets: &Buckets = &seen[0].counts.as_ref().unwrap().slack;
+    let edges: Vec<f64> = EDGES_MS.map(f64::from).to_vec();
+    assert_eq!(
+        buckets.iter().map(|(edge, _)| *edge).collect::<Vec<f64>>(),
+        [&edges[..], &[f64::INFINITY]].concat()
+    );
+    let up_to = |left: &[f64], edge: f64| left.iter().filter(|ms| **ms <= edge).count() as f64;
+    for (edge, count) in buckets {
+        let expected = up_to(&most, *edge)..=up_to(&least, *edge);
+        assert!(expected.contains(count), "{edge}: {count}, {expected:?}");
+    }
+
+    slack.observe(Duration::from_secs(1), &seen);
+    for percent in [50.0, 90.0, 99.0_f64] {
+        let rank = (REQUESTS as f64 * (1.0 - percent / 100.0)).ceil() as usize - 1;
+        let of = |left: &[f64]| {
+            let mut sorted = left.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            sorted[rank]
+        };
+        let below = edges.iter().rfind(|edge| **edge < of(&least)).unwrap();
+        let above = edges.iter().find(|edge| **edge >= of(&most)).unwrap();
+        let read = slack.percentile(percent, 0.0).unwrap();
+        assert!((*below..=*above).contains(&read), "{percent} %: {read} ms");
+        println!(
+            "{percent} %: {read:.0} ms of {:.0} to {:.0}, in {below} to {above}",
+            of(&least),
+            of(&most)
+        );
+    }
+}

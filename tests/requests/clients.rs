@@ -1,0 +1,226 @@
+//! Clients that others wrote, through a real Envoy with the filter: curl, h2load, tonic and tritonclient
+//! get their answers with no change to them, tagged, and are refused in words they understand.
+
+use std::collections::BTreeMap;
+
+use futures_util::stream;
+use weir_bed::clients::{Ask, curl, h2load, triton};
+use weir_bed::emulator::Door;
+use weir_bed::oip::{Client, ModelInferRequest};
+use weir_bed::scene::{Scene, Variant, epoch_ms};
+
+/// Its service time is more than [`TOO_SHORT`].
+const ONE: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 8,
+    service_ms: 50.0,
+};
+const TOO_SHORT: &str = "x-slo-ms: 20";
+const LONG: &str = "x-slo-ms: 10000";
+
+async fn one() -> Scene {
+    Scene::start(&[ONE], 2, |bootstrap, _| bootstrap)
+        .await
+        .unwrap()
+}
+
+/// Its server speaks HTTP/2, as gRPC servers do.
+async fn one_http2() -> Scene {
+    Scene::start(&[ONE], 2, |bootstrap, _| bootstrap.http2_backends())
+        .await
+        .unwrap()
+}
+
+fn url(scene: &Scene) -> String {
+    let address = scene.envoy.listener("weir").unwrap();
+    format!("http://{address}/v2/models/model/infer")
+}
+
+#[tokio::test]
+async fn curl_is_answered_and_refused_over_both_versions() {
+    let scene = one().await;
+    let url = url(&scene);
+    let long_ago = format!("x-slo-start: {}", epoch_ms() - 15_000);
+    for (flag, version) in [("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")] {
+        let ask = async |more: &[&str]| {
+            let arguments = [&[flag, "--request", "POST", &url], more].concat();
+            curl(&arguments).await.unwrap()
+        };
+        let heard = ask(&["--header", LONG, "--data", "{}"]).await;
+        assert_eq!((heard.version.as_str(), heard.status), (version, 200));
+        assert_eq!(heard.header("x-slo-variant"), "small");
+        assert_eq!(heard.header("x-emulated"), "small");
+        let left_ms: u64 = heard.header("x-slo-remaining-ms").parse().unwrap();
+        assert!(left_ms <= 9950, "{left_ms}");
+        // Without bodies: over HTTP/2 Envoy resets a request that it answers before all of it has come,
+        // which curl 7.88 calls an error though the answer was whole.
+        for (headers, reason) in [
+            (vec!["--header", TOO_SHORT], "infeasible"),
+            (vec!["--header", LONG, "--header", &long_ago], "expired"),
+        ] {
+            let heard = ask(&headers).await;
+            assert_eq!(heard.status, 504, "{reason} {version}");
+            assert_eq!(heard.header("x-slo-dropped-reason"), reason);
+            assert!(String::from_utf8(heard.body).unwrap().contains(reason));
+        }
+    }
+    assert_eq!(scene.backends[0].executions().len(), 2);
+}
+
+/// More at once than there are slots: all are answered, and the server never has more than its slots.
+#[tokio::test]
+async fn h2load_is_held_and_answered_or_refused_whole() {
+    let scene = one().await;
+    let url = url(&scene);
+    let folder = tempfile::tempdir().unwrap();
+    let body = folder.path().join("body");
+    std::fs::write(&body, "{}").unwrap();
+    let load = async |budget: &str| {
+        let many = ["-n", "200", "-c", "2", "-m", "16", "--no-tls-proto=h2c"];
+        let what = ["-H", budget, "-d", body.to_str().unwrap(), &url];
+        h2load(&[many.as_slice(), &what].concat()).await.unwrap()
+    };
+    let loaded = load(LONG).await;
+    assert_eq!((loaded.total, loaded.succeeded, loaded.ok), (200, 200, 200));
+    assert_eq!((loaded.failed, loaded.errored), (0, 0));
+    let done = scene.backends[0].executions();
+    assert_eq!(done.len(), 200);
+    assert!(done.iter().all(|d| d.headers["x-slo-variant"] == "small"));
+    let at_once = |at: f64| {
+        let runs = |d: &&_| covers(d, at);
+        done.iter().filter(runs).count()
+    };
+    let most = done.iter().map(|d| at_once(d.started_ms)).max().unwrap();
+    assert!(most <= ONE.slots as usize, "{most} at once");
+
+    let refused = load(TOO_SHORT).await;
+    assert_eq!((refused.failed, refused.server_errors), (200, 200));
+    assert_eq!(refused.errored, 0, "each got its answer");
+    assert_eq!(scene.backends[0].executions().len(), 200);
+}
+
+fn covers(execution: &weir_bed::emulator::Execution, at: f64) -> bool {
+    execution.started_ms <= at && at < execution.ended_ms
+}
+
+#[tokio::test]
+async fn tonic_is_answered_one_by_one_and_in_a_stream() {
+    let scene = one_http2().await;
+    let client = Client::of(scene.envoy.listener("weir").unwrap()).unwrap();
+    let bytes = [7; 1000];
+    let asked = ModelInferRequest::of("model", &bytes);
+    let within = [("grpc-timeout", "2S".to_owned())];
+    let answer = client.infer(asked.clone(), &within).await.unwrap();
+    assert_eq!(answer.metadata().get("x-slo-variant").unwrap(), "small");
+    assert_eq!(answer.get_ref().model_name, "small");
+    assert_eq!(answer.get_ref().output("bytes"), Some(1000));
+    let crc32 = u64::from(crc32fast::hash(&bytes));
+    assert_eq!(answer.get_ref().output("crc32"), Some(crc32));
+    let execution = scene.backends[0].executions().pop().unwrap();
+    assert_eq!(execution.door, Door::OipGrpc);
+    let left_ms = execution.headers["grpc-timeout"].strip_suffix('m').unwrap();
+    assert!(
+        (1..=2000).contains(&left_ms.parse::<u32>().unwrap()),
+        "{left_ms}"
+    );
+
+    let all = stream::iter(vec![asked; 3]);
+    let answer = client.stream(all, &within).await.unwrap();
+    assert_eq!(answer.metadata().get("x-slo-variant").unwrap(), "small");
+    let mut answers = answer.into_inner();
+    let mut orders = Vec::new();
+    while let Some(answer) = answers.message().await.unwrap() {
+        assert_eq!(answer.error_message, "");
+        orders.push(answer.infer_response.unwrap().output("bytes"));
+    }
+    assert_eq!(orders, [Some(1000); 3]);
+    let done = scene.backends[0].executions();
+    let doors: Vec<_> = done.iter().map(|d| d.door).collect();
+    assert_eq!(doors[1..], [Door::OipGrpcStream; 3]);
+}
+
+fn ask(header: Option<(&str, String)>) -> Ask {
+    let header = header.map(|(name, value)| (name.to_owned(), value));
+    Ask {
+        headers: header.into_iter().collect::<BTreeMap<_, _>>(),
+        timeout_s: None,
+        bytes: 5000,
+        requests: 1,
+    }
+}
+
+#[tokio::test]
+async fn tritonclient_is_answered_over_http_and_grpc() {
+    let scene = one_http2().await;
+    let address = scene.envoy.listener("weir").unwrap();
+    let tensor: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
+    let crc32 = u64::from(crc32fast::hash(&tensor));
+    for (protocol, door) in [("http", Door::OipHttp), ("grpc", Door::OipGrpc)] {
+        let asked = ask(Some(("x-slo-ms", "5000".to_owned())));
+        let told = triton(protocol, address, "model", &asked).await.unwrap();
+        assert_eq!((told.status.as_str(), told.message.as_str()), ("", ""));
+        assert!(told.live && told.ready, "{protocol}");
+        assert_eq!(told.server, "weir-variant-emulator");
+        assert_eq!(told.platform, "emulated");
+        assert_eq!((told.model.as_str(), told.id.as_str()), ("small", "mine"));
+        if door == Door::OipGrpc {
+            assert_eq!((told.bytes, told.crc32), (vec![5000], vec![crc32]));
+        } else {
+            // The body: a JSON part, then the tensor's bytes.
+            assert!(told.bytes[0] > 5000, "{:?}", told.bytes);
+        }
+        let execution = scene.backends[0].executions().pop().unwrap();
+        assert_eq!(execution.door, door);
+        assert_eq!(execution.headers["x-slo-variant"], "small");
+    }
+    let asked = Ask {
+        requests: 4,
+        ..ask(None)
+    };
+    let told = triton("grpc", address, "model", &asked).await.unwrap();
+    assert_eq!((told.bytes, told.status), (vec![5000; 4], String::new()));
+    let last = scene.backends[0].executions().pop().unwrap();
+    assert_eq!(last.door, Door::OipGrpcStream);
+}
+
+#[tokio::test]
+async fn tritonclient_is_told_over_http_why_it_is_refused() {
+    let scene = one().await;
+    let address = scene.envoy.listener("weir").unwrap();
+    let asked = ask(Some(("x-slo-ms", "20".to_owned())));
+    let told = triton("http", address, "model", &asked).await.unwrap();
+    assert!(told.message.contains("infeasible"), "{told:?}");
+    assert_eq!(told.bytes, Vec::<u64>::new());
+    assert_eq!(scene.backends[0].executions(), []);
+}
+
+/// Its own time limit travels as `grpc-timeout`.
+#[tokio::test]
+async fn tritonclients_own_timeout_is_the_budget() {
+    let scene = one_http2().await;
+    let address = scene.envoy.listener("weir").unwrap();
+    let within = |timeout_s| Ask {
+        timeout_s: Some(timeout_s),
+        ..ask(None)
+    };
+    let told = triton("grpc", address, "model", &within(5.0))
+        .await
+        .unwrap();
+    assert_eq!((told.status.as_str(), told.bytes.len()), ("", 1));
+    let headers = scene.backends[0].executions().pop().unwrap().headers;
+    let left_ms: u64 = headers["x-slo-remaining-ms"].parse().unwrap();
+    // gRPC's library rounds up to three digits.
+    assert!((1001..=5100).contains(&left_ms), "{left_ms}");
+}
+
+#[tokio::test]
+async fn tritonclient_is_told_over_grpc_that_its_deadline_cannot_be_met() {
+    let scene = one_http2().await;
+    let address = scene.envoy.listener("weir").unwrap();
+    let asked = ask(Some(("x-slo-ms", "20".to_owned())));
+    let told = triton("grpc", address, "model", &asked).await.unwrap();
+    assert_eq!(told.status, "StatusCode.DEADLINE_EXCEEDED");
+    assert!(told.message.contains("infeasible"), "{told:?}");
+    assert_eq!(scene.backends[0].executions(), []);
+}

@@ -1,0 +1,169 @@
+//! gRPC through a real Envoy with the filter: every refusal is an answer of trailers alone, in gRPC's own
+//! statuses, with our reason beside them.
+
+use futures_util::stream;
+use serde_json::json;
+use weir_api::metrics::Metric;
+use weir_bed::oip::{Client, ModelInferRequest, frame};
+use weir_bed::scene::{Scene, Seen, Variant, epoch_ms, see};
+
+const ONE: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 100,
+    service_ms: 1.0,
+};
+const SLOW: Variant = Variant {
+    service_ms: 100.0,
+    ..ONE
+};
+/// Long enough that a busy machine's delays do not matter.
+const LONG_STAGE: Variant = Variant {
+    service_ms: 1000.0,
+    ..ONE
+};
+/// Enough for one such stage and not for two.
+const ONE_AND_A_HALF_MS: u64 = 1500;
+
+async fn scene_http2(variant: Variant) -> Scene {
+    Scene::start(&[variant], 1, |bootstrap, _| bootstrap.http2_backends())
+        .await
+        .unwrap()
+}
+
+fn url(scene: &Scene, path: &str) -> String {
+    format!("http://{}{path}", scene.envoy.listener("weir").unwrap())
+}
+
+fn client(scene: &Scene) -> Client {
+    Client::of(scene.envoy.listener("weir").unwrap()).unwrap()
+}
+
+fn infer_request() -> ModelInferRequest {
+    ModelInferRequest::of("model", b"tensor")
+}
+
+/// An inference as it goes over the wire, so that the answer is seen as it comes.
+async fn raw_grpc(scene: &Scene, headers: &[(&str, &str)]) -> Seen {
+    let client = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .build()
+        .unwrap();
+    let path = format!("/{}/ModelInfer", weir_bed::oip::SERVICE);
+    let mut request = client
+        .post(url(scene, &path))
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(frame(&infer_request()));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    see(request).await.unwrap()
+}
+
+/// A refusal as gRPC's clients understand it: HTTP 200, and all of it in the headers.
+fn assert_trailers_only(seen: &Seen, grpc_status: &str, reason: &str) {
+    assert_eq!(seen.status, 200, "{reason}");
+    assert_eq!(seen.header("grpc-status"), grpc_status, "{reason}");
+    assert_eq!(seen.header("x-slo-dropped-reason"), reason);
+    assert_eq!(seen.header("content-type"), "application/grpc", "{reason}");
+    assert!(seen.body.is_empty(), "{reason}: there is a body");
+}
+
+#[tokio::test]
+async fn grpc_is_refused_by_trailers_alone() {
+    let scene = Scene::start(&[Variant { slots: 1, ..SLOW }], 1, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "held_max": 1 });
+        bootstrap.http2_backends()
+    })
+    .await
+    .unwrap();
+    let long_ago = (epoch_ms() - 5000).to_string();
+    let short = raw_grpc(&scene, &[("grpc-timeout", "20m")]).await;
+    assert_trailers_only(&short, "4", "infeasible");
+    let said = short.header("grpc-message");
+    assert!(said.contains("infeasible"), "{said}");
+    let late = [("x-slo-ms", "1000"), ("x-slo-start", long_ago.as_str())];
+    assert_trailers_only(&raw_grpc(&scene, &late).await, "4", "expired");
+
+    // One runs, one is held: there is no room for a third.
+    scene.backends[0].slow_by(50.0).unwrap();
+    let running = Scene::spawn(scene.infer_within(20_000));
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    let held = Scene::spawn(scene.infer_within(20_000));
+    scene.until(Metric::Held, "", 1).await.unwrap();
+    let shed = raw_grpc(&scene, &[("x-slo-ms", "20000")]).await;
+    assert_trailers_only(&shed, "8", "queue-full");
+    assert_eq!(shed.header("retry-after"), "1");
+    running.abort();
+    held.abort();
+}
+
+#[tokio::test]
+async fn grpc_is_told_that_the_plan_gives_no_slot() {
+    let idle = Variant {
+        share: 0.0,
+        slots: 0,
+        ..ONE
+    };
+    let scene = scene_http2(idle).await;
+    assert_trailers_only(&raw_grpc(&scene, &[]).await, "14", "no-capacity");
+}
+
+/// Envoy's own answers, in which only the filter knows the reason.
+#[tokio::test]
+async fn grpc_is_told_that_there_is_no_backend() {
+    let scene = Scene::start(&[ONE], 1, |bootstrap, _| {
+        let bootstrap = bootstrap.without_backend("small");
+        bootstrap.backends("small", &[]).http2_backends()
+    })
+    .await
+    .unwrap();
+    assert_trailers_only(&raw_grpc(&scene, &[]).await, "14", "no-backend");
+}
+
+/// It was begun in time and is not done in time: Envoy's own timeout, which alone would say UNAVAILABLE.
+#[tokio::test]
+async fn grpc_is_told_that_its_time_is_up() {
+    let scene = scene_http2(SLOW).await;
+    scene.backends[0].slow_by(50.0).unwrap();
+    let late = raw_grpc(&scene, &[("x-slo-ms", "700")]).await;
+    assert_trailers_only(&late, "4", "expired");
+    assert_eq!(scene.backends[0].executions().len(), 1);
+}
+
+#[tokio::test]
+async fn a_grpc_client_sees_status_and_reason() {
+    let scene = scene_http2(SLOW).await;
+    // Not by `grpc-timeout`: tonic's own clock would be first.
+    let short = [("x-slo-ms", "20".to_owned())];
+    let status = client(&scene).infer(infer_request(), &short).await;
+    let status = status.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
+    let reason = status.metadata().get("x-slo-dropped-reason").unwrap();
+    assert_eq!(reason, "infeasible");
+    let asked = stream::iter([infer_request()]);
+    let status = client(&scene).stream(asked, &short).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
+    assert_eq!(scene.backends[0].executions(), []);
+}
+
+#[tokio::test]
+async fn a_later_stages_refusal_reaches_a_grpc_client() {
+    let classifier = Scene::start(&[LONG_STAGE], 1, |bootstrap, plugin| {
+        plugin["deadline"] = json!({ "trust_deadline": true });
+        bootstrap.http2_backends()
+    })
+    .await
+    .unwrap();
+    let detector = scene_http2(LONG_STAGE).await;
+    let next = url(&classifier, "/");
+    detector.backends[0].then(Some(&next)).unwrap();
+    let within = [("x-slo-ms", ONE_AND_A_HALF_MS.to_string())];
+    let status = client(&detector).infer(infer_request(), &within).await;
+    let status = status.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::DeadlineExceeded);
+    let reason = status.metadata().get("x-slo-dropped-reason").unwrap();
+    assert_eq!(reason, "infeasible");
+    assert_eq!(classifier.backends[0].executions(), []);
+}

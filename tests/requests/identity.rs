@@ -1,0 +1,201 @@
+//! Who a client is, as its class asks for: by its certificate, through a real Envoy that asks for one, and by
+//! what a proxy before ours says in a header.
+
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, Certificate, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType,
+};
+use serde_json::{Value, json};
+use weir_api::metrics::Metric;
+use weir_bed::clients::curl;
+use weir_bed::envoy::{Bootstrap, Envoy};
+use weir_bed::scene::{Scene, Variant, see};
+
+const SLOT: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 4,
+    service_ms: 5.0,
+};
+/// Where the shipped listener would have its transport.
+const TRANSPORT: &str = "/static_resources/listeners/0/filter_chains/0/transport_socket";
+
+/// An authority, and what it has signed.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: Certificate,
+    folder: tempfile::TempDir,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Who signs and who is signed must not have one name: it would look self-signed.
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "authority");
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        Authority {
+            issuer: Issuer::new(params, key),
+            certificate,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    /// A certificate in that name and its key, as PEM.
+    fn sign(&self, name: SanType) -> (String, String) {
+        let mut params = CertificateParams::default();
+        params.subject_alt_names = vec![name];
+        let key = KeyPair::generate().unwrap();
+        let signed = params.signed_by(&key, &self.issuer).unwrap();
+        (signed.pem(), key.serialize_pem())
+    }
+
+    /// A client that is who `uri` says: its certificate and key, as files.
+    fn client(&self, name: &str, uri: &str) -> (PathBuf, PathBuf) {
+        let (certificate, key) = self.sign(SanType::URI(uri.try_into().unwrap()));
+        (
+            self.file(&format!("{name}.pem"), &certificate),
+            self.file(&format!("{name}.key"), &key),
+        )
+    }
+
+    fn file(&self, name: &str, content: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// TLS of a server on loopback that asks its clients for a certificate, and serves without one too.
+    fn transport(&self) -> Value {
+        let (certificate, key) = self.sign(SanType::IpAddress([127, 0, 0, 1].into()));
+        json!({
+            "name": "envoy.transport_sockets.tls",
+            "typed_config": {
+                "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext",
+                "common_tls_context": {
+                    "tls_certificates": [{
+                        "certificate_chain": { "inline_string": certificate },
+                        "private_key": { "inline_string": key },
+                    }],
+                    "validation_context": {
+                        "trusted_ca": { "inline_string": self.certificate.pem() },
+                    },
+                },
+            },
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_clients_certificate_proves_its_class() {
+    let authority = Authority::new();
+    let claim = json!({ "property": ["connection", "uri_san_peer_certificate"],
+                        "values": ["spiffe://mesh/ns/vision/*"] });
+    let scene = Scene::start(&[SLOT], 1, |bootstrap, plugin| {
+        plugin["default_class"] = json!("free");
+        plugin["classes"] = json!([
+            { "name": "free", "share": 0.5 },
+            { "name": "vision", "share": 0.5, "claim": claim }]);
+        bootstrap
+            .plugin(plugin)
+            .amend(TRANSPORT, authority.transport())
+    })
+    .await
+    .unwrap();
+    let root = authority.file("root.pem", &authority.certificate.pem());
+    let vision = authority.client("vision", "spiffe://mesh/ns/vision/sa/camera");
+    let other = authority.client("other", "spiffe://mesh/ns/audio/sa/camera");
+    let url = format!(
+        "https://{}/v2/models/small/infer",
+        scene.envoy.listener("weir").unwrap()
+    );
+    for (client, class) in [
+        (Some(&vision), "vision"),
+        (Some(&other), "free"),
+        (None, "free"),
+    ] {
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let mut arguments = vec!["--cacert".to_owned(), text(&root)];
+        if let Some((certificate, key)) = client {
+            arguments.extend(["--cert".to_owned(), text(certificate)]);
+            arguments.extend(["--key".to_owned(), text(key)]);
+        }
+        let rest = [
+            "--data",
+            "{}",
+            "--header",
+            "x-slo-ms: 5000",
+            "--header",
+            "x-slo-class: vision",
+        ];
+        arguments.extend(rest.map(str::to_owned));
+        arguments.push(url.clone());
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        assert_eq!(curl(&arguments).await.unwrap().status, 200);
+        let told = scene.backends[0].executions().pop().unwrap().headers;
+        assert_eq!(told["x-slo-class"], class, "{client:?}");
+    }
+}
+
+/// An Envoy before ours that says who a token belongs to, as `request_headers_to_add` does by default: a
+/// line of its own behind what the client sent.
+async fn appending_hop(scene: &Scene) -> Envoy {
+    const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
+                          route_config/request_headers_to_add";
+    let tier = json!({ "header": { "key": "x-tier", "value": "%REQ(x-token)%" } });
+    let hop = Bootstrap::shipped()
+        .unwrap()
+        .without_filter()
+        .backend("weir", scene.envoy.listener("weir").unwrap())
+        .fallback("weir")
+        .amend(ROUTES, json!([tier]));
+    Envoy::start(&hop, 1).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_repeated_claim_header_proves_nothing() {
+    let claim = json!({ "header": "x-tier", "values": ["gold"] });
+    let rest = json!({ "default_class": "free", "classes": [
+        { "name": "free", "share": 0.5 }, { "name": "gold", "share": 0.5, "claim": claim }] });
+    let scene = Scene::start(&[SLOT], 1, |bootstrap, plugin| {
+        plugin["default_class"] = rest["default_class"].clone();
+        plugin["classes"] = rest["classes"].clone();
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let hop = appending_hop(&scene).await;
+    let url = format!(
+        "http://{}/v2/models/model/infer",
+        hop.listener("weir").unwrap()
+    );
+    /// What the client says of itself, the token by which the hop knows it, and what it gets.
+    const TABLE: [(&[&str], &str, &str); 6] = [
+        (&[], "gold", "gold"),
+        (&[], "bronze", "free"),
+        (&["gold"], "bronze", "free"),
+        (&["gold", "gold"], "bronze", "free"),
+        (&["gold"], "gold", "free"),
+        (&["bronze"], "gold", "free"),
+    ];
+    for (said, token, class) in TABLE {
+        let mut request = scene.client.post(&url).body("{}");
+        request = request
+            .header("x-slo-class", "gold")
+            .header("x-token", token);
+        for tier in said {
+            request = request.header("x-tier", *tier);
+        }
+        assert_eq!(see(request).await.unwrap().status, 200);
+        let seen = scene.backends[0].executions().pop().unwrap().headers;
+        assert_eq!(seen["x-slo-class"], class, "{said:?}, {token}");
+    }
+    scene
+        .until(Metric::Disbelieved, "x-slo-class", 5)
+        .await
+        .unwrap();
+}

@@ -1,0 +1,418 @@
+//! Whatever a model server speaks, through a real Envoy with the filter: requests are tagged and take a
+//! slot for as long as they last, streams to their end; websockets go past; a chain keeps one deadline.
+
+use std::collections::BTreeMap;
+
+use futures_util::{SinkExt, StreamExt, stream};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::Message;
+use weir_api::metrics::Metric;
+use weir_bed::clients::curl;
+use weir_bed::emulator::Door;
+use weir_bed::oip::{
+    Client, ModelInferRequest, ModelStreamInferResponse, ServerReadyRequest, ServerReadyResponse,
+};
+use weir_bed::scene::{Scene, Variant, see};
+
+const ONE: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 100,
+    service_ms: 1.0,
+};
+
+async fn scene(variant: Variant) -> Scene {
+    Scene::start(&[variant], 1, |bootstrap, _| bootstrap)
+        .await
+        .unwrap()
+}
+
+/// Its server speaks HTTP/2, as gRPC servers do.
+async fn scene_http2(variant: Variant) -> Scene {
+    Scene::start(&[variant], 1, |bootstrap, _| bootstrap.http2_backends())
+        .await
+        .unwrap()
+}
+
+fn url(scene: &Scene, path: &str) -> String {
+    format!("http://{}{path}", scene.envoy.listener("weir").unwrap())
+}
+
+fn client(scene: &Scene) -> Client {
+    Client::of(scene.envoy.listener("weir").unwrap()).unwrap()
+}
+
+fn infer_request() -> ModelInferRequest {
+    ModelInferRequest::of("model", b"tensor")
+}
+
+fn number(headers: &BTreeMap<String, String>, name: &str) -> u64 {
+    headers[name].parse().unwrap()
+}
+
+#[tokio::test]
+async fn every_protocol_is_answered_and_tagged() {
+    let scene = scene_http2(ONE).await;
+    let rows = json!({"instances": [[1], [2], [3]]}).to_string();
+    for (path, body, door, read) in [
+        ("/v2/models/model/infer", "{}", Door::OipHttp, "/model_name"),
+        (
+            "/v1/models/model:predict",
+            &rows,
+            Door::TfServing,
+            "/predictions/2/model",
+        ),
+        ("/predict", "any bytes", Door::Plain, "/model"),
+    ] {
+        let request = scene.client.post(url(&scene, path)).body(body.to_owned());
+        let seen = see(request.header("x-slo-ms", "2000")).await.unwrap();
+        assert_eq!(seen.status, 200, "{path}");
+        assert_eq!(seen.header("x-slo-variant"), "small", "{path}");
+        assert!(seen.header("server-timing").starts_with("queue;dur="));
+        let answer: Value = serde_json::from_slice(&seen.body).unwrap();
+        assert_eq!(answer.pointer(read), Some(&json!("small")), "{path}");
+        let execution = scene.backends[0].executions().pop().unwrap();
+        assert_eq!(execution.door, door);
+        assert!(number(&execution.headers, "x-slo-remaining-ms") <= 2000);
+    }
+    let events = scene.client.post(url(&scene, "/v1/stream?events=3"));
+    let seen = see(events.header("accept", "text/event-stream"))
+        .await
+        .unwrap();
+    assert_eq!(seen.header("x-slo-variant"), "small");
+    assert_eq!(seen.header("content-type"), "text/event-stream");
+    let text = String::from_utf8(seen.body).unwrap();
+    assert_eq!(text.matches("data: ").count(), 4, "{text}");
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let answer = client(&scene).infer(infer_request(), &[]).await.unwrap();
+    assert_eq!(answer.metadata().get("x-slo-variant").unwrap(), "small");
+    let doors: Vec<_> = scene.backends[0]
+        .executions()
+        .iter()
+        .map(|d| d.door)
+        .collect();
+    assert_eq!(doors[3..], [Door::Events, Door::OipGrpc]);
+}
+
+#[tokio::test]
+async fn a_grpc_stream_holds_its_slot_to_its_end() {
+    let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
+    let (send, receive) = mpsc::unbounded_channel();
+    let asked = stream::unfold(receive, async |mut receive| {
+        let next = receive.recv().await?;
+        Some((next, receive))
+    });
+    send.send(infer_request()).unwrap();
+    let mut answers = client(&scene)
+        .stream(asked, &[])
+        .await
+        .unwrap()
+        .into_inner();
+    assert!(answers.message().await.unwrap().is_some());
+    // Executed and answered, and the stream is open: so is its slot taken.
+    let waiting = Scene::spawn(scene.infer_within(10_000));
+    scene.until(Metric::Held, "", 1).await.unwrap();
+    for _ in 0..3 {
+        send.send(infer_request()).unwrap();
+        assert!(answers.message().await.unwrap().is_some());
+    }
+    assert_eq!(scene.metric(Metric::InFlight, "small").await.unwrap(), 1);
+    assert_eq!(scene.backends[0].executions().len(), 4);
+    drop(send);
+    assert!(answers.message().await.unwrap().is_none());
+    assert_eq!(waiting.await.unwrap().unwrap().status, 200);
+    scene.until(Metric::InFlight, "small", 0).await.unwrap();
+    let doors: Vec<_> = scene.backends[0]
+        .executions()
+        .iter()
+        .map(|d| d.door)
+        .collect();
+    assert_eq!(doors[3..], [Door::OipGrpcStream, Door::OipHttp]);
+}
+
+/// A stream that its client leaves open.
+async fn unending(client: Client) -> tonic::Streaming<ModelStreamInferResponse> {
+    let asked = stream::iter([infer_request()]).chain(stream::pending());
+    let mut answers = client.stream(asked, &[]).await.unwrap().into_inner();
+    assert!(answers.message().await.unwrap().is_some());
+    answers
+}
+
+#[tokio::test]
+async fn a_grpc_stream_that_breaks_off_gives_its_slot_back() {
+    let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
+    let mut answers = unending(client(&scene)).await;
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    scene.backends[0].hang_up();
+    assert!(answers.message().await.is_err());
+    let seen = see(scene.infer_within(10_000)).await.unwrap();
+    assert_eq!(seen.status, 200, "the server broke it off");
+
+    // A client that is gone with all it runs on: its connection closes.
+    let elsewhere = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let address = scene.envoy.listener("weir").unwrap();
+    let stream = async move { unending(Client::of(address).unwrap()).await };
+    let answers = elsewhere.spawn(stream).await.unwrap();
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    elsewhere.shutdown_background();
+    let seen = see(scene.infer_within(10_000)).await.unwrap();
+    assert_eq!(seen.status, 200, "the client broke it off");
+    drop(answers);
+}
+
+#[tokio::test]
+async fn events_hold_their_slot_to_their_end() {
+    let slow = Variant {
+        slots: 1,
+        service_ms: 400.0,
+        ..ONE
+    };
+    let scene = scene(slow).await;
+    let events = scene.client.post(url(&scene, "/v1/stream?events=4"));
+    let events = events.header("x-slo-ms", "10000");
+    let mut answer = events.send().await.unwrap();
+    assert!(answer.chunk().await.unwrap().is_some());
+    let waiting = Scene::spawn(scene.infer_within(10_000));
+    scene.until(Metric::Held, "", 1).await.unwrap();
+    let mut text = Vec::new();
+    while let Some(more) = answer.chunk().await.unwrap() {
+        text.extend_from_slice(&more);
+    }
+    assert!(text.ends_with(b"data: [DONE]\n\n"));
+    assert_eq!(waiting.await.unwrap().unwrap().status, 200);
+    let done = scene.backends[0].executions();
+    assert_eq!((done[0].door, done[1].door), (Door::Events, Door::OipHttp));
+    assert!(
+        done[1].arrived_ms >= done[0].ended_ms,
+        "it was sent too early"
+    );
+}
+
+/// As shipped: they take no slot, wait for none, and what goes through is untouched.
+#[tokio::test]
+async fn websockets_go_past_the_filter() {
+    let slow = Variant {
+        slots: 1,
+        service_ms: 5000.0,
+        ..ONE
+    };
+    let scene = scene(slow).await;
+    let running = Scene::spawn(scene.infer_within(20_000));
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    echo(&scene).await;
+    assert_eq!(scene.metric(Metric::Arrivals, "").await.unwrap(), 1);
+    assert_eq!(scene.backends[0].executions().len(), 1);
+    running.abort();
+}
+
+async fn echo(scene: &Scene) {
+    let url = url(scene, "/ws").replace("http://", "ws://");
+    let (mut socket, answer) = tokio_tungstenite::connect_async(url).await.unwrap();
+    assert_eq!(answer.status(), 101);
+    assert_eq!(answer.headers()["x-emulated"], "small");
+    let long: Vec<u8> = (0..300_000u32).map(|i| (i % 251) as u8).collect();
+    for message in [
+        Message::text("deadline?"),
+        Message::binary(long),
+        Message::text(""),
+    ] {
+        socket.send(message.clone()).await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap(), message);
+    }
+    socket.close(None).await.unwrap();
+}
+
+const STAGE: Variant = Variant {
+    service_ms: 100.0,
+    ..ONE
+};
+
+/// Long enough that a busy machine's delays do not matter.
+const LONG_STAGE: Variant = Variant {
+    service_ms: 1000.0,
+    ..ONE
+};
+/// Enough for one such stage and not for two.
+const ONE_AND_A_HALF_MS: u64 = 1500;
+
+/// Detector → classifier, each behind an Envoy of its own, the first calling the second.
+async fn pipeline(stage: Variant) -> (Scene, Scene) {
+    let classifier = Scene::start(&[stage], 1, |bootstrap, plugin| {
+        plugin["deadline"] = json!({ "trust_deadline": true });
+        bootstrap.http2_backends()
+    })
+    .await
+    .unwrap();
+    let detector = scene_http2(stage).await;
+    let next = url(&classifier, "/v2/models/model/infer");
+    detector.backends[0].then(Some(&next)).unwrap();
+    (detector, classifier)
+}
+
+#[tokio::test]
+async fn a_chain_keeps_one_deadline() {
+    let (detector, classifier) = pipeline(STAGE).await;
+    let seen = see(detector.infer_within(3000)).await.unwrap();
+    assert_eq!(seen.status, 200, "{}", String::from_utf8_lossy(&seen.body));
+    let answer: Value = serde_json::from_slice(&seen.body).unwrap();
+    let next = answer.pointer("/parameters/next/model_name");
+    assert_eq!(next, Some(&json!("small")));
+    let within = [("grpc-timeout", "3S".to_owned())];
+    let grpc = client(&detector).infer(infer_request(), &within).await;
+    assert!(grpc.unwrap().get_ref().parameters.contains_key("next"));
+
+    let first = detector.backends[0].executions();
+    let second = classifier.backends[0].executions();
+    assert_eq!((first.len(), second.len()), (2, 2));
+    for (first, second) in first.iter().zip(&second) {
+        assert_eq!(first.door, second.door);
+        assert_eq!(first.request_id, second.request_id);
+        let (first, second) = (&first.headers, &second.headers);
+        assert_eq!(
+            number(first, "x-slo-deadline"),
+            number(second, "x-slo-deadline")
+        );
+        let spent = number(first, "x-slo-remaining-ms") - number(second, "x-slo-remaining-ms");
+        assert!(spent >= 100, "{spent} ms spent in the first stage");
+    }
+    let timeout = |headers: &BTreeMap<String, String>| headers["grpc-timeout"].clone();
+    let left = |headers| {
+        timeout(headers)
+            .trim_end_matches('m')
+            .parse::<u64>()
+            .unwrap()
+    };
+    assert!(left(&second[1].headers) + 100 <= left(&first[1].headers));
+}
+
+#[tokio::test]
+async fn a_later_stages_refusal_reaches_the_client() {
+    let (detector, classifier) = pipeline(LONG_STAGE).await;
+    let seen = see(detector.infer_within(ONE_AND_A_HALF_MS)).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    assert_eq!(detector.backends[0].executions().len(), 1);
+    assert_eq!(classifier.backends[0].executions(), []);
+}
+
+/// Fifteen events, one after the other, over twice the budget; `/v1/stream` is configured as a path of streams.
+async fn long_stream(scene: &Scene, path: &str) -> reqwest::Result<reqwest::Response> {
+    // Fifteen times as long as planned.
+    scene.backends[0].slow_by(15.0).unwrap();
+    let events = scene.client.post(url(scene, path));
+    let events = events.header("accept", "text/event-stream");
+    events.header("x-slo-ms", "700").send().await
+}
+
+/// A scene in which an answer may not outlast its deadline, but for those on that path.
+async fn with_streams(paths: Value) -> Scene {
+    let configured = |bootstrap, plugin: &mut Value| {
+        plugin["deadline"]["finish_ms"] = json!(0);
+        plugin["streams"] = json!({ "answers": paths });
+        bootstrap
+    };
+    Scene::start(&[STAGE], 1, configured).await.unwrap()
+}
+
+/// Whatever its client says that it accepts: a stream is what is configured as one.
+#[tokio::test]
+async fn events_that_are_no_configured_stream_end_with_the_budget() {
+    let scene = with_streams(json!([])).await;
+    let answer = long_stream(&scene, "/v1/stream?events=15").await.unwrap();
+    assert_eq!(answer.status(), 200);
+    assert!(answer.bytes().await.is_err(), "it was not cut");
+}
+
+/// Before its first byte a stream is on the clock as any other.
+#[tokio::test]
+async fn a_stream_that_does_not_begin_is_ended_at_its_deadline() {
+    let scene = with_streams(json!(["/v2/models/*"])).await;
+    scene.backends[0].slow_by(10_000.0).unwrap();
+    let silent = scene.infer().header("accept", "text/event-stream");
+    let seen = see(silent.header("x-slo-ms", "700")).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "expired"));
+}
+
+/// The deadline is for the first event: a stream that has begun goes on past it.
+#[tokio::test]
+async fn events_are_not_cut_by_the_budget_once_they_have_begun() {
+    let scene = with_streams(json!(["/v1/stream"])).await;
+    // Fifteen times as long as planned, and twice as long as the budget.
+    scene.backends[0].slow_by(15.0).unwrap();
+    let events = scene.client.post(url(&scene, "/v1/stream?events=15"));
+    let events = events.header("x-slo-ms", "700");
+    let seen = see(events).await.unwrap();
+    let text = String::from_utf8_lossy(&seen.body);
+    assert_eq!(seen.status, 200);
+    assert_eq!(text.matches("data: ").count(), 16, "{text}");
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    let headers = scene.backends[0].executions().pop().unwrap().headers;
+    assert!(number(&headers, "x-slo-remaining-ms") <= 700);
+    // What this Envoy's own router would have cut it by.
+    assert!(!headers.contains_key("x-envoy-expected-rq-timeout-ms"));
+}
+
+/// With every slot taken and the queue full: what asks for no work waits for none.
+#[tokio::test]
+async fn what_is_no_work_goes_past_though_every_slot_is_taken() {
+    let slow = Variant {
+        slots: 1,
+        service_ms: 5000.0,
+        ..ONE
+    };
+    let scene = scene_http2(slow).await;
+    let running = Scene::spawn(scene.infer_within(30_000));
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    for (method, path, wanted) in [
+        ("HEAD", "/predict", 200),
+        ("OPTIONS", "/predict", 204),
+        ("GET", "/v2/health/live", 200),
+        ("GET", "/v2/health/ready?verbose=1", 200),
+        ("GET", "/v2/models/model/ready", 200),
+    ] {
+        let method: reqwest::Method = method.parse().unwrap();
+        let request = scene.client.request(method.clone(), url(&scene, path));
+        let short = request.header("x-slo-ms", "1000");
+        let seen = see(short).await.unwrap();
+        assert_eq!(seen.status, wanted, "{method} {path}");
+        assert_eq!(seen.header("x-emulated"), "small", "{method} {path}");
+        assert_eq!(seen.header("x-slo-variant"), "", "{method} {path}");
+    }
+    let head = [
+        "--head",
+        "--http2-prior-knowledge",
+        &url(&scene, "/predict"),
+    ];
+    assert_eq!(curl(&head).await.unwrap().status, 200);
+    let client = client(&scene);
+    let ready = client.call("ServerReady", ServerReadyRequest {}, &[]);
+    let ready: ServerReadyResponse = ready.await.unwrap().into_inner();
+    assert!(ready.ready);
+    assert_eq!(scene.backends[0].load(), (0, 1));
+    running.abort();
+}
+
+/// Where Envoy is configured to send them through the filter too.
+#[tokio::test]
+async fn websockets_are_untouched_by_the_filter() {
+    const MANAGER: &str =
+        "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/upgrade_configs";
+    let slow = Variant {
+        slots: 1,
+        service_ms: 5000.0,
+        ..ONE
+    };
+    let scene = Scene::start(&[slow], 1, |bootstrap, _| {
+        bootstrap.amend(MANAGER, json!([{ "upgrade_type": "websocket" }]))
+    })
+    .await
+    .unwrap();
+    let running = Scene::spawn(scene.infer_within(20_000));
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    echo(&scene).await;
+    running.abort();
+}

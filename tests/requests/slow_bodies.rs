@@ -1,0 +1,299 @@
+//! Slow clients among quick ones, before a real Envoy: those who drip, fall silent, upload or read slowly
+//! take nobody's slot, over HTTP/1.1, HTTP/2 and gRPC.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use serde_json::json;
+use weir_api::metrics::Metric;
+use weir_bed::emulator::ANSWER_BYTES;
+use weir_bed::fate::Summary;
+use weir_bed::load::{Protocol, Rates, Schedule, Sender, Target, start};
+use weir_bed::network::Network;
+use weir_bed::oip::{self, ModelInferRequest};
+use weir_bed::scene::{PATIENCE, Scene, Variant};
+use weir_bed::slow::{Crowd, Habit, SlowEnd};
+use weir_bed::wait;
+
+const SLOTS: u32 = 4;
+const SERVICE_MS: f64 = 50.0;
+const ONE: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: SLOTS,
+    service_ms: SERVICE_MS,
+};
+/// What the slots execute, in requests/s.
+const CAPACITY_RPS: f64 = 1000.0 / SERVICE_MS * SLOTS as f64;
+/// Of the capacity.
+const LOAD: f64 = 0.7;
+/// A quick client's promise.
+const SLO: Duration = Duration::from_secs(1);
+/// How long quick clients send.
+const SECONDS: usize = 8;
+/// The greatest budget of the scenes, ms: with it a slow client stays as long as it may.
+const GREATEST_MS: u64 = 10_000;
+/// A slow upload, and its rate in bytes/s.
+const UPLOAD_BYTES: usize = 200_000;
+const UPLOAD_BYTES_PER_S: f64 = 100_000.0;
+/// How much of the load uploads slowly.
+const UPLOADING: f64 = 0.05;
+
+/// A scene and how its clients speak.
+struct Stage {
+    scene: Scene,
+    protocol: Protocol,
+}
+
+impl Stage {
+    async fn new(protocol: Protocol) -> Stage {
+        let scene = Scene::start(&[ONE], 1, |bootstrap, plugin| {
+            plugin["deadline"] = json!({ "greatest_ms": GREATEST_MS });
+            plugin["queue"] = json!({ "overlap": true });
+            match protocol {
+                Protocol::Grpc => bootstrap.http2_backends(),
+                Protocol::Http1 | Protocol::Http2 => bootstrap,
+            }
+        });
+        Stage {
+            scene: scene.await.unwrap(),
+            protocol,
+        }
+    }
+
+    fn url(&self) -> String {
+        let address = self.scene.envoy.listener("weir").unwrap();
+        match self.protocol {
+            Protocol::Grpc => format!("http://{address}/{}/ModelInfer", oip::SERVICE),
+            Protocol::Http1 | Protocol::Http2 => format!("http://{address}/v2/models/model/infer"),
+        }
+    }
+
+    /// A body with about so many bytes.
+    fn body(&self, bytes: usize) -> Bytes {
+        match self.protocol {
+            Protocol::Grpc => oip::frame(&ModelInferRequest::of("model", &vec![7; bytes])).into(),
+            Protocol::Http1 | Protocol::Http2 => vec![b' '; bytes].into(),
+        }
+    }
+
+    /// What becomes of so many requests/s over such a network.
+    async fn load(&self, rps: f64, seed: u64, slo: Duration, network: Network) -> Summary {
+        let payload = if network == Network::none() {
+            2
+        } else {
+            UPLOAD_BYTES
+        };
+        let rates = Rates::constant(rps, SECONDS).unwrap();
+        let schedule = Schedule::new(&rates, &network, payload as u64, seed).unwrap();
+        let sender = Sender {
+            slo,
+            patience: slo * 3,
+            body: self.body(payload),
+            answer_bytes: 0,
+            read_bytes_per_s: None,
+            protocol: self.protocol,
+        };
+        let target = Target {
+            name: "weir".to_owned(),
+            url: self.url(),
+            then: Vec::new(),
+            headers: Vec::new(),
+        };
+        let run = start(Arc::new(schedule), Arc::new(network), sender, vec![target]).unwrap();
+        let record = run.finish().await.unwrap();
+        println!("{:?}: {:?}", self.protocol, record.lag);
+        Summary::of(&record.outcomes[0], slo, |_| None).unwrap()
+    }
+
+    /// Quick requests, at so much of the capacity.
+    async fn quick(&self, of_capacity: f64) -> Summary {
+        self.load(of_capacity * CAPACITY_RPS, 1, SLO, Network::none())
+            .await
+    }
+
+    fn crowd(&self, count: u32, habit: Habit, bytes: usize, budget_ms: u64) -> Crowd {
+        Crowd {
+            url: self.url(),
+            protocol: self.protocol,
+            count,
+            habit,
+            body: self.body(bytes),
+            headers: vec![("x-slo-ms", budget_ms.to_string())],
+            stay: PATIENCE,
+        }
+    }
+
+    /// One slow client's end.
+    async fn alone(&self, habit: Habit, bytes: usize, budget_ms: u64) -> SlowEnd {
+        let clients = self.crowd(1, habit, bytes, budget_ms).start().unwrap();
+        clients.finish().await.unwrap().remove(0)
+    }
+
+    /// All but one of a run are on time, at most: one may be this machine's noise.
+    fn all_on_time(&self, what: &str, sum: &Summary) {
+        println!("{:?}: {what}: {sum:?}", self.protocol);
+        assert!(sum.sent > 100, "{sum:?}");
+        assert!(
+            sum.on_time + 1 >= sum.sent,
+            "{:?}: {what}: {sum:?}",
+            self.protocol
+        );
+    }
+
+    /// No server heard of the slow ones, and every slot is free: so many run at once.
+    async fn nothing_is_left(&self) {
+        let scene = &self.scene;
+        scene.until(Metric::Held, "", 0).await.unwrap();
+        scene.until(Metric::InFlight, "small", 0).await.unwrap();
+        let backend = &scene.backends[0];
+        backend.slow_by(20.0).unwrap();
+        let running: Vec<_> = (0..SLOTS)
+            .map(|_| Scene::spawn(scene.infer_within(GREATEST_MS)))
+            .collect();
+        wait::until("all slots at once", PATIENCE, || {
+            backend.load().1 == SLOTS as usize
+        })
+        .await
+        .unwrap();
+        for answer in running {
+            assert_eq!(answer.await.unwrap().unwrap().status, 200);
+        }
+    }
+}
+
+/// 504 in the protocol's numbers.
+fn deadline_exceeded(protocol: Protocol) -> Option<u16> {
+    match protocol {
+        Protocol::Http1 | Protocol::Http2 => Some(504),
+        Protocol::Grpc => Some(4),
+    }
+}
+
+async fn dripping_clients_change_nothing(protocol: Protocol) {
+    const PER_SLOT: u32 = 20;
+    let stage = Stage::new(protocol).await;
+    // 0.3 bytes/s.
+    let habit = Habit::Drip(Duration::from_millis(3333));
+    let crowd = stage.crowd(PER_SLOT * SLOTS, habit, 1000, GREATEST_MS);
+    let dripping = crowd.start().unwrap();
+    dripping.until_begun(PATIENCE).await.unwrap();
+    let sum = stage.quick(LOAD).await;
+    stage.all_on_time("beside those who drip", &sum);
+    for end in dripping.finish().await.unwrap() {
+        assert_eq!(end.status, deadline_exceeded(protocol), "{end:?}");
+        assert_eq!(end.reason, "expired", "{end:?}");
+        assert!(end.cut_after.is_some(), "{end:?}");
+    }
+    // Quick ones have their schedule's ids.
+    let executed = stage.scene.backends[0].executions();
+    let mut dripping = executed
+        .iter()
+        .filter(|one| !one.request_id.starts_with("1-"));
+    assert_eq!(dripping.next(), None, "a server heard of those who drip");
+    stage.nothing_is_left().await;
+}
+
+async fn slow_uploads_cost_the_quick_nothing(protocol: Protocol) {
+    let slo = Duration::from_secs(5);
+    let quick = LOAD * (1.0 - UPLOADING);
+    let alone = Stage::new(protocol).await.quick(quick).await;
+    let stage = Stage::new(protocol).await;
+    let link = Network::constant(UPLOAD_BYTES_PER_S, Duration::ZERO);
+    let slow = stage.load(LOAD * UPLOADING * CAPACITY_RPS, 2, slo, link);
+    let (beside, slow) = tokio::join!(stage.quick(quick), slow);
+    println!("{protocol:?}: alone {alone:?}\nbeside {beside:?}\nslow {slow:?}");
+    assert_eq!(alone.sent, beside.sent);
+    // 0.2 points, or one request: this machine's noise.
+    let lost = alone.on_time.saturating_sub(beside.on_time);
+    let allowed = (0.002 * alone.sent as f64).max(1.0);
+    assert!(lost as f64 <= allowed, "{lost} of {} fewer", alone.sent);
+    assert!(slow.sent > 10, "{slow:?}");
+    assert!(slow.on_time + 1 >= slow.sent, "{slow:?}");
+}
+
+async fn slow_readers_take_nobodys_slot(protocol: Protocol) {
+    const PER_SLOT: u32 = 5;
+    /// More than the kernel and Envoy buffer.
+    const ANSWER: &str = "16000000";
+    let stage = Stage::new(protocol).await;
+    let mut reader = stage.crowd(1, Habit::Read(100_000), 2, GREATEST_MS);
+    reader.headers.push((ANSWER_BYTES, ANSWER.to_owned()));
+    let backend = &stage.scene.backends[0];
+    let mut reading = Vec::new();
+    // One after the other: all at once they would slow the emulated server itself.
+    for nth in 1..=(PER_SLOT * SLOTS) as usize {
+        reading.push(reader.clone().start().unwrap());
+        let answered = || backend.executions().len() == nth && backend.load() == (0, 0);
+        wait::until("an answer that is hardly read", PATIENCE, answered)
+            .await
+            .unwrap();
+    }
+    let sum = stage.quick(LOAD).await;
+    stage.all_on_time("beside those who hardly read", &sum);
+    drop(reading);
+    stage.nothing_is_left().await;
+}
+
+async fn a_hopeless_upload_is_refused_when_that_is_known(protocol: Protocol) {
+    let stage = Stage::new(protocol).await;
+    // It would take 20 s.
+    let end = stage.alone(Habit::Upload(10_000), UPLOAD_BYTES, 1000).await;
+    refused_at_the_deadline(&stage, &end).await;
+}
+
+async fn a_silent_client_is_refused_at_its_deadline(protocol: Protocol) {
+    let stage = Stage::new(protocol).await;
+    let end = stage.alone(Habit::Silent, UPLOAD_BYTES, 1000).await;
+    refused_at_the_deadline(&stage, &end).await;
+}
+
+async fn refused_at_the_deadline(stage: &Stage, end: &SlowEnd) {
+    println!("{:?}: {end:?}", stage.protocol);
+    assert_eq!(end.status, deadline_exceeded(stage.protocol), "{end:?}");
+    assert_eq!(end.reason, "expired", "{end:?}");
+    let after = end.answered_after.unwrap();
+    // Not before the time that its execution takes before its deadline; long before any other limit.
+    assert!(after >= Duration::from_millis(900), "{end:?}");
+    assert!(after < Duration::from_secs(4), "{end:?}");
+    assert!(end.cut_after.unwrap() < Duration::from_secs(8), "{end:?}");
+    assert_eq!(stage.scene.backends[0].executions(), []);
+    stage.nothing_is_left().await;
+}
+
+/// Stories over protocols.
+macro_rules! over {
+    ($($module:ident $protocol:ident { $($story:ident),* $(,)? })*) => {$(
+        mod $module {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $story() {
+                super::$story(super::Protocol::$protocol).await;
+            })*
+        }
+    )*};
+}
+
+over!(
+    http1 Http1 {
+        dripping_clients_change_nothing,
+        slow_uploads_cost_the_quick_nothing,
+        slow_readers_take_nobodys_slot,
+        a_hopeless_upload_is_refused_when_that_is_known,
+        a_silent_client_is_refused_at_its_deadline,
+    }
+    http2 Http2 {
+        dripping_clients_change_nothing,
+        slow_uploads_cost_the_quick_nothing,
+        slow_readers_take_nobodys_slot,
+        a_hopeless_upload_is_refused_when_that_is_known,
+        a_silent_client_is_refused_at_its_deadline,
+    }
+    grpc Grpc {
+        dripping_clients_change_nothing,
+        slow_uploads_cost_the_quick_nothing,
+        slow_readers_take_nobodys_slot,
+        a_hopeless_upload_is_refused_when_that_is_known,
+        a_silent_client_is_refused_at_its_deadline,
+    }
+);

@@ -1,0 +1,161 @@
+//! The README's lines for an existing Envoy, exactly as they stand there, in a connection manager that has
+//! nothing else: a request goes through, and with the filter removed, as after a failure, by the fallback
+//! route, wherever its client says that it wants to go.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_bed::emulator::{Emulator, Law, ServerConfig};
+use weir_bed::envoy::{Bootstrap, Envoy};
+use weir_bed::scene::{Seen, see};
+use weir_filter::config::Config;
+
+const MANAGER: &str = "envoy.filters.network.http_connection_manager";
+const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+/// The clusters of that Envoy. The last is none of Weir's: another team's service, say.
+const CLUSTERS: [&str; 3] = ["small", "large", "other"];
+
+/// The first YAML block of the README; only the module's place is the machine's.
+fn snippet() -> Value {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let (_, from) = readme.split_once("```yaml\n").expect("a YAML block");
+    let (block, _) = from.split_once("```").unwrap();
+    let module = weir_bed::built::filter().unwrap();
+    let block = block.replace("/etc/envoy/weir_filter.wasm", module.to_str().unwrap());
+    serde_saphyr::from_str(&block).unwrap()
+}
+
+/// A listener whose connection manager has what the snippet says, and nothing of the shipped file.
+fn listener(snippet: &Value) -> Value {
+    let mut manager = snippet.clone();
+    let keys = manager.as_object_mut().unwrap();
+    let routes = keys.remove("routes").expect("routes");
+    keys.insert("@type".to_owned(), json!(MANAGER_TYPE));
+    keys.insert("stat_prefix".to_owned(), json!("ingress"));
+    let host = json!({ "name": "all", "domains": ["*"], "routes": routes });
+    keys.insert(
+        "route_config".to_owned(),
+        json!({ "virtual_hosts": [host] }),
+    );
+    json!({
+        "name": "weir",
+        "address": { "socket_address": { "address": "127.0.0.1", "port_value": 0 } },
+        "filter_chains": [{ "filters": [{ "name": MANAGER, "typed_config": manager }] }],
+    })
+}
+
+/// The snippet with its router alone: the filter is missing.
+fn without_filter(snippet: &Value) -> Value {
+    let mut snippet = snippet.clone();
+    let filters = snippet["http_filters"].as_array_mut().unwrap();
+    filters.retain(|filter| filter["name"] == "envoy.filters.http.router");
+    assert_eq!(filters.len(), 1);
+    snippet
+}
+
+/// An Envoy with the snippet, and a server behind each of its clusters.
+struct Existing {
+    envoy: Envoy,
+    servers: Vec<Emulator>,
+}
+
+impl Existing {
+    async fn start(snippet: &Value) -> Existing {
+        let mut servers = Vec::new();
+        let mut bootstrap = Bootstrap::shipped().unwrap();
+        for name in CLUSTERS {
+            let mut config = ServerConfig::new(name, Law::constant(1.0));
+            config.aliases.push("model".to_owned());
+            let server = Emulator::start(config).await.unwrap();
+            bootstrap = bootstrap.backend(name, server.addr());
+            servers.push(server);
+        }
+        let bootstrap = bootstrap.amend("/static_resources/listeners/0", listener(snippet));
+        let envoy = Envoy::start(&bootstrap, 1).await.unwrap();
+        Existing { envoy, servers }
+    }
+
+    async fn infer(&self, cluster: Option<&str>) -> Seen {
+        let address = self.envoy.listener("weir").unwrap();
+        let url = format!("http://{address}/v2/models/model/infer");
+        let mut request = reqwest::Client::new().post(url).body("{}");
+        if let Some(cluster) = cluster {
+            request = request.header("x-slo-cluster", cluster);
+        }
+        see(request).await.unwrap()
+    }
+
+    /// Requests executed behind each of [`CLUSTERS`].
+    fn executed(&self) -> [usize; 3] {
+        let counts: Vec<usize> = self
+            .servers
+            .iter()
+            .map(|it| it.executions().len())
+            .collect();
+        counts.try_into().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_readmes_lines_work_in_an_envoy() {
+    let snippet = snippet();
+    for (snippet, tagged) in [(without_filter(&snippet), false), (snippet, true)] {
+        let existing = Existing::start(&snippet).await;
+        let seen = existing.infer(None).await;
+        assert_eq!(seen.status, 200, "{}", existing.envoy.log());
+        assert_eq!(!seen.header("x-slo-variant").is_empty(), tagged);
+    }
+}
+
+#[tokio::test]
+async fn with_the_filter_missing_a_clients_own_choice_reaches_no_other_cluster() {
+    let existing = Existing::start(&without_filter(&snippet())).await;
+    for cluster in ["other", "large", "nowhere"] {
+        let seen = existing.infer(Some(cluster)).await;
+        assert_eq!(seen.status, 200, "{cluster}");
+    }
+    assert_eq!(existing.executed(), [3, 0, 0], "all by the fallback route");
+    for server in &existing.servers {
+        for execution in server.executions() {
+            assert!(!execution.headers.contains_key("x-slo-cluster"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_the_filter_a_clients_own_choice_is_not_obeyed_either() {
+    let existing = Existing::start(&snippet()).await;
+    for _ in 0..6 {
+        let seen = existing.infer(Some("other")).await;
+        assert_eq!(seen.status, 200, "{}", existing.envoy.log());
+    }
+    let [small, large, other] = existing.executed();
+    assert_eq!((small + large, other), (6, 0));
+    assert!(small.abs_diff(large) <= 1, "by quota: {small}, {large}");
+}
+
+/// What ends a hold or a request that never comes must not end one that may still be served.
+#[test]
+fn its_timeouts_are_above_the_greatest_budget() {
+    let snippet = snippet();
+    let plugin = &snippet["http_filters"][0]["typed_config"]["config"]["configuration"]["value"];
+    let config = Config::parse(plugin.as_str().unwrap().as_bytes()).unwrap();
+    let greatest = config.deadline.greatest;
+    let seconds = |value: &Value| {
+        let text = value
+            .as_str()
+            .unwrap_or_else(|| panic!("no timeout: {value}"));
+        Duration::from_secs(text.strip_suffix('s').unwrap().parse().unwrap())
+    };
+    assert!(
+        seconds(&snippet["request_timeout"]) > greatest,
+        "{greatest:?}"
+    );
+    for route in snippet["routes"].as_array().unwrap() {
+        assert!(
+            seconds(&route["route"]["idle_timeout"]) > greatest,
+            "{route}"
+        );
+    }
+}

@@ -1,0 +1,223 @@
+//! Batches through a real Envoy: requests are let go in groups, so that a server that batches finds full
+//! ones, and nobody is late for company's sake.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use weir_api::metrics::Metric;
+use weir_bed::emulator::{Execution, Law, Parallelism, ServerConfig};
+use weir_bed::scene::{PATIENCE, Scene, Seen, see};
+use weir_bed::wait;
+
+const FOUR: NonZeroU32 = NonZeroU32::new(4).unwrap();
+
+/// A server that executes one batch of at most four at a time and waits a little for the rest of one
+/// that is not full. A batch of four takes hardly longer than one of one.
+fn server(batch_delay_ms: u64) -> ServerConfig {
+    let law = Law {
+        eta_ms: 100.0,
+        delta_ms: 5.0,
+        ..Law::default()
+    };
+    let mut server = ServerConfig::new("batched", law);
+    server.parallelism = Parallelism::Fixed(NonZeroU32::MIN);
+    server.batch_max = FOUR;
+    server.batch_delay = Duration::from_millis(batch_delay_ms);
+    server
+}
+
+fn plan(batch: u32, slots: u32, service_ms: f64) -> Value {
+    json!([{ "name": "batched", "cluster": "batched", "share": 1.0, "slots": slots, "batch": batch,
+             "service_ms": service_ms, "accuracy": 70.0 }])
+}
+
+/// Batches of four, as many slots, a service time of 500 ms by the plan (so that "now" is well before
+/// the deadline); the server waits 100 ms for the members of a batch, which leave Envoy together but
+/// come by different connections.
+async fn in_fours(workers: u32, queue: Value) -> Scene {
+    Scene::start_with(
+        vec![server(100)],
+        &plan(4, 4, 500.0),
+        workers,
+        |bootstrap, plugin| {
+            plugin["queue"] = queue;
+            bootstrap
+        },
+    )
+    .await
+    .unwrap()
+}
+
+type Answer = tokio::task::JoinHandle<(Seen, Duration)>;
+
+fn timed(request: reqwest::RequestBuilder) -> Answer {
+    tokio::spawn(async move {
+        let sent = Instant::now();
+        let seen = see(request).await.unwrap();
+        (seen, sent.elapsed())
+    })
+}
+
+/// One that waits by itself, the `nth` to be held.
+async fn holds(scene: &Scene, budget_ms: u64, nth: u64) -> Answer {
+    let answer = timed(scene.infer_within(budget_ms));
+    scene.until(Metric::Held, "", nth).await.unwrap();
+    answer
+}
+
+async fn all_served(answers: impl IntoIterator<Item = Answer>) {
+    for answer in answers {
+        assert_eq!(answer.await.unwrap().0.refusal(), (200, ""));
+    }
+}
+
+fn batches(executions: &[Execution]) -> Vec<u32> {
+    executions.iter().map(|execution| execution.batch).collect()
+}
+
+#[tokio::test]
+async fn four_that_come_one_after_the_other_are_executed_together() {
+    let scene = in_fours(1, json!({})).await;
+    for round in 1..=2 {
+        // Each is held for longer than the server would wait for company.
+        let mut four = Vec::new();
+        for nth in 1..=3 {
+            four.push(holds(&scene, 8000, nth).await);
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let executed = scene.backends[0].executions().len();
+        assert_eq!(executed, 4 * (round - 1), "somebody did not wait");
+        four.push(timed(scene.infer_within(8000)));
+        all_served(four).await;
+        let batches = batches(&scene.backends[0].executions());
+        assert_eq!(batches, vec![4; 4 * round]);
+    }
+    scene.until(Metric::InFlight, "batched", 0).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_backlog_is_executed_in_full_batches() {
+    let scene = in_fours(1, json!({})).await;
+    let sixteen: Vec<_> = (0..16).map(|_| timed(scene.infer_within(9000))).collect();
+    all_served(sixteen).await;
+    let executions = scene.backends[0].executions();
+    assert_eq!(batches(&executions), vec![4; 16]);
+}
+
+#[tokio::test]
+async fn who_stays_alone_leaves_when_its_slack_says_now_and_is_in_time() {
+    let scene = in_fours(1, json!({})).await;
+    let (seen, after) = timed(scene.infer_within(2000)).await.unwrap();
+    assert_eq!(seen.refusal(), (200, ""), "after {after:?}");
+    // 500 ms, the planned service time, and the margin before its deadline.
+    assert!(queued_ms(&seen) >= 1400.0, "{:?}", seen.headers);
+    assert!(queued_ms(&seen) <= 1500.0, "{:?}", seen.headers);
+    assert!(after < Duration::from_millis(2000), "after {after:?}");
+    assert_eq!(batches(&scene.backends[0].executions()), [1]);
+    scene.until(Metric::OnTime, "batched", 1).await.unwrap();
+}
+
+/// Its slack takes everybody along who waits: they would only wait for the next batch.
+#[tokio::test]
+async fn who_can_wait_no_longer_takes_the_others_along() {
+    let scene = in_fours(1, json!({})).await;
+    let patient = holds(&scene, 9000, 1).await;
+    let urgent = timed(scene.infer_within(1500));
+    let (seen, after) = patient.await.unwrap();
+    assert_eq!(seen.refusal(), (200, ""));
+    assert!(after < Duration::from_millis(5000), "after {after:?}");
+    all_served([urgent]).await;
+    assert_eq!(batches(&scene.backends[0].executions()), [2, 2]);
+}
+
+#[tokio::test]
+async fn one_that_is_too_late_for_its_batch_is_refused_alone() {
+    let scene = in_fours(1, json!({})).await;
+    let backend = &scene.backends[0];
+    backend.slow_by(30.0).unwrap();
+    let running: Vec<_> = (0..4).map(|_| timed(scene.infer_within(9500))).collect();
+    wait::until("the first batch", PATIENCE, || backend.load().1 == 4)
+        .await
+        .unwrap();
+    backend.slow_by(1.0).unwrap();
+    let mut others = Vec::new();
+    for nth in 1..=3 {
+        others.push(holds(&scene, 9000, nth).await);
+    }
+    // The slots are taken for 3.6 s.
+    let (seen, after) = timed(scene.infer_within(1500)).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    assert!(after < Duration::from_millis(1450), "after {after:?}");
+    others.push(holds(&scene, 9000, 4).await);
+    all_served(others.into_iter().chain(running)).await;
+    assert_eq!(batches(&backend.executions()), [4; 8]);
+    scene.until(Metric::Refused, "infeasible", 1).await.unwrap();
+}
+
+#[tokio::test]
+async fn batches_fill_across_workers() {
+    let scene = in_fours(2, json!({})).await;
+    for round in 1..=3 {
+        let mut four = Vec::new();
+        for nth in 1..=3 {
+            four.push(holds(&scene, 8000, nth).await);
+        }
+        four.push(timed(scene.infer_within(8000)));
+        all_served(four).await;
+        let batches = batches(&scene.backends[0].executions());
+        assert_eq!(batches, vec![4; 4 * round]);
+    }
+    // Connections are spread evenly, so that each batch had members at both workers.
+    let connections = scene.envoy.stats("worker_.*downstream_cx_total").await;
+    let connections = connections.unwrap();
+    let by_worker: Vec<u64> = connections
+        .lines()
+        .filter(|line| line.starts_with("envoy_listener_worker_downstream_cx_total{"))
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(by_worker, [2, 2], "{connections}");
+}
+
+#[tokio::test]
+async fn the_wait_for_company_can_be_capped() {
+    let scene = in_fours(1, json!({ "batch_wait_ms": 300 })).await;
+    for _ in 0..2 {
+        let (seen, after) = timed(scene.infer_within(9000)).await.unwrap();
+        assert_eq!(seen.refusal(), (200, ""));
+        assert!(queued_ms(&seen) >= 299.0, "{:?}", seen.headers);
+        assert!(after < Duration::from_millis(3000), "after {after:?}");
+    }
+    assert_eq!(batches(&scene.backends[0].executions()), [1, 1]);
+}
+
+/// What all that is for: the same server, the same requests, and only the plan is another.
+#[tokio::test]
+async fn a_server_that_batches_does_more_with_batches() {
+    const REQUESTS: usize = 40;
+    let mut took_ms = Vec::new();
+    for plan in [plan(4, 4, 150.0), plan(1, 1, 150.0)] {
+        let scene = Scene::start_with(vec![server(20)], &plan, 1, |bootstrap, _| bootstrap)
+            .await
+            .unwrap();
+        let asked: Vec<_> = (0..REQUESTS)
+            .map(|_| timed(scene.infer_within(10_000)))
+            .collect();
+        all_served(asked).await;
+        let executions = scene.backends[0].executions();
+        assert_eq!(executions.len(), REQUESTS);
+        let last = executions.iter().map(|execution| execution.ended_ms);
+        took_ms.push(last.fold(0.0, f64::max) - executions[0].started_ms);
+    }
+    println!(
+        "with batches {:.0} ms, without {:.0} ms",
+        took_ms[0], took_ms[1]
+    );
+    assert!(took_ms[0] * 2.0 < took_ms[1], "{took_ms:?}");
+}
+
+fn queued_ms(seen: &Seen) -> f64 {
+    let timing = seen.header("server-timing");
+    let queued = timing.strip_prefix("queue;dur=");
+    queued.and_then(|ms| ms.parse().ok()).unwrap_or(-1.0)
+}

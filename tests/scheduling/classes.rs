@@ -1,0 +1,394 @@
+//! Classes of requests through a real Envoy: who gets which, what each gets of the slots while they are
+//! short, and what stands in the metrics.
+
+use std::time::{Duration, Instant};
+
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+use weir_api::metrics::Metric;
+use weir_bed::envoy::{Bootstrap, Envoy};
+use weir_bed::scene::{PATIENCE, SERVICE, Scene, Seen, Variant, see};
+use weir_bed::wait;
+
+const SLOT: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 1,
+    service_ms: 20.0,
+};
+/// Where the shipped listener keeps its filters.
+const FILTERS: &str =
+    "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
+
+type Answer = tokio::task::JoinHandle<anyhow::Result<Seen>>;
+
+/// Two classes that share three to one.
+fn gold_and_bulk() -> Value {
+    json!({ "default_class": "bulk", "classes": [
+        { "name": "gold", "share": 0.75 }, { "name": "bulk", "share": 0.25 }] })
+}
+
+fn merge(plugin: &mut Value, rest: &Value) {
+    for (key, value) in rest.as_object().unwrap() {
+        plugin[key] = value.clone();
+    }
+}
+
+async fn scene(variant: Variant, workers: u32, rest: Value) -> Scene {
+    Scene::start(&[variant], workers, |bootstrap, plugin| {
+        merge(plugin, &rest);
+        bootstrap
+    })
+    .await
+    .unwrap()
+}
+
+/// One slot, and a request that takes it for `factor` times 20 ms, so that the others queue up.
+async fn busy(rest: Value, factor: f64) -> (Scene, Answer) {
+    let scene = scene(SLOT, 1, rest).await;
+    let backend = &scene.backends[0];
+    backend.slow_by(factor).unwrap();
+    let running = Scene::spawn(scene.infer_within(9000));
+    wait::until("the first execution", PATIENCE, || backend.load().1 == 1)
+        .await
+        .unwrap();
+    backend.slow_by(1.0).unwrap();
+    (scene, running)
+}
+
+fn of(scene: &Scene, class: &str, budget_ms: u64) -> RequestBuilder {
+    scene.infer_within(budget_ms).header("x-slo-class", class)
+}
+
+/// `each` of gold and as many of bulk, their deadlines alternating.
+fn alternating(scene: &Scene, each: u64) -> Vec<Answer> {
+    let class = |i| if i % 2 == 0 { "gold" } else { "bulk" };
+    (0..2 * each)
+        .map(|i| Scene::spawn(of(scene, class(i), 8000 + 5 * i)))
+        .collect()
+}
+
+async fn all_served(answers: impl IntoIterator<Item = Answer>) {
+    for answer in answers {
+        assert_eq!(answer.await.unwrap().unwrap().refusal(), (200, ""));
+    }
+}
+
+/// The classes executed after the first request, in order.
+fn executed(scene: &Scene) -> Vec<String> {
+    let executions = scene.backends[0].executions().into_iter().skip(1);
+    let class = |headers: std::collections::BTreeMap<String, String>| {
+        headers.get("x-slo-class").cloned().unwrap_or_default()
+    };
+    executions
+        .map(|execution| class(execution.headers))
+        .collect()
+}
+
+fn count(classes: &[String], class: &str) -> usize {
+    classes.iter().filter(|other| *other == class).count()
+}
+
+#[tokio::test]
+async fn while_slots_are_short_each_class_gets_its_share() {
+    let mut rest = gold_and_bulk();
+    rest["queue"] = json!({ "held_max": 120 });
+    let (scene, running) = busy(rest, 100.0).await;
+    let held = alternating(&scene, 60);
+    scene.until(Metric::Held, "", 120).await.unwrap();
+    // One too many shows that they are.
+    let seen = see(of(&scene, "gold", 9500)).await.unwrap();
+    assert_eq!(seen.refusal(), (429, "queue-full"));
+    all_served(held.into_iter().chain([running])).await;
+    // Both classes have somebody waiting for the first eighty at least.
+    let classes = executed(&scene);
+    for (until, due) in [(20, 15), (40, 30), (72, 54)] {
+        let gold = count(&classes[..until], "gold");
+        assert!(gold.abs_diff(due) <= 3, "{gold} of {until}: {classes:?}");
+    }
+}
+
+/// The same when nobody prepares it: twice as much of each as there is room for, by two workers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_lasting_overload_answers_come_by_share() {
+    const SECONDS: u64 = 5;
+    let eight = Variant {
+        slots: 8,
+        service_ms: 100.0,
+        ..SLOT
+    };
+    let scene = scene(eight, 2, gold_and_bulk()).await;
+    // 8 slots of 100 ms: 80 requests/s; offered are 100 of gold and 60 of bulk.
+    let mut turn = tokio::time::interval(Duration::from_millis(50));
+    let mut asked = Vec::new();
+    for _ in 0..SECONDS * 20 {
+        turn.tick().await;
+        for class in [
+            "gold", "gold", "gold", "gold", "gold", "bulk", "bulk", "bulk",
+        ] {
+            asked.push(Scene::spawn(of(&scene, class, 800)));
+        }
+    }
+    let mut refused = 0;
+    for answer in asked {
+        let seen = answer.await.unwrap().unwrap();
+        match seen.refusal() {
+            (200, "") => {}
+            (504, "infeasible" | "expired") => refused += 1,
+            other => panic!("{other:?} {seen:?}"),
+        }
+    }
+    assert!(refused > 100, "{refused} refused: there was no overload");
+    let executions = scene.backends[0].executions();
+    // From the second second on, when the queue had filled up.
+    let begin = executions[0].started_ms;
+    let settled = executions.iter().filter(|execution| {
+        (1000.0..SECONDS as f64 * 1000.0).contains(&(execution.started_ms - begin))
+    });
+    let classes: Vec<_> = settled
+        .map(|execution| execution.headers["x-slo-class"].clone())
+        .collect();
+    let share = count(&classes, "gold") as f64 / classes.len() as f64;
+    assert!((share - 0.75).abs() <= 0.06, "{share} of {}", classes.len());
+}
+
+#[tokio::test]
+async fn while_there_is_room_for_all_only_deadlines_count() {
+    let (scene, running) = busy(gold_and_bulk(), 100.0).await;
+    let held = alternating(&scene, 20);
+    scene.until(Metric::Held, "", 40).await.unwrap();
+    // One that no empty queue could bring home either says nothing of the slots.
+    assert_eq!(
+        see(of(&scene, "gold", 10)).await.unwrap().refusal(),
+        (504, "infeasible")
+    );
+    all_served(held.into_iter().chain([running])).await;
+    let executions = scene.backends[0].executions();
+    let deadlines = executions.iter().skip(1);
+    let deadlines: Vec<u64> = deadlines
+        .map(|execution| execution.headers["x-slo-deadline"].parse().unwrap())
+        .collect();
+    assert_eq!(deadlines.len(), 40);
+    assert!(deadlines.is_sorted(), "not by deadline: {deadlines:?}");
+}
+
+#[tokio::test]
+async fn a_higher_priority_goes_first_and_a_lower_one_still_has_its_turn() {
+    let rest = json!({ "default_class": "low", "starvation": 5, "classes": [
+        { "name": "high", "share": 1.0, "priority": 3 }, { "name": "low", "share": 1.0 }] });
+    let (scene, running) = busy(rest, 100.0).await;
+    // Whoever is low is more urgent; that does not help.
+    let low = (0..8).map(|_| Scene::spawn(of(&scene, "low", 7000)));
+    let low: Vec<_> = low.collect();
+    let high = (0..30).map(|_| Scene::spawn(of(&scene, "high", 9000)));
+    let high: Vec<_> = high.collect();
+    scene.until(Metric::Held, "", 38).await.unwrap();
+    all_served(low.into_iter().chain(high).chain([running])).await;
+    let classes = executed(&scene);
+    assert_eq!(count(&classes[..5], "high"), 5, "{classes:?}");
+    // Until no high one is left, every sixth is low.
+    let (together, rest) = classes.split_at(36);
+    for round in together.chunks(6) {
+        assert_eq!(count(round, "low"), 1, "{classes:?}");
+    }
+    assert_eq!(count(rest, "low"), 2, "{classes:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_class_is_the_default_and_upstream_sees_which() {
+    let scene = scene(SLOT, 1, gold_and_bulk()).await;
+    for (asked, got) in [
+        (Some("gold"), Some("gold")),
+        (Some("bulk"), Some("bulk")),
+        (Some("platinum"), Some("bulk")),
+        (Some("gold, bulk"), Some("bulk")),
+        (None, None),
+    ] {
+        let mut request = scene.infer_within(5000);
+        if let Some(asked) = asked {
+            request = request.header("x-slo-class", asked);
+        }
+        assert_eq!(see(request).await.unwrap().status, 200);
+        let seen = scene.backends[0].executions().pop().unwrap().headers;
+        let seen = seen.get("x-slo-class").map(String::as_str);
+        assert_eq!(seen, got, "{asked:?}");
+    }
+    scene
+        .until(Metric::Disbelieved, "x-slo-class", 2)
+        .await
+        .unwrap();
+    scene.until(Metric::ClassOnTime, "bulk", 4).await.unwrap();
+    scene.until(Metric::ClassArrivals, "gold", 1).await.unwrap();
+}
+
+/// Two filters before ours: one says in a header, one in metadata, who a token belongs to. What the client
+/// itself puts into the header is removed by the first.
+fn who_is_it() -> [Value; 2] {
+    let set = json!({ "header": { "key": "x-team", "value": "%REQ(x-token)%" },
+                      "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" });
+    [
+        json!({ "name": "who", "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_mutation.v3.HeaderMutation",
+            "mutations": { "request_mutations": [{ "remove": "x-team" }, { "append": set }] } } }),
+        json!({ "name": "who-too", "typed_config": {
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.header_to_metadata.v3.Config",
+            "request_rules": [{ "header": "x-token", "remove": false, "on_header_present": {
+                "metadata_namespace": "story.who", "key": "team", "type": "STRING" } }] } }),
+    ]
+}
+
+/// Puts filters before ours, which is configured by `plugin`.
+fn behind(
+    bootstrap: Bootstrap,
+    plugin: &Value,
+    before: impl IntoIterator<Item = Value>,
+) -> Bootstrap {
+    let bootstrap = bootstrap.plugin(plugin);
+    let config = bootstrap.config().unwrap();
+    let ours = config.pointer(FILTERS).and_then(Value::as_array).unwrap();
+    let all: Vec<_> = before.into_iter().chain(ours.iter().cloned()).collect();
+    bootstrap.amend(FILTERS, json!(all))
+}
+
+#[tokio::test]
+async fn who_may_claim_a_class_is_proved_by_filters_before_or_by_the_connection() {
+    let claimed = |name: &str, claim: Value| json!({ "name": name, "share": 0.1, "claim": claim });
+    let metadata = ["metadata", "filter_metadata", "story.who", "team"];
+    let near = json!({ "property": ["source", "address"], "values": ["127.0.0.1:*"] });
+    let far = json!({ "property": ["source", "address"], "values": ["192.0.2.1:*"] });
+    let mtls = json!({ "property": ["connection", "uri_san_peer_certificate"], "values": ["spiffe://a/*"] });
+    let rest = json!({ "default_class": "free", "classes": [
+        { "name": "free", "share": 0.1 },
+        claimed("header", json!({ "header": "x-team", "values": ["vision", "audio-*"] })),
+        claimed("metadata", json!({ "property": metadata, "values": ["vision"] })),
+        claimed("near", near), claimed("far", far), claimed("mtls", mtls) ] });
+    let scene = Scene::start(&[SLOT], 1, |bootstrap, plugin| {
+        merge(plugin, &rest);
+        behind(bootstrap, plugin, who_is_it())
+    })
+    .await
+    .unwrap();
+    /// The class asked for, the headers sent with that, and whether it is granted.
+    type Case = (&'static str, &'static [(&'static str, &'static str)], bool);
+    let table: &[Case] = &[
+        ("header", &[("x-token", "vision")], true),
+        ("header", &[("x-token", "audio-2")], true),
+        ("header", &[("x-token", "vision, audio-2")], false),
+        ("header", &[("x-token", "visions")], false),
+        ("header", &[], false),
+        // Its own word is no proof.
+        ("header", &[("x-team", "vision")], false),
+        (
+            "header",
+            &[("x-team", "vision"), ("x-token", "text")],
+            false,
+        ),
+        ("metadata", &[("x-token", "vision")], true),
+        ("metadata", &[("x-token", "visions")], false),
+        ("metadata", &[], false),
+        ("near", &[], true),
+        ("far", &[], false),
+        ("mtls", &[], false),
+    ];
+    let mut disbelieved = 0;
+    for (class, headers, granted) in table {
+        let mut request = of(&scene, class, 5000);
+        for (name, value) in *headers {
+            request = request.header(*name, *value);
+        }
+        assert_eq!(see(request).await.unwrap().status, 200);
+        let seen = scene.backends[0].executions().pop().unwrap().headers;
+        let got = if *granted { *class } else { "free" };
+        assert_eq!(seen["x-slo-class"], got, "{class} {headers:?}");
+        disbelieved += u64::from(!granted);
+    }
+    scene
+        .until(Metric::ClassOnTime, "free", disbelieved)
+        .await
+        .unwrap();
+    scene
+        .until(Metric::Disbelieved, "x-slo-class", disbelieved)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
+    let mut rest = gold_and_bulk();
+    rest["classes"][1]["held_max"] = json!(3);
+    let (scene, running) = busy(rest, 100.0).await;
+    let mut bulk: Vec<_> = [8000, 8000, 8500]
+        .map(|budget| Scene::spawn(of(&scene, "bulk", budget)))
+        .into();
+    scene.until(Metric::Held, "", 3).await.unwrap();
+    // The more urgent of the class takes the place of its least urgent.
+    let least = bulk.pop().unwrap();
+    bulk.push(Scene::spawn(of(&scene, "bulk", 7500)));
+    let seen = least.await.unwrap().unwrap();
+    assert_eq!(seen.refusal(), (429, "class-limit"));
+    let sent = Instant::now();
+    let seen = see(of(&scene, "bulk", 8500)).await.unwrap();
+    assert_eq!(seen.refusal(), (429, "class-limit"));
+    assert_eq!(seen.header("retry-after"), "1");
+    assert!(sent.elapsed() < Duration::from_millis(1500));
+    let gold: Vec<_> = (0..5)
+        .map(|_| Scene::spawn(of(&scene, "gold", 8000)))
+        .collect();
+    scene.until(Metric::Held, "", 8).await.unwrap();
+    all_served(bulk.into_iter().chain(gold).chain([running])).await;
+
+    // The first request named none: it was of the default class.
+    for (metric, gold, bulk) in [
+        (Metric::ClassArrivals, 5, 6),
+        (Metric::ClassAdmitted, 5, 5),
+        (Metric::ClassOnTime, 5, 4),
+        (Metric::ClassRefused, 0, 2),
+    ] {
+        scene.until(metric, "gold", gold).await.unwrap();
+        scene.until(metric, "bulk", bulk).await.unwrap();
+    }
+    scene
+        .until(Metric::Refused, "class-limit", 2)
+        .await
+        .unwrap();
+}
+
+/// Classes that contradict each other keep Envoy from starting, and its log says where.
+#[tokio::test]
+async fn contradictory_classes_are_refused_at_start_with_their_path() {
+    let class = |name: &str, share: f64| json!({ "name": name, "share": share });
+    let claim = json!({ "header": "x-team", "values": ["vision"] });
+    let table = [
+        (
+            json!({ "default_class": "a", "classes": [class("a", 0.7), class("b", 0.4)] }),
+            "classes[].share: class shares over 100 %: a + b of priority 0, 1.1 together,",
+        ),
+        (
+            json!({ "default_class": "c", "classes": [class("a", 0.5)] }),
+            "default_class: 'c' must be the name of one of `classes`",
+        ),
+        (
+            json!({ "default_class": "a", "classes": [
+                { "name": "a", "share": 0.5, "claim": claim }, class("b", 0.5)] }),
+            "default_class: 'a' must be a class without a `claim`",
+        ),
+        (
+            json!({ "default_class": "a", "classes": [class("a", 0.5), class("b", 0.0)] }),
+            "classes[1].share: 0 must be 0.001 to 1",
+        ),
+        (
+            json!({ "default_class": "a", "classes": [
+                class("a", 0.5), { "name": "b", "share": 0.5, "held_max": 0 }] }),
+            "classes[1].held_max: 0 must be 1 to 100000",
+        ),
+    ];
+    for (rest, message) in table {
+        let mut plugin = json!({ "service": SERVICE, "plan": {
+            "variants": [{ "name": "a", "cluster": "a", "share": 1, "slots": 1 }] } });
+        merge(&mut plugin, &rest);
+        let bootstrap = Bootstrap::shipped().unwrap().plugin(&plugin);
+        let error = Envoy::start(&bootstrap, 1).await.expect_err(message);
+        let said = format!("{error:#}");
+        assert!(said.contains(message), "'{message}' is not in:\n{said}");
+    }
+}

@@ -1,0 +1,384 @@
+//! Whether a request can still finish in time, asked on arrival, while it is held and by each new plan;
+//! what is predicted follows what is measured; quotas hold while nobody is pressed; overload does not
+//! spread.
+
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use weir_api::metrics::Metric;
+use weir_bed::emulator::{Law, ServerConfig};
+use weir_bed::scene::{self, KEY, PATIENCE, Scene, ScriptedPlanner, Seen, Variant, see};
+use weir_bed::wait;
+
+const ONE: Variant = Variant {
+    name: "only",
+    share: 1.0,
+    slots: 100,
+    service_ms: 20.0,
+};
+
+/// A server that takes so long, however many ask at once.
+fn server(name: &str, service_ms: f64) -> ServerConfig {
+    let mut server = ServerConfig::new(name, Law::constant(service_ms));
+    server.cores = 1000.0;
+    server
+}
+
+/// An accurate variant with one slot and all the share, and a fast one for those who cannot wait.
+fn slow_and_fast(slow_ms: f64) -> Value {
+    json!([
+        { "name": "slow", "cluster": "slow", "share": 1.0, "slots": 1, "service_ms": slow_ms, "accuracy": 80.0 },
+        { "name": "fast", "cluster": "fast", "share": 0.0, "slots": 20, "service_ms": 20.0, "accuracy": 60.0 },
+    ])
+}
+
+type Answer = tokio::task::JoinHandle<(Seen, Duration)>;
+
+/// Sends in a task of its own and takes the time.
+fn timed(request: reqwest::RequestBuilder) -> Answer {
+    tokio::spawn(async move {
+        let sent = Instant::now();
+        let seen = see(request).await.unwrap();
+        (seen, sent.elapsed())
+    })
+}
+
+/// Gives the first server a request that it runs for `factor` times its service time.
+async fn occupy(scene: &Scene, factor: f64) -> Answer {
+    let backend = &scene.backends[0];
+    backend.slow_by(factor).unwrap();
+    let running = timed(scene.infer_within(9000));
+    wait::until("the first execution", PATIENCE, || backend.load().1 == 1)
+        .await
+        .unwrap();
+    backend.slow_by(1.0).unwrap();
+    running
+}
+
+/// Metrics are handed over within 50 ms.
+async fn until_all(scene: &Scene, value: u64, metrics: &[(Metric, &str)]) {
+    for (metric, label) in metrics {
+        scene.until(*metric, label, value).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn who_is_held_too_long_for_the_slow_variant_is_answered_in_time_by_the_fast_one() {
+    let servers = vec![server("slow", 600.0), server("fast", 20.0)];
+    let scene = Scene::start_with(servers, &slow_and_fast(600.0), 1, |bootstrap, _| bootstrap)
+        .await
+        .unwrap();
+    let running = occupy(&scene, 7.0).await;
+    let moves = timed(scene.infer_within(2000));
+    let stays = timed(scene.infer_within(2000).header("x-slo-min-accuracy", "75"));
+    scene.until(Metric::Waiting, "slow", 2).await.unwrap();
+
+    let (seen, after) = moves.await.unwrap();
+    assert_eq!(seen.refusal(), (200, ""), "after {after:?}");
+    assert_eq!(seen.header("x-slo-variant"), "fast");
+    assert!(seen.header("x-slo-remaining-ms").parse::<u64>().unwrap() > 0);
+    // Not before it had to: up to 600 ms before its deadline the slow one might have become free.
+    assert!(after >= Duration::from_millis(1390), "after {after:?}");
+
+    // The other wants more accuracy than the fast one has: it too is told while it can still turn
+    // elsewhere, not at its deadline.
+    let (seen, after) = stays.await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    assert!(after >= Duration::from_millis(1390), "after {after:?}");
+    assert!(after < Duration::from_millis(1900), "after {after:?}");
+
+    assert_eq!(running.await.unwrap().0.status, 200);
+    scene.until(Metric::InFlight, "slow", 0).await.unwrap();
+    let moved = [
+        (Metric::DowngradedFrom, "slow"),
+        (Metric::DowngradedTo, "fast"),
+        (Metric::OnTime, "fast"),
+        (Metric::Refused, "infeasible"),
+        (Metric::Dispatched, "slow"),
+    ];
+    until_all(&scene, 1, &moved).await;
+    assert_eq!(scene.backends[0].executions().len(), 1);
+}
+
+/// On arrival there is no need to wait for the queue to prove too long.
+#[tokio::test]
+async fn who_would_come_too_late_by_those_before_it_is_refused_on_arrival() {
+    let only = Variant {
+        slots: 1,
+        service_ms: 500.0,
+        ..ONE
+    };
+    let scene = Scene::start(&[only], 1, |bootstrap, _| bootstrap)
+        .await
+        .unwrap();
+    let running = occupy(&scene, 16.0).await;
+    // Behind nine others it would end after 10 × 500 ms.
+    let asked: Vec<_> = (0..15).map(|_| timed(scene.infer_within(4900))).collect();
+    scene.until(Metric::Arrivals, "", 16).await.unwrap();
+    scene.until(Metric::Waiting, "only", 9).await.unwrap();
+    scene.until(Metric::Refused, "infeasible", 6).await.unwrap();
+    // Who is more urgent than all of them waits for nobody but the slot.
+    let urgent = timed(scene.infer_within(2500));
+    scene.until(Metric::Waiting, "only", 10).await.unwrap();
+    let (mut at_once, mut held) = (0, 0);
+    for answer in asked {
+        let (seen, after) = answer.await.unwrap();
+        assert_eq!(seen.refusal(), (504, "infeasible"), "after {after:?}");
+        if after < Duration::from_millis(2000) {
+            at_once += 1;
+        } else {
+            held += 1;
+            assert!(after >= Duration::from_millis(4390), "after {after:?}");
+        }
+    }
+    assert_eq!((at_once, held), (6, 9));
+    assert_eq!(urgent.await.unwrap().0.refusal(), (504, "infeasible"));
+    assert_eq!(running.await.unwrap().0.status, 200);
+}
+
+#[tokio::test]
+async fn a_plan_that_makes_the_held_infeasible_moves_or_refuses_them_at_once() {
+    let planner = ScriptedPlanner::start().await.unwrap();
+    let addr = planner.addr();
+    let servers = vec![server("slow", 600.0), server("fast", 20.0)];
+    let mut without = slow_and_fast(600.0);
+    without[1]["slots"] = json!(0);
+    let scene = Scene::start_with(servers, &without, 1, |bootstrap, plugin| {
+        plugin["planner"] = json!({ "cluster": "planner", "authority": "planner", "key": KEY });
+        bootstrap.planner(addr)
+    })
+    .await
+    .unwrap();
+    let running = occupy(&scene, 9.0).await;
+    let moves = timed(scene.infer_within(8000));
+    let accurate = |budget: u64| {
+        let request = scene.infer_within(budget);
+        timed(request.header("x-slo-min-accuracy", "75"))
+    };
+    let (patient, hasty) = (accurate(20_000), accurate(8000));
+    scene.until(Metric::Waiting, "slow", 3).await.unwrap();
+
+    // The slow one takes longer than planned, and the fast one is there now.
+    let mut plan = scene::plan(10, &[]);
+    plan["variants"] = slow_and_fast(8500.0);
+    planner.say(10, 200, plan);
+    let (seen, after) = moves.await.unwrap();
+    assert_eq!(seen.refusal(), (200, ""));
+    assert_eq!(seen.header("x-slo-variant"), "fast");
+    assert!(after < Duration::from_millis(5000), "after {after:?}");
+    let (seen, after) = hasty.await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    assert!(after < Duration::from_millis(5000), "after {after:?}");
+    scene.until(Metric::Waiting, "slow", 1).await.unwrap();
+    patient.abort();
+    running.abort();
+    let moved = [
+        (Metric::DowngradedFrom, "slow"),
+        (Metric::DowngradedTo, "fast"),
+    ];
+    until_all(&scene, 1, &moved).await;
+}
+
+#[tokio::test]
+async fn what_the_server_takes_corrects_what_the_plan_says() {
+    let scene = Scene::start_with(
+        vec![server("only", 200.0)],
+        &scene::planned(&[ONE]),
+        1,
+        |bootstrap, _| bootstrap,
+    )
+    .await
+    .unwrap();
+    scene.until(Metric::PredictedMs, "only", 20).await.unwrap();
+    // As planned it would do: it is sent, and comes too late.
+    let seen = see(scene.infer_within(100)).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "expired"));
+    for _ in 0..3 {
+        let asked: Vec<_> = (0..8).map(|_| timed(scene.infer_within(5000))).collect();
+        for answer in asked {
+            assert_eq!(answer.await.unwrap().0.status, 200);
+        }
+    }
+    scene
+        .until_metric(Metric::PredictedMs, "only", "a true prediction", |ms| {
+            ms >= 190
+        })
+        .await
+        .unwrap();
+    let executed = scene.backends[0].executions().len();
+    let seen = see(scene.infer_within(100)).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    assert_eq!(scene.backends[0].executions().len(), executed);
+    assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
+}
+
+/// Envoy's main thread has a VM too, which serves nobody and has measured nothing: what is shown is not
+/// the plan's word by turns.
+#[tokio::test]
+async fn a_prediction_once_corrected_is_shown_as_one_value() {
+    let servers = vec![server("only", 200.0)];
+    let scene = Scene::start_with(servers, &scene::planned(&[ONE]), 2, |bootstrap, _| {
+        bootstrap
+    })
+    .await
+    .unwrap();
+    // On a worker of which no VM has measured enough the plan's word would hold.
+    let load = async || {
+        let asked: Vec<_> = (0..60).map(|_| timed(scene.infer_within(5000))).collect();
+        for answer in asked {
+            assert_eq!(answer.await.unwrap().0.status, 200);
+        }
+    };
+    load().await;
+    let metric = || scene.metric(Metric::PredictedMs, "only");
+    scene
+        .until_metric(Metric::PredictedMs, "only", "a true prediction", |ms| {
+            ms >= 190
+        })
+        .await
+        .unwrap();
+    for _ in 0..5 {
+        load().await;
+        for _ in 0..8 {
+            let shown = metric().await.unwrap();
+            assert!(shown >= 190, "{shown} ms is the plan's");
+        }
+    }
+}
+
+/// A server that fails fast is not a fast server.
+#[tokio::test]
+async fn errors_make_no_prediction_better() {
+    let scene = Scene::start(
+        &[Variant {
+            service_ms: 200.0,
+            ..ONE
+        }],
+        1,
+        |bootstrap, _| bootstrap,
+    )
+    .await
+    .unwrap();
+    scene.backends[0].fail_next(60);
+    for _ in 0..60 {
+        assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 500);
+    }
+    scene.until(Metric::Served, "only", 60).await.unwrap();
+    let seen = see(scene.infer_within(150)).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    until_all(&scene, 200, &[(Metric::PredictedMs, "only")]).await;
+    until_all(&scene, 0, &[(Metric::OnTime, "only")]).await;
+}
+
+#[tokio::test]
+async fn where_nobody_is_pressed_shares_are_within_two_points_of_the_quotas_and_the_metric_says_so()
+{
+    const REQUESTS: usize = 2000;
+    let variant = |name, share| Variant { name, share, ..ONE };
+    let variants = [variant("a", 0.5), variant("b", 0.3), variant("c", 0.2)];
+    let scene = Scene::start(&variants, 2, |bootstrap, _| bootstrap)
+        .await
+        .unwrap();
+    let budgets = (0..REQUESTS as u64).map(|i| 5000 + i * 37 % 4000);
+    let asked = budgets.map(|budget| see(scene.infer_within(budget)));
+    let mut asked = futures_util::stream::iter(asked).buffer_unordered(32);
+    while let Some(seen) = asked.next().await {
+        assert_eq!(seen.unwrap().refusal(), (200, ""));
+    }
+    for (variant, backend) in variants.iter().zip(&scene.backends) {
+        let (name, quota) = (variant.name, variant.share);
+        let got = backend.executions().len();
+        let share = got as f64 / REQUESTS as f64;
+        assert!((share - quota).abs() <= 0.02, "{name}: {share} not {quota}");
+        scene.until(Metric::Routed, name, got as u64).await.unwrap();
+        let downgraded = [(Metric::DowngradedFrom, name), (Metric::DowngradedTo, name)];
+        until_all(&scene, 0, &downgraded).await;
+        scene
+            .until_metric(Metric::ShareDeviation, name, "a small deviation", |off| {
+                off <= 20
+            })
+            .await
+            .unwrap();
+    }
+}
+
+/// Three times what the slots can do: as much is answered in time as they can do, next to nothing late,
+/// and the others hear of it while their time is not up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn overload_does_not_spread() {
+    // 32 slots of 400 ms: 80 requests/s; offered are 240. So long that what a busy machine adds to each
+    // execution is a small part of it.
+    const SLOTS: u32 = 32;
+    const SERVICE_MS: u64 = 400;
+    const REQUESTS: u64 = 1200;
+    const EVERY: Duration = Duration::from_micros(4167);
+    let only = Variant {
+        slots: SLOTS,
+        service_ms: SERVICE_MS as f64,
+        ..ONE
+    };
+    let scene = Scene::start(&[only], 2, |bootstrap, _| bootstrap)
+        .await
+        .unwrap();
+    let mut turn = tokio::time::interval(EVERY);
+    let mut asked = Vec::new();
+    for i in 0..REQUESTS {
+        turn.tick().await;
+        let budget = 800 + i * 61 % 1600;
+        asked.push((budget, timed(scene.infer_within(budget))));
+    }
+    let (mut on_time, mut late, mut prompt, mut tardy) = (0, 0, 0, 0);
+    for (budget, answer) in asked {
+        let (seen, after) = answer.await.unwrap();
+        let in_time = after <= Duration::from_millis(budget);
+        match (seen.refusal(), in_time) {
+            ((200, ""), true) => on_time += 1,
+            ((200, "") | (504, "expired"), _) => late += 1,
+            ((504, "infeasible"), true) => prompt += 1,
+            ((504, "infeasible"), false) => tardy += 1,
+            other => panic!("{other:?} {seen:?}"),
+        }
+    }
+    let executions = scene.backends[0].executions();
+    let last = executions.iter().map(|execution| execution.ended_ms);
+    let busy_ms = last.fold(0.0, f64::max) - executions[0].started_ms;
+    let capacity = u64::from(SLOTS) * busy_ms as u64 / SERVICE_MS;
+    let said = format!(
+        "{on_time} on time of {capacity} possible, {late} late; refused {prompt} in time, {tardy} too late"
+    );
+    println!("{said}");
+    assert!(on_time * 10 >= capacity * 9, "{said}");
+    assert!(late * 20 <= capacity, "{said}");
+    assert!(tardy * 50 <= prompt, "{said}");
+    let log = scene.envoy.log();
+    assert!(
+        !log.contains("panicked at"),
+        "a worker's VM trapped:\n{log}"
+    );
+}
+
+/// Refusals that fall due while others arrive: each gets its own answer, with its reason, and nobody's
+/// verdict is carried out in another's name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_burst_everybody_gets_an_answer_of_its_own() {
+    let only = Variant {
+        slots: 4,
+        service_ms: 10.0,
+        ..ONE
+    };
+    let scene = Scene::start(&[only], 1, |bootstrap, _| bootstrap)
+        .await
+        .unwrap();
+    for round in 0..12 {
+        let budgets = (0..150_u64).map(|i| 15 + (i * 29 + round) % 150);
+        let asked: Vec<_> = budgets.map(|b| timed(scene.infer_within(b))).collect();
+        for answer in asked {
+            let (seen, _) = answer.await.unwrap();
+            let refusal = seen.refusal();
+            let told = matches!(refusal, (200, "") | (504, "infeasible" | "expired"));
+            assert!(told, "{refusal:?} {seen:?}");
+        }
+    }
+    assert!(!scene.envoy.log().contains("panicked at"));
+}

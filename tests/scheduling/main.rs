@@ -1,0 +1,8 @@
+//! Requests that wait for a slot, on a real Envoy: order, classes, batches, refusals, overload.
+
+mod batching;
+mod board;
+mod classes;
+mod feasible;
+mod overload;
+mod replicas;

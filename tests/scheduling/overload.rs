@@ -1,0 +1,268 @@
+//! More than the slots can take: who goes first, who is refused and how, and who is forgotten.
+
+use std::time::Duration;
+
+use serde_json::json;
+use weir_api::metrics::Metric;
+use weir_bed::scene::{Scene, Variant, see};
+use weir_bed::wait;
+
+const SLOT: Variant = Variant {
+    name: "small",
+    share: 1.0,
+    slots: 1,
+    service_ms: 10.0,
+};
+/// How much slower the first request's execution is, so that others arrive while it runs.
+const SLOW: f64 = 100.0;
+
+/// One slot, taken by a request that runs for `SLOW` × 10 ms.
+async fn busy(
+    plugin_rest: serde_json::Value,
+) -> (
+    Scene,
+    tokio::task::JoinHandle<anyhow::Result<weir_bed::scene::Seen>>,
+) {
+    let scene = Scene::start(&[SLOT], 1, |bootstrap, plugin| {
+        for (key, value) in plugin_rest.as_object().unwrap() {
+            plugin[key] = value.clone();
+        }
+        bootstrap
+    })
+    .await
+    .unwrap();
+    scene.backends[0].slow_by(SLOW).unwrap();
+    let running = Scene::spawn(scene.infer_within(9000).header("x-request-id", "first"));
+    let backend = &scene.backends[0];
+    wait::until("the first execution", Duration::from_secs(10), || {
+        backend.load().1 == 1
+    })
+    .await
+    .unwrap();
+    backend.slow_by(1.0).unwrap();
+    (scene, running)
+}
+
+#[tokio::test]
+async fn the_held_are_served_in_order_of_their_deadlines() {
+    let (scene, running) = busy(json!({})).await;
+    // 40 distinct budgets, in an order that is neither rising nor falling.
+    let budgets = (0..40_u64).map(|i| 4000 + (i * 17 % 40) * 50);
+    let held: Vec<_> = budgets
+        .map(|budget| Scene::spawn(scene.infer_within(budget)))
+        .collect();
+    scene.until(Metric::Held, "", 40).await.unwrap();
+    assert_eq!(running.await.unwrap().unwrap().status, 200);
+    for answer in held {
+        assert_eq!(answer.await.unwrap().unwrap().status, 200);
+    }
+    let deadlines: Vec<u64> = scene.backends[0].executions()[1..]
+        .iter()
+        .map(|execution| execution.headers["x-slo-deadline"].parse().unwrap())
+        .collect();
+    assert_eq!(deadlines.len(), 40);
+    assert!(deadlines.is_sorted(), "not by deadline: {deadlines:?}");
+}
+
+#[tokio::test]
+async fn who_is_held_gets_504_as_soon_as_it_cannot_finish_and_not_before() {
+    let (scene, running) = busy(json!({})).await;
+    let started = std::time::Instant::now();
+    let seen = see(scene.infer_within(200)).await.unwrap();
+    assert_eq!(seen.refusal(), (504, "infeasible"));
+    // It could have begun until 10 ms, the predicted service time, before its deadline.
+    let waited = started.elapsed();
+    assert!(waited >= Duration::from_millis(185), "after {waited:?}");
+    assert!(String::from_utf8(seen.body).unwrap().contains("infeasible"));
+    assert_eq!(running.await.unwrap().unwrap().status, 200);
+    assert_eq!(
+        scene.backends[0].executions().len(),
+        1,
+        "it reached the server"
+    );
+    assert_eq!(
+        scene.metric(Metric::Refused, "infeasible").await.unwrap(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_full_queue_sheds_with_429_and_says_when_to_come_back() {
+    let (scene, running) = busy(json!({ "queue": { "held_max": 3 } })).await;
+    let held: Vec<_> = (0..3)
+        .map(|_| Scene::spawn(scene.infer_within(8000)))
+        .collect();
+    scene.until(Metric::Held, "", 3).await.unwrap();
+    let seen = see(scene.infer_within(8000)).await.unwrap();
+    assert_eq!(seen.refusal(), (429, "queue-full"));
+    assert_eq!(seen.header("retry-after"), "1");
+    for answer in held.into_iter().chain([running]) {
+        assert_eq!(answer.await.unwrap().unwrap().status, 200);
+    }
+    assert_eq!(
+        see(scene.infer_within(8000)).await.unwrap().status,
+        200,
+        "room again"
+    );
+}
+
+/// All who wait have time, and wait for a variant that the newcomer does not ask for.
+#[tokio::test]
+async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
+    let accurate = Variant {
+        name: "accurate",
+        share: 0.0,
+        ..SLOT
+    };
+    let scene = Scene::start(&[SLOT, accurate], 1, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "held_max": 2 });
+        plugin["plan"]["variants"][1]["accuracy"] = json!(80.0);
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let patient = |budget_ms| {
+        let request = scene.infer_within(budget_ms);
+        request.header("x-slo-min-accuracy", 78)
+    };
+    for backend in &scene.backends {
+        backend.slow_by(SLOW).unwrap();
+    }
+    let mut served = vec![
+        Scene::spawn(scene.infer_within(9000)),
+        Scene::spawn(patient(9000)),
+    ];
+    for backend in &scene.backends {
+        wait::until("an execution", Duration::from_secs(10), || {
+            backend.load().1 == 1
+        })
+        .await
+        .unwrap();
+        backend.slow_by(1.0).unwrap();
+    }
+    served.push(Scene::spawn(patient(9000)));
+    let least = Scene::spawn(patient(9500));
+    scene.until(Metric::Held, "", 2).await.unwrap();
+    served.push(Scene::spawn(scene.infer_within(8000)));
+    let seen = least.await.unwrap().unwrap();
+    assert_eq!(seen.refusal(), (429, "queue-full"));
+    assert_eq!(seen.header("retry-after"), "1");
+    for answer in served {
+        assert_eq!(answer.await.unwrap().unwrap().status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_client_gone_while_held_frees_its_place_and_reaches_no_server() {
+    let (scene, running) = busy(json!({ "queue": { "held_max": 2 } })).await;
+    let leaving = Scene::spawn(scene.infer_within(8000).header("x-request-id", "leaving"));
+    let staying = Scene::spawn(scene.infer_within(8000).header("x-request-id", "staying"));
+    scene.until(Metric::Held, "", 2).await.unwrap();
+    leaving.abort();
+    scene.until(Metric::Gone, "", 1).await.unwrap();
+    scene.until(Metric::Held, "", 1).await.unwrap();
+    let next = Scene::spawn(scene.infer_within(8000).header("x-request-id", "next"));
+    scene.until(Metric::Held, "", 2).await.unwrap();
+    for answer in [running, staying, next] {
+        assert_eq!(answer.await.unwrap().unwrap().status, 200);
+    }
+    let executed: Vec<_> = scene.backends[0]
+        .executions()
+        .into_iter()
+        .map(|e| e.request_id)
+        .collect();
+    assert_eq!(executed, ["first", "staying", "next"]);
+}
+
+/// One slot, and an execution long enough to be left.
+async fn slow_scene() -> Scene {
+    let slow = Variant {
+        service_ms: 600.0,
+        ..SLOT
+    };
+    Scene::start(&[slow], 1, |bootstrap, _| bootstrap)
+        .await
+        .unwrap()
+}
+
+/// Over HTTP/2 only its stream ends, by a reset; its connection stays. That is no failure of the server's.
+#[tokio::test]
+async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
+    let scene = slow_scene().await;
+    let client = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .no_proxy()
+        .build()
+        .unwrap();
+    let listener = scene.envoy.listener("weir").unwrap();
+    let url = format!("http://{listener}/v2/models/small/infer");
+    let infer = || client.post(&url).body("{}").header("x-slo-ms", "5000");
+    let leaving = Scene::spawn(infer());
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    leaving.abort();
+    scene.until(Metric::Gone, "", 1).await.unwrap();
+    assert_eq!(see(infer()).await.unwrap().status, 200);
+    let failed = scene.metric(Metric::Refused, "no-backend").await.unwrap();
+    assert_eq!(failed, 0);
+    let resets = scene
+        .envoy
+        .counter("envoy_http_downstream_rq_rx_reset")
+        .await;
+    assert_eq!(resets.unwrap(), 1, "it was a reset that Envoy saw");
+}
+
+/// What the server goes on executing still counts: its slot is not given to another while it runs.
+#[tokio::test]
+async fn an_abandoned_execution_keeps_its_slot() {
+    let scene = slow_scene().await;
+    let leaving = Scene::spawn(scene.infer_within(5000));
+    scene.until(Metric::InFlight, "small", 1).await.unwrap();
+    leaving.abort();
+    scene.until(Metric::Gone, "", 1).await.unwrap();
+    assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
+    let executions = scene.backends[0].executions();
+    assert_eq!(executions.len(), 2);
+    assert!(
+        // The ghost's end is predicted from when the request was sent on: what the way to the server
+        // took, it is early by.
+        executions[1].started_ms + 100.0 >= executions[0].ended_ms,
+        "{executions:?}"
+    );
+}
+
+/// Requests that were held leave nothing behind: slots, gauges and places are as before.
+#[tokio::test]
+async fn after_an_overload_all_is_as_before() {
+    let busy = Variant {
+        slots: 4,
+        service_ms: 20.0,
+        ..SLOT
+    };
+    let scene = Scene::start(&[busy], 2, |bootstrap, plugin| {
+        plugin["queue"] = json!({ "held_max": 50 });
+        bootstrap
+    })
+    .await
+    .unwrap();
+    let asked: Vec<_> = (0..400)
+        .map(|i| Scene::spawn(scene.infer_within(100 + i)))
+        .collect();
+    let (mut answered, mut refused) = (0, 0);
+    for seen in asked {
+        let seen = seen.await.unwrap().unwrap();
+        match seen.refusal() {
+            (200, "") => answered += 1,
+            (504, "expired" | "infeasible") | (429, "queue-full") => refused += 1,
+            other => panic!("{other:?} {seen:?}"),
+        }
+    }
+    assert_eq!(answered + refused, 400);
+    assert!(
+        answered > 0 && refused > 0,
+        "{answered} answered, {refused} refused"
+    );
+    scene.until(Metric::InFlight, "small", 0).await.unwrap();
+    scene.until(Metric::Held, "", 0).await.unwrap();
+    assert_eq!(scene.metric(Metric::Arrivals, "").await.unwrap(), 400);
+    assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
+}

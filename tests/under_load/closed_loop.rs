@@ -1,0 +1,136 @@
+//! The whole loop: a real Envoy with the filter, the real planner, emulated servers. Load changes what
+//! the planner plans, the plan changes what the filter does; and neither needs the other to live.
+
+use std::net::SocketAddr;
+
+use futures_util::StreamExt;
+use serde_json::json;
+use weir_api::metrics::Metric;
+use weir_bed::planner::{Planner, free_port};
+use weir_bed::scene::{KEY, PATIENCE, SERVICE, Scene, Variant, see};
+use weir_bed::wait;
+
+const FAST: Variant = Variant {
+    name: "fast",
+    share: 0.5,
+    slots: 4,
+    service_ms: 5.0,
+};
+const EXACT: Variant = Variant {
+    name: "exact",
+    share: 0.5,
+    slots: 4,
+    service_ms: 50.0,
+};
+const KEY_VARIABLE: &str = "WEIR_STORY_KEY";
+
+/// Envoy with two workers, which looks for the planner at `planner`.
+async fn scene(planner: SocketAddr) -> Scene {
+    Scene::start(&[FAST, EXACT], 2, |bootstrap, plugin| {
+        plugin["planner"] = json!({ "cluster": "planner", "key": KEY });
+        bootstrap.planner(planner)
+    })
+    .await
+    .unwrap()
+}
+
+/// Two variants on eight cores: the exact one sustains 18 requests/s on a core, the fast one 180.
+async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
+    let stats = format!(
+        "http://{}/stats/prometheus?filter=weir_",
+        scene.envoy.admin()
+    );
+    let variant = |index: usize, v: Variant, accuracy: f64, slope: f64| {
+        json!({ "name": v.name, "cluster": v.name, "accuracy": accuracy, "cores": { "initial": 4 },
+                "capacity": { "slope_rps": slope, "intercept_rps": 0 },
+                "latency": { "gamma_ms": v.service_ms, "epsilon_ms": 0, "delta_ms": 0, "eta_ms": 0,
+                             "parallelism": "per-core" },
+                "resize": format!("{}/emulator/resources", scene.backends[index].url()) })
+    };
+    let service = json!({
+        "service": SERVICE, "listen": address, "key_env": KEY_VARIABLE, "slo_ms": 1000,
+        "mode": "active", "cycle_ms": 200, "budget": { "cores": 8 }, "plan_max_age_ms": 60_000,
+        "proxies": { "stats": [stats], "timeout_ms": 150 },
+        "solver": { "time_limit_ms": 150 }, "resize": { "timeout_ms": 150 },
+        "variants": [variant(0, FAST, 70.0, 180.0), variant(1, EXACT, 78.0, 18.0)],
+    });
+    let key = (KEY_VARIABLE, KEY);
+    let mut planner = Planner::start(SERVICE, address, &service.to_string(), key).unwrap();
+    planner.until_ready(PATIENCE).await.unwrap();
+    planner
+}
+
+/// Requests one after the other on each of `clients`, until `done`; all are answered.
+async fn load(scene: &Scene, clients: usize, what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let asked = futures_util::stream::repeat(())
+        .map(|()| see(scene.infer_within(5000)))
+        .buffer_unordered(clients);
+    let answered = asked.for_each(|seen| {
+        let seen = seen.unwrap();
+        assert_eq!(seen.status, 200, "{:?}", seen.refusal());
+        std::future::ready(())
+    });
+    tokio::select! {
+        () = answered => unreachable!("the load has no end"),
+        waited = wait::until_async(what, PATIENCE, &mut done) => waited.unwrap(),
+    }
+}
+
+async fn share_of(planner: &Planner, name: &str) -> f64 {
+    let status = planner.status(1).await.unwrap();
+    status
+        .cycles
+        .last()
+        .map_or(0.0, |cycle| cycle.variants[name].share)
+}
+
+#[tokio::test]
+async fn load_changes_the_plan_and_the_plan_changes_the_filter() {
+    let _alone = super::alone().await;
+    let address = free_port().unwrap();
+    let scene = scene(address).await;
+    let planner = planner(&scene, address).await;
+    let obeyed = async || {
+        let revision = planner.status(1).await.unwrap().revision.unwrap();
+        scene.metric(Metric::PlanRevision, "").await.unwrap() == revision
+    };
+    load(&scene, 1, "light load on the exact variant", async || {
+        share_of(&planner, "exact").await > 0.9 && obeyed().await
+    })
+    .await;
+    let before = scene.backends[0].executions().len();
+    load(&scene, 64, "heavy load on the fast variant", async || {
+        share_of(&planner, "fast").await > 0.6 && obeyed().await
+    })
+    .await;
+    assert!(
+        scene.backends[0].executions().len() > before,
+        "the fast variant got nothing"
+    );
+    let cores: f64 = scene.backends.iter().map(|backend| backend.cores()).sum();
+    assert!(cores <= 8.0, "{cores} cores are more than the budget");
+    assert_eq!(scene.metric(Metric::PlanRefused, "").await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_planner_may_die_and_be_started_anew() {
+    let _alone = super::alone().await;
+    let address = free_port().unwrap();
+    let scene = scene(address).await;
+    let first = planner(&scene, address).await;
+    let planned = async || scene.metric(Metric::PlanAccepted, "").await.unwrap() >= 3;
+    load(&scene, 4, "the first plan", planned).await;
+    drop(first);
+
+    let failed = scene.metric(Metric::PlanUnreachable, "").await.unwrap();
+    let missed = async || scene.metric(Metric::PlanUnreachable, "").await.unwrap() > failed + 1;
+    load(&scene, 4, "polls without an answer", missed).await;
+    let revision = scene.metric(Metric::PlanRevision, "").await.unwrap();
+
+    let second = planner(&scene, address).await;
+    let newer = async || scene.metric(Metric::PlanRevision, "").await.unwrap() > revision;
+    load(&scene, 4, "a plan of the planner started anew", newer).await;
+    drop(second);
+    let answered = see(scene.infer()).await.unwrap();
+    assert_eq!(answered.status, 200);
+}
