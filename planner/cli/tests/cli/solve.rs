@@ -1,5 +1,5 @@
 //! `weir solve` as a person starts it: the shipped examples, what is refused, and that
-//! `docs/solve.md` shows what the program prints.
+//! `docs/reference/solve.md` shows what the program prints.
 
 mod page;
 mod refused;

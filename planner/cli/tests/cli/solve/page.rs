@@ -1,11 +1,11 @@
-//! `docs/solve.md` and the examples' remarks, held against the program: outputs, keys and limits.
+//! `docs/reference/solve.md` and the examples' remarks, held against the program: outputs, keys and limits.
 
 use weir_planner::http::solve as http;
 use weir_planner::solve::{infaas, infadapter, ipa, law, sponge, themis};
 
 use super::*;
 
-const PAGE: &str = include_str!("../../../../../docs/solve.md");
+const PAGE: &str = include_str!("../../../../../docs/reference/solve.md");
 
 #[test]
 fn the_schema_names_every_formulation_and_the_examples_name_every_key() {
@@ -34,7 +34,7 @@ fn the_schema_names_every_formulation_and_the_examples_name_every_key() {
     assert!(keys.len() > 12, "{keys:?}");
     let words = words(PAGE);
     for key in keys {
-        assert!(words.contains(&*key), "docs/solve.md does not tell {key}");
+        assert!(words.contains(&*key), "docs/reference/solve.md does not tell {key}");
     }
 }
 
@@ -122,11 +122,11 @@ fn the_page_shows_what_the_program_prints() {
         );
     }
     if std::env::var_os("WEIR_GOLDEN").is_some_and(|value| value == "renew") {
-        fs::write(root().join("docs/solve.md"), &renewed).unwrap();
+        fs::write(root().join("docs/reference/solve.md"), &renewed).unwrap();
         return;
     }
     for (number, (shown, printed)) in PAGE.lines().zip(renewed.lines()).enumerate() {
-        assert_eq!(shown, printed, "docs/solve.md:{}", number + 1);
+        assert_eq!(shown, printed, "docs/reference/solve.md:{}", number + 1);
     }
     assert_eq!(PAGE, renewed);
 }
