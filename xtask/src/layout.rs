@@ -62,6 +62,11 @@ impl Layout {
         self.target.join("filter").join(MODULE)
     }
 
+    /// The book, as HTML.
+    pub(crate) fn book(&self) -> PathBuf {
+        self.target.join("book")
+    }
+
     /// The images, a folder each.
     pub(crate) fn images(&self) -> PathBuf {
         self.target.join("image")

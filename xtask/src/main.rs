@@ -1,11 +1,12 @@
 //! What a person types: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test | check-board |
-//! soak | bench | envoy`.
+//! soak | bench | envoy | book`.
 //!
 //! Decides what has to be there before a command can run, and hands the command its environment.
 //! Never part of what runs: the command replaces this process, so that signals and the exit code
 //! are its own.
 
 mod board;
+mod book;
 mod clients;
 mod clock;
 mod cluster;
@@ -76,6 +77,8 @@ enum Task {
     Bench(Passed),
     /// Run the pinned Envoy with these arguments.
     Envoy(Passed),
+    /// Build the book of `docs/` into target/book, with a pinned mdBook. Warnings are errors.
+    Book,
 }
 
 /// Arguments for the command behind a task, passed on as they are.
@@ -130,6 +133,7 @@ fn run(task: Task) -> Result<()> {
             let mut envoy = Command::new(setup::envoy(&layout)?.path);
             Err(replace(envoy.args(passed())))
         }
+        Task::Book => book::build(&layout),
     }
 }
 
