@@ -339,32 +339,3 @@ async fn a_clock_step() {
         assert_eq!(plain.refusal(), (200, ""), "{step}");
     }
 }
-
-/// The README's table says which story shows each row: it is there.
-#[test]
-fn every_row_of_the_readmes_table_has_its_story() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
-    let (_, from) = readme.split_once("## When things fail").unwrap();
-    let (section, _) = from.split_once("\n## ").unwrap();
-    let rows: Vec<_> = section.lines().filter(|l| l.starts_with("| ")).collect();
-    assert!(rows.len() > 10, "{} rows", rows.len());
-    for row in rows.into_iter().skip(1) {
-        let stories = row.trim_end_matches(" |").rsplit(" | ").next().unwrap();
-        let mut text = String::new();
-        for story in stories.split(", ") {
-            let name = match story.split_once(": ") {
-                Some((file, name)) => {
-                    let file = file.trim_matches('`');
-                    let folder = if file.contains('/') { "" } else { "tests/" };
-                    let file = format!("{root}/{folder}{file}.rs");
-                    text = std::fs::read_to_string(&file).expect(&file);
-                    name
-                }
-                None => story,
-            };
-            let begins = format!("fn {}", name.trim_end_matches('…'));
-            assert!(text.contains(&begins), "{row}: no story '{begins}'");
-        }
-    }
-}

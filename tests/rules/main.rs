@@ -1,4 +1,7 @@
 //! Rules of the project: documentation that names what there is, small files, plain words.
 
-mod readme;
+mod docs;
+mod markdown;
+mod snippet;
 mod tidy;
+mod tree;

@@ -34,7 +34,10 @@ fn the_schema_names_every_formulation_and_the_examples_name_every_key() {
     assert!(keys.len() > 12, "{keys:?}");
     let words = words(PAGE);
     for key in keys {
-        assert!(words.contains(&*key), "docs/reference/solve.md does not tell {key}");
+        assert!(
+            words.contains(&*key),
+            "docs/reference/solve.md does not tell {key}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
-//! The README's lines for an existing Envoy, exactly as they stand there, in a connection manager that has
-//! nothing else: a request goes through, and with the filter removed, as after a failure, by the fallback
-//! route, wherever its client says that it wants to go.
+//! The lines of `docs/how-to/envoy.md` for an existing Envoy, exactly as they stand there, in a connection manager
+//! that has nothing else. A request goes through. With the filter removed, as after a failure, it goes by the
+//! fallback route, whatever cluster its client asks for.
 
 use std::time::Duration;
 
@@ -10,23 +10,24 @@ use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::scene::{Seen, see};
 use weir_filter::config::Config;
 
+use crate::tree::root;
+
 const MANAGER: &str = "envoy.filters.network.http_connection_manager";
 const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
-/// The clusters of that Envoy. The last is none of Weir's: another team's service, say.
+/// Clusters of that Envoy. The last is not Weir's, such as another team's service.
 const CLUSTERS: [&str; 3] = ["small", "large", "other"];
 
-/// The first YAML block of the README; only the module's place is the machine's.
+/// The page's tested YAML block; only the module's path is this machine's.
 fn snippet() -> Value {
-    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
-    let readme = std::fs::read_to_string(readme).unwrap();
-    let (_, from) = readme.split_once("```yaml\n").expect("a YAML block");
+    let page = std::fs::read_to_string(root().join("docs/how-to/envoy.md")).unwrap();
+    let (_, from) = page.split_once("```yaml,tested\n").expect("a YAML block");
     let (block, _) = from.split_once("```").unwrap();
     let module = weir_bed::built::filter().unwrap();
     let block = block.replace("/etc/envoy/weir_filter.wasm", module.to_str().unwrap());
     serde_saphyr::from_str(&block).unwrap()
 }
 
-/// A listener whose connection manager has what the snippet says, and nothing of the shipped file.
+/// A listener whose connection manager has only what the snippet says, and nothing of the shipped file.
 fn listener(snippet: &Value) -> Value {
     let mut manager = snippet.clone();
     let keys = manager.as_object_mut().unwrap();
@@ -45,7 +46,7 @@ fn listener(snippet: &Value) -> Value {
     })
 }
 
-/// The snippet with its router alone: the filter is missing.
+/// The snippet with its router alone, as if the filter were missing.
 fn without_filter(snippet: &Value) -> Value {
     let mut snippet = snippet.clone();
     let filters = snippet["http_filters"].as_array_mut().unwrap();
@@ -98,7 +99,7 @@ impl Existing {
 }
 
 #[tokio::test]
-async fn the_readmes_lines_work_in_an_envoy() {
+async fn snippet_serves_requests_with_and_without_the_filter() {
     let snippet = snippet();
     for (snippet, tagged) in [(without_filter(&snippet), false), (snippet, true)] {
         let existing = Existing::start(&snippet).await;
@@ -109,7 +110,7 @@ async fn the_readmes_lines_work_in_an_envoy() {
 }
 
 #[tokio::test]
-async fn with_the_filter_missing_a_clients_own_choice_reaches_no_other_cluster() {
+async fn without_the_filter_a_client_reaches_no_cluster_of_its_choice() {
     let existing = Existing::start(&without_filter(&snippet())).await;
     for cluster in ["other", "large", "nowhere"] {
         let seen = existing.infer(Some(cluster)).await;
@@ -124,7 +125,7 @@ async fn with_the_filter_missing_a_clients_own_choice_reaches_no_other_cluster()
 }
 
 #[tokio::test]
-async fn with_the_filter_a_clients_own_choice_is_not_obeyed_either() {
+async fn with_the_filter_a_client_reaches_no_cluster_of_its_choice() {
     let existing = Existing::start(&snippet()).await;
     for _ in 0..6 {
         let seen = existing.infer(Some("other")).await;
@@ -135,9 +136,9 @@ async fn with_the_filter_a_clients_own_choice_is_not_obeyed_either() {
     assert!(small.abs_diff(large) <= 1, "by quota: {small}, {large}");
 }
 
-/// What ends a hold or a request that never comes must not end one that may still be served.
+/// A timeout that ends a hold, or a request that never comes, must not end one that can still be served.
 #[test]
-fn its_timeouts_are_above_the_greatest_budget() {
+fn timeouts_exceed_the_largest_budget() {
     let snippet = snippet();
     let plugin = &snippet["http_filters"][0]["typed_config"]["config"]["configuration"]["value"];
     let config = Config::parse(plugin.as_str().unwrap().as_bytes()).unwrap();
