@@ -5,35 +5,38 @@ use std::path::Path;
 
 use crate::tree::{files, files_with, read, root};
 
-/// Checks a command line if its program is the project's, cargo or kubectl; returns whether it is.
-pub(super) fn check(line: &str, at: &str) -> bool {
+/// Problems of a line that must be a command of the project, of cargo or of kubectl.
+pub(super) fn check_or_refuse(line: &str) -> Vec<String> {
+    check(line).unwrap_or_else(|| vec![format!("mark it sh,unchecked: {line}")])
+}
+
+/// Problems of a command of the project, of cargo or of kubectl; none for any other text.
+pub(super) fn check(line: &str) -> Option<Vec<String>> {
     let line = line.split_once(" # ").map_or(line, |(line, _)| line);
     let words: Vec<_> = line
         .split_whitespace()
         .skip_while(|word| is_assignment(word))
         .collect();
-    match &*words {
-        ["cargo", "xtask", task, arguments @ ..] => check_xtask(task, arguments, at),
-        ["cargo", "test", arguments @ ..] => check_tests(arguments, at),
-        ["weir", command, arguments @ ..] if is_word(command) => {
+    let mut problems = match &*words {
+        ["cargo", "xtask", task, arguments @ ..] => check_task(task, arguments),
+        ["cargo", "test", arguments @ ..] => check_tests(arguments),
+        ["weir", command, arguments @ ..] if is_lower(command) => {
             let source = format!("planner/cli/src/{command}.rs");
-            assert!(
-                root().join(&source).is_file(),
-                "{at}: no command weir {command}"
-            );
-            check_options(&[read(source)], arguments, at);
+            if root().join(&source).is_file() {
+                check_options(&[read(source)], arguments)
+            } else {
+                vec![format!("no command weir {command}")]
+            }
         }
-        ["kubectl", ..] => {}
-        _ => return false,
-    }
-    for word in words {
-        check_path(word, at);
-    }
-    true
+        ["kubectl", ..] => Vec::new(),
+        _ => return None,
+    };
+    problems.extend(words.iter().flat_map(|word| check_path(word)));
+    Some(problems)
 }
 
-/// Checks that a word exists if it looks like a path of the project.
-pub(super) fn check_path(word: &str, at: &str) {
+/// The problem of a word that looks like a path of the project and is none.
+pub(super) fn check_path(word: &str) -> Vec<String> {
     const FOLDERS: [&str; 9] = [
         "docs", "envoy", "filter", "istio", "k8s", "planner", "tests", "xtask", ".ci",
     ];
@@ -41,9 +44,10 @@ pub(super) fn check_path(word: &str, at: &str) {
         .split_once('/')
         .is_some_and(|(folder, _)| FOLDERS.contains(&folder));
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "./-_".contains(c);
-    if is_path && word.chars().all(is_plain) {
-        assert!(root().join(word).exists(), "{at}: no file {word}");
+    if is_path && word.chars().all(is_plain) && !root().join(word).exists() {
+        return vec![format!("no file {word}")];
     }
+    Vec::new()
 }
 
 fn is_assignment(word: &str) -> bool {
@@ -52,12 +56,12 @@ fn is_assignment(word: &str) -> bool {
     })
 }
 
-fn is_word(word: &str) -> bool {
+fn is_lower(word: &str) -> bool {
     word.chars().all(|c| c.is_ascii_lowercase())
 }
 
-/// Checks a task, and its options if the project reads them.
-fn check_xtask(task: &str, arguments: &[&str], at: &str) {
+/// Problems of a task, and of its options if the project reads them.
+fn check_task(task: &str, arguments: &[&str]) -> Vec<String> {
     let main = read("xtask/src/main.rs");
     let (_, tasks) = main.split_once("enum Task {").unwrap();
     let (tasks, _) = tasks.split_once("\n}").unwrap();
@@ -68,20 +72,20 @@ fn check_xtask(task: &str, arguments: &[&str], at: &str) {
         .map(kebab)
         .collect();
     assert!(tasks.contains("demo") && tasks.contains("check-board"));
-    assert!(tasks.contains(task), "{at}: no task {task}");
+    if !tasks.contains(task) {
+        return vec![format!("no task {task}")];
+    }
     let sources = |folder: &str| -> Vec<String> {
-        let in_folder = |path: &&std::path::PathBuf| path.starts_with(folder);
         let sources = files_with(&["rs"]);
-        sources.iter().filter(in_folder).map(read).collect()
+        let in_folder = sources.iter().filter(|path| path.starts_with(folder));
+        in_folder.map(read).collect()
     };
     match task {
-        "demo" | "up" => check_options(&sources("tests/demo/src"), arguments, at),
-        "workers" | "validate" | "kube" => {
-            check_options(&sources("tests/measure/src"), arguments, at);
-        }
-        "test" => check_tests(arguments, at),
-        "setup" | "soak" | "image" => check_options(&sources("xtask/src"), arguments, at),
-        _ => {}
+        "demo" | "up" => check_options(&sources("tests/demo/src"), arguments),
+        "workers" | "validate" | "kube" => check_options(&sources("tests/measure/src"), arguments),
+        "setup" | "soak" | "image" => check_options(&sources("xtask/src"), arguments),
+        "test" => check_tests(arguments),
+        _ => Vec::new(),
     }
 }
 
@@ -97,52 +101,49 @@ fn kebab(name: &str) -> String {
     kebab
 }
 
-/// Checks that each `--option` is a field of the arguments in one of these sources.
-fn check_options(sources: &[String], arguments: &[&str], at: &str) {
-    for argument in arguments {
-        let Some(option) = argument.strip_prefix("--") else {
-            continue;
-        };
+/// Problems of options: each `--option` is a field of the arguments in one of these sources.
+fn check_options(sources: &[String], arguments: &[&str]) -> Vec<String> {
+    let is_field = |line: &str, field: &str| {
+        let line = line.trim().trim_start_matches("pub(crate) ");
+        line.starts_with(field)
+    };
+    let mut problems = Vec::new();
+    for option in arguments.iter().filter_map(|word| word.strip_prefix("--")) {
         let name: String = option
             .chars()
             .take_while(|c| c.is_ascii_lowercase() || *c == '-')
             .collect();
         let field = format!("{}:", name.replace('-', "_"));
-        let is_there = sources.iter().any(|source| {
-            source.lines().any(|line| {
-                line.trim()
-                    .trim_start_matches("pub(crate) ")
-                    .starts_with(&field)
-            })
-        });
-        assert!(is_there, "{at}: no option --{name}");
-    }
-}
-
-/// Checks that the packages and tests of `-p PACKAGE` and `--test NAME` exist.
-fn check_tests(arguments: &[&str], at: &str) {
-    let manifests: Vec<_> = files()
-        .into_iter()
-        .filter(|path| path.ends_with("Cargo.toml"))
-        .collect();
-    for pair in arguments.windows(2) {
-        match *pair {
-            ["-p" | "--package", name] => {
-                let line = format!("name = \"{name}\"\n");
-                let is_there = manifests.iter().any(|path| read(path).contains(&line));
-                assert!(is_there, "{at}: no package {name}");
-            }
-            ["--test", name] => {
-                let line = format!("name = \"{name}\"\n");
-                let is_there = manifests.iter().any(|path| {
-                    let folder = path.parent().unwrap_or(Path::new("")).join("tests");
-                    let is_found = root().join(folder.join(format!("{name}.rs"))).is_file()
-                        || root().join(folder.join(name).join("main.rs")).is_file();
-                    is_found || read(path).contains(&line)
-                });
-                assert!(is_there, "{at}: no test {name}");
-            }
-            _ => {}
+        let mut lines = sources.iter().flat_map(|source| source.lines());
+        if !lines.any(|line| is_field(line, &field)) {
+            problems.push(format!("no option --{name}"));
         }
     }
+    problems
+}
+
+/// Problems of `-p PACKAGE` and `--test NAME`: both exist.
+fn check_tests(arguments: &[&str]) -> Vec<String> {
+    let mut manifests = files();
+    manifests.retain(|path| path.ends_with("Cargo.toml"));
+    let mut problems = Vec::new();
+    for pair in arguments.windows(2) {
+        let (what, name) = match *pair {
+            ["-p" | "--package", name] => ("package", name),
+            ["--test", name] => ("test", name),
+            _ => continue,
+        };
+        let line = format!("name = \"{name}\"\n");
+        let is_there = manifests.iter().any(|path| {
+            let tests = path.parent().unwrap_or(Path::new("")).join("tests");
+            let is_file = [format!("{name}.rs"), format!("{name}/main.rs")]
+                .iter()
+                .any(|file| what == "test" && root().join(&tests).join(file).is_file());
+            is_file || read(path).contains(&line)
+        });
+        if !is_there {
+            problems.push(format!("no {what} {name}"));
+        }
+    }
+    problems
 }
