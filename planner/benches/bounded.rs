@@ -7,10 +7,10 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use weir_api::{Cores, Rps};
-use weir_planner::actuate::{Allocation, InForce};
-use weir_planner::config::Service;
-use weir_planner::decide::{Kind, decide};
+use weir_planner::capacity::{Allocation, InForce};
 use weir_planner::forecast::Forecast;
+use weir_planner::policy::{Kind, decide};
+use weir_planner::service::Service;
 
 /// So many variants from quick and light to accurate and heavy, up to so many replicas of each.
 fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {

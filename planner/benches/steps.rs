@@ -7,10 +7,11 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use weir_api::{Cores, Rps};
-use weir_planner::actuate::{Allocation, Bounds, Goal, InForce, Shapes, Transition};
-use weir_planner::config::Service;
+use weir_planner::capacity::{Allocation, Bounds, Goal, InForce};
 use weir_planner::forecast::Forecast;
 use weir_planner::plan::capacities;
+use weir_planner::rollout::{Shapes, Transition};
+use weir_planner::service::Service;
 
 /// Service of so many variants of 10 requests/s by a core.
 fn service(variants: usize, cores: u32) -> Service {

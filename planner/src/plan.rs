@@ -11,10 +11,10 @@ mod run;
 use weir_api::plan::HOUR_MS;
 use weir_api::{Cores, Rps, VariantPlan};
 
-use crate::actuate::Allocation;
-use crate::config::{Service, Variant};
-use crate::decide::batches;
+use crate::capacity::Allocation;
 use crate::forecast::Forecast;
+use crate::policy::batches;
+use crate::service::{Service, Variant};
 use crate::solve::infadapter::quota;
 use run::Run;
 
@@ -237,7 +237,7 @@ fn rounded(shares: Vec<f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::tests::service;
+    use crate::service::tests::service;
 
     fn whole(cores: [u32; 2]) -> [Allocation; 2] {
         cores.map(|cores| Allocation::one(Cores::whole(cores)))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
-use weir_planner::operate::leader::LEASE;
+use weir_planner::operator::leader::LEASE;
 
 use super::asked::Asked;
 use super::ground::{LIMIT, until_within};

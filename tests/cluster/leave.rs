@@ -4,7 +4,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use weir_planner::operate::leader::LEASE;
+use weir_planner::operator::leader::LEASE;
 
 use super::ground::{LIMIT, until_within};
 use super::look::identity;

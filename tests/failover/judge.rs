@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use weir_apiserver::{ApiServer, Entry, Happening, PodNow, Request, Verb, What};
-use weir_planner::operate::lease::DURATION;
+use weir_planner::operator::lease::DURATION;
 
 /// Below this, cores are a rounding error.
 const EPSILON: f64 = 1e-9;

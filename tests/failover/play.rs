@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use weir_apiserver::{Entry, Fault, Resizing};
 use weir_bed::wait;
-use weir_planner::kube::actuate::DOUBT_MAX;
+use weir_planner::backends::kubernetes::actuate::DOUBT_MAX;
 
 use super::bed::Cluster;
 use super::judge::{self, Meter};

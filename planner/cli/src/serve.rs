@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use weir_planner::config::{ServiceFile, ServiceSpec};
 use weir_planner::serve::serve;
+use weir_planner::service::{ServiceFile, ServiceSpec};
 
 /// The service, and where the planner answers.
 #[derive(Debug, clap::Args)]
@@ -27,34 +27,34 @@ impl Serve {
     /// # Errors
     /// A service file or key that is refused, a port that is taken.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
-    let path = &self.config;
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("service file {}", path.display()))?;
-    let file = ServiceSpec::of_file(path, &text).and_then(ServiceFile::try_from);
-    let file = file.with_context(|| format!("service file {}", path.display()))?;
-    let key = file
-        .key
-        .read()
-        .with_context(|| format!("service file {}", path.display()))?;
-    let address = self.listen.unwrap_or(file.listen);
-    let listener = TcpListener::bind(address).await;
-    let listener = listener.with_context(|| {
-        format!("listen: {address} cannot be had; name a free one with --listen")
-    })?;
-    let address = listener.local_addr()?;
-    if let Some(file) = &self.address_file {
-        write_whole(file, &format!("{address}\n"))
-            .with_context(|| format!("--address-file {}", file.display()))?;
+        let path = &self.config;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("service file {}", path.display()))?;
+        let file = ServiceSpec::of_file(path, &text).and_then(ServiceFile::try_from);
+        let file = file.with_context(|| format!("service file {}", path.display()))?;
+        let key = file
+            .key
+            .read()
+            .with_context(|| format!("service file {}", path.display()))?;
+        let address = self.listen.unwrap_or(file.listen);
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.with_context(|| {
+            format!("listen: {address} cannot be had; name a free one with --listen")
+        })?;
+        let address = listener.local_addr()?;
+        if let Some(file) = &self.address_file {
+            write_whole(file, &format!("{address}\n"))
+                .with_context(|| format!("--address-file {}", file.display()))?;
+        }
+        tracing::info!(
+            "planning for {} on http://{address}, mode {:?}",
+            file.service.name,
+            file.service.mode
+        );
+        serve(file.service, key, listener, stop).await?;
+        tracing::info!("ended");
+        Ok(())
     }
-    tracing::info!(
-        "planning for {} on http://{address}, mode {:?}",
-        file.service.name,
-        file.service.mode
-    );
-    serve(file.service, key, listener, stop).await?;
-    tracing::info!("ended");
-    Ok(())
-}
 }
 
 /// Readers see the whole text or no file.

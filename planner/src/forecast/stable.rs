@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::config::BURSTS_MAX;
+use crate::service::BURSTS_MAX;
 
 /// Deviations of a count by which an estimate may lie below the rate.
 const DEVIATIONS: f64 = 3.0;

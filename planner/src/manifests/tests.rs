@@ -1,7 +1,7 @@
 //! What is refused, and what every target has in common.
 
 use super::*;
-use crate::config::{Service, ServiceSpec};
+use crate::service::{Service, ServiceSpec};
 
 fn example() -> String {
     include_str!("../../../k8s/service.example.yaml").to_owned()

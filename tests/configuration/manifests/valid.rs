@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use serde_json::{Value, json};
 use weir_bed::built;
 use weir_bed::envoy::validate;
-use weir_planner::config::{Service, ServiceSpec};
 use weir_planner::manifests::{Options, Target, render};
+use weir_planner::service::{Service, ServiceSpec};
 
 use super::bed::{document, documents, root};
 use super::envoy_gateway;

@@ -4,10 +4,11 @@ use serde_json::json;
 use std::time::Duration;
 use weir_api::Cores;
 use weir_apiserver::{Fault, Rule};
-use weir_planner::actuate::{Actuate, ActuateError, InForce, Resize};
-use weir_planner::config::WorkloadKind;
-use weir_planner::kube::actuate::{KubeBackends, Unmet};
-use weir_planner::kube::refused::Refused;
+use weir_planner::backends::kubernetes::actuate::{KubeBackends, Unmet};
+use weir_planner::backends::kubernetes::refused::Refused;
+use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::capacity::{InForce, Resize};
+use weir_planner::service::WorkloadKind;
 
 use super::bed::deployment;
 use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, goal};

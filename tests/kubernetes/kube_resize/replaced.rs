@@ -4,9 +4,10 @@ use serde_json::json;
 use weir_api::Cores;
 use weir_apiserver::{Fault, Options, Rule, Verb, Version};
 use weir_bed::wait;
-use weir_planner::actuate::{Actuate, ActuateError, InForce};
-use weir_planner::kube::refused::Refused;
-use weir_planner::kube::replace::Kept;
+use weir_planner::backends::kubernetes::refused::Refused;
+use weir_planner::backends::kubernetes::replace::Kept;
+use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::capacity::InForce;
 
 use super::bed::{DEMO, LIMIT, deployment};
 use super::stage::{AMPLE, Stage, cores, goal};

@@ -6,9 +6,10 @@ use serde_json::json;
 use weir_api::Cores;
 use weir_apiserver::{Key, Resizing, Version};
 use weir_bed::wait;
-use weir_planner::actuate::{ActuateError, Goal, InForce};
-use weir_planner::kube::actuate::Unmet;
-use weir_planner::kube::refused::Refused;
+use weir_planner::backends::ActuateError;
+use weir_planner::backends::kubernetes::actuate::Unmet;
+use weir_planner::backends::kubernetes::refused::Refused;
+use weir_planner::capacity::{Goal, InForce};
 
 use super::bed::{DEMO, LIMIT, deployment, pod};
 use super::stage::{AMPLE, SHORT, Stage, asked, cores, goal, patches};

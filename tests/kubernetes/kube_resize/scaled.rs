@@ -6,8 +6,9 @@ use serde_json::json;
 use weir_api::Cores;
 use weir_apiserver::ApiServer;
 use weir_bed::wait;
-use weir_planner::actuate::{ActuateError, Goal, InForce};
-use weir_planner::kube::actuate::Unmet;
+use weir_planner::backends::ActuateError;
+use weir_planner::backends::kubernetes::actuate::Unmet;
+use weir_planner::capacity::{Goal, InForce};
 
 use super::bed::{DEMO, LIMIT, deployment};
 use super::stage::{AMPLE, Stage, cores, goal, patches};

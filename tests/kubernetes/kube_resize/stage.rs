@@ -6,10 +6,11 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json, to_value};
 use weir_api::Cores;
-use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
-use weir_planner::config::{Workload, WorkloadKind};
-use weir_planner::kube::actuate::KubeBackends;
-use weir_planner::kube::namespace::Namespace;
+use weir_planner::backends::kubernetes::actuate::KubeBackends;
+use weir_planner::backends::kubernetes::namespace::Namespace;
+use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
+use weir_planner::service::{Workload, WorkloadKind};
 
 use weir_apiserver::{ApiServer, Key, Options, Request, Verb};
 use weir_bed::wait;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use weir_api::Cores;
 use weir_apiserver::{Key, Resizing};
-use weir_planner::actuate::{Actuate, Goal, InForce};
+use weir_planner::backends::Actuate;
+use weir_planner::capacity::{Goal, InForce};
 
 use super::bed::DEMO;
 use super::stage::{AMPLE, Stage, cores, goal, patches};

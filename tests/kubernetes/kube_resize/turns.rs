@@ -8,9 +8,11 @@ use rand_chacha::ChaCha8Rng;
 use weir_api::Cores;
 use weir_apiserver::{ApiServer, Fault, Happening, Rule, Verb};
 use weir_bed::wait;
-use weir_planner::actuate::{Actuate, Bounds, Goal, InForce, Step, Transition};
-use weir_planner::cycle::STEPS_MAX;
-use weir_planner::kube::actuate::KubeBackends;
+use weir_planner::backends::Actuate;
+use weir_planner::backends::kubernetes::actuate::KubeBackends;
+use weir_planner::capacity::{Bounds, Goal, InForce};
+use weir_planner::rollout::STEPS_MAX;
+use weir_planner::rollout::{Step, Transition};
 
 use super::bed::{LIMIT, deployment, start};
 use super::stage::{asked, backends, cores, goal, patches};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use weir_apiserver::{Key, Verb, What};
 use weir_bed::wait;
-use weir_planner::operate::lease::TAKE_OVER_MAX;
+use weir_planner::operator::lease::TAKE_OVER_MAX;
 
 use super::bed::{Cluster, LIMIT, WEIR};
 

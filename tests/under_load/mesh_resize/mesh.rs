@@ -16,7 +16,7 @@ use weir_bed::emulator::{Emulator, Execution, Law, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::operate::{KEY, Planner};
 use weir_bed::wait;
-use weir_planner::status::CYCLES_MAX;
+use weir_planner::telemetry::status::CYCLES_MAX;
 
 use super::bed::{Cluster, LIMIT, MODELS};
 

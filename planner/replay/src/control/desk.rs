@@ -11,16 +11,17 @@ use weir_api::{Cores, Plan, PlanError, Revision};
 
 use super::kubelet::Kubelet;
 use crate::world::nanos;
-use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
+use weir_planner::backends::kubernetes::replace::Kept;
+use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
 use weir_planner::clock::Now;
-use weir_planner::config::Service;
-use weir_planner::cycle::Solver;
-use weir_planner::decide::{Decision, decide};
+use weir_planner::control_loop::Solver;
+use weir_planner::distribution::{Publish, Publisher, Receipt};
 use weir_planner::forecast::Forecast;
-use weir_planner::kube::replace::Kept;
 use weir_planner::observe::{Counts, Observe, Scrape, ScrapeError};
 use weir_planner::plan::Draft;
-use weir_planner::publish::{Publish, Publisher, Receipt};
+use weir_planner::policy::{Decision, decide};
+use weir_planner::service::Service;
 
 /// Most decisions remembered; above that they are made anew.
 const MEMO_MAX: usize = 100_000;

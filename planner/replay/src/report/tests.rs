@@ -6,10 +6,10 @@ use std::time::Duration;
 use weir_sim::server::{Law, Parallelism};
 
 use super::*;
-use crate::world::tests::two_variants;
 use crate::bound::{Kind, LeastKind};
 use crate::request::{Fate, Outcome, Second};
 use crate::scenario::{Proxies, Server};
+use crate::world::tests::two_variants;
 
 /// Two variants, a (70 %) and b (80 %), 4 and 2 cores at the start.
 pub(crate) fn scenario(length_s: u64) -> Scenario {

@@ -10,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_planner::key::Key;
-use weir_planner::operate::{Options, operate};
+use weir_planner::operator::{Options, operate};
 
 /// The key that proxies show.
 pub const KEY: &str = "secret-key";

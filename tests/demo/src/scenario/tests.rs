@@ -1,7 +1,7 @@
 //! The service files say what the papers say, the planner takes them, and the loads are as stated.
 
 use clap::ValueEnum;
-use weir_planner::config::{self, Service};
+use weir_planner::service::{self, Service};
 use weir_planner::solve::law::{Cell, fit};
 
 use super::variant::sigma;
@@ -19,7 +19,7 @@ fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
     let stats: Vec<String> = (0..scenario.stages.len()).map(stats).collect();
     let listen = "127.0.0.1:7".parse().unwrap();
     let file = scenario.service_file(listen, &stats, &resize).unwrap();
-    let file = config::ServiceFile::from_yaml(&file).unwrap();
+    let file = service::ServiceFile::from_yaml(&file).unwrap();
     assert_eq!(file.listen.port(), 7);
     (file.service, stats, resize)
 }
@@ -144,7 +144,7 @@ fn the_planner_gets_every_key_and_every_address() {
         let (service, stats, resize) = planned(&scenario);
         let read: Vec<&str> = service.stats.iter().map(|url| url.as_str()).collect();
         assert_eq!(read, stats);
-        assert_eq!(service.mode, config::Mode::Active);
+        assert_eq!(service.mode, service::Mode::Active);
         assert_eq!(service.variants.len(), scenario.variants().count());
         let ours = scenario.variants().zip(&resize);
         for (variant, (ours, resize)) in service.variants.iter().zip(ours) {
@@ -158,7 +158,7 @@ fn the_planner_gets_every_key_and_every_address() {
             assert_eq!(variant.profile.latency.law, server.law);
             assert_eq!(variant.profile.batch, server.batch_max.get());
         }
-        let names = |stage: &config::Stage| (stage.name.clone(), stage.variants.len());
+        let names = |stage: &service::Stage| (stage.name.clone(), stage.variants.len());
         let planned: Vec<_> = service.stages.iter().map(names).collect();
         let named = |stage: &Stage| (stage.name.clone(), stage.variants.len());
         assert_eq!(

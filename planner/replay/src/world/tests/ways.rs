@@ -2,7 +2,7 @@
 
 use super::steering::closed_loop;
 use super::*;
-use weir_planner::config::{Policy, SpongeRule};
+use weir_planner::service::{Policy, SpongeRule};
 
 /// The network's way up while it is as ever.
 const WAY_MS: u64 = 50;
