@@ -44,12 +44,11 @@ use crate::backends::{Actuate, ActuateError, Obstacle};
 use crate::capacity::{Allocation, Goal, InForce};
 use crate::clock::Now;
 use crate::distribution::Publish;
-use crate::forecast::{Demand, Forecast};
+use crate::forecast::Demand;
 use crate::observe::{Arrivals, Failing, Observation, Observe, Routes, Scrape, Slack};
 use crate::policy::scale_down::Linger;
-use crate::policy::{Decision, Kind, sponge};
 use crate::rollout::{Detour, UnderWay};
-use crate::service::{Mode, Policy, Service, Stage};
+use crate::service::{Decision, Inputs, Mode, Service, SolveStatus, Stage};
 use crate::telemetry::error_log::Troubles;
 use crate::telemetry::status::{CycleReport, Stages};
 
@@ -73,7 +72,7 @@ pub struct Planner {
     quotas: Vec<Vec<Share>>,
     demand: Demand,
     /// What the last turn planned for.
-    planned: Option<Forecast>,
+    planned: Option<Inputs>,
     /// When the next cycle begins.
     due: Duration,
     /// In the variants' order, like all such lists.
@@ -87,7 +86,7 @@ pub struct Planner {
     /// Allocations that the plan that is out counts on; empty before the first.
     out: Vec<Allocation>,
     batches: Batches,
-    last: Option<(Kind, Vec<Goal>)>,
+    last: Option<(SolveStatus, Vec<Goal>)>,
     /// By variant: why it does not have what was asked in this turn.
     unmet: Vec<Option<Obstacle>>,
     /// By variant: until when it is planned with what it has at most, because its nodes are full.
@@ -221,13 +220,13 @@ impl Planner {
         let observe = elapsed();
         self.see_service_times(&scrapes);
         let observation = self.see_arrivals(now, &scrapes);
-        let expected = self.forecast();
-        let demand = expected.map(|expected| expected.demand);
+        let expected = self.inputs();
+        let demand = expected.map(|expected| expected.forecast.demand);
         self.planned = expected;
         let forecast = elapsed() - observe;
         let got = self.got();
         let mut decision = self.decide(ports.solver, expected).await;
-        decision.why += &self.capacity_notes(decision.kind, expected);
+        decision.why += &self.capacity_notes(decision.status, expected);
         decision.why += &self.shortfalls(got.as_deref());
         decision.why += &self.failures();
         decision.why += &self.readiness_notes();
@@ -265,7 +264,7 @@ impl Planner {
             routed_accuracy_percent: got.as_deref().map(|got| self.accuracy(got)),
             proxies_answered: observation.answered,
             proxies_lost: observation.lost,
-            outcome: decision.kind,
+            outcome: decision.status,
             kept: decision.kept,
             why: decision.why,
             objective: decision.objective,
@@ -291,14 +290,14 @@ impl Planner {
 
     /// Whether what is to come is not left to the next cycle.
     fn is_urgent(&self) -> bool {
-        let Some(now) = self.forecast() else {
+        let Some(now) = self.inputs() else {
             return false;
         };
-        let before = self
-            .planned
-            .map_or((0.0, 0.0), |planned| (planned.present.0, planned.demand.0));
-        let has_risen = now.present.0 > before.0 * RISE || now.demand.0 > before.1 * RISE;
-        let may_rise = now.rises || before.0 == 0.0;
+        let rates = |inputs: Inputs| (inputs.forecast.present.0, inputs.forecast.demand.0);
+        let before = self.planned.map_or((0.0, 0.0), rates);
+        let (present, demand) = rates(now);
+        let has_risen = present > before.0 * RISE || demand > before.1 * RISE;
+        let may_rise = now.forecast.rises || before.0 == 0.0;
         (has_risen && may_rise) || self.is_slower(now)
     }
 
@@ -315,9 +314,9 @@ impl Planner {
     }
 
     /// Whether clients leave less time than was planned with.
-    fn is_slower(&self, now: Forecast) -> bool {
-        let all_ms = sponge::slo_ms(&self.service);
-        let left_ms = |expected: Forecast| expected.left_ms.unwrap_or(all_ms);
+    fn is_slower(&self, now: Inputs) -> bool {
+        let all_ms = self.service.own_slo_ms();
+        let left_ms = |inputs: Inputs| inputs.left_ms.unwrap_or(all_ms);
         let before = self.planned.map_or(all_ms, left_ms);
         before > left_ms(now) * RISE
     }
@@ -349,23 +348,15 @@ impl Planner {
         self.arrivals.observe(now.at, scrapes)
     }
 
-    /// What is to come, by what was seen.
-    fn forecast(&self) -> Option<Forecast> {
-        let left_ms = match self.service.policy {
-            Policy::Infadapter | Policy::Ipa(_) | Policy::Infaas(_) | Policy::Themis(_) => None,
-            Policy::Sponge(rule) => {
-                let least_ms = sponge::quickest_ms(&self.service);
-                self.slack.percentile(rule.percentile, least_ms)
-            }
-        };
-        let forecast = self.demand.forecast()?;
-        // What no policy asks for is left out: a decision follows from the rest.
-        let asked = matches!(self.service.policy, Policy::Themis(_));
-        Some(Forecast {
-            left_ms,
-            lasted: forecast.lasted.filter(|_| asked),
-            ..forecast
-        })
+    /// Inputs of the next decision. What the policy does not need is left out, so that decisions repeat.
+    fn inputs(&self) -> Option<Inputs> {
+        let needs = self.service.policy.needs(&self.service);
+        let mut forecast = self.demand.forecast()?;
+        forecast.lasted = forecast.lasted.filter(|_| needs.lasted);
+        let left_ms = needs
+            .left
+            .and_then(|left| self.slack.percentile(left.percentile, left.least_ms));
+        Some(Inputs { forecast, left_ms })
     }
 
     fn see_cores(&mut self, answers: Vec<Option<Result<InForce, ActuateError>>>) {
@@ -401,9 +392,9 @@ impl Planner {
             .collect()
     }
 
-    async fn decide<S: Solver>(&self, solver: &S, forecast: Option<Forecast>) -> Decision {
+    async fn decide<S: Solver>(&self, solver: &S, inputs: Option<Inputs>) -> Decision {
         let attainable = self.attainable();
-        let decision = solver.decide(&attainable, self.in_force.clone(), forecast);
+        let decision = solver.decide(&attainable, self.in_force.clone(), inputs);
         decision.await
     }
 }

@@ -244,7 +244,7 @@ impl Published {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::tests::service;
+    use crate::spec::tests::service;
     use weir_api::{Share, VariantPlan};
 
     fn draft(share: f64) -> Draft {

@@ -1,138 +1,151 @@
-//! Rates measured so far → the demand λ to plan for:
+//! Rates measured so far → the demand λ to plan for. Pure: the time is an argument, intervals may be irregular.
 //!
-//! λ = headroom × max(exponential average, greatest moving mean, greatest certain rate),
-//! the latter two over the window
+//! λ = headroom × the greatest rate of the [`Forecaster`]s: an exponential [average](ewma), the greatest rate of the
+//! [window](window_max), the mean since a [rise](rise).
 //!
-//! The average alone lags behind a rise; the recent greatest covers it and holds the cores for a
-//! window after a fall. It is taken over means of `moving` (3 s), not over single seconds: at
-//! 40 requests/s one second is Poisson with a deviation of 16 %, and the greatest of ten such
-//! seconds lies 24 % above the true rate; means of three seconds lie about 10 % above it.
+//! Until the window has filled, only part of its greatest rate is known: the forecast is not *settled*, and cores that
+//! carry it are not taken away. A load that has just begun looks small, and so does one whose planner has just started.
 //!
-//! A steep rise is over before three seconds have shown it. So a single second counts too, by what
-//! is certain of it: two deviations below what was counted, (k − 2√k) / s. The greatest of ten such
-//! bounds lies below the true rate while that is steady, and within a cycle of it when it doubles.
+//! The estimate moves from sample to sample though the load does not. Cores and shares therefore follow a rate that
+//! falls with reason only ([`stable`]): shares the present rate, cores also bursts that will come again. A rise counts on
+//! top of both; for cores by the rate it comes to until they are actual ([`trend`]).
 //!
-//! Where proxies are looked at several times a second, a *rise* shows sooner: once what is certain of the last
-//! two looks (three deviations) exceeds all that was known before, and each of them does so by
-//! itself, the load is another one since, and its mean since then counts, not what is certain of it. The first
-//! look to exceed it may be in the midst of the rise, and is left out where it is below the others. Each further
-//! look joins the mean, which so comes closer to the rate, for as long as it takes until the moving mean is of the
-//! new load alone. What the mean was with fewer looks counts no more: a rise is found where chance makes it look the
-//! larger. Nor does the rise, once all looks since it together are not certain of it any more.
-//!
-//! Until the window has filled, its greatest is not known, only what there was of it: the forecast
-//! is not *settled*, and cores that carry it are not taken away (a load that has just begun, or a
-//! planner that has, looks small).
-//!
-//! The estimate moves from look to look though the load does not. What is planned for is a rate that falls with
-//! reason only ([`stable`]): shares go by the rate as it is now, cores also by bursts that are to come again. A rise
-//! counts on top of both, for cores by what it comes to until they are in force ([`trend`]).
-//!
-//! Pure: the time is an argument, intervals may be irregular. An interval without an observation
-//! adds nothing: the last demand holds.
+//! An interval without an observation adds nothing: the last demand holds.
 
+mod ewma;
+mod rise;
+mod samples;
 mod stable;
 mod trend;
+mod window_max;
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::time::Duration;
 
+use ewma::Ewma;
+use rise::RiseDetector;
+use samples::{Recent, Sample};
 use stable::{Bursts, Level};
 use trend::{Look, Trend};
 use weir_api::Rps;
+use window_max::WindowMax;
 
-use crate::service::{DemandRule, SCRAPE_INTERVAL_MIN, WINDOW_MAX};
+pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
+pub use stable::BURSTS_MAX;
 
-/// Most intervals remembered: the longest window and mean of the shortest looks.
-pub const INTERVALS_MAX: usize =
-    2 * (WINDOW_MAX.as_millis() / SCRAPE_INTERVAL_MIN.as_millis()) as usize;
-
-/// The least span whose count is taken for a rate by itself, s: shorter ones are bursts.
-const SWIFT_S: f64 = 1.0;
-/// The span that may show a rise, s: of two looks where they are a quarter of a second apart, with what their timers
-/// may be off.
-const RISE_S: f64 = 0.4;
-/// How many deviations below its count a rate is certain.
-const DEVIATIONS: f64 = 2.0;
-/// The same for a rise: two looks are often high by chance.
-const RISE_DEVIATIONS: f64 = 3.0;
-/// Times that the dispersion of a window's counts is taken for, because by chance it is found too small.
+/// Factor on the dispersion of a window's counts, because by chance it is found too small.
 const DISPERSION: f64 = 1.5;
-/// How many deviations a look may be below the mean of a rise, of which it is the first, and count as a whole one.
-const FIRST_DEVIATIONS: f64 = 0.5;
 
-/// What to plan for.
+/// Settings of the forecast: λ = headroom × the greatest of a smoothed and a recent greatest rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Forecast {
-    /// λ that cores are for, bursts that are to come again included.
-    pub demand: Rps,
-    /// λ as it is now, which shares go by.
-    pub present: Rps,
-    /// Requests that arrive now, without headroom, by the line through the latest looks.
-    pub arriving: Rps,
-    /// Whether more is to come: the load rises, or a rise of it is waited for.
-    pub rises: bool,
-    /// Whether the window it is taken from has filled.
-    pub settled: bool,
-    /// λ as it would be by the least that the window has seen: what of the demand has lasted. `None` until
-    /// the window has filled.
-    pub lasted: Option<Rps>,
-    /// Time that most requests have left at least, in ms; `None` where too few said when they were sent.
-    pub left_ms: Option<f64>,
+pub struct DemandRule {
+    /// Time constant of the exponential average.
+    pub smoothing: Duration,
+    /// Span in which the greatest rate is looked for.
+    pub window: Duration,
+    /// Span over which that rate is a mean.
+    pub moving: Duration,
+    /// Factor on the rate, 1 or more.
+    pub headroom: f64,
+    /// Time for which bursts are remembered.
+    pub bursts: Duration,
 }
 
-/// What is remembered of the rates.
-#[derive(Debug, Clone)]
+/// Demand to plan for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// λ for cores, bursts that will come again included.
+    pub demand: Rps,
+    /// λ at present, for shares.
+    pub present: Rps,
+    /// Requests that arrive now, without headroom, by the line through the latest samples.
+    pub arriving: Rps,
+    /// Whether more is to come: the load rises, or a rise of it is expected.
+    pub rises: bool,
+    /// Whether the window has filled.
+    pub settled: bool,
+    /// λ by the lowest rate of the window: the part of the demand that has lasted. `None` until the window has filled.
+    pub lasted: Option<Rps>,
+}
+
+/// One way to estimate the rate. The forecast takes the greatest estimate.
+trait Forecaster: Debug + Send + Sync {
+    /// Takes in the latest sample.
+    fn observe(&mut self, observed: &Observed<'_>);
+
+    /// Greatest estimate by the samples that ended after `since`, requests/s; 0 without any.
+    fn rate(&self, since: Duration) -> f64;
+
+    /// Lowest estimate by these samples, requests/s; `None` where this forecaster makes none.
+    fn sustained(&self, _since: Duration) -> Option<f64> {
+        None
+    }
+
+    /// Whether its estimate may be chance, and is no rate to hold on to.
+    fn is_tentative(&self) -> bool {
+        false
+    }
+
+    /// Whether it sees the load rise.
+    fn is_rising(&self) -> bool {
+        false
+    }
+}
+
+/// The latest sample, and those before it.
+struct Observed<'a> {
+    /// End of the sample.
+    at: Duration,
+    /// Mean rate of the sample, requests/s.
+    rate: f64,
+    /// Length of the sample; 0 for the first, which counts requests of an unknown time.
+    seconds: f64,
+    /// Greatest rate known before the sample.
+    known: f64,
+    /// All samples remembered, this one included.
+    samples: &'a Recent<Sample>,
+    /// Time before which samples are forgotten.
+    oldest: Duration,
+}
+
+/// Memory of the rates.
+#[derive(Debug)]
 pub struct Demand {
     rule: DemandRule,
-    average: Option<f64>,
     first: Option<Duration>,
     last: Option<Duration>,
-    intervals: VecDeque<Interval>,
-    rise: Option<Rise>,
-    /// Rates that a rise comes to, falling, and until when each is waited for.
+    samples: Recent<Sample>,
+    average: Ewma,
+    others: Vec<Box<dyn Forecaster>>,
+    /// Rates that a rise comes to, falling, and the time until which each is expected.
     foreseen: VecDeque<(Duration, f64)>,
     bursts: Bursts,
     /// Rate to have cores for.
     level: Level,
-    /// Rate as it is now.
+    /// Rate at present.
     present: Level,
 }
 
-/// Looks of a load that is another one since.
-#[derive(Debug, Clone, Copy)]
-struct Rise {
-    /// The greatest that the rate could be taken for before.
-    known: f64,
-    requests: f64,
-    seconds: f64,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Interval {
-    end: Duration,
-    seconds: f64,
-    requests: f64,
-    /// The mean rate over `moving` up to its end.
-    mean: f64,
-    /// The greatest that the rate could be taken for at its end, rises aside.
-    greatest: f64,
-    /// The mean since the rise of which it is the latest.
-    risen: f64,
-    /// Whether it exceeds all that was known at its begin.
-    exceeds: bool,
+/// Forecasters beside the exponential average.
+fn others(rule: &DemandRule) -> Vec<Box<dyn Forecaster>> {
+    let moving_s = rule.moving.as_secs_f64();
+    vec![
+        Box::new(WindowMax::new(moving_s)),
+        Box::new(RiseDetector::new(moving_s)),
+    ]
 }
 
 impl Demand {
-    /// Nothing known yet.
+    /// No rate known yet.
     pub fn new(rule: DemandRule) -> Demand {
         Demand {
             rule,
-            average: None,
             first: None,
             last: None,
-            intervals: VecDeque::new(),
-            rise: None,
+            samples: Recent::default(),
+            average: Ewma::new(rule.smoothing.as_secs_f64()),
+            others: others(&rule),
             foreseen: VecDeque::new(),
             bursts: Bursts::default(),
             level: Level::default(),
@@ -142,52 +155,43 @@ impl Demand {
 
     /// Takes in the mean rate since the last observation.
     pub fn observe(&mut self, at: Duration, rate: Rps) {
-        let seconds = self
+        let since_last = self
             .last
-            .map_or(0.0, |last| at.saturating_sub(last).as_secs_f64());
+            .map_or(Duration::ZERO, |last| at.saturating_sub(last));
+        let seconds = since_last.as_secs_f64();
         self.first = self.first.or(Some(at));
         self.last = Some(at);
         let known = self.greatest();
-        let weight = 1.0 - libm::exp(-seconds / self.rule.smoothing.as_secs_f64());
-        self.average = Some(
-            self.average
-                .map_or(rate.0, |average| average + weight * (rate.0 - average)),
-        );
-        if seconds > 0.0 {
-            self.intervals.push_back(Interval {
-                end: at,
-                seconds,
-                requests: rate.0 * seconds,
-                mean: 0.0,
-                greatest: 0.0,
-                risen: 0.0,
-                exceeds: rate.0 > known,
-            });
-            self.follow_rise(known, rate, seconds);
-            let risen = self.rise.map_or(0.0, |rise| rise.requests / rise.seconds);
-            let mean = self.moving_mean();
-            let greatest = mean.max(self.certain_rate());
-            if let Some(latest) = self.intervals.back_mut() {
-                (latest.mean, latest.greatest, latest.risen) = (mean, greatest, risen);
-            }
-        }
         let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
-        while self
-            .intervals
-            .front()
-            .is_some_and(|first| first.end < oldest)
-            || self.intervals.len() > INTERVALS_MAX
-        {
-            self.intervals.pop_front();
+        if seconds > 0.0 {
+            let sample = Sample {
+                requests: rate.0 * seconds,
+                seconds,
+            };
+            // One older sample stays for now: the moving mean may need its part.
+            self.samples.push(at, sample, Duration::ZERO);
         }
+        let observed = Observed {
+            at,
+            rate: rate.0,
+            seconds,
+            known,
+            samples: &self.samples,
+            oldest,
+        };
+        self.average.observe(&observed);
+        for forecaster in &mut self.others {
+            forecaster.observe(&observed);
+        }
+        self.samples.forget(oldest);
         let (known, rule) = (self.known(), self.rule);
         self.present.follow(known, self.deviation(known));
         let expected = self.bursts.follow(at, known, rule.window, rule.bursts);
         self.level.follow(expected, self.deviation(expected));
     }
 
-    /// Looks ahead, where cores that are asked for now are in force that much later. A rise that is foreseen is waited for
-    /// until then: single looks of it say too little to change cores and change them back.
+    /// Looks ahead, where cores that are requested now are actual after the `horizon`. A rise that is foreseen is
+    /// expected until then: single samples of it say too little to change cores and change them back.
     pub fn foresee(&mut self, horizon: Duration) {
         let now = self.last.unwrap_or_default();
         while self.foreseen.pop_front_if(|(at, _)| *at < now).is_some() {}
@@ -203,170 +207,92 @@ impl Demand {
         }
     }
 
-    /// λ; `None` before the first observation.
+    /// Returns the forecast; `None` before the first observation.
     pub fn forecast(&self) -> Option<Forecast> {
         let (first, last) = (self.first?, self.last?);
         let greatest = self.greatest();
-        let trend = self.trend();
         let foreseen = self.foreseen.front().map_or(0.0, |(_, rate)| *rate);
         let rate = self.level.rate().max(greatest).max(foreseen);
-        let demand = Rps(self.rule.headroom * rate);
-        let present = Rps(self.rule.headroom * self.present.rate().max(greatest));
+        let present = self.present.rate().max(greatest);
         let settled = last.saturating_sub(first) >= self.rule.window;
-        let least = self.recent().map(|interval| interval.mean);
-        let least = least.fold(f64::INFINITY, f64::min);
+        let since = self.window_begin();
+        let sustained = self.forecasters().filter_map(|one| one.sustained(since));
+        let lasted = sustained.reduce(f64::min).filter(|_| settled);
+        let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
+        let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
         Some(Forecast {
-            demand,
-            present,
-            arriving: Rps(trend.map_or(self.average.unwrap_or_default(), Trend::now)),
+            demand: with_headroom(rate),
+            present: with_headroom(present),
+            arriving: Rps(arriving),
             rises: self.is_rising() || !self.foreseen.is_empty(),
             settled,
-            lasted: (settled && least.is_finite()).then_some(Rps(self.rule.headroom * least)),
-            left_ms: None,
+            lasted: lasted.map(with_headroom),
         })
+    }
+
+    /// Whether the load is seen to rise: more than before is certain, and not only for a moment.
+    pub fn is_rising(&self) -> bool {
+        self.forecasters().any(|one| one.is_rising())
+    }
+
+    fn forecasters(&self) -> impl Iterator<Item = &dyn Forecaster> {
+        let others = self.others.iter().map(|one| &**one);
+        std::iter::once(&self.average as &dyn Forecaster).chain(others)
     }
 
     /// Line through the latest `moving`.
     fn trend(&self) -> Option<Trend> {
         let (now, span) = (self.last.unwrap_or_default(), self.rule.moving);
-        let looks = self.intervals.iter().rev().map(|interval| Look {
-            requests: interval.requests,
-            seconds: interval.seconds,
-            ago_s: now.saturating_sub(interval.end).as_secs_f64(),
+        let looks = self.samples.latest().map(|(end, sample)| Look {
+            requests: sample.requests,
+            seconds: sample.seconds,
+            ago_s: now.saturating_sub(end).as_secs_f64(),
         });
         let latest = looks.take_while(|look| look.ago_s < span.as_secs_f64() * 0.999);
         Trend::of(latest, self.is_rising())
     }
 
-    /// Greatest of all that the rate may be taken for.
+    /// Greatest of all estimates.
     fn greatest(&self) -> f64 {
-        let risen = self.recent().map(|interval| interval.risen);
-        risen.fold(self.known(), f64::max)
+        self.greatest_of(|_| true)
     }
 
-    /// Greatest of the average, the moving means and the certain rates: without rises, which may be chance.
+    /// Greatest of all estimates but the tentative ones.
     fn known(&self) -> f64 {
-        let greatest = self.recent().map(|interval| interval.greatest);
-        greatest.fold(self.average.unwrap_or_default(), f64::max)
+        self.greatest_of(|forecaster| !forecaster.is_tentative())
+    }
+
+    fn greatest_of(&self, counts: impl Fn(&dyn Forecaster) -> bool) -> f64 {
+        let since = self.window_begin();
+        let counting = self.forecasters().filter(|one| counts(*one));
+        counting.map(|one| one.rate(since)).fold(0.0, f64::max)
+    }
+
+    /// Time before which samples are not of the window.
+    fn window_begin(&self) -> Duration {
+        let last = self.last.unwrap_or_default();
+        last.saturating_sub(self.rule.window)
     }
 
     /// Standard deviation of a mean over `moving` about that rate: as of Poisson arrivals, or less where the window's
     /// are more even.
     fn deviation(&self, rate: f64) -> f64 {
-        let sum = |(requests, seconds): (f64, f64), one: &Interval| {
+        let window = || self.samples.since(self.window_begin());
+        let sum = |(requests, seconds): (f64, f64), one: &Sample| {
             (requests + one.requests, seconds + one.seconds)
         };
-        let (requests, seconds) = self.recent().fold((0.0, 0.0), sum);
+        let (requests, seconds) = window().fold((0.0, 0.0), sum);
         if requests <= 0.0 {
             return 0.0;
         }
         let mean = requests / seconds;
-        let square = |one: &Interval| {
+        let square = |one: &Sample| {
             let expected = mean * one.seconds;
             (one.requests - expected) * (one.requests - expected) / expected
         };
-        let squares: f64 = self.recent().map(square).sum();
-        let dispersion = DISPERSION * squares / self.recent().count() as f64;
+        let squares: f64 = window().map(square).sum();
+        let dispersion = DISPERSION * squares / window().count() as f64;
         libm::sqrt(dispersion.min(1.0) * rate / self.rule.moving.as_secs_f64())
-    }
-
-    /// Whether the load is seen to rise: more than before is certain, and not only for a moment.
-    pub fn is_rising(&self) -> bool {
-        self.rise.is_some()
-    }
-
-    /// A rise above what was `known`, where the latest intervals are certain of it.
-    fn risen(&self, known: f64) -> Option<Rise> {
-        let mut rise = Rise {
-            known,
-            requests: 0.0,
-            seconds: 0.0,
-        };
-        let mut first = None::<&Interval>;
-        for interval in self.intervals.iter().rev() {
-            if rise.seconds >= RISE_S {
-                let whole = interval.exceeds || first.is_some_and(|first| rise.is_like(first));
-                return Some(rise).filter(|rise| whole && rise.is_certain(RISE_DEVIATIONS));
-            }
-            first = Some(interval);
-            if interval.requests <= known * interval.seconds {
-                return None;
-            }
-            rise.requests += interval.requests;
-            rise.seconds += interval.seconds;
-        }
-        None
-    }
-
-    /// Finds a rise, or goes on with the one there is.
-    fn follow_rise(&mut self, known: f64, rate: Rps, seconds: f64) {
-        if let Some(found) = self.risen(known) {
-            self.rise = Some(found);
-            return;
-        }
-        let Some(rise) = self.rise.take() else {
-            return;
-        };
-        if rise.seconds >= self.rule.moving.as_secs_f64() {
-            return;
-        }
-        let longer = Rise {
-            requests: rise.requests + rate.0 * seconds,
-            seconds: rise.seconds + seconds,
-            ..rise
-        };
-        self.rise = Some(longer).filter(|rise| rise.is_certain(DEVIATIONS));
-        if let Some(before) = self.intervals.iter_mut().nth_back(1) {
-            before.risen = 0.0;
-        }
-    }
-
-    /// The intervals of the window, the latest first.
-    fn recent(&self) -> impl Iterator<Item = &Interval> {
-        let since = self
-            .last
-            .unwrap_or_default()
-            .saturating_sub(self.rule.window);
-        let latest = self.intervals.iter().rev();
-        latest.take_while(move |interval| interval.end > since)
-    }
-
-    /// The mean rate over the latest `moving`, or over what there is.
-    fn moving_mean(&self) -> f64 {
-        let (requests, seconds) = self.count(self.rule.moving.as_secs_f64());
-        requests / seconds
-    }
-
-    /// What the rate over the last second was at least.
-    fn certain_rate(&self) -> f64 {
-        let (requests, seconds) = self.count(SWIFT_S);
-        (requests - DEVIATIONS * requests.sqrt()) / seconds.max(SWIFT_S)
-    }
-
-    /// Requests and seconds of the latest intervals, back over `span` s.
-    fn count(&self, span: f64) -> (f64, f64) {
-        let (mut requests, mut seconds) = (0.0, 0.0);
-        for interval in self.intervals.iter().rev() {
-            if seconds >= span * 0.999 {
-                break;
-            }
-            requests += interval.requests;
-            seconds += interval.seconds;
-        }
-        (requests, seconds)
-    }
-}
-
-impl Rise {
-    fn is_certain(&self, deviations: f64) -> bool {
-        self.requests - deviations * self.requests.sqrt() > self.known * self.seconds
-    }
-
-    /// Whether that interval of it is one of several, and no lower than the others but for chance.
-    fn is_like(&self, interval: &Interval) -> bool {
-        let mean = self.requests / self.seconds * interval.seconds;
-        self.seconds > interval.seconds
-            && interval.requests >= mean - FIRST_DEVIATIONS * mean.sqrt()
     }
 }
 

@@ -17,12 +17,13 @@
 pub mod capacity;
 pub mod quantity;
 
+pub mod forecast;
 pub mod service;
 
-pub mod forecast;
 pub mod observe;
 pub use weir_solve as solve;
 pub mod policy;
+pub mod spec;
 
 pub mod plan;
 pub mod rollout;

@@ -15,7 +15,8 @@ mod plugin;
 mod text;
 mod typed;
 
-use crate::service::{Service, ServiceSpec};
+use crate::service::Service;
+use crate::spec::ServiceSpec;
 
 pub use options::{FILTER_IMAGE, IMAGE, NAMESPACE, Options};
 pub use plugin::KEY;

@@ -36,7 +36,7 @@ use crate::http::{App, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
 use crate::serve::client;
 use crate::served::Services;
-use crate::service::resource::SloService;
+use crate::spec::resource::SloService;
 use claims::Name;
 use keeper::Keeper;
 use leader::Candidate;

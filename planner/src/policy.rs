@@ -14,117 +14,178 @@ mod infadapter;
 mod ipa;
 mod replica;
 pub(crate) mod scale_down;
-pub mod sponge;
+pub(crate) mod sponge;
 mod themis;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_api::Rps;
 
 use crate::capacity::{Allocation, Goal, InForce};
 use crate::forecast::Forecast;
-use crate::service::{Policy, Service, Variant};
+use crate::service::rule::rule;
+use crate::service::{ConfigError, Decision, Inputs, Service, SharedPolicy, SolveStatus, Variant};
+use crate::solve::Outcome;
 use crate::solve::law::Law;
+
 pub use bounded::BRANCHES_MAX;
-pub use infadapter::problem;
+pub use infaas::{Infaas, RawInfaas};
+pub use infadapter::{Infadapter, problem};
+pub use ipa::{Ipa, RawIpa};
+pub use sponge::{RawSponge, Sponge};
+pub use themis::{RawThemis, Themis};
+
+/// Weights are relative to each other; more than a thousandfold is a slip of the pen.
+pub(crate) const WEIGHT_MAX: f64 = 1000.0;
 
 /// The least demand solved for once a request was seen: a service that idles is still one.
 pub const DEMAND_MIN: Rps = Rps(0.01);
 
-/// What to have.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Decision {
-    /// In the variants' order.
-    pub goals: Vec<Goal>,
-    /// How the solve went.
-    pub kind: Kind,
-    /// Whether the cores in force were preferred to an optimum within the tolerance.
-    pub kept: bool,
-    /// Why, in a sentence.
-    pub why: String,
-    /// What the cores to have are worth: by InfAdapter α·AA − (β·RC + γ·LC), by Sponge −(c + δ·b), by IPA
-    /// α·PAS − β·Σ n·R − δ·Σ b, by INFaaS −Σ C·(δ + λ·T_load·max(δ, 0)), by Themis −Σ n·c.
-    pub objective: Option<f64>,
-    /// What the optimum is worth, or the best found.
-    pub optimum: Option<f64>,
+/// Name of a policy, as `policy` of a service file has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawPolicy {
+    /// Which variants, with how many cores and what share of the traffic.
+    #[default]
+    Infadapter,
+    /// Cores and batch of one variant, by demand and the requests' way from their clients.
+    Sponge,
+    /// A pipeline: one variant of each stage, its replicas and batch.
+    Ipa,
+    /// Replicas of each variant, as few as the demand and a least accuracy allow.
+    Infaas,
+    /// A pipeline of one variant a stage: a burst takes cores, what has lasted takes replicas.
+    Themis,
 }
 
-/// How a solve went; a closed list, for labels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// There was nothing to solve for.
-    NoDemand,
-    /// Proven.
-    Optimal,
-    /// Time ran out; the gap is in the why.
-    Good,
-    /// Demand above all capacity.
-    Infeasible,
-    /// Time ran out with nothing in hand.
-    OutOfTime,
+/// Settings of policies as written, each under the policy's name.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sections {
+    pub(crate) sponge: Option<RawSponge>,
+    pub(crate) ipa: Option<RawIpa>,
+    pub(crate) infaas: Option<RawInfaas>,
+    pub(crate) themis: Option<RawThemis>,
 }
 
-impl Kind {
-    /// All of them.
-    pub const ALL: [Kind; 5] = [
-        Kind::NoDemand,
-        Kind::Optimal,
-        Kind::Good,
-        Kind::Infeasible,
-        Kind::OutOfTime,
-    ];
+/// Checks the settings of the policy with that name; those of no other may be given.
+///
+/// # Errors
+/// A value out of its range, or settings of another policy.
+pub(crate) fn checked(name: RawPolicy, sections: Sections) -> Result<SharedPolicy, ConfigError> {
+    let Sections {
+        sponge,
+        ipa,
+        infaas,
+        themis,
+    } = sections;
+    for (given, of, label) in [
+        (sponge.is_some(), RawPolicy::Sponge, "sponge"),
+        (ipa.is_some(), RawPolicy::Ipa, "ipa"),
+        (infaas.is_some(), RawPolicy::Infaas, "infaas"),
+        (themis.is_some(), RawPolicy::Themis, "themis"),
+    ] {
+        let right = format!("left out, unless policy is {label}");
+        rule(!given || name == of, label, "given", &right)?;
+    }
+    Ok(match name {
+        RawPolicy::Infadapter => SharedPolicy::new(Infadapter),
+        RawPolicy::Sponge => SharedPolicy::new(sponge.unwrap_or_default().checked()?),
+        RawPolicy::Ipa => SharedPolicy::new(ipa.unwrap_or_default().checked()?),
+        RawPolicy::Infaas => SharedPolicy::new(infaas.unwrap_or_default().checked()?),
+        RawPolicy::Themis => SharedPolicy::new(themis.unwrap_or_default().checked()?),
+    })
+}
 
-    /// The name in metrics and JSON.
-    pub const fn label(self) -> &'static str {
-        match self {
-            Kind::NoDemand => "no-demand",
-            Kind::Optimal => "optimal",
-            Kind::Good => "good",
-            Kind::Infeasible => "infeasible",
-            Kind::OutOfTime => "out-of-time",
+/// Names of the policies that plan pipelines.
+pub(crate) fn pipeline_policies() -> [&'static str; 2] {
+    ["ipa", "themis"]
+}
+
+/// Decides by the service's policy, within the limits of its resources.
+pub fn decide(service: &Service, in_force: &[InForce], inputs: Option<Inputs>) -> Decision {
+    let Some(inputs) = inputs else {
+        let why = "no demand is known yet: no request was seen, or none since its first count";
+        return keep(in_force, SolveStatus::NoDemand, why.to_owned());
+    };
+    let solve =
+        |service: &Service, in_force: &[InForce]| service.policy.decide(service, in_force, inputs);
+    if service.bounds.is_empty() {
+        return solve(service, in_force);
+    }
+    bounded::decide(service, in_force, inputs.forecast.settled, solve)
+}
+
+/// Batch of each variant, by what is `there` and the present demand, with which batches fill.
+pub fn batches(service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+    let present = inputs.map(|inputs| Inputs {
+        forecast: Forecast {
+            demand: inputs.forecast.present,
+            ..inputs.forecast
+        },
+        ..inputs
+    });
+    service.policy.batches(service, there, present)
+}
+
+/// A plan out of a solve, and how it was come by.
+struct Solved<P> {
+    plan: P,
+    status: SolveStatus,
+    detail: Detail,
+}
+
+/// Limits of a solve.
+enum Detail {
+    /// None: the plan is the optimum.
+    Proven,
+    /// Distance to the optimum at most.
+    Gap(f64),
+    /// Reason why there is no optimum.
+    Why(String),
+}
+
+impl<P> Solved<P> {
+    /// Reads the outcome of a solve; a status and the reason where there is no plan.
+    fn read(outcome: Outcome<P>) -> Result<Solved<P>, (SolveStatus, String)> {
+        let (plan, status, detail) = match outcome {
+            Outcome::Optimal(plan) => (plan, SolveStatus::Optimal, Detail::Proven),
+            Outcome::Good { best, gap } => (best, SolveStatus::Good, Detail::Gap(gap)),
+            Outcome::Infeasible {
+                why,
+                best_effort: Some(plan),
+            } => (plan, SolveStatus::Infeasible, Detail::Why(why)),
+            Outcome::OutOfTime {
+                why,
+                best: Some(plan),
+            } => (plan, SolveStatus::OutOfTime, Detail::Why(why)),
+            Outcome::Infeasible {
+                why,
+                best_effort: None,
+            } => return Err((SolveStatus::Infeasible, why)),
+            Outcome::OutOfTime { why, best: None } => return Err((SolveStatus::OutOfTime, why)),
+        };
+        Ok(Solved {
+            plan,
+            status,
+            detail,
+        })
+    }
+
+    /// Words for the *why* of a decision; `gap` says what a gap is in.
+    fn note(&self, gap: impl Fn(f64) -> String) -> String {
+        match (&self.detail, self.status) {
+            (Detail::Proven, _) => String::new(),
+            (Detail::Gap(most), _) => format!(", at most {}", gap(*most)),
+            (Detail::Why(why), SolveStatus::Infeasible) => format!(": {why}"),
+            (Detail::Why(why), _) => format!(" ({why})"),
         }
     }
 }
 
-/// Decides for `forecast` with that `in_force`, as the service's policy says.
-pub fn decide(service: &Service, in_force: &[InForce], forecast: Option<Forecast>) -> Decision {
-    let Some(forecast) = forecast else {
-        let why = "no demand is known yet: no request was seen, or none since its first count";
-        return keep(in_force, Kind::NoDemand, why.to_owned());
-    };
-    let solve = |service: &Service, in_force: &[InForce]| match service.policy {
-        Policy::Infadapter => infadapter::decide(service, in_force, forecast),
-        Policy::Sponge(rule) => sponge::decide(service, rule, in_force, forecast),
-        Policy::Ipa(rule) => ipa::decide(service, rule, in_force, forecast),
-        Policy::Infaas(rule) => infaas::decide(service, rule, in_force, forecast),
-        Policy::Themis(rule) => themis::decide(service, rule, in_force, forecast),
-    };
-    if service.bounds.is_empty() {
-        return solve(service, in_force);
-    }
-    bounded::decide(service, in_force, forecast.settled, solve)
-}
-
-/// The batch in which each variant is to execute: it follows from what is there, because a plan must hold
-/// for that, whatever was decided; and from the demand as it is now, by which batches fill.
-pub fn batches(service: &Service, there: &[Allocation], forecast: Option<Forecast>) -> Vec<u32> {
-    let forecast = forecast.map(|forecast| Forecast {
-        demand: forecast.present,
-        ..forecast
-    });
-    let each = service.variants.iter().zip(there);
-    match service.policy {
-        Policy::Infadapter | Policy::Infaas(_) => each.map(|(v, _)| v.profile.batch).collect(),
-        Policy::Sponge(rule) => each
-            .map(|(variant, one)| sponge::batch(service, rule, variant, one.each(), forecast))
-            .collect(),
-        Policy::Ipa(_) | Policy::Themis(_) => ipa::batches(service, there, forecast),
-    }
-}
-
-fn keep(in_force: &[InForce], kind: Kind, why: String) -> Decision {
+fn keep(in_force: &[InForce], status: SolveStatus, why: String) -> Decision {
     Decision {
         goals: stay(in_force),
-        kind,
+        status,
         kept: true,
         why,
         objective: None,
@@ -135,7 +196,7 @@ fn keep(in_force: &[InForce], kind: Kind, why: String) -> Decision {
 /// The solver did not even come back.
 pub(crate) fn broken(in_force: &[InForce], error: &dyn std::fmt::Display) -> Decision {
     let why = format!("cores stay: the solver broke: {error}");
-    keep(in_force, Kind::OutOfTime, why)
+    keep(in_force, SolveStatus::OutOfTime, why)
 }
 
 /// The law of a variant's promise: a high percentile, where the profile's is the mean's. A server with one lane leaves
@@ -188,18 +249,10 @@ mod tests {
     use weir_api::Cores;
 
     use super::*;
-    use crate::service::tests::service;
+    use crate::spec::tests::service;
 
-    fn settled(demand_rps: f64) -> Option<Forecast> {
-        Some(Forecast {
-            demand: Rps(demand_rps),
-            present: Rps(demand_rps),
-            arriving: Rps(demand_rps),
-            rises: false,
-            settled: true,
-            lasted: None,
-            left_ms: None,
-        })
+    fn settled(demand_rps: f64) -> Option<Inputs> {
+        Some(Inputs::steady(Rps(demand_rps)))
     }
 
     fn cores(cores: &[u32]) -> Vec<InForce> {
@@ -215,8 +268,8 @@ mod tests {
     fn without_a_known_demand_the_cores_stay() {
         let decision = decide(&service(8), &cores(&[3, 2]), None);
         assert_eq!(
-            (decision.kind, decision.goals),
-            (Kind::NoDemand, goals(&[3, 2]))
+            (decision.status, decision.goals),
+            (SolveStatus::NoDemand, goals(&[3, 2]))
         );
         assert!(
             decision.why.contains("no demand is known yet"),
@@ -229,14 +282,10 @@ mod tests {
     fn before_the_forecast_settles_cores_that_carry_it_stay() {
         let service = service(8);
         let decide = |demand_rps, settled| {
-            let forecast = Forecast {
-                demand: Rps(demand_rps),
-                present: Rps(demand_rps),
-                arriving: Rps(demand_rps),
-                rises: false,
-                settled,
-                lasted: None,
-                left_ms: None,
+            let forecast = {
+                let mut inputs = Inputs::steady(Rps(demand_rps));
+                inputs.forecast.settled = settled;
+                inputs
             };
             decide(&service, &cores(&[4, 2]), Some(forecast))
         };
@@ -255,12 +304,12 @@ mod tests {
     }
 
     /// Cores in force and demand → cores to have, how, kept.
-    fn check(in_force: &[u32], demand_rps: f64, expected: &[u32], kind: Kind, kept: bool) {
+    fn check(in_force: &[u32], demand_rps: f64, expected: &[u32], status: SolveStatus, kept: bool) {
         let decision = decide(&service(8), &cores(in_force), settled(demand_rps));
-        let got = (decision.goals, decision.kind, decision.kept);
+        let got = (decision.goals, decision.status, decision.kept);
         assert_eq!(
             got,
-            (goals(expected), kind, kept),
+            (goals(expected), status, kept),
             "{demand_rps}: {}",
             decision.why
         );
@@ -269,14 +318,14 @@ mod tests {
     #[test]
     fn demand_moves_cores_where_it_is_worth_it() {
         // a: 0.8·(20·n − 2), 70 %, 1 to 8 cores; b: 0.8·(10·n − 2), 80 %, 0 to 4 cores; budget 8.
-        check(&[2, 2], 6.0, &[1, 1], Kind::Optimal, false);
-        check(&[2, 2], 28.0, &[1, 4], Kind::Optimal, false);
-        check(&[1, 4], 100.0, &[5, 3], Kind::Optimal, false);
+        check(&[2, 2], 6.0, &[1, 1], SolveStatus::Optimal, false);
+        check(&[2, 2], 28.0, &[1, 4], SolveStatus::Optimal, false);
+        check(&[1, 4], 100.0, &[5, 3], SolveStatus::Optimal, false);
         // Requests were seen once, none come now: the least that could serve one.
-        check(&[6, 2], 0.0, &[1, 1], Kind::Optimal, false);
+        check(&[6, 2], 0.0, &[1, 1], SolveStatus::Optimal, false);
         // More than there is: the greatest capacity.
-        check(&[6, 2], 500.0, &[8, 0], Kind::Infeasible, false);
-        check(&[8, 0], 500.0, &[8, 0], Kind::Infeasible, false);
+        check(&[6, 2], 500.0, &[8, 0], SolveStatus::Infeasible, false);
+        check(&[8, 0], 500.0, &[8, 0], SolveStatus::Infeasible, false);
     }
 
     #[test]
@@ -312,8 +361,8 @@ mod tests {
         service.latency_max_ms = 1.0;
         let decision = decide(&service, &cores(&[3, 2]), settled(10.0));
         assert_eq!(
-            (decision.kind, decision.goals),
-            (Kind::Infeasible, goals(&[3, 2]))
+            (decision.status, decision.goals),
+            (SolveStatus::Infeasible, goals(&[3, 2]))
         );
         assert!(
             decision.why.contains("no variant can answer in time"),

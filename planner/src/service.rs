@@ -1,37 +1,24 @@
-//! A service, from its file or the custom resource: read once, checked wholly, then true. Nothing else in the planner doubts a
-//! value of [`Service`]; nothing here reads the key or opens a connection.
-//!
-//! `service.example.yaml` beside this crate documents every key. Unknown, missing or wrong keys are
-//! refused with the key's path, the value and what is allowed.
+//! A checked service: everything that the planner knows of it. [`crate::spec`] reads it from a file or a resource and
+//! checks it wholly; nothing else in the planner doubts a value of [`Service`].
 
-mod bounds;
-mod check;
-mod classes;
-mod policy;
-mod profile;
-mod raw;
-pub mod resource;
+pub mod policy;
 mod retune;
-mod rule;
-mod stages;
-mod variant;
+pub(crate) mod rule;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
 use weir_api::Cores;
 
 use crate::capacity::{Allocation, Bounds};
-use crate::key::KeySource;
+use crate::forecast::{DemandRule, SAMPLE_INTERVAL_MIN};
 use crate::profile::Profile;
 
-pub use classes::Classes;
-pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
-pub use raw::from_yaml;
-pub use raw::{RawReference, RetuneMethod, ServiceSpec, SloService, WorkloadKind};
-pub use retune::{BATCH, Retune};
+pub use policy::{
+    Decision, Inputs, Needs, Policy, ScaleDown, SharedPolicy, SolveStatus, TimeLeft, VariantShape,
+};
+pub use retune::{BATCH, Retune, RetuneMethod};
 
 /// Largest service file, in bytes.
 pub const FILE_BYTES_MAX: usize = 256 * 1024;
@@ -47,17 +34,13 @@ pub const BUDGET_MAX: u32 = 65_536;
 pub const OPTIONS_MAX: u32 = 8192;
 /// Most stages of a pipeline: each has plans and proxies of its own.
 pub const STAGES_MAX: usize = 16;
-/// Longest demand window: with the shortest cycle it holds 6,000 intervals.
-pub const WINDOW_MAX: Duration = Duration::from_secs(600);
-/// Longest time for which bursts are remembered.
-pub const BURSTS_MAX: Duration = Duration::from_secs(3600);
 /// Shortest cycle.
 pub const CYCLE_MIN: Duration = Duration::from_millis(100);
 /// Longest cycle.
 pub const CYCLE_MAX: Duration = Duration::from_secs(60);
 
 /// Proxies are looked at no more often than this.
-pub const SCRAPE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+pub const SCRAPE_INTERVAL_MIN: Duration = SAMPLE_INTERVAL_MIN;
 /// Looks in a cycle, where the service does not say how often.
 pub const LOOKS: u64 = 4;
 
@@ -74,23 +57,15 @@ pub const SOLVER_LIMIT: Duration = Duration::from_millis(250);
 /// Proxies outlive a minute without a planner before their stated fallback holds.
 pub const PLAN_MAX_AGE: Duration = Duration::from_secs(60);
 
+/// Least time for a batch to fill and execute, in ms: a network latency of the whole SLO leaves nothing to solve for.
+pub const TIME_LEFT_MIN_MS: f64 = 1.0;
+
 const _: () = assert!(SCRAPE_TIMEOUT.as_millis() < CYCLE.as_millis());
 const _: () = assert!(RESIZE_TIMEOUT.as_millis() < CYCLE.as_millis());
 const _: () = assert!(SOLVER_LIMIT.as_millis() < CYCLE.as_millis());
 const _: () = assert!(PLAN_MAX_AGE.as_millis() > 2 * CYCLE.as_millis());
 
-/// A service file: the service, and how the planner is reached.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ServiceFile {
-    /// The service.
-    pub service: Service,
-    /// Where to answer.
-    pub listen: SocketAddr,
-    /// Where the proxies' key is.
-    pub key: KeySource,
-}
-
-/// A checked service: made by [`ServiceFile::from_yaml`] and [`Service::from_resource`] only.
+/// A checked service: made by [`Service::from_yaml`] and [`Service::from_resource`] only.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Service {
     /// Its name, which the proxies' filters carry too.
@@ -110,7 +85,7 @@ pub struct Service {
     /// Whether cores are changed.
     pub mode: Mode,
     /// Whose problem is solved each cycle.
-    pub policy: Policy,
+    pub policy: SharedPolicy,
     /// What a good plan is, by InfAdapter.
     pub objective: Objective,
     /// Cores of all variants together, never exceeded: B of InfAdapter's Eq. 1.
@@ -141,6 +116,17 @@ pub struct Service {
     pub stages: Vec<Stage>,
     /// Of all stages, in their order; names distinct.
     pub variants: Vec<Variant>,
+}
+
+/// Classes of requests. The planner does nothing with them but hand them to the filters' configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Classes(pub(crate) serde_json::Map<String, serde_json::Value>);
+
+impl Classes {
+    /// Keys of the plugin configuration.
+    pub fn plugin(&self) -> serde_json::Map<String, serde_json::Value> {
+        self.0.clone()
+    }
 }
 
 /// One stage of the pipeline; a service without any is one stage with its name.
@@ -179,63 +165,6 @@ pub enum Mode {
     Active,
 }
 
-/// Whose problem is solved each cycle.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Policy {
-    /// Which variants, with how many cores and what share of the traffic.
-    Infadapter,
-    /// One variant: how many cores, and how many requests in a batch.
-    Sponge(SpongeRule),
-    /// A pipeline: one variant of each stage, how many replicas, and how many requests in a batch.
-    Ipa(IpaRule),
-    /// Replicas of each variant, as cheap as the load and an accuracy allow.
-    Infaas(InfaasRule),
-    /// A pipeline of one variant a stage: more cores for its replicas first, then more replicas.
-    Themis(ThemisRule),
-}
-
-/// What Sponge weighs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SpongeRule {
-    /// δ of its Eq. 3: what a request more in a batch costs, in cores.
-    pub delta: f64,
-    /// Percent of the requests that have at least the time that is planned for left when they come.
-    pub percentile: f64,
-}
-
-/// What IPA weighs: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct IpaRule {
-    /// α: of a percent of the pipeline's accuracy.
-    pub alpha: f64,
-    /// β: of a core.
-    pub beta: f64,
-    /// δ: of a request of a batch.
-    pub delta: f64,
-    /// What runs is kept while it carries the demand and is within this of the optimum.
-    pub tolerance: f64,
-}
-
-/// What INFaaS is to keep to, and what loading costs it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct InfaasRule {
-    /// Percent: variants below it get no replica.
-    pub accuracy_least: f64,
-    /// Requests/s to be ready for on top of the demand.
-    pub slack_rps: f64,
-    /// λ of its objective: a second of loading a replica counts as so much of its cost.
-    pub loading_weight_per_s: f64,
-}
-
-/// What Themis goes by.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ThemisRule {
-    /// Cores of a replica that is started because the load has lasted.
-    pub horizontal_cores: u32,
-    /// Cores by which what runs may exceed what is needed: noise in the demand shall not resize.
-    pub tolerance: f64,
-}
-
 /// InfAdapter's objective, α·AA − (β·RC + γ·LC), all three terms 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Objective {
@@ -248,21 +177,6 @@ pub struct Objective {
     /// The cores in force are kept while they carry the demand and their objective is within this
     /// of the optimum: noise in the demand shall not resize.
     pub tolerance: f64,
-}
-
-/// λ = headroom × the greater of a smoothed and a recent greatest rate.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DemandRule {
-    /// Time constant of the exponential average.
-    pub smoothing: Duration,
-    /// How far back the greatest rate is looked for.
-    pub window: Duration,
-    /// The span over which that rate is a mean.
-    pub moving: Duration,
-    /// 1 or more.
-    pub headroom: f64,
-    /// Time for which bursts are remembered.
-    pub bursts: Duration,
 }
 
 /// A checked variant.
@@ -313,6 +227,38 @@ pub struct Workload {
     pub retune: Option<Retune>,
 }
 
+/// What keeps the pods.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+    schemars::JsonSchema,
+)]
+pub enum WorkloadKind {
+    /// apps/v1 Deployment.
+    #[default]
+    Deployment,
+    /// apps/v1 StatefulSet.
+    StatefulSet,
+}
+
+impl WorkloadKind {
+    /// Its name as people write it.
+    pub fn label(self) -> &'static str {
+        match self {
+            WorkloadKind::Deployment => "Deployment",
+            WorkloadKind::StatefulSet => "StatefulSet",
+        }
+    }
+}
+
 /// Pods whose Envoys carry the filter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyPods {
@@ -359,39 +305,10 @@ pub enum ConfigError {
     },
 }
 
-impl ServiceFile {
-    /// Reads and checks a service file.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, with the key's path, the value and what is allowed.
-    pub fn from_yaml(text: &str) -> Result<ServiceFile, ConfigError> {
-        ServiceFile::shape(text)?.try_into()
-    }
-
-    /// The shape of a service file of no more than [`FILE_BYTES_MAX`].
-    fn shape(text: &str) -> Result<ServiceSpec, ConfigError> {
-        if text.len() > FILE_BYTES_MAX {
-            return Err(ConfigError::TooLarge(text.len()));
-        }
-        ServiceSpec::from_yaml(text)
-    }
-}
-
 impl Service {
-    /// The service of a file.
-    ///
-    /// # Errors
-    /// As [`ServiceFile::from_yaml`] has them.
-    pub fn from_yaml(text: &str) -> Result<Service, ConfigError> {
-        Ok(ServiceFile::from_yaml(text)?.service)
-    }
-
-    /// The service of a resource of that name.
-    ///
-    /// # Errors
-    /// The first thing that is wrong, with the key's path, the value and what is allowed.
-    pub fn from_resource(name: &str, spec: ServiceSpec) -> Result<Service, ConfigError> {
-        check::of_resource(name, spec)
+    /// The SLO less the downstream time, in ms.
+    pub fn own_slo_ms(&self) -> f64 {
+        (self.slo.as_secs_f64() * 1e3 - self.rest_ms).max(TIME_LEFT_MIN_MS)
     }
 }
 
@@ -423,6 +340,3 @@ impl Variant {
         self.profile.capacity(cores, latency_max_ms).0
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

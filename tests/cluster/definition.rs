@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
 use serde_json::Value;
-use weir_planner::service::resource::SloService;
+use weir_planner::spec::resource::SloService;
 
 use super::asked::Asked;
 use super::ground::{LIMIT, until_within};

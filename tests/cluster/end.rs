@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
-use weir_planner::service::resource::SloService;
+use weir_planner::spec::resource::SloService;
 
 /// How long a namespace's controller has to begin.
 pub(crate) const NOTICED: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use kube::core::ApiResource;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use weir_bed::operate::{Planner, Proxy};
-use weir_planner::service::resource::SloService;
+use weir_planner::spec::resource::SloService;
 
 use super::asked::Asked;
 use super::definition::MANAGER;

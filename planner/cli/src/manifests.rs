@@ -8,7 +8,7 @@ use anyhow::Context;
 use weir_planner::manifests::{
     COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
 };
-use weir_planner::service::{ServiceFile, ServiceSpec};
+use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 /// For what manifests are made, and of what.
 #[derive(Debug, clap::Args)]

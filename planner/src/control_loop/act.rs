@@ -13,7 +13,7 @@ use crate::forecast::Forecast;
 use crate::plan::{Conditions, Draft, capacities, drafts_under};
 use crate::rollout::carried_part;
 use crate::rollout::{SERVES_AT_ALL, STEPS_MAX, Shapes, Step, Transition};
-use crate::service::{Fallback, Stage, Variant};
+use crate::service::{Fallback, Inputs, Stage, Variant};
 
 /// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
 /// with every worker within 100 ms.
@@ -81,7 +81,7 @@ impl Planner {
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
         goals: &[Goal],
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
         now: Now,
     ) -> Acted
     where
@@ -98,29 +98,29 @@ impl Planner {
         let budget = Cores::whole(self.service.budget);
         let wanted = goals;
         let mut detour = std::mem::take(&mut self.detour);
-        let arriving = forecast.map_or(0.0, |forecast| self.arriving(forecast));
-        let carried = |there: &[Allocation]| self.carried(there, forecast);
+        let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));
+        let carried = |there: &[Allocation]| self.carried(there, inputs);
         let by = detour.next(&self.in_force, wanted, (&carried, arriving));
         let (goals, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
         let goals = self.under_way.keep(&self.in_force, &goals, budget);
-        self.tell_batches(ports.actuate, &goals, forecast).await;
+        self.tell_batches(ports.actuate, &goals, inputs).await;
         let transition = Transition::new(&self.in_force, &goals, budget, &self.service.bounds);
         let transition = transition.after(&self.out).down_to(least);
         let mut transition = transition.serving(arriving);
-        self.go(ports, &mut transition, forecast, &mut pace, &mut acted)
+        self.go(ports, &mut transition, inputs, &mut pace, &mut acted)
             .await;
         self.in_force = transition.in_force();
         let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
-        let carried = |there: &[Allocation]| self.carried(there, forecast);
+        let carried = |there: &[Allocation]| self.carried(there, inputs);
         // Room comes by and by while the load rises; a way round, which carries less, would be under way as more arrives.
-        let rises = forecast.is_some_and(|forecast| forecast.rises);
+        let rises = inputs.is_some_and(|inputs| inputs.forecast.rises);
         let can_wait = rises && carried(&self.ready()) >= arriving;
         if !can_wait {
             detour.see(&transition, wanted, &shapes, &carried);
         }
         self.detour = detour;
         self.blocked(&transition);
-        self.replace(ports, forecast, pace.now.after(pace.elapsed()), &mut acted)
+        self.replace(ports, inputs, pace.now.after(pace.elapsed()), &mut acted)
             .await;
         acted.settle = pace.elapsed() - pace.first_out.unwrap_or_default();
         acted
@@ -131,7 +131,7 @@ impl Planner {
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
         transition: &mut Transition,
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
         pace: &mut Pace<'_>,
         acted: &mut Acted,
     ) where
@@ -140,7 +140,7 @@ impl Planner {
     {
         let mut awaited = None;
         for _ in 0..STEPS_MAX {
-            transition.hold(&|there| self.carried(there, forecast));
+            transition.hold(&|there| self.carried(there, inputs));
             match transition.next() {
                 Step::Resize(changes) => {
                     // Once for each plan: what follows a shrinking need not wait again.
@@ -163,7 +163,7 @@ impl Planner {
                 Step::Publish(there) => {
                     let publishing = pace.elapsed();
                     let now = pace.now.after(publishing);
-                    let out = self.publish(ports.publish, &there, forecast, now, acted);
+                    let out = self.publish(ports.publish, &there, inputs, now, acted);
                     if pace.first_out.is_none() {
                         pace.first_out = Some(pace.elapsed());
                         acted.actuate = publishing;
@@ -171,7 +171,7 @@ impl Planner {
                     }
                     // Where a stage has nothing, none can be made, whatever else goes or comes.
                     let ready: Vec<_> = transition.in_force().iter().map(|v| v.ready).collect();
-                    if !out && self.carried(&ready, forecast) >= SERVES_AT_ALL {
+                    if !out && self.carried(&ready, inputs) >= SERVES_AT_ALL {
                         break;
                     }
                     transition.published(there);
@@ -182,11 +182,8 @@ impl Planner {
     }
 
     /// The part of the demand that this carries ([`carried_part`]), in the batches that such a demand would fill.
-    pub(super) fn carried(&self, there: &[Allocation], forecast: Option<Forecast>) -> f64 {
-        let busy = forecast.map(|forecast| Forecast {
-            present: forecast.demand,
-            ..forecast
-        });
+    pub(super) fn carried(&self, there: &[Allocation], inputs: Option<Inputs>) -> f64 {
+        let busy = inputs.map(Inputs::as_if_present);
         let mut capacities = capacities(&self.service, there, busy, self.batches.told());
         for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
             *capacity = if since.is_some() { 0.0 } else { *capacity };
@@ -196,7 +193,7 @@ impl Planner {
             .stages
             .iter()
             .map(|stage| stage.variants.clone());
-        let demand = forecast.map(|forecast| forecast.demand.0);
+        let demand = inputs.map(|inputs| inputs.forecast.demand.0);
         carried_part(stages, &capacities, there, demand)
     }
 
@@ -281,7 +278,7 @@ impl Planner {
         &mut self,
         publish: &P,
         there: &[Allocation],
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
         now: Now,
         acted: &mut Acted,
     ) -> bool {
@@ -290,7 +287,7 @@ impl Planner {
             failing: &failing,
             told: self.batches.told(),
         };
-        let offer = drafts_under(&self.service, there, forecast, conditions);
+        let offer = drafts_under(&self.service, there, inputs, conditions);
         let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
         let offer = offer.and_then(|drafts| {
             let parts = |draft: &Draft| draft.variants.clone();

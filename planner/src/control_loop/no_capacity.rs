@@ -6,21 +6,20 @@
 use weir_api::Cores;
 
 use crate::capacity::{Allocation, InForce};
-use crate::forecast::Forecast;
 use crate::plan::capacities;
-use crate::policy::{Kind, batches};
+use crate::policy::batches;
 use crate::profile::Profile;
-use crate::service::{Policy, Service, Variant};
+use crate::service::{Inputs, Service, SolveStatus, Variant};
 
 /// The variants with capacity 0 because of the latency budget, each with the value that would be right.
 pub(super) fn over_latency_budget(
     service: &Service,
     in_force: &[InForce],
-    forecast: Option<Forecast>,
+    inputs: Option<Inputs>,
 ) -> String {
     let there: Vec<Allocation> = in_force.iter().map(|one| one.ready).collect();
-    let batches = batches(service, &there, forecast);
-    let capacities = capacities(service, &there, forecast, &[]);
+    let batches = batches(service, &there, inputs);
+    let capacities = capacities(service, &there, inputs, &[]);
     let mut said = String::new();
     for stage in &service.stages {
         // Where no variant of a stage has a capacity, their slots say the shares.
@@ -46,7 +45,7 @@ pub(super) fn over_latency_budget(
 }
 
 /// The fraction that demand was compared with, where a decision says that demand exceeds the capacity.
-pub(super) fn utilisation(service: &Service, kind: Kind) -> String {
+pub(super) fn utilisation(service: &Service, status: SolveStatus) -> String {
     let each = service.variants.iter();
     let used = each
         .filter(|variant| at_most_cores(service, variant).is_none())
@@ -55,7 +54,7 @@ pub(super) fn utilisation(service: &Service, kind: Kind) -> String {
     let (least, greatest) = used.fold((1.0_f64, 0.0_f64), |(least, greatest), one| {
         (least.min(one), greatest.max(one))
     });
-    if kind != Kind::Infeasible || least >= 1.0 {
+    if status != SolveStatus::Infeasible || least >= 1.0 {
         return String::new();
     }
     let part = match least < greatest {
@@ -75,10 +74,7 @@ struct Excess {
 
 /// By the most cores that the variant may have, in the smallest batch that its policy may choose.
 fn at_most_cores(service: &Service, variant: &Variant) -> Option<Excess> {
-    let batch = match service.policy {
-        Policy::Infadapter | Policy::Infaas(_) => variant.profile.batch,
-        Policy::Sponge(_) | Policy::Ipa(_) | Policy::Themis(_) => 1,
-    };
+    let batch = service.policy.batch_min(&variant.profile);
     let cores = Cores::whole(variant.greatest);
     excess(service, variant, cores, batch, false)
 }

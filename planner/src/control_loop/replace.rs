@@ -9,15 +9,14 @@ use crate::backends::{Actuate, Obstacle, Reason};
 use crate::capacity::InForce;
 use crate::clock::Now;
 use crate::distribution::Publish;
-use crate::forecast::Forecast;
-use crate::service::{Fallback, Mode};
+use crate::service::{Fallback, Inputs, Mode};
 
 impl Planner {
     /// Goes on with the replacement there is, or begins one.
     pub(super) async fn replace<O, A, P, S>(
         &mut self,
         ports: &Ports<'_, O, A, P, S>,
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
         now: Now,
         acted: &mut Acted,
     ) where
@@ -32,7 +31,7 @@ impl Planner {
         };
         self.set_in_force(variant, there);
         let plan: Vec<_> = self.in_force.iter().map(|one| one.ready).collect();
-        if !self.publish(ports.publish, &plan, forecast, now, acted) {
+        if !self.publish(ports.publish, &plan, inputs, now, acted) {
             return;
         }
         if let Some(revision) = acted.revision {

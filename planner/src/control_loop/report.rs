@@ -6,18 +6,16 @@ use weir_api::{Rps, VariantPlan};
 
 use super::{Planner, no_capacity};
 use crate::capacity::{Allocation, Bound, Goal, InForce};
-use crate::forecast::Forecast;
 use crate::observe::{Got, Routes};
 use crate::plan::capacities;
-use crate::policy::{Decision, Kind};
 use crate::rollout::shortage;
-use crate::service::{Mode, Stage};
+use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
 use crate::telemetry::status::{HeldReport, VariantReport};
 
 impl Planner {
     /// One line for each changed decision.
     pub(super) fn say(&mut self, decision: &Decision) {
-        let new = (decision.kind, decision.goals.clone());
+        let new = (decision.status, decision.goals.clone());
         if self.last.as_ref() == Some(&new) {
             return;
         }
@@ -37,16 +35,16 @@ impl Planner {
             "to have"
         };
         let (wanted, there) = (cores(&wanted), cores(&self.ready()));
-        let (kind, why) = (decision.kind.label(), &decision.why);
-        tracing::info!("{kind}: {why}; cores {wish}:{wanted}, in force:{there}");
+        let (status, why) = (decision.status.label(), &decision.why);
+        tracing::info!("{status}: {why}; cores {wish}:{wanted}, in force:{there}");
         self.last = Some(new);
     }
 
     /// Reasons that capacities are less than servers execute.
-    pub(super) fn capacity_notes(&self, kind: Kind, forecast: Option<Forecast>) -> String {
+    pub(super) fn capacity_notes(&self, status: SolveStatus, inputs: Option<Inputs>) -> String {
         let service = &self.service;
-        no_capacity::utilisation(service, kind)
-            + &no_capacity::over_latency_budget(service, &self.in_force, forecast)
+        no_capacity::utilisation(service, status)
+            + &no_capacity::over_latency_budget(service, &self.in_force, inputs)
     }
 
     /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
@@ -72,14 +70,14 @@ impl Planner {
     }
 
     /// How much of the demand is carried, where more of a variant is on its way.
-    pub(super) fn shortage(&self, forecast: Option<Forecast>) -> String {
+    pub(super) fn shortage(&self, inputs: Option<Inputs>) -> String {
         let comes = |there: &InForce| {
             there.starting != Allocation::NONE || there.at_most > there.ready.cores()
         };
         let each = self.service.variants.iter().zip(&self.in_force);
         let come = each.filter(|(_, there)| comes(there));
         let come: Vec<&str> = come.map(|(variant, _)| variant.name.as_str()).collect();
-        shortage(self.carried(&self.ready(), forecast), &come)
+        shortage(self.carried(&self.ready(), inputs), &come)
     }
 
     /// Which variants take another time to be ready than the service file says.
@@ -139,9 +137,9 @@ impl Planner {
         asked: &[Goal],
         plan: &[VariantPlan],
         got: Option<&[Got]>,
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
     ) -> BTreeMap<String, VariantReport> {
-        let capacities = capacities(&self.service, &self.ready(), forecast, self.batches.told());
+        let capacities = capacities(&self.service, &self.ready(), inputs, self.batches.told());
         let lists = self
             .service
             .variants

@@ -5,9 +5,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use crate::capacity::InForce;
-use crate::forecast::Forecast;
-use crate::policy::{Decision, broken, decide};
-use crate::service::Service;
+use crate::policy::{broken, decide};
+use crate::service::{Decision, Inputs, Service};
 
 /// The port to the solver.
 pub trait Solver {
@@ -16,7 +15,7 @@ pub trait Solver {
         &self,
         service: &Arc<Service>,
         in_force: Vec<InForce>,
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
     ) -> impl Future<Output = Decision> + Send;
 }
 
@@ -29,10 +28,10 @@ impl Solver for Aside {
         &self,
         service: &Arc<Service>,
         in_force: Vec<InForce>,
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
     ) -> Decision {
         let (service, there) = (Arc::clone(service), in_force.clone());
-        let solving = tokio::task::spawn_blocking(move || decide(&service, &there, forecast));
+        let solving = tokio::task::spawn_blocking(move || decide(&service, &there, inputs));
         let decision = solving.await;
         decision.unwrap_or_else(|error| broken(&in_force, &error))
     }

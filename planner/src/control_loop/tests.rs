@@ -20,7 +20,7 @@ use crate::distribution::Receipt;
 use crate::observe::{Counts, Route, ScrapeError};
 use crate::plan::Draft;
 use crate::policy::sponge::tests::sponge;
-use crate::service::tests::service;
+use crate::spec::tests::service;
 
 /// Proxies, backends and filters in memory.
 #[derive(Debug, Default)]
@@ -271,7 +271,7 @@ async fn at_first_the_cores_that_are_there_are_published_and_none_is_changed() {
     let mut bed = Bed::new(service(8), &[3, 1]);
     for _ in 0..3 {
         let report = bed.turn(0.0).await;
-        assert_eq!(report.outcome, Kind::NoDemand);
+        assert_eq!(report.outcome, SolveStatus::NoDemand);
         assert_eq!(
             actuated(&report),
             [3.0, 1.0],
@@ -319,7 +319,10 @@ async fn a_restarted_planner_changes_nothing_before_it_knows() {
     let mut bed = Bed::new(service(8), &[1, 4]);
     *bed.world.arrived.lock().unwrap() = 100_000.0;
     let report = bed.turn(28.0).await;
-    assert_eq!((report.outcome, report.demand_rps), (Kind::NoDemand, None));
+    assert_eq!(
+        (report.outcome, report.demand_rps),
+        (SolveStatus::NoDemand, None)
+    );
     assert_eq!(bed.log(), ["plan 1 2"]);
     assert_eq!(bed.turn(20.0).await.measured_rps, Some(Rps(20.0)));
 }
@@ -404,7 +407,7 @@ async fn overload_gets_the_greatest_capacity_and_all_cores_gone_keep_the_plan() 
     let report = bed.turn(900.0).await;
     assert_eq!(
         (report.outcome, actuated(&report)),
-        (Kind::Infeasible, vec![8.0, 0.0])
+        (SolveStatus::Infeasible, vec![8.0, 0.0])
     );
     let plans = bed.world.plans.lock().unwrap().len();
     // Somebody takes all cores away and lets none be given.

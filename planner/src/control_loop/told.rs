@@ -10,9 +10,8 @@ use std::time::Duration;
 use super::Planner;
 use crate::backends::Actuate;
 use crate::capacity::{Allocation, Goal};
-use crate::forecast::Forecast;
 use crate::policy::batches;
-use crate::service::Mode;
+use crate::service::{Inputs, Mode};
 
 /// Batches of the variants, in their order.
 #[derive(Debug, Clone, Default)]
@@ -58,14 +57,14 @@ impl Planner {
         &mut self,
         actuate: &A,
         goals: &[Goal],
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
     ) {
         let mut variants = self.service.variants.iter();
         let tells = variants.any(|variant| variant.is_told_batch());
-        if self.service.mode == Mode::Advisory || !tells || forecast.is_none() {
+        if self.service.mode == Mode::Advisory || !tells || inputs.is_none() {
             return;
         }
-        let mut wanted = self.wanted_batches(goals, forecast);
+        let mut wanted = self.wanted_batches(goals, inputs);
         let hold = self.service.scale_down_after;
         self.batches.held(self.now, hold, &mut wanted);
         let mut answers = actuate.tell(&wanted).await.into_iter();
@@ -89,14 +88,14 @@ impl Planner {
     }
 
     /// By variant; `None` where nothing is there or to begin, or nobody is told.
-    fn wanted_batches(&self, goals: &[Goal], forecast: Option<Forecast>) -> Vec<Option<u32>> {
+    fn wanted_batches(&self, goals: &[Goal], inputs: Option<Inputs>) -> Vec<Option<u32>> {
         let there = self.ready();
         let to_be: Vec<Allocation> = goals
             .iter()
             .map(|goal| Allocation::new(goal.replicas, goal.each))
             .collect();
-        let now = batches(&self.service, &there, forecast);
-        let then = batches(&self.service, &to_be, forecast);
+        let now = batches(&self.service, &there, inputs);
+        let then = batches(&self.service, &to_be, inputs);
         let each = there.iter().zip(&to_be).zip(now.iter().zip(then));
         let wanted = each.map(|((there, to_be), (now, then))| match (*there, *to_be) {
             (Allocation::NONE, Allocation::NONE) => None,

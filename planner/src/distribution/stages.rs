@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
     use crate::service::Stage;
-    use crate::service::tests::service;
+    use crate::spec::tests::service;
 
     fn draft(name: &str, slots: u32, rest_ms: f64) -> Draft {
         let variant = VariantPlan {

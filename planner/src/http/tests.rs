@@ -14,7 +14,7 @@ use weir_api::{Plan, Revision};
 use super::*;
 use crate::capacity::Allocation;
 use crate::distribution::{AFTER_MAX, Publishers};
-use crate::service::tests::service;
+use crate::spec::tests::service;
 use crate::telemetry::status::{CYCLES_MAX, Status};
 
 const KEY: &str = "secret-key";

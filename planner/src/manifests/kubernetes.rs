@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::backend::{backends, namespace};
 use super::typed::typed;
 use super::{Document, File, ManifestError, Options};
-use crate::service::{Fallback, Service, ServiceSpec};
+use crate::service::{Fallback, Service};
+use crate::spec::ServiceSpec;
 
 /// What the files have in common.
 struct Frame<'a> {
@@ -59,7 +60,7 @@ pub(super) fn files(
         let documents = match name {
             "crd" => vec![Document::new(
                 CRD_WHY,
-                typed::<CustomResourceDefinition>(crate::service::resource::definition())?,
+                typed::<CustomResourceDefinition>(crate::spec::resource::definition())?,
             )],
             "namespace" => workload::namespace(&frame)?,
             "serviceaccount" => access::account(&frame)?,

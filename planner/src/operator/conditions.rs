@@ -6,9 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 use weir_api::Plan;
 
 use crate::backends::{Obstacle, Reason};
-use crate::policy::Kind;
-use crate::service::resource::{ConditionType, PlannedVariant, SloServiceStatus, StagePlan};
+use crate::service::SolveStatus;
 use crate::service::{Mode, Service};
+use crate::spec::resource::{ConditionType, PlannedVariant, SloServiceStatus, StagePlan};
 use crate::telemetry::status::{CycleReport, VariantReport};
 
 /// Longest message of a condition, in characters; the API takes 32,768.
@@ -144,12 +144,12 @@ fn of_profiles(service: &Service) -> Said {
 fn of_plan(report: &CycleReport) -> Said {
     let (holds, reason) = match (report.revision, report.outcome) {
         (None, _) => (false, "NoPlan"),
-        (_, Kind::NoDemand) => (true, "NoDemand"),
-        (_, Kind::Optimal) if report.kept => (true, "Kept"),
-        (_, Kind::Optimal) => (true, "Optimal"),
-        (_, Kind::Good) => (true, "Good"),
-        (_, Kind::Infeasible) => (true, "DemandAboveCapacity"),
-        (_, Kind::OutOfTime) => (true, "OutOfTime"),
+        (_, SolveStatus::NoDemand) => (true, "NoDemand"),
+        (_, SolveStatus::Optimal) if report.kept => (true, "Kept"),
+        (_, SolveStatus::Optimal) => (true, "Optimal"),
+        (_, SolveStatus::Good) => (true, "Good"),
+        (_, SolveStatus::Infeasible) => (true, "DemandAboveCapacity"),
+        (_, SolveStatus::OutOfTime) => (true, "OutOfTime"),
     };
     let message = match holds {
         true => report.why.clone(),
@@ -230,9 +230,9 @@ fn of_health(report: &CycleReport) -> Said {
         }
     }
     match report.outcome {
-        Kind::Infeasible => said("DemandAboveCapacity", report.why.clone()),
-        Kind::OutOfTime => said("SolverOutOfTime", report.why.clone()),
-        Kind::NoDemand | Kind::Optimal | Kind::Good => {
+        SolveStatus::Infeasible => said("DemandAboveCapacity", report.why.clone()),
+        SolveStatus::OutOfTime => said("SolverOutOfTime", report.why.clone()),
+        SolveStatus::NoDemand | SolveStatus::Optimal | SolveStatus::Good => {
             Said::new(ConditionType::Degraded, false, "AsExpected", "")
         }
     }

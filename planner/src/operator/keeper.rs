@@ -20,7 +20,7 @@ use crate::observe::Observe;
 use crate::serve::cycle;
 use crate::served::Served;
 use crate::service::Service;
-use crate::service::resource::{SloService, SloServiceStatus};
+use crate::spec::resource::{SloService, SloServiceStatus};
 use crate::telemetry::status::CycleReport;
 use weir_api::Plan;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::Api;
 
-use crate::service::{ConfigError, RawReference, ServiceSpec};
+use crate::service::ConfigError;
+use crate::spec::{RawReference, ServiceSpec};
 
 /// How often the ConfigMaps of a resource that refers to any are read again.
 pub const PROFILES_AGAIN: Duration = Duration::from_secs(60);

@@ -17,8 +17,8 @@ use super::keeper::Keeper;
 use super::profiles::{PROFILES_AGAIN, Profiles};
 use super::writer::Writer;
 use super::{Shared, conditions};
-use crate::service::resource::SloService;
 use crate::service::{ConfigError, Service};
+use crate::spec::resource::SloService;
 
 /// Holds a resource until no turn for it is under way any more.
 pub const FINALIZER: &str = "weir.dev/planner";

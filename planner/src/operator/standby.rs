@@ -4,8 +4,8 @@
 use weir_api::{Share, VariantPlan};
 
 use crate::plan::{Draft, shortest_ms};
-use crate::service::resource::{SloServiceStatus, StagePlan};
 use crate::service::{Service, Stage};
+use crate::spec::resource::{SloServiceStatus, StagePlan};
 
 /// One for each stage; `None` where the status has not a plan of each, for these variants.
 pub fn drafts(service: &Service, status: &SloServiceStatus) -> Option<Vec<Draft>> {
@@ -41,8 +41,8 @@ fn part(variant: &crate::service::Variant, plan: &StagePlan) -> Option<VariantPl
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::resource::PlannedVariant;
-    use crate::service::tests::service;
+    use crate::spec::resource::PlannedVariant;
+    use crate::spec::tests::service;
 
     fn status(service: &Service) -> SloServiceStatus {
         let variant = |variant: &crate::service::Variant| PlannedVariant {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::claims::Name;
-use crate::service::resource::{ConditionType, SloService, SloServiceStatus};
+use crate::spec::resource::{ConditionType, SloService, SloServiceStatus};
 
 /// Whose fields these are.
 pub const MANAGER: &str = "weir-planner";

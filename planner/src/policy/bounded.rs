@@ -16,10 +16,10 @@ mod search;
 
 use search::{Branch, Left, Search, Worth, greatest};
 
-use super::{Decision, Kind, keep, stay};
+use super::{keep, stay};
 use crate::capacity::{Amount, Bound, Goal, InForce};
 use crate::clock::stopwatch;
-use crate::service::{Policy, Service};
+use crate::service::{Decision, Service, SolveStatus};
 
 pub use search::BRANCHES_MAX;
 
@@ -37,15 +37,16 @@ pub(super) fn decide(
         return free.decision;
     }
     let tight = tight(service, &free.decision);
-    let left = search.run(tolerance(service));
+    let left = search.run(service.policy.tolerance(service));
     let mut decision = match search.found.take() {
         Some(found) => or_stay(&search, found, settled),
         None => fewer(service, in_force),
     };
-    if decision.kind == Kind::Optimal && left != Left::Nothing {
-        decision.kind = Kind::Good;
+    if decision.status == SolveStatus::Optimal && left != Left::Nothing {
+        decision.status = SolveStatus::Good;
     }
-    if let (Left::Worth(above), Kind::Good, Some(optimum)) = (left, decision.kind, decision.optimum)
+    if let (Left::Worth(above), SolveStatus::Good, Some(optimum)) =
+        (left, decision.status, decision.optimum)
     {
         decision.why += &format!(", at most {:.4} below the best", above - optimum);
     }
@@ -68,7 +69,8 @@ where
     }
     let most = running.into_iter().zip(search.most());
     let here = search.branch(most.map(|(now, most)| now.min(most)).collect(), 0);
-    let near = |objective: f64| worth - objective <= tolerance(search.service);
+    let near =
+        |objective: f64| worth - objective <= search.service.policy.tolerance(search.service);
     let stays = matches!(here.worth, Worth::Full(_))
         && here.decision.goals == goals
         && (!settled || here.decision.objective.is_some_and(near));
@@ -77,7 +79,7 @@ where
     }
     Decision {
         kept: true,
-        kind: found.decision.kind,
+        status: found.decision.status,
         optimum: found.decision.optimum,
         ..here.decision
     }
@@ -86,7 +88,7 @@ where
 /// What runs, with as many replicas fewer as it takes.
 fn fewer(service: &Service, in_force: &[InForce]) -> Decision {
     let why = "no replicas were found in time that carry it".to_owned();
-    let mut decision = keep(in_force, Kind::OutOfTime, why);
+    let mut decision = keep(in_force, SolveStatus::OutOfTime, why);
     while !service.bounds.bear(&replicas(&decision.goals)) {
         let replicas = replicas(&decision.goals);
         let over = service
@@ -125,16 +127,6 @@ fn says(tight: &[&Bound], decision: &Decision) -> String {
         format!("; more replicas would hold too much {name}: {held} of {most}")
     };
     tight.iter().map(one).collect()
-}
-
-/// Within what a policy lets be what runs.
-fn tolerance(service: &Service) -> f64 {
-    match service.policy {
-        Policy::Infadapter => service.objective.tolerance,
-        Policy::Ipa(rule) => rule.tolerance,
-        Policy::Themis(rule) => rule.tolerance,
-        Policy::Sponge(_) | Policy::Infaas(_) => 0.0,
-    }
 }
 
 fn replicas(goals: &[Goal]) -> Vec<u32> {

@@ -10,92 +10,177 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 
-use super::{DEMAND_MIN, Decision, Kind, keep, replica, stay};
-use crate::capacity::{Bound, Goal, InForce};
+use super::{DEMAND_MIN, Detail, Solved, keep, replica, stay};
+use crate::capacity::{Allocation, Bound, Goal, InForce};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::service::{InfaasRule, Service, Variant};
+use crate::profile::Profile;
+use crate::service::rule::{rule, within};
+use crate::service::{
+    ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
+};
 use crate::solve::infaas::{
     self, Architecture, ArchitecturePlan, Input, LATENCY_MS_MAX, Plan, Problem, RESOURCES_MAX,
     Resource, solve,
 };
+use crate::solve::law::Parallelism;
 use crate::solve::{Outcome, Patience, Refused};
 
+/// A second of loading costs a whole replica at most.
+const LOADING_WEIGHT_MAX: f64 = 1.0;
 /// The resource type that every replica takes, beside what it holds.
 const CORES: &str = "cores";
 
-/// The cheapest replicas that carry the load, or what comes nearest.
-pub(super) fn decide(
-    service: &Service,
-    rule: InfaasRule,
-    in_force: &[InForce],
-    forecast: Forecast,
-) -> Decision {
-    let each = service.variants.iter().zip(in_force);
-    let running: Vec<u32> = each
-        .map(|(variant, there)| replica::count(variant, there.ready).0)
-        .collect();
-    let elapsed = stopwatch();
-    let patience = Patience::new(service.solver_limit, &elapsed);
-    let outcome = match solved(service, input(service, rule, &running, forecast), &patience) {
-        Ok(outcome) => outcome,
-        Err(refused) => return keep(in_force, Kind::Infeasible, refused.to_string()),
-    };
-    let (kind, plan, note) = match outcome {
-        Outcome::Optimal(plan) => (Kind::Optimal, plan, String::new()),
-        Outcome::Good { best, gap } => (Kind::Good, best, format!(", at most {gap:.4} too dear")),
-        // Stopping everything is no effort.
-        Outcome::Infeasible {
+/// Settings of policy infaas as written.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawInfaas {
+    /// Percent.
+    pub accuracy_least: f64,
+    /// Requests/s on top of the demand.
+    pub slack_rps: f64,
+    /// A second of a replica's loading costs so much of a core.
+    pub loading_weight_per_s: f64,
+}
+
+/// Settings of policy infaas.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Infaas {
+    /// Percent: variants below it get no replica.
+    pub accuracy_least: f64,
+    /// Requests/s to be ready for on top of the demand.
+    pub slack_rps: f64,
+    /// λ of its objective: cost of a second of loading, as a part of the replica's cost.
+    pub loading_weight_per_s: f64,
+}
+
+impl Default for RawInfaas {
+    fn default() -> Self {
+        RawInfaas {
+            accuracy_least: 0.0,
+            slack_rps: 0.0,
+            loading_weight_per_s: 0.01,
+        }
+    }
+}
+
+impl RawInfaas {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Infaas, ConfigError> {
+        let least = ("infaas.accuracy_least", self.accuracy_least);
+        let loading = ("infaas.loading_weight_per_s", self.loading_weight_per_s);
+        Ok(Infaas {
+            accuracy_least: within(least.0, least.1, 0.0..=100.0, "percent")?,
+            slack_rps: within("infaas.slack_rps", self.slack_rps, 0.0..=1e6, "requests/s")?,
+            loading_weight_per_s: within(loading.0, loading.1, 0.0..=LOADING_WEIGHT_MAX, "")?,
+        })
+    }
+}
+
+impl Policy for Infaas {
+    fn name(&self) -> &'static str {
+        "infaas"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (infaas::VARIANTS_MAX, "of them, with policy infaas")
+    }
+
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        replica::check(at, self.name(), variant, false)?;
+        let VariantShape {
+            greatest, highest, ..
+        } = *variant;
+        if variant.profile.parallelism == Parallelism::PerCore {
+            let right = format!("{highest}, with policy infaas: the budget alone bounds replicas");
+            let path = format!("{at}.cores.greatest");
+            rule(greatest == highest, path, greatest, &right)?;
+        }
+        Ok(())
+    }
+
+    /// The cheapest replicas that carry the load, or those that come nearest.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let forecast = inputs.forecast;
+        let each = service.variants.iter().zip(in_force);
+        let running: Vec<u32> = each
+            .map(|(variant, there)| replica::count(variant, there.ready).0)
+            .collect();
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let outcome = match solved(
+            service,
+            input(service, *self, &running, forecast),
+            &patience,
+        ) {
+            Ok(outcome) => outcome,
+            Err(refused) => return keep(in_force, SolveStatus::Infeasible, refused.to_string()),
+        };
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+        };
+        let note = solved.note(|gap| format!("{gap:.4} too dear"));
+        let Solved {
+            plan,
+            status,
+            detail,
+        } = solved;
+        let carries_any = plan.architectures.iter().any(|one| one.carried_qps > 0.0);
+        if let (SolveStatus::Infeasible, false, Detail::Why(why)) = (status, carries_any, detail) {
+            // Stopping everything is no effort.
+            return keep(in_force, status, format!("cores stay: {why}"));
+        }
+        let wanted = replicas(service, &plan);
+        let cores = |replicas: &[u32]| -> u32 {
+            let each = service.variants.iter().zip(replicas);
+            each.map(|(variant, n)| n * replica::cores_each(variant))
+                .sum()
+        };
+        let goal = |(variant, count): (&Variant, &u32)| replica::goal(variant, *count);
+        let goals: Vec<Goal> = service.variants.iter().zip(&wanted).map(goal).collect();
+        let stops = wanted
+            .iter()
+            .zip(&running)
+            .any(|(wanted, now)| wanted < now);
+        let kept = stops && !forecast.settled && carries(service, *self, &running, forecast);
+        let reason = if kept {
+            ", kept: the demand's window has not filled yet"
+        } else {
+            ""
+        };
+        let why = format!(
+            "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
+            forecast.demand.0,
+            cores(&wanted),
+            service.budget,
+            self.accuracy_least,
+        );
+        Decision {
+            goals: if kept { stay(in_force) } else { goals },
+            status,
+            kept,
             why,
-            best_effort: Some(plan),
-        } if plan.architectures.iter().any(|one| one.carried_qps > 0.0) => {
-            (Kind::Infeasible, plan, format!(": {why}"))
+            objective: (!kept).then_some(-plan.objective),
+            optimum: Some(-plan.objective),
         }
-        Outcome::OutOfTime {
-            why,
-            best: Some(plan),
-        } => (Kind::OutOfTime, plan, format!(" ({why})")),
-        Outcome::Infeasible { why, .. } => {
-            return keep(in_force, Kind::Infeasible, format!("cores stay: {why}"));
-        }
-        Outcome::OutOfTime { why, best: None } => {
-            return keep(in_force, Kind::OutOfTime, format!("cores stay: {why}"));
-        }
-    };
-    let wanted = replicas(service, &plan);
-    let cores = |replicas: &[u32]| -> u32 {
-        let each = service.variants.iter().zip(replicas);
-        each.map(|(variant, n)| n * replica::cores_each(variant))
-            .sum()
-    };
-    let goal = |(variant, count): (&Variant, &u32)| replica::goal(variant, *count);
-    let goals: Vec<Goal> = service.variants.iter().zip(&wanted).map(goal).collect();
-    let stops = wanted
-        .iter()
-        .zip(&running)
-        .any(|(wanted, now)| wanted < now);
-    let kept = stops && !forecast.settled && carries(service, rule, &running, forecast);
-    let reason = if kept {
-        ", kept: the demand's window has not filled yet"
-    } else {
-        ""
-    };
-    let why = format!(
-        "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
-        forecast.demand.0,
-        cores(&wanted),
-        service.budget,
-        rule.accuracy_least,
-    );
-    Decision {
-        goals: if kept { stay(in_force) } else { goals },
-        kind,
-        kept,
-        why,
-        objective: (!kept).then_some(-plan.objective),
-        optimum: Some(-plan.objective),
+    }
+
+    fn batches(
+        &self,
+        service: &Service,
+        _there: &[Allocation],
+        _inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        service.variants.iter().map(|v| v.profile.batch).collect()
+    }
+
+    fn batch_min(&self, profile: &Profile) -> u32 {
+        profile.batch
     }
 }
 
@@ -147,7 +232,7 @@ fn planned(plan: Option<&Plan>, variant: &Variant) -> u32 {
     actions.find_map(of).unwrap_or(0)
 }
 
-fn input(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecast) -> Input {
+fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> Input {
     let each = service.variants.iter().zip(running);
     let takes = |index: usize, variant: &Variant| {
         // Of cores that are replicas, none holds what their pod does.
@@ -210,7 +295,7 @@ fn part(amount: u64, bound: &Bound) -> f64 {
 }
 
 /// L: requests/s of one replica; none of a variant that is not accurate enough.
-fn sustains(service: &Service, rule: InfaasRule, variant: &Variant) -> f64 {
+fn sustains(service: &Service, rule: Infaas, variant: &Variant) -> f64 {
     if variant.accuracy < rule.accuracy_least {
         return 0.0;
     }
@@ -225,7 +310,7 @@ fn one(variant: &Variant) -> Cores {
     Cores::whole(replica::cores_each(variant))
 }
 
-fn carries(service: &Service, rule: InfaasRule, running: &[u32], forecast: Forecast) -> bool {
+fn carries(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> bool {
     let each = service.variants.iter().zip(running);
     let carried: f64 = each
         .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
@@ -244,141 +329,4 @@ fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use weir_api::Rps;
-
-    use super::super::decide;
-    use super::*;
-    use crate::capacity::Allocation;
-    use crate::service::Policy;
-    use crate::service::tests::service;
-    use crate::solve::law::Parallelism;
-
-    /// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, of which 300 ms may be taken; 8 cores.
-    fn infaas(accuracy_least: f64, slack_rps: f64) -> Service {
-        let mut service = service(8);
-        service.latency_max_ms = 300.0;
-        service.policy = Policy::Infaas(InfaasRule {
-            accuracy_least,
-            slack_rps,
-            loading_weight_per_s: 0.01,
-        });
-        let mut third = service.variants[1].clone();
-        third.name = "c".to_owned();
-        service.variants.push(third);
-        service.stages[0].variants = 0..3;
-        for (variant, (ms, accuracy)) in
-            service
-                .variants
-                .iter_mut()
-                .zip([(40.0, 70.0), (80.0, 80.0), (400.0, 90.0)])
-        {
-            variant.accuracy = accuracy;
-            (variant.least, variant.greatest) = (0, 8);
-            variant.profile.parallelism = Parallelism::PerCore;
-            variant.profile.fit = None;
-            variant.profile.latency.law = crate::solve::law::Law::constant(ms);
-        }
-        service
-    }
-
-    fn in_force(cores: [u32; 3]) -> [InForce; 3] {
-        cores.map(|cores| InForce::certain(Allocation::one(Cores::whole(cores))))
-    }
-
-    fn check(
-        service: &Service,
-        running: [u32; 3],
-        rps: f64,
-        settled: bool,
-        wanted: [u32; 3],
-        kind: Kind,
-    ) -> Decision {
-        let forecast = Forecast {
-            demand: Rps(rps),
-            present: Rps(rps),
-            arriving: Rps(rps),
-            rises: false,
-            settled,
-            lasted: None,
-            left_ms: None,
-        };
-        let decision = decide(service, &in_force(running), Some(forecast));
-        let wanted = stay(&in_force(wanted));
-        assert_eq!(
-            (&decision.goals, decision.kind),
-            (&wanted, kind),
-            "{rps}: {}",
-            decision.why
-        );
-        decision
-    }
-
-    #[test]
-    fn the_cheapest_replicas_that_are_accurate_and_quick_enough_run() {
-        // A replica of a carries 25 requests/s, one of b 12.5.
-        check(
-            &infaas(0.0, 0.0),
-            [1, 0, 0],
-            60.0,
-            true,
-            [3, 0, 0],
-            Kind::Optimal,
-        );
-        check(
-            &infaas(0.0, 20.0),
-            [1, 0, 0],
-            60.0,
-            true,
-            [4, 0, 0],
-            Kind::Optimal,
-        );
-        check(
-            &infaas(75.0, 0.0),
-            [1, 0, 0],
-            60.0,
-            true,
-            [0, 5, 0],
-            Kind::Optimal,
-        );
-        // Only c is accurate enough, and it is too slow.
-        let decision = decide_for(&infaas(85.0, 0.0));
-        assert_eq!((decision.kind, decision.kept), (Kind::Infeasible, true));
-    }
-
-    fn decide_for(service: &Service) -> Decision {
-        let forecast = Forecast {
-            demand: Rps(60.0),
-            present: Rps(60.0),
-            arriving: Rps(60.0),
-            rises: false,
-            settled: true,
-            lasted: None,
-            left_ms: None,
-        };
-        decide(service, &in_force([3, 0, 0]), Some(forecast))
-    }
-
-    #[test]
-    fn the_budget_holds_and_nothing_stops_before_the_forecast_settles() {
-        let service = infaas(0.0, 0.0);
-        check(
-            &service,
-            [1, 0, 0],
-            900.0,
-            true,
-            [8, 0, 0],
-            Kind::Infeasible,
-        );
-        let early = check(&service, [4, 1, 0], 60.0, false, [4, 1, 0], Kind::Optimal);
-        assert!(
-            early.kept
-                && early
-                    .why
-                    .ends_with("kept: the demand's window has not filled yet"),
-            "{}",
-            early.why
-        );
-        check(&service, [1, 0, 0], 60.0, false, [3, 0, 0], Kind::Optimal);
-    }
-}
+mod tests;

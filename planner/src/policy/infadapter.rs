@@ -7,58 +7,89 @@
 
 use std::collections::BTreeMap;
 
+use weir_api::plan::VARIANTS_MAX;
 use weir_api::{Cores, Rps};
 
-use super::{DEMAND_MIN, Decision, Kind, keep, ready, stay, whole};
+use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, whole};
 use crate::capacity::{Allocation, Goal, InForce};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::service::{Service, Variant};
-use crate::solve::infadapter::{
-    self, Allocation as Solved, Candidate, Choice, Problem, Scale, Weights,
+use crate::profile::Profile;
+use crate::service::rule::rule;
+use crate::service::{
+    ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
 };
-use crate::solve::{Outcome, Patience};
+use crate::solve::Patience;
+use crate::solve::infadapter::{
+    self, Allocation as Best, Candidate, Choice, Problem, Scale, Weights,
+};
 
-/// The optimum, or the cores in force where there is reason to keep them.
-pub(super) fn decide(service: &Service, in_force: &[InForce], forecast: Forecast) -> Decision {
-    let Forecast {
-        demand, settled, ..
-    } = forecast;
-    let problem = problem(service, in_force, demand);
-    let elapsed = stopwatch();
-    let outcome = infadapter::solve(&problem, &Patience::new(service.solver_limit, &elapsed));
-    let (kind, best, note) = match outcome {
-        Outcome::Optimal(best) => (Kind::Optimal, best, String::new()),
-        Outcome::Good { best, gap } => (
-            Kind::Good,
-            best,
-            format!(", at most {gap:.4} below the optimum"),
-        ),
-        Outcome::OutOfTime {
-            why,
-            best: Some(best),
-        } => (
-            Kind::OutOfTime,
-            best,
-            format!(", found without the solver ({why})"),
-        ),
-        Outcome::OutOfTime { why, best: None } => {
-            return keep(in_force, Kind::OutOfTime, format!("cores stay: {why}"));
-        }
-        Outcome::Infeasible {
-            why,
-            best_effort: Some(best),
-        } => {
-            return overloaded(service, in_force, &problem, best, why);
-        }
-        Outcome::Infeasible {
-            why,
-            best_effort: None,
-        } => {
-            return keep(in_force, Kind::Infeasible, why);
-        }
-    };
-    choose(service, in_force, &problem, best, settled, (kind, note))
+/// Policy infadapter; its weights are the service's objective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Infadapter;
+
+impl Policy for Infadapter {
+    fn name(&self) -> &'static str {
+        "infadapter"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (VARIANTS_MAX, "of them")
+    }
+
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        let right = "given, with policy infadapter";
+        let path = format!("{at}.capacity");
+        rule(variant.profile.fit.is_some(), path, "missing", right)
+    }
+
+    /// The optimum, or the cores in force where there is reason to keep them.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let Forecast {
+            demand, settled, ..
+        } = inputs.forecast;
+        let problem = problem(service, in_force, demand);
+        let elapsed = stopwatch();
+        let outcome = infadapter::solve(&problem, &Patience::new(service.solver_limit, &elapsed));
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((SolveStatus::OutOfTime, why)) => {
+                return keep(
+                    in_force,
+                    SolveStatus::OutOfTime,
+                    format!("cores stay: {why}"),
+                );
+            }
+            Err((status, why)) => return keep(in_force, status, why),
+        };
+        let note = match (&solved.detail, solved.status) {
+            (Detail::Why(why), SolveStatus::Infeasible) => {
+                let why = why.clone();
+                return overloaded(service, in_force, &problem, solved.plan, why);
+            }
+            (Detail::Why(why), _) => format!(", found without the solver ({why})"),
+            _ => solved.note(|gap| format!("{gap:.4} below the optimum")),
+        };
+        let result = (solved.status, note);
+        choose(service, in_force, &problem, solved.plan, settled, result)
+    }
+
+    fn batches(
+        &self,
+        service: &Service,
+        _there: &[Allocation],
+        _inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        service.variants.iter().map(|v| v.profile.batch).collect()
+    }
+
+    fn batch_min(&self, profile: &Profile) -> u32 {
+        profile.batch
+    }
+
+    fn tolerance(&self, service: &Service) -> f64 {
+        service.objective.tolerance
+    }
 }
 
 /// The problem that `demand` poses with that `in_force`.
@@ -135,14 +166,14 @@ fn choose(
     service: &Service,
     in_force: &[InForce],
     problem: &Problem,
-    best: Solved,
+    best: Best,
     settled: bool,
-    (kind, note): (Kind, String),
+    (status, note): (SolveStatus, String),
 ) -> Decision {
     let optimum = best.objective;
     let current = problem.in_force.as_ref();
     let current = current.and_then(|cores| problem.allocation(cores));
-    let near = |current: &Solved| optimum - current.objective <= service.objective.tolerance;
+    let near = |current: &Best| optimum - current.objective <= service.objective.tolerance;
     let kept = current.filter(|current| (!settled || near(current)) && current.cores != best.cores);
     let chosen = kept.as_ref().unwrap_or(&best);
     let reason = match &kept {
@@ -163,7 +194,7 @@ fn choose(
         } else {
             goals(service, &chosen.cores)
         },
-        kind,
+        status,
         kept: kept.is_some(),
         why,
         objective: Some(chosen.objective),
@@ -176,7 +207,7 @@ fn overloaded(
     service: &Service,
     in_force: &[InForce],
     problem: &Problem,
-    best: Solved,
+    best: Best,
     why: String,
 ) -> Decision {
     let capacity = |cores: &[u32]| problem.capacities(cores).iter().sum::<f64>();
@@ -191,7 +222,7 @@ fn overloaded(
         } else {
             goals(service, &best.cores)
         },
-        kind: Kind::Infeasible,
+        status: SolveStatus::Infeasible,
         kept: kept.is_some(),
         why,
         objective: None,
@@ -199,7 +230,7 @@ fn overloaded(
     }
 }
 
-fn accuracy(problem: &Problem, allocation: &Solved) -> f64 {
+fn accuracy(problem: &Problem, allocation: &Best) -> f64 {
     problem
         .variants
         .iter()

@@ -21,18 +21,25 @@
 mod rise;
 mod there;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_api::Rps;
+use weir_api::plan::VARIANTS_MAX;
 
-use super::{DEMAND_MIN, Decision, Kind, keep, promised, ready, replica, stay, wait_ms};
+use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, ready, replica, stay, wait_ms};
 use crate::capacity::{Allocation, Goal, InForce};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::service::{IpaRule, Service, Stage, Variant};
+use crate::service::rule::within;
+use crate::service::{
+    ConfigError, Decision, Inputs, Policy, ScaleDown, Service, SolveStatus, Stage, Variant,
+    VariantShape,
+};
 use crate::solve::ipa::{
-    Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
+    self, Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
 };
 use crate::solve::law::Latency;
-use crate::solve::{Outcome, Patience, Refused};
+use crate::solve::{Patience, Refused};
 
 pub(super) use there::{batches, carrying};
 use there::{is_carried, running};
@@ -43,85 +50,165 @@ const STEPS: u32 = 20;
 /// A plan that keeps the budget.
 struct Found {
     plan: Plan,
-    kind: Kind,
+    status: SolveStatus,
     note: String,
 }
 
-/// The best within the budget, or what runs where there is reason to keep it.
-pub(super) fn decide(
-    service: &Service,
-    rule: IpaRule,
-    in_force: &[InForce],
-    forecast: Forecast,
-) -> Decision {
-    let elapsed = stopwatch();
-    let patience = Patience::new(service.solver_limit, &elapsed);
-    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-    if let Some(goals) = rise::beside(service, in_force, forecast, &patience) {
-        let why = format!(
-            "{:.1} requests/s, rising: what serves goes on, and the quickest grow beside it",
-            demand.0
-        );
-        return Decision {
-            goals,
-            kind: Kind::Good,
-            kept: false,
-            why,
-            objective: None,
-            optimum: None,
-        };
+/// Settings of policy ipa as written: alpha × accuracy in percent − beta × cores − delta × batches.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawIpa {
+    /// Of a percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// Of a core.
+    pub beta: f64,
+    /// What a request more in a batch costs, in cores.
+    pub delta: f64,
+    /// What runs is kept within this of the best.
+    pub tolerance: f64,
+}
+
+/// Settings of policy ipa: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ipa {
+    /// α: of a percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// β: of a core.
+    pub beta: f64,
+    /// δ: of a request of a batch.
+    pub delta: f64,
+    /// Distance from the optimum within which the actual capacity is kept while it carries the demand.
+    pub tolerance: f64,
+}
+
+impl Default for RawIpa {
+    fn default() -> Self {
+        let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
+        // A core is worth `beta`: noise in the demand shall not move one.
+        RawIpa {
+            alpha,
+            beta,
+            delta,
+            tolerance: beta,
+        }
     }
-    let found = by_loaded(service, rule, in_force, forecast, &patience);
-    let among = vec![true; service.variants.len()];
-    let found = found.map_or_else(
-        || within_budget(service, rule, demand, &among, &patience),
-        Ok,
-    );
-    let found = match found {
-        Ok(found) => found,
-        Err((kind, why)) => return keep(in_force, kind, format!("cores stay: {why}")),
-    };
-    let goals = goals(service, &found.plan);
-    let worth = worth(service, rule, &found.plan);
-    let running = running(service, rule, &ready(in_force), demand);
-    let running = running.filter(|_| stay(in_force) != goals);
-    let near = |running: &f64| worth - running <= rule.tolerance;
-    let usual = matches!(found.kind, Kind::Optimal | Kind::Good);
-    let kept = running.filter(|running| usual && (!forecast.settled || near(running)));
-    let reason = match &kept {
-        None => "",
-        Some(running) if near(running) => ", kept: within the tolerance of it",
-        Some(_) => ", kept: the demand's window has not filled yet",
-    };
-    let Plan {
-        accuracy_percent,
-        latency_ms,
-        ..
-    } = found.plan;
-    let why = format!(
-        "{:.1} requests/s:{} in {latency_ms:.0} ms, accuracy {accuracy_percent:.2} %{}{reason}",
-        demand.0,
-        stages(&found.plan),
-        found.note,
-    );
-    Decision {
-        goals: if kept.is_some() {
-            stay(in_force)
-        } else {
-            goals
-        },
-        kind: found.kind,
-        kept: kept.is_some(),
-        why,
-        objective: Some(kept.unwrap_or(worth)),
-        optimum: Some(worth),
+}
+
+impl RawIpa {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Ipa, ConfigError> {
+        let weight = |name: &str, value| within(format!("ipa.{name}"), value, 0.0..=WEIGHT_MAX, "");
+        Ok(Ipa {
+            alpha: weight("alpha", self.alpha)?,
+            beta: weight("beta", self.beta)?,
+            delta: weight("delta", self.delta)?,
+            tolerance: weight("tolerance", self.tolerance)?,
+        })
+    }
+}
+
+impl Policy for Ipa {
+    fn name(&self) -> &'static str {
+        "ipa"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (VARIANTS_MAX, "of them")
+    }
+
+    fn plans_pipelines(&self) -> bool {
+        true
+    }
+
+    /// Some of each variant may stay loaded.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        replica::check(at, self.name(), variant, true)
+    }
+
+    /// The best within the budget, or the actual capacity where there is reason to keep it.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let forecast = inputs.forecast;
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+        if let Some(goals) = rise::beside(service, in_force, forecast, &patience) {
+            let why = format!(
+                "{:.1} requests/s, rising: what serves goes on, and the quickest grow beside it",
+                demand.0
+            );
+            return Decision {
+                goals,
+                status: SolveStatus::Good,
+                kept: false,
+                why,
+                objective: None,
+                optimum: None,
+            };
+        }
+        let found = by_loaded(service, *self, in_force, forecast, &patience);
+        let among = vec![true; service.variants.len()];
+        let found = found.map_or_else(
+            || within_budget(service, *self, demand, &among, &patience),
+            Ok,
+        );
+        let found = match found {
+            Ok(found) => found,
+            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+        };
+        let goals = goals(service, &found.plan);
+        let worth = worth(service, *self, &found.plan);
+        let running = running(service, *self, &ready(in_force), demand);
+        let running = running.filter(|_| stay(in_force) != goals);
+        let near = |running: &f64| worth - running <= self.tolerance;
+        let usual = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
+        let kept = running.filter(|running| usual && (!forecast.settled || near(running)));
+        let reason = match &kept {
+            None => "",
+            Some(running) if near(running) => ", kept: within the tolerance of it",
+            Some(_) => ", kept: the demand's window has not filled yet",
+        };
+        let Plan {
+            accuracy_percent,
+            latency_ms,
+            ..
+        } = found.plan;
+        let why = format!(
+            "{:.1} requests/s:{} in {latency_ms:.0} ms, accuracy {accuracy_percent:.2} %{}{reason}",
+            demand.0,
+            stages(&found.plan),
+            found.note,
+        );
+        Decision {
+            goals: if kept.is_some() {
+                stay(in_force)
+            } else {
+                goals
+            },
+            status: found.status,
+            kept: kept.is_some(),
+            why,
+            objective: Some(kept.unwrap_or(worth)),
+            optimum: Some(worth),
+        }
+    }
+
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+        batches(service, there, inputs.map(|inputs| inputs.forecast))
+    }
+
+    fn scale_down(&self) -> ScaleDown {
+        ScaleDown::StabilizedAboveZero
+    }
+
+    fn tolerance(&self, _service: &Service) -> f64 {
+        self.tolerance
     }
 }
 
 /// The best of those variants that serve, where they do not carry the demand with what they have and can with more.
 fn by_loaded(
     service: &Service,
-    rule: IpaRule,
+    rule: Ipa,
     in_force: &[InForce],
     forecast: Forecast,
     patience: &Patience<'_>,
@@ -133,7 +220,7 @@ fn by_loaded(
     }
     let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
     let found = within_budget(service, rule, demand, &loaded, patience).ok()?;
-    let carries = matches!(found.kind, Kind::Optimal | Kind::Good);
+    let carries = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
     carries.then(|| Found {
         note: format!("{}, by those that are loaded", found.note),
         ..found
@@ -143,11 +230,11 @@ fn by_loaded(
 /// IPA's plan where it keeps the budget, or what comes nearest.
 fn within_budget(
     service: &Service,
-    rule: IpaRule,
+    rule: Ipa,
     demand: Rps,
     among: &[bool],
     patience: &Patience<'_>,
-) -> Result<Found, (Kind, String)> {
+) -> Result<Found, (SolveStatus, String)> {
     let solved = |demand: Rps, price: f64| solved(service, rule, (demand, price), among, patience);
     // With a core dearer than all accuracy there is, the fewest cores are taken.
     let dearest = 100.0 * rule.alpha + 1.0;
@@ -155,7 +242,7 @@ fn within_budget(
         Ok(free) if fits(service, &free.plan) => return Ok(free),
         Ok(_) => {}
         // No number of replicas carries it.
-        Err((Kind::Infeasible, why)) => {
+        Err((SolveStatus::Infeasible, why)) => {
             return overloaded(service, demand, &|less| solved(less, dearest), why);
         }
         Err(other) => return Err(other),
@@ -180,8 +267,8 @@ fn within_budget(
     }
     let gap = high * (f64::from(service.budget) - found.plan.cores);
     // Duality says nothing of what is no optimum itself.
-    if gap > 0.0 && found.kind == Kind::Optimal {
-        found.kind = Kind::Good;
+    if gap > 0.0 && found.status == SolveStatus::Optimal {
+        found.status = SolveStatus::Good;
         found.note = format!(
             ", at most {gap:.2} below the best within {} cores",
             service.budget
@@ -194,23 +281,23 @@ fn within_budget(
 fn overloaded(
     service: &Service,
     demand: Rps,
-    solved: &dyn Fn(Rps) -> Result<Found, (Kind, String)>,
+    solved: &dyn Fn(Rps) -> Result<Found, (SolveStatus, String)>,
     why: String,
-) -> Result<Found, (Kind, String)> {
+) -> Result<Found, (SolveStatus, String)> {
     let mut found = None;
     let (mut low, mut high) = (0.0, demand.0);
     for _ in 0..STEPS {
         let less = Rps(f64::midpoint(low, high));
         match solved(less) {
             Ok(carried) if fits(service, &carried.plan) => (found, low) = (Some(carried), less.0),
-            Ok(_) | Err((Kind::Infeasible, _)) => high = less.0,
+            Ok(_) | Err((SolveStatus::Infeasible, _)) => high = less.0,
             Err(_) => break,
         }
     }
     let Some(mut found) = found else {
-        return Err((Kind::Infeasible, why));
+        return Err((SolveStatus::Infeasible, why));
     };
-    found.kind = Kind::Infeasible;
+    found.status = SolveStatus::Infeasible;
     found.note = format!(": {why}; planned for {low:.1}");
     Ok(found)
 }
@@ -218,40 +305,25 @@ fn overloaded(
 /// IPA's plan for that demand, with a core that much dearer than β says, of these variants.
 fn solved(
     service: &Service,
-    rule: IpaRule,
+    rule: Ipa,
     (demand, price): (Rps, f64),
     among: &[bool],
     patience: &Patience<'_>,
-) -> Result<Found, (Kind, String)> {
-    let refused = |refused: Refused| (Kind::Infeasible, refused.to_string());
+) -> Result<Found, (SolveStatus, String)> {
+    let refused = |refused: Refused| (SolveStatus::Infeasible, refused.to_string());
     let problem: Problem = input(service, rule, (demand, price), among)
         .try_into()
         .map_err(refused)?;
-    let found = |plan, kind, note| Ok(Found { plan, kind, note });
-    match solve(&problem, patience) {
-        Outcome::Optimal(plan) => found(plan, Kind::Optimal, String::new()),
-        Outcome::Good { best, gap } => found(
-            best,
-            Kind::Good,
-            format!(", at most {gap:.4} below the optimum"),
-        ),
-        Outcome::Infeasible {
-            why,
-            best_effort: Some(plan),
-        } => found(plan, Kind::Infeasible, format!(": {why}")),
-        Outcome::OutOfTime {
-            why,
-            best: Some(plan),
-        } => found(plan, Kind::OutOfTime, format!(" ({why})")),
-        Outcome::Infeasible {
-            why,
-            best_effort: None,
-        } => Err((Kind::Infeasible, why)),
-        Outcome::OutOfTime { why, best: None } => Err((Kind::OutOfTime, why)),
-    }
+    let solved = Solved::read(solve(&problem, patience))?;
+    let note = solved.note(|gap| format!("{gap:.4} below the optimum"));
+    Ok(Found {
+        plan: solved.plan,
+        status: solved.status,
+        note,
+    })
 }
 
-fn input(service: &Service, rule: IpaRule, (demand, price): (Rps, f64), among: &[bool]) -> Input {
+fn input(service: &Service, rule: Ipa, (demand, price): (Rps, f64), among: &[bool]) -> Input {
     let variant = |variant: &Variant| VariantInput {
         name: variant.name.clone(),
         accuracy_percent: variant.accuracy,
@@ -300,7 +372,7 @@ fn cores(service: &Service, plan: &Plan) -> f64 {
 }
 
 /// α·PAS − β·Σ n·R − δ·Σ b, whatever price a core was given.
-fn worth(service: &Service, rule: IpaRule, plan: &Plan) -> f64 {
+fn worth(service: &Service, rule: Ipa, plan: &Plan) -> f64 {
     let batches: u32 = plan.stages.iter().map(|stage| stage.batch).sum();
     let cores = cores(service, plan);
     rule.alpha * plan.accuracy_percent - rule.beta * cores - rule.delta * f64::from(batches)

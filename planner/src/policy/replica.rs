@@ -2,11 +2,66 @@
 //! time. Of a server that executes a batch on each core (`parallelism: per-core`) that is a core; else it
 //! is a replica of the workload, whose cores nobody changes.
 
+use std::num::NonZeroU32;
+
 use weir_api::Cores;
 
 use crate::capacity::{Allocation, Goal};
-use crate::service::Variant;
+use crate::profile::Profile;
+use crate::service::rule::rule;
+use crate::service::{ConfigError, Replicas, Variant, VariantShape};
 use crate::solve::law::Parallelism;
+
+/// Replicas, none included: the cores of a server that executes a batch on each, or those of the workload
+/// with cores that nobody changes. Where `keeps`, some of each may stay loaded.
+pub(super) fn check(
+    at: &str,
+    policy: &str,
+    variant: &VariantShape<'_>,
+    keeps: bool,
+) -> Result<(), ConfigError> {
+    let VariantShape {
+        profile,
+        least,
+        greatest,
+        replicas,
+        ..
+    } = *variant;
+    let (path, fewest) = (format!("{at}.cores.least"), format!("{at}.replicas.least"));
+    let none = format!("0, with policy {policy}: not every variant runs");
+    if profile.parallelism == Parallelism::PerCore {
+        rule(keeps || least == 0, path, least, &none)?;
+        let right = format!(
+            "left out, with policy {policy} and parallelism per-core: its cores are its replicas"
+        );
+        let given = format!("{} to {}", replicas.least, replicas.greatest);
+        return rule(
+            replicas == Replicas::ONE,
+            format!("{at}.replicas"),
+            given,
+            &right,
+        );
+    }
+    let right =
+        format!("per-core, with policy {policy} (a replica is one core), or 1 (one of `replicas`)");
+    one_at_a_time(at, profile, &right)?;
+    let right = format!(
+        "{greatest}, as cores.greatest: policy {policy} changes how many replicas there are, not their cores"
+    );
+    rule(least == greatest, path, least, &right)?;
+    let may_be = keeps || replicas.least == 0;
+    rule(may_be, fewest, replicas.least, &none)
+}
+
+/// Checks that a replica of the variant executes one batch at a time.
+pub(super) fn one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<(), ConfigError> {
+    let one = profile.parallelism == Parallelism::Fixed(NonZeroU32::MIN);
+    let given = match profile.parallelism {
+        Parallelism::PerCore => "per-core".to_owned(),
+        Parallelism::Fixed(batches) => batches.to_string(),
+    };
+    rule(one, format!("{at}.latency.parallelism"), given, right)
+}
 
 /// Whether a core is a replica.
 pub(super) fn is_core(variant: &Variant) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use weir_api::Cores;
 
 use crate::capacity::{Allocation, Goal, InForce};
-use crate::service::{Policy, Service, Variant};
+use crate::service::{ScaleDown, Service, Variant};
 
 /// By variant: since when nobody has wanted more replicas than so many. Falling, so that the first is the most of
 /// the time remembered; bounded by the most replicas there may be.
@@ -32,7 +32,8 @@ impl Linger {
         goals: &[Goal],
     ) -> Vec<Goal> {
         let mut held = goals.to_vec();
-        if matches!(service.policy, Policy::Themis(_)) {
+        let rule = service.policy.scale_down();
+        if rule == ScaleDown::Immediate {
             return held;
         }
         let lists = service.variants.iter().zip(in_force).zip(&mut self.0);
@@ -55,8 +56,8 @@ impl Linger {
             }
             let recent = wanted.front().map_or(0, |(_, replicas)| *replicas);
             let stay = recent.min(there.replicas());
-            let alone = matches!(service.policy, Policy::Ipa(_));
-            let lingers = is_scaled(variant) && !(alone && wish.replicas == 0);
+            let ends_at_once = rule == ScaleDown::StabilizedAboveZero && wish.replicas == 0;
+            let lingers = is_scaled(variant) && !ends_at_once;
             if lingers && stay > wish.replicas {
                 *goal = more(variant, *there, *wish, stay);
             }
@@ -112,8 +113,9 @@ fn is_borne(service: &Service, in_force: &[InForce], goals: &[Goal]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::tests::service;
-    use crate::service::{IpaRule, Workload, WorkloadKind};
+    use crate::policy::Ipa;
+    use crate::service::{SharedPolicy, Workload, WorkloadKind};
+    use crate::spec::tests::service;
 
     const AFTER: u64 = 30;
 
@@ -191,7 +193,7 @@ mod tests {
     #[test]
     fn with_ipa_a_stages_other_variants_go_at_once() {
         let mut service = replicated();
-        service.policy = Policy::Ipa(IpaRule {
+        service.policy = SharedPolicy::new(Ipa {
             alpha: 1.0,
             beta: 0.1,
             delta: 0.0,

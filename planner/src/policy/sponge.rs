@@ -2,139 +2,214 @@
 //!
 //! The time left to those who come is a low percentile of what the filters found, less the rest of the pipeline and
 //! what they hold back for the answer's way; of those requests that the most cores could serve at all
-//! ([`quickest_ms`]: no core helps the others). Where too few clients said when they sent, it is the SLO less the
+//! (no core helps the others). Where too few clients said when they sent, it is the SLO less the
 //! rest of the pipeline.
 //!
-//! The cores are decided, the batch follows from those that are actuated ([`batch`]): a plan must hold for
+//! The cores are decided, the batch follows from those that are actuated ([`Policy::batches`]): a plan must hold for
 //! what is there. Before the forecast settles, cores that serve are not taken away.
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_api::Cores;
 
-use super::{DEMAND_MIN, Decision, Kind, keep, promised, whole};
-use crate::capacity::{Goal, InForce};
+use super::replica::one_at_a_time;
+use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, whole};
+use crate::capacity::{Allocation, Goal, InForce};
 use crate::clock::stopwatch;
-use crate::forecast::Forecast;
-use crate::service::{Service, SpongeRule, Variant};
+use crate::service::rule::{rule, within};
+use crate::service::{
+    ConfigError, Decision, Inputs, Needs, Policy, Replicas, Service, SolveStatus, TIME_LEFT_MIN_MS,
+    TimeLeft, Variant, VariantShape,
+};
 use crate::solve::law::Latency;
 use crate::solve::sponge::input::{Arriving, Steps};
 use crate::solve::sponge::{Input, Plan, Problem, solve};
-use crate::solve::{Outcome, Patience};
+use crate::solve::{Patience, Refused};
 
-/// The least that is left for a batch to fill and execute, in ms: a network that takes all of the SLO
-/// leaves nothing to solve for.
-const LEFT_LEAST_MS: f64 = 1.0;
+/// Settings of policy sponge as written.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSponge {
+    /// What a request more in a batch costs, in cores.
+    pub delta: f64,
+    /// Which of the latest requests' ways is planned for.
+    pub percentile: f64,
+}
 
-/// The cheapest cores that serve who comes, or what comes nearest.
-pub(super) fn decide(
-    service: &Service,
-    rule: SpongeRule,
-    in_force: &[InForce],
-    forecast: Forecast,
-) -> Decision {
-    let Some(variant) = service.variants.first() else {
-        return keep(in_force, Kind::Infeasible, "there is no variant".to_owned());
-    };
-    let all: Vec<u32> = (variant.least..=variant.greatest).collect();
-    let elapsed = stopwatch();
-    let patience = Patience::new(service.solver_limit, &elapsed);
-    let outcome = match problem(service, rule, variant, all, forecast) {
-        Ok(problem) => solve(&problem, &patience),
-        Err(why) => return keep(in_force, Kind::Infeasible, why),
-    };
-    let (kind, best, note) = match outcome {
-        Outcome::Optimal(best) => (Kind::Optimal, best, String::new()),
-        Outcome::Good { best, gap } => (Kind::Good, best, format!(", at most {gap:.4} too many")),
-        Outcome::Infeasible {
-            why,
-            best_effort: Some(best),
-        } => (Kind::Infeasible, best, format!(": {why}")),
-        Outcome::Infeasible {
-            why,
-            best_effort: None,
-        } => return keep(in_force, Kind::Infeasible, why),
-        Outcome::OutOfTime {
-            why,
-            best: Some(best),
-        } => (Kind::OutOfTime, best, format!(" ({why})")),
-        Outcome::OutOfTime { why, best: None } => {
-            return keep(in_force, Kind::OutOfTime, format!("cores stay: {why}"));
+/// Settings of policy sponge.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sponge {
+    /// δ of its Eq. 3: cost of one more request in a batch, in cores.
+    pub delta: f64,
+    /// Percent of the requests that have at least the time that is planned for left when they come.
+    pub percentile: f64,
+}
+
+impl Default for RawSponge {
+    fn default() -> Self {
+        // A batch never costs a core; one request in a hundred may come later than is planned for.
+        RawSponge {
+            delta: 0.001,
+            percentile: 99.0,
         }
-    };
-    let current = whole(in_force).and_then(|cores| cores.first().copied());
-    let kept = current.filter(|current| !forecast.settled && *current > best.cores);
-    let left = forecast.left_ms.map_or_else(
-        || "the way from clients unknown".to_owned(),
-        |ms| format!("{ms:.0} ms left"),
-    );
-    let reason = if kept.is_some() {
-        ", kept: the demand's window has not filled yet"
-    } else {
-        ""
-    };
-    let why = format!(
-        "{:.1} requests/s, {left}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
-        forecast.demand.0, best.cores, best.batch, best.latency_ms, best.throughput_rps,
-    );
-    Decision {
-        goals: vec![Goal::one(Cores::whole(kept.unwrap_or(best.cores)))],
-        kind,
-        kept: kept.is_some(),
-        why,
-        objective: Some(-(best.objective + f64::from(kept.map_or(0, |kept| kept - best.cores)))),
-        optimum: Some(-best.objective),
     }
 }
 
-/// The batch for the cores that are there: the best that serves who comes, or what comes nearest; 1
-/// where nothing is known of the demand.
-pub fn batch(
+impl RawSponge {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Sponge, ConfigError> {
+        let RawSponge { delta, percentile } = self;
+        Ok(Sponge {
+            delta: within("sponge.delta", delta, 0.0..=WEIGHT_MAX, "cores")?,
+            percentile: within("sponge.percentile", percentile, 1.0..=100.0, "percent")?,
+        })
+    }
+}
+
+impl Policy for Sponge {
+    fn name(&self) -> &'static str {
+        "sponge"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (1, "of them, with policy sponge")
+    }
+
+    /// One instance that is always there and executes one batch after the other on all its cores, as Sponge's
+    /// h(b, c) = b / l(b, c) has it.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        let VariantShape {
+            least, replicas, ..
+        } = *variant;
+        one_at_a_time(at, variant.profile, "1, with policy sponge")?;
+        let right = "1 or more, with policy sponge";
+        rule(least > 0, format!("{at}.cores.least"), least, right)?;
+        let right = "left out, with policy sponge: it knows one instance";
+        let given = format!("{} to {}", replicas.least, replicas.greatest);
+        let path = format!("{at}.replicas");
+        rule(replicas == Replicas::ONE, path, given, right)
+    }
+
+    fn needs(&self, service: &Service) -> Needs {
+        let left = TimeLeft {
+            percentile: self.percentile,
+            least_ms: quickest_ms(service),
+        };
+        Needs {
+            left: Some(left),
+            ..Needs::default()
+        }
+    }
+
+    /// The cheapest cores that serve the requests, or those that come nearest.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let Some(variant) = service.variants.first() else {
+            return keep(
+                in_force,
+                SolveStatus::Infeasible,
+                "there is no variant".to_owned(),
+            );
+        };
+        let all: Vec<u32> = (variant.least..=variant.greatest).collect();
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let outcome = match problem(service, *self, variant, all, inputs) {
+            Ok(problem) => solve(&problem, &patience),
+            Err(why) => return keep(in_force, SolveStatus::Infeasible, why),
+        };
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((SolveStatus::OutOfTime, why)) => {
+                return keep(
+                    in_force,
+                    SolveStatus::OutOfTime,
+                    format!("cores stay: {why}"),
+                );
+            }
+            Err((status, why)) => return keep(in_force, status, why),
+        };
+        let note = solved.note(|gap| format!("{gap:.4} too many"));
+        let Solved {
+            plan: best, status, ..
+        } = solved;
+        let current = whole(in_force).and_then(|cores| cores.first().copied());
+        let kept = current.filter(|current| !inputs.forecast.settled && *current > best.cores);
+        let left = inputs.left_ms.map_or_else(
+            || "the way from clients unknown".to_owned(),
+            |ms| format!("{ms:.0} ms left"),
+        );
+        let reason = if kept.is_some() {
+            ", kept: the demand's window has not filled yet"
+        } else {
+            ""
+        };
+        let why = format!(
+            "{:.1} requests/s, {left}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
+            inputs.forecast.demand.0, best.cores, best.batch, best.latency_ms, best.throughput_rps,
+        );
+        Decision {
+            goals: vec![Goal::one(Cores::whole(kept.unwrap_or(best.cores)))],
+            status,
+            kept: kept.is_some(),
+            why,
+            objective: Some(
+                -(best.objective + f64::from(kept.map_or(0, |kept| kept - best.cores))),
+            ),
+            optimum: Some(-best.objective),
+        }
+    }
+
+    /// The best batch that serves the requests on the cores there, or the one that comes nearest; 1 without a demand.
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+        let each = service.variants.iter().zip(there);
+        each.map(|(variant, one)| batch(service, *self, variant, one.each(), inputs))
+            .collect()
+    }
+}
+
+fn batch(
     service: &Service,
-    rule: SpongeRule,
+    rule: Sponge,
     variant: &Variant,
     cores: Cores,
-    forecast: Option<Forecast>,
+    inputs: Option<Inputs>,
 ) -> u32 {
     let whole = (cores.millis() / 1000).max(1);
     let still = || Duration::ZERO;
-    let solved = |forecast| {
-        let problem = problem(service, rule, variant, vec![whole], forecast).ok()?;
+    let solved = |inputs| {
+        let problem = problem(service, rule, variant, vec![whole], inputs).ok()?;
         let outcome = solve(&problem, &Patience::new(service.solver_limit, &still));
         outcome.plan().map(|plan: &Plan| plan.batch)
     };
-    forecast.and_then(solved).unwrap_or(1)
+    inputs.and_then(solved).unwrap_or(1)
 }
 
 /// The least time in which a request is served: alone, on the most cores.
-pub fn quickest_ms(service: &Service) -> f64 {
+fn quickest_ms(service: &Service) -> f64 {
     let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.greatest));
     service.variants.first().map_or(0.0, quickest)
 }
 
-/// The objective less the rest of the pipeline, in ms.
-pub fn slo_ms(service: &Service) -> f64 {
-    (service.slo.as_secs_f64() * 1e3 - service.rest_ms).max(LEFT_LEAST_MS)
-}
-
 fn problem(
     service: &Service,
-    rule: SpongeRule,
+    rule: Sponge,
     variant: &Variant,
     cores: Vec<u32>,
-    forecast: Forecast,
+    inputs: Inputs,
 ) -> Result<Problem, String> {
-    let slo_ms = slo_ms(service);
-    let left_ms = forecast
+    let slo_ms = service.own_slo_ms();
+    let left_ms = inputs
         .left_ms
         .unwrap_or(slo_ms)
-        .clamp(LEFT_LEAST_MS, slo_ms);
+        .clamp(TIME_LEFT_MIN_MS, slo_ms);
     let input = Input {
         latency: Latency::Sponge(promised(variant)),
         cores: Steps::Among(cores),
         batches: Steps::UpTo(variant.profile.batch),
         delta: rule.delta,
-        rate_rps: forecast.demand.0.max(DEMAND_MIN.0),
+        rate_rps: inputs.forecast.demand.0.max(DEMAND_MIN.0),
         waiting: Vec::new(),
         arriving: Some(Arriving {
             slo_ms,
@@ -144,7 +219,7 @@ fn problem(
     };
     input
         .try_into()
-        .map_err(|refused: crate::solve::Refused| refused.to_string())
+        .map_err(|refused: Refused| refused.to_string())
 }
 
 #[cfg(test)]
@@ -154,11 +229,11 @@ pub(crate) mod tests {
     use super::super::decide;
     use super::*;
     use crate::capacity::Allocation;
-    use crate::service::Policy;
-    use crate::service::tests::service;
+    use crate::service::SharedPolicy;
     use crate::solve::law::Law;
+    use crate::spec::tests::service;
 
-    const RULE: SpongeRule = SpongeRule {
+    const RULE: Sponge = Sponge {
         delta: 0.001,
         percentile: 99.0,
     };
@@ -166,7 +241,7 @@ pub(crate) mod tests {
     /// 40·b/c + 10 ms, one batch at a time on 1 to 8 cores, batches to 8, 1000 ms promised.
     pub(crate) fn sponge() -> Service {
         let mut service = service(8);
-        service.policy = Policy::Sponge(RULE);
+        service.policy = SharedPolicy::new(RULE);
         service.variants.truncate(1);
         service.stages[0].variants = 0..1;
         let variant = &mut service.variants[0];
@@ -189,15 +264,11 @@ pub(crate) mod tests {
         [InForce::certain(Allocation::one(Cores::whole(3)))]
     }
 
-    fn forecast(rps: f64, left_ms: Option<f64>) -> Forecast {
-        Forecast {
-            demand: Rps(rps),
-            present: Rps(rps),
-            arriving: Rps(rps),
-            rises: false,
-            settled: true,
-            lasted: None,
-            left_ms,
+    fn forecast(rps: f64, left_ms: Option<f64>) -> Inputs {
+        {
+            let mut inputs = Inputs::steady(Rps(rps));
+            inputs.left_ms = left_ms;
+            inputs
         }
     }
 
@@ -224,7 +295,7 @@ pub(crate) mod tests {
                 "{rps} {left_ms:?}: {}",
                 decision.why
             );
-            assert_eq!(decision.kind, Kind::Optimal, "{}", decision.why);
+            assert_eq!(decision.status, SolveStatus::Optimal, "{}", decision.why);
             let got = super::batch(
                 &service,
                 RULE,
@@ -257,8 +328,11 @@ pub(crate) mod tests {
         ] {
             let decision = decide(&service, &three(), Some(forecast(rps, left_ms)));
             assert_eq!(
-                (decision.kind, &decision.goals),
-                (Kind::Infeasible, &vec![Goal::one(Cores::whole(cores))]),
+                (decision.status, &decision.goals),
+                (
+                    SolveStatus::Infeasible,
+                    &vec![Goal::one(Cores::whole(cores))]
+                ),
                 "{}",
                 decision.why
             );
@@ -269,10 +343,8 @@ pub(crate) mod tests {
     #[test]
     fn before_the_forecast_settles_no_core_is_taken_away() {
         let service = sponge();
-        let early = Forecast {
-            settled: false,
-            ..forecast(10.0, None)
-        };
+        let mut early = forecast(10.0, None);
+        early.forecast.settled = false;
         let decision = decide(&service, &three(), Some(early));
         assert_eq!(
             (decision.kept, decision.goals),
@@ -285,10 +357,8 @@ pub(crate) mod tests {
             "{}",
             decision.why
         );
-        let more = Forecast {
-            settled: false,
-            ..forecast(100.0, None)
-        };
+        let mut more = forecast(100.0, None);
+        more.forecast.settled = false;
         assert!(!decide(&service, &three(), Some(more)).kept);
     }
 

@@ -12,17 +12,26 @@
 //! - What runs is kept while it carries the demand in time for at most `tolerance` cores more than needed;
 //!   before the forecast settles nothing is taken away.
 //!
-//! The batch follows from what is there, as with IPA ([`super::batches`]).
+//! The batch follows from what is there, as with IPA ([`super::ipa`]).
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use weir_api::{Cores, Rps};
 
-use super::{DEMAND_MIN, Decision, Kind, ipa, keep, promised, ready, stay, wait_ms};
-use crate::capacity::{Goal, InForce};
+use super::replica::one_at_a_time;
+use super::{DEMAND_MIN, Solved, WEIGHT_MAX, ipa, keep, promised, ready, stay, wait_ms};
+use crate::capacity::{Allocation, Goal, InForce};
 use crate::clock::stopwatch;
 use crate::forecast::Forecast;
-use crate::service::{Service, ThemisRule, Variant};
+use crate::service::rule::{rule, within};
+use crate::service::{
+    ConfigError, Decision, Inputs, Needs, Policy, ScaleDown, Service, SolveStatus, Variant,
+    VariantShape,
+};
 use crate::solve::law::Latency;
-use crate::solve::themis::{Input, Phase, Plan, Problem, Running, Scaling, StageInput, solve};
+use crate::solve::themis::{
+    self, Input, Phase, Plan, Problem, Running, Scaling, StageInput, solve,
+};
 use crate::solve::{Outcome, Patience, Refused};
 
 /// Which part of the demand must have lasted. The demand is the greatest of some means with a reserve on
@@ -31,96 +40,192 @@ pub(super) const LASTING_PART: f64 = 2.0 / 3.0;
 /// Steps of the search for the greatest load: to a thousandth of where it begins.
 const STEPS: u32 = 10;
 
-/// The fewest cores in the phase that it is, or what runs where there is reason to keep it.
-pub(super) fn decide(
-    service: &Service,
-    rule: ThemisRule,
-    in_force: &[InForce],
-    forecast: Forecast,
-) -> Decision {
-    let elapsed = stopwatch();
-    let patience = Patience::new(service.solver_limit, &elapsed);
-    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
-    let lasting = forecast
-        .lasted
-        .is_some_and(|lasted| lasted.0 >= LASTING_PART * forecast.demand.0);
-    let asked = input(service, rule, in_force, demand, lasting);
-    let problem: Result<Problem, Refused> = asked.clone().try_into();
-    let outcome = match problem {
-        Ok(problem) => solve(&problem, &patience),
-        Err(refused) => return keep(in_force, Kind::Infeasible, refused.to_string()),
-    };
-    let (kind, mut plan, mut note) = match outcome {
-        Outcome::Optimal(plan) => (Kind::Optimal, plan, String::new()),
-        Outcome::Good { best, gap } => {
-            let note = format!(", at most {gap:.0} cores too many");
-            (Kind::Good, best, note)
+/// Settings of policy themis as written.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawThemis {
+    /// Of a replica that starts because the load has lasted.
+    pub horizontal_cores: u32,
+    /// What runs is kept within this of the best.
+    pub tolerance: f64,
+}
+
+/// Settings of policy themis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Themis {
+    /// Cores of a replica that is started because the load has lasted.
+    pub horizontal_cores: u32,
+    /// Cores by which the actual capacity may exceed the optimum: noise in the demand shall not resize.
+    pub tolerance: f64,
+}
+
+impl Default for RawThemis {
+    fn default() -> Self {
+        // By Amdahl's law the smallest replicas do most with a core.
+        RawThemis {
+            horizontal_cores: 1,
+            tolerance: 1.0,
         }
-        Outcome::Infeasible {
-            why,
-            best_effort: Some(plan),
-        } => (Kind::Infeasible, plan, format!(": {why}")),
-        Outcome::OutOfTime {
-            why,
-            best: Some(plan),
-        } => (Kind::OutOfTime, plan, format!(" ({why})")),
-        Outcome::Infeasible { why, .. } => {
-            return keep(in_force, Kind::Infeasible, format!("cores stay: {why}"));
-        }
-        Outcome::OutOfTime { why, best: None } => {
-            return keep(in_force, Kind::OutOfTime, format!("cores stay: {why}"));
-        }
-    };
-    let mut is_short = false;
-    if !lasting
-        && plan.vertical.is_none()
-        && let Some((vertical, load_rps)) = most_vertically(asked, &patience)
-    {
-        note += &format!(", for {load_rps:.1} vertically until more are loaded");
-        (plan.phase, plan.vertical) = (Phase::Vertical, Some(vertical));
-        is_short = true;
     }
-    let scaling = match plan.phase {
-        Phase::Vertical => plan.vertical.as_ref().or(plan.horizontal.as_ref()),
-        Phase::Horizontal => plan.horizontal.as_ref().or(plan.vertical.as_ref()),
-    };
-    let Some(scaling) = scaling else {
-        return keep(
-            in_force,
-            kind,
-            format!("cores stay: nothing was found{note}"),
+}
+
+impl RawThemis {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Themis, ConfigError> {
+        let cores = ("themis.horizontal_cores", self.horizontal_cores);
+        Ok(Themis {
+            horizontal_cores: within(cores.0, cores.1, 1..=themis::CORES_MAX, "whole cores")?,
+            tolerance: within(
+                "themis.tolerance",
+                self.tolerance,
+                0.0..=WEIGHT_MAX,
+                "cores",
+            )?,
+        })
+    }
+}
+
+impl Policy for Themis {
+    fn name(&self) -> &'static str {
+        "themis"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (1, "of each stage, with policy themis")
+    }
+
+    fn plans_pipelines(&self) -> bool {
+        true
+    }
+
+    /// Replicas that execute one batch at a time, whose number and cores are both changed.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        let VariantShape {
+            profile,
+            least,
+            greatest,
+            replicas,
+            ..
+        } = *variant;
+        one_at_a_time(at, profile, "1, with policy themis")?;
+        let unit = "cores, with policy themis";
+        let cores = 1..=themis::CORES_MAX;
+        within(
+            format!("{at}.cores.greatest"),
+            greatest,
+            cores.clone(),
+            unit,
+        )?;
+        within(format!("{at}.cores.least"), least, cores, unit)?;
+        let right = "1 or more, with policy themis: every stage serves";
+        let path = format!("{at}.replicas.least");
+        rule(replicas.least > 0, path, replicas.least, right)?;
+        let batches = 1..=themis::BATCH_MAX;
+        let unit = "requests, with policy themis";
+        within(format!("{at}.batch"), profile.batch, batches, unit)?;
+        let path = format!("{at}.cores");
+        let right = format!(
+            "with themis.horizontal_cores ({}) in between",
+            self.horizontal_cores
         );
-    };
-    let (kept, reason) = kept(service, rule, in_force, forecast, scaling, demand);
-    let goals = if kept {
-        stay(in_force)
-    } else {
-        let mut goals = goals(service, &plan, in_force, forecast.settled);
-        if is_short {
-            start_beside(service, &plan, in_force, &mut goals);
+        let between = (least..=greatest).contains(&self.horizontal_cores);
+        rule(between, path, format!("{least} to {greatest}"), &right)
+    }
+
+    fn needs(&self, _service: &Service) -> Needs {
+        Needs {
+            lasted: true,
+            ..Needs::default()
         }
-        goals
-    };
-    let phase = match plan.phase {
-        Phase::Vertical => "vertically",
-        Phase::Horizontal => "horizontally",
-    };
-    let why = format!(
-        "{:.1} requests/s,{} lasting: {phase}{} in {:.0} ms{note}{reason}",
-        demand.0,
-        if lasting { "" } else { " not" },
-        settings(scaling),
-        scaling.latency_ms,
-    );
-    let cores: Cores = in_force.iter().map(|one| one.at_most).sum();
-    let optimum = -f64::from(scaling.cores);
-    Decision {
-        goals,
-        kind,
-        kept,
-        why,
-        objective: Some(if kept { -cores.as_f64() } else { optimum }),
-        optimum: Some(optimum),
+    }
+
+    /// The fewest cores in the phase that it is, or the actual capacity where there is reason to keep it.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let forecast = inputs.forecast;
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+        let lasting = forecast
+            .lasted
+            .is_some_and(|lasted| lasted.0 >= LASTING_PART * forecast.demand.0);
+        let asked = input(service, *self, in_force, demand, lasting);
+        let problem: Result<Problem, Refused> = asked.clone().try_into();
+        let outcome = match problem {
+            Ok(problem) => solve(&problem, &patience),
+            Err(refused) => return keep(in_force, SolveStatus::Infeasible, refused.to_string()),
+        };
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+        };
+        let mut note = solved.note(|gap| format!("{gap:.0} cores too many"));
+        let Solved {
+            mut plan, status, ..
+        } = solved;
+        let mut is_short = false;
+        if !lasting
+            && plan.vertical.is_none()
+            && let Some((vertical, load_rps)) = most_vertically(asked, &patience)
+        {
+            note += &format!(", for {load_rps:.1} vertically until more are loaded");
+            (plan.phase, plan.vertical) = (Phase::Vertical, Some(vertical));
+            is_short = true;
+        }
+        let scaling = match plan.phase {
+            Phase::Vertical => plan.vertical.as_ref().or(plan.horizontal.as_ref()),
+            Phase::Horizontal => plan.horizontal.as_ref().or(plan.vertical.as_ref()),
+        };
+        let Some(scaling) = scaling else {
+            return keep(
+                in_force,
+                status,
+                format!("cores stay: nothing was found{note}"),
+            );
+        };
+        let (kept, reason) = kept(service, *self, in_force, forecast, scaling, demand);
+        let goals = if kept {
+            stay(in_force)
+        } else {
+            let mut goals = goals(service, &plan, in_force, forecast.settled);
+            if is_short {
+                start_beside(service, &plan, in_force, &mut goals);
+            }
+            goals
+        };
+        let phase = match plan.phase {
+            Phase::Vertical => "vertically",
+            Phase::Horizontal => "horizontally",
+        };
+        let why = format!(
+            "{:.1} requests/s,{} lasting: {phase}{} in {:.0} ms{note}{reason}",
+            demand.0,
+            if lasting { "" } else { " not" },
+            settings(scaling),
+            scaling.latency_ms,
+        );
+        let cores: Cores = in_force.iter().map(|one| one.at_most).sum();
+        let optimum = -f64::from(scaling.cores);
+        Decision {
+            goals,
+            status,
+            kept,
+            why,
+            objective: Some(if kept { -cores.as_f64() } else { optimum }),
+            optimum: Some(optimum),
+        }
+    }
+
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+        ipa::batches(service, there, inputs.map(|inputs| inputs.forecast))
+    }
+
+    /// It takes replicas away to give the others more.
+    fn scale_down(&self) -> ScaleDown {
+        ScaleDown::Immediate
+    }
+
+    fn tolerance(&self, _service: &Service) -> f64 {
+        self.tolerance
     }
 }
 
@@ -149,7 +254,7 @@ fn most_vertically(asked: Input, patience: &Patience<'_>) -> Option<(Scaling, f6
 /// Whether what runs carries the demand and there is reason to keep it, and which.
 fn kept(
     service: &Service,
-    rule: ThemisRule,
+    rule: Themis,
     in_force: &[InForce],
     forecast: Forecast,
     scaling: &Scaling,
@@ -263,7 +368,7 @@ fn bounded(variant: &Variant, there: InForce, goal: Goal, settled: bool) -> Goal
 
 fn input(
     service: &Service,
-    rule: ThemisRule,
+    rule: Themis,
     in_force: &[InForce],
     demand: Rps,
     lasting: bool,

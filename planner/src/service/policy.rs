@@ -1,189 +1,220 @@
-//! The rules about whose problem is solved: `policy`, and the keys of each.
+//! The seam of the policies: from the demand and the actual capacity to the target, with the reason. Values in, values
+//! out. The policies themselves are in [`crate::policy`].
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::Arc;
 
-use super::rule::{rule, within};
-use super::{ConfigError, InfaasRule, IpaRule, Policy, SpongeRule, ThemisRule};
-use crate::solve::{ipa, themis};
+use weir_api::Rps;
 
-/// Weights are relative to each other; more than a thousandfold is a slip of the pen.
-pub(super) const WEIGHT_MAX: f64 = 1000.0;
-/// A second of loading costs a whole replica at most.
-const LOADING_WEIGHT_MAX: f64 = 1.0;
+use super::{ConfigError, Replicas, Service};
+use crate::capacity::{Allocation, Goal, InForce};
+use crate::forecast::Forecast;
+use crate::profile::Profile;
 
-/// Whose problem is solved each cycle.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RawPolicy {
-    /// Which variants, with how many cores and what share of the traffic.
-    #[default]
-    Infadapter,
-    /// Cores and batch of one variant, by demand and the requests' way from their clients.
-    Sponge,
-    /// A pipeline: one variant of each stage, its replicas and batch.
-    Ipa,
-    /// Replicas of each variant, as few as the demand and a least accuracy allow.
-    Infaas,
-    /// A pipeline of one variant a stage: a burst takes cores, what has lasted takes replicas.
-    Themis,
+/// A way to plan: the problem that is solved each cycle. One implementation a file in [`crate::policy`].
+pub trait Policy: Debug + Send + Sync {
+    /// Name in service files.
+    fn name(&self) -> &'static str;
+
+    /// Most variants of a stage, and the words that a refusal adds to that number.
+    fn variants_max(&self) -> (usize, &'static str);
+
+    /// Whether it plans pipelines of several stages.
+    fn plans_pipelines(&self) -> bool {
+        false
+    }
+
+    /// Checks a variant, whose path in the file is `at`.
+    ///
+    /// # Errors
+    /// A value that the policy cannot plan with.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError>;
+
+    /// Inputs that it decides by beside the demand; all others are left out.
+    fn needs(&self, _service: &Service) -> Needs {
+        Needs::default()
+    }
+
+    /// Returns the target for these inputs. The time serves only the solver's limit.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision;
+
+    /// Batch of each variant, by what is `there` and the present demand. A plan must hold for the actual capacity at each
+    /// step of a rollout, so the batch follows from that, not from the target.
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32>;
+
+    /// Smallest batch that it may choose for a variant with this profile.
+    fn batch_min(&self, _profile: &Profile) -> u32 {
+        1
+    }
+
+    /// Rule by which replicas end when fewer are wanted.
+    fn scale_down(&self) -> ScaleDown {
+        ScaleDown::Stabilized
+    }
+
+    /// Distance from the optimum, in its objective, within which the actual capacity is kept.
+    fn tolerance(&self, _service: &Service) -> f64 {
+        0.0
+    }
 }
 
-/// What policy sponge weighs.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawSponge {
-    /// What a request more in a batch costs, in cores.
-    pub delta: f64,
-    /// Which of the latest requests' ways is planned for.
+/// The policy of a service. Two are equal when their names and settings are.
+#[derive(Debug, Clone)]
+pub struct SharedPolicy(Arc<dyn Policy>);
+
+impl SharedPolicy {
+    /// Shares a policy.
+    pub fn new(policy: impl Policy + 'static) -> SharedPolicy {
+        SharedPolicy(Arc::new(policy))
+    }
+}
+
+impl Deref for SharedPolicy {
+    type Target = dyn Policy;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl PartialEq for SharedPolicy {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
+
+/// The parts of a variant that policies have rules about.
+#[derive(Debug)]
+pub struct VariantShape<'a> {
+    /// Its profile.
+    pub profile: &'a Profile,
+    /// Fewest cores of a replica.
+    pub least: u32,
+    /// Most cores of a replica.
+    pub greatest: u32,
+    /// Most cores that a replica could have: those of the budget, or of one pod.
+    pub highest: u32,
+    /// Replicas that it may have.
+    pub replicas: Replicas,
+}
+
+/// Inputs of a decision beside the actual capacity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inputs {
+    /// Demand.
+    pub forecast: Forecast,
+    /// Time that most requests have left at least when they arrive, in ms: the SLO less the network latency and the rest
+    /// of the pipeline. `None` where too few clients said when they sent, or the policy does not ask.
+    pub left_ms: Option<f64>,
+}
+
+impl Inputs {
+    /// A demand that is known for long and does not change.
+    pub fn steady(demand: Rps) -> Inputs {
+        Inputs {
+            forecast: Forecast {
+                demand,
+                present: demand,
+                arriving: demand,
+                rises: false,
+                settled: true,
+                lasted: None,
+            },
+            left_ms: None,
+        }
+    }
+
+    /// The same, as if the demand to plan for were there already.
+    #[must_use]
+    pub fn as_if_present(mut self) -> Inputs {
+        self.forecast.present = self.forecast.demand;
+        self
+    }
+}
+
+/// Inputs that a policy asks for beside the demand.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Needs {
+    /// Time that requests have left.
+    pub left: Option<TimeLeft>,
+    /// Demand that has lasted ([`Forecast::lasted`]).
+    pub lasted: bool,
+}
+
+/// Percentile of the time that requests have left.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeLeft {
+    /// Percent of the requests that have at least that time left.
     pub percentile: f64,
+    /// Time below which no cores can serve a request, in ms: requests with less do not count.
+    pub least_ms: f64,
 }
 
-/// What policy ipa weighs: alpha × accuracy in percent − beta × cores − delta × batches.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawIpa {
-    /// Of a percent of the pipeline's accuracy.
-    pub alpha: f64,
-    /// Of a core.
-    pub beta: f64,
-    /// What a request more in a batch costs, in cores.
-    pub delta: f64,
-    /// What runs is kept within this of the best.
-    pub tolerance: f64,
+/// Rule by which replicas end when fewer are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleDown {
+    /// After the stabilization window.
+    Stabilized,
+    /// After the window, but at once where a variant is to have none: another one of its stage takes over, and would
+    /// share the requests that fill its batches.
+    StabilizedAboveZero,
+    /// At once: the policy stabilizes by itself.
+    Immediate,
 }
 
-/// What policy infaas is to keep to.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawInfaas {
-    /// Percent.
-    pub accuracy_least: f64,
-    /// Requests/s on top of the demand.
-    pub slack_rps: f64,
-    /// A second of a replica's loading costs so much of a core.
-    pub loading_weight_per_s: f64,
+/// Target of a cycle.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// In the variants' order.
+    pub goals: Vec<Goal>,
+    /// Result of the solve.
+    pub status: SolveStatus,
+    /// Whether the actual capacity was preferred to an optimum within the tolerance.
+    pub kept: bool,
+    /// Why, in a sentence.
+    pub why: String,
+    /// Objective of the target: by InfAdapter α·AA − (β·RC + γ·LC), by Sponge −(c + δ·b), by IPA
+    /// α·PAS − β·Σ n·R − δ·Σ b, by INFaaS −Σ C·(δ + λ·T_load·max(δ, 0)), by Themis −Σ n·c.
+    pub objective: Option<f64>,
+    /// Objective of the optimum, or of the best found.
+    pub optimum: Option<f64>,
 }
 
-/// What policy themis goes by.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct RawThemis {
-    /// Of a replica that starts because the load has lasted.
-    pub horizontal_cores: u32,
-    /// What runs is kept within this of the best.
-    pub tolerance: f64,
+/// Result of a solve; a closed list, for labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SolveStatus {
+    /// There was nothing to solve for.
+    NoDemand,
+    /// Proven.
+    Optimal,
+    /// Time ran out; the gap is in the why.
+    Good,
+    /// Demand above all capacity.
+    Infeasible,
+    /// Time ran out with nothing in hand.
+    OutOfTime,
 }
 
-impl Default for RawSponge {
-    fn default() -> Self {
-        // A batch never costs a core; one request in a hundred may come later than is planned for.
-        RawSponge {
-            delta: 0.001,
-            percentile: 99.0,
-        }
-    }
-}
+impl SolveStatus {
+    /// All of them.
+    pub const ALL: [SolveStatus; 5] = [
+        SolveStatus::NoDemand,
+        SolveStatus::Optimal,
+        SolveStatus::Good,
+        SolveStatus::Infeasible,
+        SolveStatus::OutOfTime,
+    ];
 
-impl Default for RawIpa {
-    fn default() -> Self {
-        let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
-        // A core is worth `beta`: noise in the demand shall not move one.
-        RawIpa {
-            alpha,
-            beta,
-            delta,
-            tolerance: beta,
-        }
-    }
-}
-
-impl Default for RawInfaas {
-    fn default() -> Self {
-        RawInfaas {
-            accuracy_least: 0.0,
-            slack_rps: 0.0,
-            loading_weight_per_s: 0.01,
-        }
-    }
-}
-
-impl Default for RawThemis {
-    fn default() -> Self {
-        // By Amdahl's law the smallest replicas do most with a core.
-        RawThemis {
-            horizontal_cores: 1,
-            tolerance: 1.0,
-        }
-    }
-}
-
-impl RawPolicy {
-    fn name(self) -> &'static str {
+    /// The name in metrics and JSON.
+    pub const fn label(self) -> &'static str {
         match self {
-            RawPolicy::Infadapter => "infadapter",
-            RawPolicy::Sponge => "sponge",
-            RawPolicy::Ipa => "ipa",
-            RawPolicy::Infaas => "infaas",
-            RawPolicy::Themis => "themis",
+            SolveStatus::NoDemand => "no-demand",
+            SolveStatus::Optimal => "optimal",
+            SolveStatus::Good => "good",
+            SolveStatus::Infeasible => "infeasible",
+            SolveStatus::OutOfTime => "out-of-time",
         }
     }
-}
-
-/// The policy with its own keys, and those of no other.
-pub(super) fn policy(
-    raw: RawPolicy,
-    sponge: Option<RawSponge>,
-    ipa: Option<RawIpa>,
-    infaas: Option<RawInfaas>,
-    themis: Option<RawThemis>,
-) -> Result<Policy, ConfigError> {
-    for (given, of) in [
-        (sponge.is_some(), RawPolicy::Sponge),
-        (ipa.is_some(), RawPolicy::Ipa),
-        (infaas.is_some(), RawPolicy::Infaas),
-        (themis.is_some(), RawPolicy::Themis),
-    ] {
-        let right = format!("left out, unless policy is {}", of.name());
-        rule(!given || raw == of, of.name(), "given", &right)?;
-    }
-    Ok(match raw {
-        RawPolicy::Infadapter => Policy::Infadapter,
-        RawPolicy::Sponge => {
-            let RawSponge { delta, percentile } = sponge.unwrap_or_default();
-            Policy::Sponge(SpongeRule {
-                delta: within("sponge.delta", delta, 0.0..=WEIGHT_MAX, "cores")?,
-                percentile: within("sponge.percentile", percentile, 1.0..=100.0, "percent")?,
-            })
-        }
-        RawPolicy::Ipa => {
-            let raw = ipa.unwrap_or_default();
-            let weight =
-                |name: &str, value| within(format!("ipa.{name}"), value, 0.0..=WEIGHT_MAX, "");
-            Policy::Ipa(IpaRule {
-                alpha: weight("alpha", raw.alpha)?,
-                beta: weight("beta", raw.beta)?,
-                delta: weight("delta", raw.delta)?,
-                tolerance: weight("tolerance", raw.tolerance)?,
-            })
-        }
-        RawPolicy::Infaas => {
-            let raw = infaas.unwrap_or_default();
-            let least = ("infaas.accuracy_least", raw.accuracy_least);
-            let loading = ("infaas.loading_weight_per_s", raw.loading_weight_per_s);
-            Policy::Infaas(InfaasRule {
-                accuracy_least: within(least.0, least.1, 0.0..=100.0, "percent")?,
-                slack_rps: within("infaas.slack_rps", raw.slack_rps, 0.0..=1e6, "requests/s")?,
-                loading_weight_per_s: within(loading.0, loading.1, 0.0..=LOADING_WEIGHT_MAX, "")?,
-            })
-        }
-        RawPolicy::Themis => {
-            let raw = themis.unwrap_or_default();
-            let cores = ("themis.horizontal_cores", raw.horizontal_cores);
-            Policy::Themis(ThemisRule {
-                horizontal_cores: within(cores.0, cores.1, 1..=themis::CORES_MAX, "whole cores")?,
-                tolerance: within("themis.tolerance", raw.tolerance, 0.0..=WEIGHT_MAX, "cores")?,
-            })
-        }
-    })
 }

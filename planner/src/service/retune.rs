@@ -1,6 +1,7 @@
 //! Requests by which servers are told what they have and are to make.
 
-use super::RetuneMethod;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// A request to a pod's server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,3 +33,14 @@ impl Retune {
 
 /// Stands for the batch in the path and body of a request to a server.
 pub const BATCH: &str = "{batch}";
+
+/// How a server is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum RetuneMethod {
+    /// POST.
+    #[default]
+    Post,
+    /// PUT.
+    Put,
+}

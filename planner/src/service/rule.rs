@@ -10,7 +10,7 @@ use super::ConfigError;
 
 /// The value, if it lies in the range (which NaN never does); `unit` ends the sentence about what
 /// is allowed.
-pub(super) fn within<T: PartialOrd + Display>(
+pub(crate) fn within<T: PartialOrd + Display>(
     path: impl Display,
     value: T,
     range: RangeInclusive<T>,
@@ -21,7 +21,7 @@ pub(super) fn within<T: PartialOrd + Display>(
     Ok(value)
 }
 
-pub(super) fn millis(
+pub(crate) fn millis(
     path: &str,
     value: u64,
     range: RangeInclusive<u64>,
@@ -30,7 +30,7 @@ pub(super) fn millis(
     within(path, value, range, &format!("ms{more}")).map(Duration::from_millis)
 }
 
-pub(super) fn seconds(
+pub(crate) fn seconds(
     path: impl Display,
     value: f64,
     range: RangeInclusive<f64>,
@@ -39,19 +39,19 @@ pub(super) fn seconds(
     within(path, value, range, &format!("s{more}")).map(Duration::from_secs_f64)
 }
 
-pub(super) fn named(path: impl Display, name: &str) -> Result<String, ConfigError> {
+pub(crate) fn named(path: impl Display, name: &str) -> Result<String, ConfigError> {
     let right = format!("1 to {NAME_MAX} of a-z, 0-9 and single dashes inside");
     rule(is_name(name), path, name, &right)?;
     Ok(name.to_owned())
 }
 
-pub(super) fn url(path: impl Display, text: &str) -> Result<reqwest::Url, ConfigError> {
+pub(crate) fn url(path: impl Display, text: &str) -> Result<reqwest::Url, ConfigError> {
     let url = reqwest::Url::parse(text).ok();
     let http = url.filter(|url| url.scheme() == "http" && url.has_host());
     http.ok_or_else(|| refused(path, text, "an http:// address"))
 }
 
-pub(super) fn rule(
+pub(crate) fn rule(
     holds: bool,
     path: impl Display,
     value: impl Display,
@@ -64,7 +64,7 @@ pub(super) fn rule(
     }
 }
 
-pub(super) fn refused(path: impl Display, value: impl Display, right: &str) -> ConfigError {
+pub(crate) fn refused(path: impl Display, value: impl Display, right: &str) -> ConfigError {
     let value: String = value.to_string().chars().take(CLUSTER_MAX + 1).collect();
     let (path, right) = (path.to_string(), right.to_owned());
     ConfigError::Value { path, value, right }

@@ -9,7 +9,7 @@ use weir_api::{Cores, Revision, Rps, Share};
 
 use crate::backends::Obstacle;
 use crate::observe::Got;
-use crate::policy::Kind;
+use crate::service::SolveStatus;
 
 /// Most turns remembered: 17 minutes of one a second.
 pub const CYCLES_MAX: usize = 1024;
@@ -43,7 +43,7 @@ pub struct CycleReport {
     /// Proxies that did not.
     pub proxies_lost: usize,
     /// How the solve went.
-    pub outcome: Kind,
+    pub outcome: SolveStatus,
     /// Whether the cores in force were preferred to an optimum within the tolerance.
     pub kept: bool,
     /// Why, in a sentence.

@@ -37,7 +37,7 @@ fn check(found: &Found) -> Result<(), String> {
         }
         ("weir.dev/v1alpha1", "SloService") => {
             // Defaults that are written out are more than was said.
-            serde_json::from_value::<weir_planner::service::resource::SloService>(body.clone())
+            serde_json::from_value::<weir_planner::spec::resource::SloService>(body.clone())
                 .map(drop)
                 .map_err(|error| error.to_string())
         }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use weir_bed::built;
 use weir_bed::envoy::validate;
 use weir_planner::manifests::{Options, Target, render};
-use weir_planner::service::{Service, ServiceSpec};
+use weir_planner::service::Service;
+use weir_planner::spec::ServiceSpec;
 
 use super::bed::{document, documents, root};
 use super::envoy_gateway;

@@ -73,7 +73,7 @@ async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
     // Gone by no more: nothing holds the resource, and nothing is planned for it.
     let finalizers = cluster.resource("demo")["metadata"]["finalizers"].clone();
     assert_eq!(finalizers, json!(["weir.dev/planner"]));
-    let api = kube::Api::<weir_planner::service::resource::SloService>::namespaced(
+    let api = kube::Api::<weir_planner::spec::resource::SloService>::namespaced(
         cluster.server.client(weir_apiserver::ADMIN).await.unwrap(),
         MODELS,
     );

@@ -89,7 +89,7 @@ async fn a_profile_is_read_where_a_resource_says_once_it_is_there() {
 async fn both_a_law_and_where_it_is_are_refused_by_the_schema() {
     let cluster = Cluster::start().await;
     let admin = cluster.server.client(weir_apiserver::ADMIN).await.unwrap();
-    let api = kube::Api::<weir_planner::service::resource::SloService>::namespaced(admin, MODELS);
+    let api = kube::Api::<weir_planner::spec::resource::SloService>::namespaced(admin, MODELS);
     let mut demo = cluster.demo();
     demo["spec"]["variants"][1]["profile"] = json!({"config_map": "large-profile"});
     let demo = serde_json::from_value(demo).unwrap();

@@ -87,7 +87,7 @@ async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
 
     // What was taken becomes free with the older resource's end.
     let admin = cluster.server.client(ADMIN).await.unwrap();
-    let api = kube::Api::<weir_planner::service::resource::SloService>::namespaced(admin, MODELS);
+    let api = kube::Api::<weir_planner::spec::resource::SloService>::namespaced(admin, MODELS);
     for name in ["demo", "wrong"] {
         api.delete(name, &kube::api::DeleteParams::default())
             .await
@@ -109,7 +109,7 @@ async fn what_the_schema_refuses_is_never_stored() {
     let api = kube::Api::<kube::api::DynamicObject>::namespaced_with(
         admin,
         MODELS,
-        &kube::api::ApiResource::erase::<weir_planner::service::resource::SloService>(&()),
+        &kube::api::ApiResource::erase::<weir_planner::spec::resource::SloService>(&()),
     );
     let table: &[(&str, Value, &str)] = &[
         ("/spec/slo_ms", json!(0), "slo_ms"),

@@ -21,7 +21,7 @@ use weir_planner::service::Service;
 
 /// A service of two variants and eight cores.
 pub(crate) fn two_variants() -> Service {
-    let file = include_str!("../../../src/service/tests/small.yaml");
+    let file = include_str!("../../../src/spec/tests/small.yaml");
     Service::from_yaml(file).unwrap()
 }
 

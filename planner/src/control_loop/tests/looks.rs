@@ -47,7 +47,10 @@ async fn a_rise_is_planned_for_with_the_look_that_shows_it() {
     // In the midst of a look, three of which the cycle has left: two whole ones are certain of it.
     assert!(turns(&mut bed, [(37, 6.0), (38, 12.0)]).await.is_empty());
     let report = bed.tick(LOOK * 39, 16.0).await.unwrap();
-    assert_eq!(bed.planner.forecast().map(|f| f.demand), report.demand_rps);
+    assert_eq!(
+        bed.planner.inputs().map(|inputs| inputs.forecast.demand),
+        report.demand_rps
+    );
     let wanted = 1.1 * (12.0 + 16.0) / 0.5;
     assert!(
         (report.demand_rps.unwrap().0 - wanted).abs() < 1e-9,
@@ -141,7 +144,7 @@ async fn a_rise_that_is_foreseen_is_planned_for_with_the_look_that_shows_it() {
             break look;
         }
     };
-    let foreseen = bed.planner.forecast().unwrap();
+    let foreseen = bed.planner.inputs().unwrap().forecast;
     assert!(foreseen.rises && !bed.planner.demand.is_rising(), "{first}");
     assert!(
         foreseen.demand.0 > foreseen.present.0 * RISE,

@@ -81,7 +81,7 @@ async fn where_no_variant_is_within_it_all_are_named_and_shares_go_by_slots() {
 async fn that_utilisation_is_in_it_is_said_where_demand_exceeds_the_capacity() {
     let report = why(digits("", 1), &[1, 1, 1], 76.0).await;
     let says = "; only 0.8 of what servers sustain is planned with (capacity.utilisation)";
-    assert_eq!(report.outcome, Kind::Infeasible);
+    assert_eq!(report.outcome, SolveStatus::Infeasible);
     assert!(
         report.why.contains("exceeds the 60.") && report.why.contains(says),
         "{}",
@@ -96,7 +96,7 @@ async fn that_utilisation_is_in_it_is_said_where_demand_exceeds_the_capacity() {
         variant.profile.fit.as_mut().unwrap().utilisation = 1.0;
     }
     let report = why(all.clone(), &[1, 1, 1], 200.0).await;
-    assert_eq!(report.outcome, Kind::Infeasible);
+    assert_eq!(report.outcome, SolveStatus::Infeasible);
     assert!(!report.why.contains("utilisation"), "{}", report.why);
     all.variants[0].profile.fit.as_mut().unwrap().utilisation = 0.7;
     let report = why(all, &[1, 1, 1], 200.0).await;

@@ -6,7 +6,7 @@ use weir_api::{Cores, Revision, Rps};
 
 use super::*;
 use crate::backends::Obstacle;
-use crate::service::tests::service;
+use crate::spec::tests::service;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
@@ -27,7 +27,7 @@ async fn report() -> CycleReport {
         ("large".to_owned(), variant(4)),
     ]);
     report.revision = Some(Revision(7));
-    report.outcome = Kind::Optimal;
+    report.outcome = SolveStatus::Optimal;
     report.kept = false;
     report.why = "optimal for 12 requests/s".to_owned();
     report.demand_rps = Some(Rps(12.345_678));
@@ -140,7 +140,7 @@ async fn less_than_all_is_said_with_its_reason() {
     );
     report.revision = None;
     report.proxies_lost = 0;
-    report.outcome = Kind::Infeasible;
+    report.outcome = SolveStatus::Infeasible;
     let mut advisory = active();
     advisory.mode = Mode::Advisory;
     let said = shown(&planned(&advisory, &report, &[], 1, &none, at(0)));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::replicas;
 use crate::capacity::{Allocation, Bound, Goal, InForce};
-use crate::policy::{Decision, Kind};
+use crate::service::{Decision, SolveStatus};
 use crate::service::{Service, Stage, Variant};
 
 /// Most branches that are looked into.
@@ -139,7 +139,10 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
             return;
         }
         let branch = self.branch(most, depth);
-        self.proven &= !matches!(branch.decision.kind, Kind::Good | Kind::OutOfTime);
+        self.proven &= !matches!(
+            branch.decision.status,
+            SolveStatus::Good | SolveStatus::OutOfTime
+        );
         if !self.is_borne(&branch.decision) {
             self.open.push(branch);
         } else if self.offer(branch) {
@@ -234,8 +237,8 @@ impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
         let fewer = |(now, most): (&InForce, &u32)| clipped(*now, *most);
         let there: Vec<InForce> = self.in_force.iter().zip(&most).map(fewer).collect();
         let decision = (self.solve)(&service, &there);
-        let worth = match (decision.kind, decision.optimum) {
-            (Kind::Optimal | Kind::Good, Some(optimum)) => Worth::Full(optimum),
+        let worth = match (decision.status, decision.optimum) {
+            (SolveStatus::Optimal | SolveStatus::Good, Some(optimum)) => Worth::Full(optimum),
             _ => Worth::Short(self.carried(&decision.goals)),
         };
         Branch {

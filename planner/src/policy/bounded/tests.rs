@@ -8,20 +8,16 @@ use weir_api::{Cores, Rps};
 use super::super::decide;
 use super::*;
 use crate::capacity::{Allocation, Bounds};
-use crate::forecast::Forecast;
-use crate::service::tests::service;
-use crate::service::{InfaasRule, Replicas};
+use crate::policy::Infaas;
+use crate::service::{Inputs, Replicas, SharedPolicy};
 use crate::solve::law::{Law, Parallelism};
+use crate::spec::tests::service;
 
-fn forecast(rps: f64, settled: bool) -> Option<Forecast> {
-    Some(Forecast {
-        demand: Rps(rps),
-        present: Rps(rps),
-        arriving: Rps(rps),
-        rises: false,
-        settled,
-        lasted: None,
-        left_ms: None,
+fn forecast(rps: f64, settled: bool) -> Option<Inputs> {
+    Some({
+        let mut inputs = Inputs::steady(Rps(rps));
+        inputs.forecast.settled = settled;
+        inputs
     })
 }
 
@@ -51,7 +47,7 @@ fn infadapter(bounds: Vec<Bound>) -> Service {
 /// a: 40 ms and 70 %, b: 80 ms and 80 %; a core each, up to 6 replicas.
 fn infaas(bounds: Vec<Bound>) -> Service {
     let mut service = infadapter(bounds);
-    service.policy = Policy::Infaas(InfaasRule {
+    service.policy = SharedPolicy::new(Infaas {
         accuracy_least: 0.0,
         slack_rps: 0.0,
         loading_weight_per_s: 0.0,
@@ -87,7 +83,7 @@ fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
             service.variants[0].replicas.greatest = a;
             service.variants[1].replicas.greatest = b;
             let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
-            if decision.kind == Kind::Optimal {
+            if decision.status == SolveStatus::Optimal {
                 let worth = decision.optimum.unwrap();
                 best = Some(best.map_or(worth, |best| best.max(worth)));
             }
@@ -116,7 +112,7 @@ fn memory_takes_replicas_from_what_holds_more_of_it() {
     assert_eq!(replicas(&roomy.goals), [0, 2]);
     let tight = decision(10);
     assert_eq!(replicas(&tight.goals), [1, 1], "{}", tight.why);
-    assert_eq!(tight.kind, Kind::Optimal);
+    assert_eq!(tight.status, SolveStatus::Optimal);
     assert!(
         tight
             .why
@@ -130,8 +126,8 @@ fn memory_takes_replicas_from_what_holds_more_of_it() {
     let service = infadapter(vec![memory(8, &[4, 6])]);
     let most = decide(&service, &there(&NOTHING), forecast(500.0, true));
     assert_eq!(
-        (replicas(&most.goals), most.kind),
-        (vec![2, 0], Kind::Infeasible)
+        (replicas(&most.goals), most.status),
+        (vec![2, 0], SolveStatus::Infeasible)
     );
 }
 
@@ -187,10 +183,10 @@ fn what_a_branch_had_no_time_for_is_not_called_worse() {
     let solve = |service: &Service, _: &[InForce]| {
         let most = [0, 1].map(|index: usize| service.variants[index].replicas.greatest);
         let (counts, kind, optimum) = match most {
-            [a, b] if a >= 2 && b >= 2 => ([2, 2], Kind::Optimal, Some(10.0)),
-            [2, 1] => ([1, 1], Kind::Optimal, Some(5.0)),
-            [1, 2] => ([1, 2], Kind::OutOfTime, None),
-            _ => ([0, 0], Kind::Infeasible, None),
+            [a, b] if a >= 2 && b >= 2 => ([2, 2], SolveStatus::Optimal, Some(10.0)),
+            [2, 1] => ([1, 1], SolveStatus::Optimal, Some(5.0)),
+            [1, 2] => ([1, 2], SolveStatus::OutOfTime, None),
+            _ => ([0, 0], SolveStatus::Infeasible, None),
         };
         let mut decision = keep(&running, kind, String::new());
         let one = |n| Goal::of(Allocation::new(n, Cores::whole(1)));
@@ -199,8 +195,8 @@ fn what_a_branch_had_no_time_for_is_not_called_worse() {
     };
     let decision = super::decide(&service, &running, true, solve);
     assert_eq!(
-        (replicas(&decision.goals), decision.kind),
-        (vec![1, 1], Kind::Good)
+        (replicas(&decision.goals), decision.status),
+        (vec![1, 1], SolveStatus::Good)
     );
 }
 
@@ -211,8 +207,8 @@ fn no_more_replicas_of_a_variant_than_there_may_be() {
     service.variants[1].replicas.greatest = 20;
     let decision = decide(&service, &there(&NOTHING), forecast(240.0, true));
     assert_eq!(
-        (replicas(&decision.goals), decision.kind),
-        (vec![6, 8], Kind::Optimal),
+        (replicas(&decision.goals), decision.status),
+        (vec![6, 8], SolveStatus::Optimal),
         "{}",
         decision.why
     );
@@ -234,12 +230,12 @@ proptest! {
         let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
         prop_assert!(service.bounds.bear(&replicas(&decision.goals)), "{decision:?}");
         let Some(best) = exhaustive(&service, rps) else {
-            prop_assert_eq!(decision.kind, Kind::Infeasible, "{}", decision.why);
+            prop_assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
             return Ok(());
         };
         let short = best - decision.optimum.unwrap();
-        let most = match decision.kind {
-            Kind::Optimal => 0.0,
+        let most = match decision.status {
+            SolveStatus::Optimal => 0.0,
             _ => tolerance,
         };
         prop_assert!((-1e-9..=most + 1e-9).contains(&short), "{short} {}", decision.why);

@@ -8,11 +8,12 @@ use weir_api::Cores;
 use super::*;
 use crate::capacity::{Bound, Bounds};
 use crate::plan::{Conditions, capacities, drafts, drafts_under};
-use crate::service::tests::service;
-use crate::service::{Policy, SpongeRule};
+use crate::policy::{Infadapter, Sponge};
+use crate::service::SharedPolicy;
 use crate::solve::law::{Law, Parallelism};
+use crate::spec::tests::service;
 
-const RULE: IpaRule = IpaRule {
+const RULE: Ipa = Ipa {
     alpha: 2.0,
     beta: 1.0,
     delta: 1e-6,
@@ -23,7 +24,7 @@ const RULE: IpaRule = IpaRule {
 /// 90·b + 10 ms. Batches to 8, so many cores, 500 ms of 1000.
 fn pipeline(budget: u32) -> Service {
     let mut service = service(budget);
-    service.policy = Policy::Ipa(RULE);
+    service.policy = SharedPolicy::new(RULE);
     let template = service.variants[0].clone();
     let variant = |(name, accuracy, gamma_ms, eta_ms): (&str, f64, f64, f64)| {
         let mut variant = template.clone();
@@ -57,15 +58,11 @@ fn pipeline(budget: u32) -> Service {
     service
 }
 
-fn forecast(rps: f64, settled: bool) -> Forecast {
-    Forecast {
-        demand: Rps(rps),
-        present: Rps(rps),
-        arriving: Rps(rps),
-        rises: false,
-        settled,
-        lasted: None,
-        left_ms: None,
+fn forecast(rps: f64, settled: bool) -> Inputs {
+    {
+        let mut inputs = Inputs::steady(Rps(rps));
+        inputs.forecast.settled = settled;
+        inputs
     }
 }
 
@@ -141,7 +138,7 @@ fn it_is_the_best_within_the_budget() {
             let decision = decided(&service, [1, 1, 1, 1], rps);
             let says = format!("{budget} {rps}: {}", decision.why);
             let Some((worth, wanted)) = brute(&service, rps) else {
-                assert_eq!(decision.kind, Kind::Infeasible, "{says}");
+                assert_eq!(decision.status, SolveStatus::Infeasible, "{says}");
                 let sum: Cores = decision
                     .goals
                     .iter()
@@ -151,14 +148,14 @@ fn it_is_the_best_within_the_budget() {
                 continue;
             };
             let got = decision.optimum.unwrap();
-            match decision.kind {
-                Kind::Optimal if !decision.kept => {
+            match decision.status {
+                SolveStatus::Optimal if !decision.kept => {
                     assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}");
                     exact += 1;
                 }
-                Kind::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}"),
+                SolveStatus::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}"),
                 // The dual's gap is said, and holds.
-                Kind::Good => {
+                SolveStatus::Good => {
                     let says_gap: f64 = says
                         .split("at most ")
                         .nth(1)
@@ -178,7 +175,7 @@ fn it_is_the_best_within_the_budget() {
 #[test]
 fn more_than_there_is_gets_what_carries_the_most() {
     let decision = decided(&pipeline(4), [1, 0, 1, 0], 500.0);
-    assert_eq!(decision.kind, Kind::Infeasible);
+    assert_eq!(decision.status, SolveStatus::Infeasible);
     assert!(
         decision.why.contains("exceeds the") && decision.why.contains("; planned for"),
         "{}",
@@ -189,7 +186,7 @@ fn more_than_there_is_gets_what_carries_the_most() {
     let mut hasty = pipeline(4);
     hasty.latency_max_ms = 10.0;
     let decision = decided(&hasty, [1, 0, 1, 0], 1.0);
-    assert_eq!(decision.kind, Kind::Infeasible, "{}", decision.why);
+    assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
 }
 
 #[test]
@@ -208,7 +205,7 @@ fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
     let again = decide(&service, &running, Some(forecast(10.0, true)));
     assert!(again.kept, "{}", again.why);
     assert_eq!(again.goals, wanted);
-    service.policy = Policy::Ipa(IpaRule {
+    service.policy = SharedPolicy::new(Ipa {
         tolerance: 0.9,
         ..RULE
     });
@@ -342,12 +339,12 @@ fn the_wait_for_a_batch_is_the_servers_where_it_makes_them() {
     );
     service.latency_max_ms = 115.0;
     let decision = decided(&service, [2, 0, 2, 0], 52.0);
-    assert_eq!(decision.kind, Kind::Infeasible, "{}", decision.why);
+    assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
     for variant in &mut service.variants {
         variant.batch_delay = std::time::Duration::from_millis(5);
     }
     let decision = decided(&service, [2, 0, 2, 0], 52.0);
-    assert_eq!(decision.kind, Kind::Optimal, "{}", decision.why);
+    assert_eq!(decision.status, SolveStatus::Optimal, "{}", decision.why);
     assert!(decision.why.contains("in 110 ms"), "{}", decision.why);
 }
 
@@ -358,10 +355,10 @@ fn drafts_of(service: &Service, running: [u32; 4]) -> Option<Vec<crate::plan::Dr
 #[test]
 fn other_policies_have_batches_of_their_own() {
     let mut service = pipeline(20);
-    service.policy = Policy::Infadapter;
+    service.policy = SharedPolicy::new(Infadapter);
     let all = |service: &Service| batches(service, &there([1; 4]), Some(forecast(1.0, true)));
     assert_eq!(all(&service), [8; 4]);
-    service.policy = Policy::Sponge(SpongeRule {
+    service.policy = SharedPolicy::new(Sponge {
         delta: 0.001,
         percentile: 99.0,
     });
@@ -389,7 +386,7 @@ fn what_its_pods_hold_bounds_it() {
     let bound = decided(&service, [1, 0, 1, 0], 10.0);
     assert_eq!(runs(&bound)[..2], [1, 0], "{}", bound.why);
     assert!(
-        service.bounds.bear(&runs(&bound)) && bound.kind != Kind::Infeasible,
+        service.bounds.bear(&runs(&bound)) && bound.status != SolveStatus::Infeasible,
         "{}",
         bound.why
     );

@@ -3,11 +3,12 @@
 use weir_api::{Cores, Rps};
 
 use super::super::{DEMAND_MIN, promised, replica, waits_ms};
+use super::Ipa;
 use super::of;
 use crate::capacity::Allocation;
 use crate::forecast::Forecast;
 use crate::profile::Profile;
-use crate::service::{IpaRule, Service, Stage, Variant};
+use crate::service::{Service, Stage, Variant};
 
 /// Part of the demand that is rounding.
 const ROUNDING: f64 = 1e-6;
@@ -154,7 +155,7 @@ fn chosen<'a>(
 /// budget.
 pub(super) fn running(
     service: &Service,
-    rule: IpaRule,
+    rule: Ipa,
     there: &[Allocation],
     demand: Rps,
 ) -> Option<f64> {

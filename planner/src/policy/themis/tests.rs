@@ -6,11 +6,11 @@ use super::super::{batches, decide};
 use super::*;
 use crate::capacity::{Allocation, Bound, Bounds};
 use crate::plan::drafts;
-use crate::service::tests::service;
-use crate::service::{Policy, Replicas, Stage};
+use crate::service::{Replicas, SharedPolicy, Stage};
 use crate::solve::law::{Law, Parallelism};
+use crate::spec::tests::service;
 
-const RULE: ThemisRule = ThemisRule {
+const RULE: Themis = Themis {
     horizontal_cores: 1,
     tolerance: 0.0,
 };
@@ -19,7 +19,7 @@ const RULE: ThemisRule = ThemisRule {
 /// replica and 8 replicas; 500 ms of 1000.
 fn pipeline(budget: u32) -> Service {
     let mut service = service(budget);
-    service.policy = Policy::Themis(RULE);
+    service.policy = SharedPolicy::new(RULE);
     let template = service.variants[0].clone();
     let variant = |(name, gamma_ms, eta_ms): (&str, f64, f64)| {
         let mut variant = template.clone();
@@ -51,15 +51,11 @@ fn pipeline(budget: u32) -> Service {
     service
 }
 
-fn forecast(rps: f64, lasted: Option<f64>) -> Forecast {
-    Forecast {
-        demand: Rps(rps),
-        present: Rps(rps),
-        arriving: Rps(rps),
-        rises: false,
-        settled: true,
-        lasted: lasted.map(Rps),
-        left_ms: None,
+fn forecast(rps: f64, lasted: Option<f64>) -> Inputs {
+    {
+        let mut inputs = Inputs::steady(Rps(rps));
+        inputs.forecast.lasted = lasted.map(Rps);
+        inputs
     }
 }
 
@@ -68,7 +64,7 @@ fn there(each: [(u32, u32); 2]) -> [InForce; 2] {
 }
 
 /// Replicas, cores of each, cores of those that start.
-fn check(decision: &Decision, kind: Kind, goals: [(u32, u32, u32); 2]) {
+fn check(decision: &Decision, status: SolveStatus, goals: [(u32, u32, u32); 2]) {
     let got: Vec<(u32, f64, f64)> = decision
         .goals
         .iter()
@@ -76,8 +72,8 @@ fn check(decision: &Decision, kind: Kind, goals: [(u32, u32, u32); 2]) {
         .collect();
     let goals = goals.map(|(n, each, start)| (n, f64::from(each), f64::from(start)));
     assert_eq!(
-        (decision.kind, got),
-        (kind, goals.to_vec()),
+        (decision.status, got),
+        (status, goals.to_vec()),
         "{}",
         decision.why
     );
@@ -89,7 +85,7 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
     let running = there([(1, 1), (1, 1)]);
     // One replica of detect carries 4 / (320 / c + 20 ms): 11.8/s on one core, 40 on four.
     let burst = decide(&service, &running, Some(forecast(40.0, Some(8.0))));
-    check(&burst, Kind::Optimal, [(1, 4, 1), (1, 2, 1)]);
+    check(&burst, SolveStatus::Optimal, [(1, 4, 1), (1, 2, 1)]);
     assert!(
         burst.why.contains("not lasting: vertically"),
         "{}",
@@ -99,7 +95,7 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
     let running = there([(1, 4), (1, 2)]);
     let lasting = forecast(40.0, Some(35.0));
     let started = decide(&service, &running, Some(lasting));
-    check(&started, Kind::Optimal, [(4, 4, 1), (2, 2, 1)]);
+    check(&started, SolveStatus::Optimal, [(4, 4, 1), (2, 2, 1)]);
     assert!(
         started.why.contains("lasting: horizontally"),
         "{}",
@@ -110,10 +106,10 @@ fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
     running[0].at_most = Cores::whole(7);
     running[1].starting = Allocation::one(Cores::whole(1));
     let waiting = decide(&service, &running, Some(lasting));
-    check(&waiting, Kind::Optimal, [(4, 1, 1), (2, 2, 1)]);
+    check(&waiting, SolveStatus::Optimal, [(4, 1, 1), (2, 2, 1)]);
     // … and then shrink in place.
     let settled = decide(&service, &there([(4, 1), (2, 1)]), Some(lasting));
-    check(&settled, Kind::Optimal, [(4, 1, 1), (2, 1, 1)]);
+    check(&settled, SolveStatus::Optimal, [(4, 1, 1), (2, 1, 1)]);
 }
 
 #[test]
@@ -147,7 +143,7 @@ fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
     service.budget = 22;
     service.variants[0].greatest = 2;
     let tight = decide(&service, &uneven, Some(forecast(140.0, Some(140.0))));
-    check(&tight, Kind::Optimal, [(12, 1, 1), (7, 1, 1)]);
+    check(&tight, SolveStatus::Optimal, [(12, 1, 1), (7, 1, 1)]);
     service.variants[0].greatest = 8;
     // With room they keep what they have.
     service.budget = 40;
@@ -202,10 +198,10 @@ fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_
     let load = forecast(40.0, Some(35.0));
     check(
         &decide(&service, &running, Some(load)),
-        Kind::Optimal,
+        SolveStatus::Optimal,
         [(4, 1, 1), (2, 1, 1)],
     );
-    service.policy = Policy::Themis(ThemisRule {
+    service.policy = SharedPolicy::new(Themis {
         tolerance: 1.0,
         ..RULE
     });
@@ -215,10 +211,8 @@ fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_
         "{}",
         kept.why
     );
-    let early = Forecast {
-        settled: false,
-        ..forecast(4.0, None)
-    };
+    let mut early = forecast(4.0, None);
+    early.forecast.settled = false;
     let kept = decide(&service, &there([(4, 2), (3, 1)]), Some(early));
     assert!(
         kept.kept && kept.why.ends_with("has not filled yet"),
@@ -226,10 +220,8 @@ fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_
         kept.why
     );
     // What does not carry it grows at once, and nothing is taken away for it.
-    let early = Forecast {
-        settled: false,
-        ..forecast(60.0, None)
-    };
+    let mut early = forecast(60.0, None);
+    early.forecast.settled = false;
     let grown = decide(&service, &running, Some(early));
     for (goal, now) in grown.goals.iter().zip(&running) {
         assert!(goal.replicas >= now.ready.replicas() && goal.each >= now.ready.each());
@@ -245,7 +237,7 @@ fn more_than_there_is_gets_what_carries_the_most() {
         &there([(1, 1), (1, 1)]),
         Some(forecast(500.0, None)),
     );
-    assert_eq!(decision.kind, Kind::Infeasible);
+    assert_eq!(decision.status, SolveStatus::Infeasible);
     let cores: Cores = decision
         .goals
         .iter()

@@ -19,7 +19,7 @@ fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
     let stats: Vec<String> = (0..scenario.stages.len()).map(stats).collect();
     let listen = "127.0.0.1:7".parse().unwrap();
     let file = scenario.service_file(listen, &stats, &resize).unwrap();
-    let file = service::ServiceFile::from_yaml(&file).unwrap();
+    let file = weir_planner::spec::ServiceFile::from_yaml(&file).unwrap();
     assert_eq!(file.listen.port(), 7);
     (file.service, stats, resize)
 }

@@ -65,10 +65,8 @@ fn those_that_serve_grow_before_others_load() {
 #[test]
 fn what_serves_goes_on_while_the_load_rises_and_the_quickest_grow() {
     let rises = |budget: u32, running: [u32; 4], rps: f64| {
-        let forecast = Forecast {
-            rises: true,
-            ..forecast(rps, true)
-        };
+        let mut forecast = forecast(rps, true);
+        forecast.forecast.rises = true;
         decide(&pipeline(budget), &cores(running), Some(forecast))
     };
     // m carries 10 to 12 requests/s by a core, n 33 to 47; s 10 to 11, r 25 to 32.

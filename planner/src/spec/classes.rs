@@ -1,60 +1,51 @@
 //! The classes of a service's requests. The planner does nothing with them: it hands them to the filters' configuration
 //! (`weir manifests`), and the filter's own parser says whether they can be gone by.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 use weir_filter::config::{Config, ConfigError as PluginError};
 
-use super::ConfigError;
 use super::raw::RawClass;
-use super::rule::refused;
+use crate::service::rule::refused;
+use crate::service::{Classes, ConfigError};
 
-/// Classes; none is one that everybody is of.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Classes {
-    pub(super) list: Vec<RawClass>,
-    pub(super) default_class: Option<String>,
-    pub(super) starvation: Option<u32>,
-}
-
-impl Classes {
-    /// The filter's keys of them.
-    pub fn plugin(&self) -> Map<String, Value> {
-        let mut keys = Map::new();
-        if !self.list.is_empty() {
-            keys.insert("classes".to_owned(), json!(self.list));
-        }
-        if let Some(name) = &self.default_class {
-            keys.insert("default_class".to_owned(), json!(name));
-        }
-        if let Some(starvation) = self.starvation {
-            keys.insert("starvation".to_owned(), json!(starvation));
-        }
-        keys
+/// Checks the classes, and returns them as keys of the plugin configuration.
+///
+/// # Errors
+/// The filter would refuse them.
+pub(super) fn classes(
+    list: &[RawClass],
+    default_class: Option<&str>,
+    starvation: Option<u32>,
+) -> Result<Classes, ConfigError> {
+    let mut keys = Map::new();
+    if !list.is_empty() {
+        keys.insert("classes".to_owned(), json!(list));
     }
-
-    /// # Errors
-    /// The filter would refuse them.
-    pub(super) fn check(self) -> Result<Classes, ConfigError> {
-        let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 1, "service_ms": 1, "accuracy": 1});
-        let mut config = json!({"service": "a", "plan": {"variants": [variant]}});
-        if let Some(config) = config.as_object_mut() {
-            config.extend(self.plugin());
-        }
-        match Config::parse(config.to_string().as_bytes()) {
-            Ok(_) => Ok(self),
-            Err(PluginError::Value { path, value, right }) => Err(refused(path, value, &right)),
-            Err(other) => Err(ConfigError::Form {
-                path: "classes".to_owned(),
-                message: other.to_string(),
-            }),
-        }
+    if let Some(name) = default_class {
+        keys.insert("default_class".to_owned(), json!(name));
+    }
+    if let Some(starvation) = starvation {
+        keys.insert("starvation".to_owned(), json!(starvation));
+    }
+    let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 1, "service_ms": 1, "accuracy": 1});
+    let mut config = json!({"service": "a", "plan": {"variants": [variant]}});
+    if let Some(config) = config.as_object_mut() {
+        config.extend(keys.clone());
+    }
+    match Config::parse(config.to_string().as_bytes()) {
+        Ok(_) => Ok(Classes(keys)),
+        Err(PluginError::Value { path, value, right }) => Err(refused(path, value, &right)),
+        Err(other) => Err(ConfigError::Form {
+            path: "classes".to_owned(),
+            message: other.to_string(),
+        }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use crate::service::Service;
-    use crate::service::tests::small;
+    use crate::spec::tests::small;
 
     fn read(classes: &str) -> Result<Service, String> {
         let text = small() + classes;

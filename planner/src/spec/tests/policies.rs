@@ -1,6 +1,8 @@
 //! The policies and the stages of a pipeline: defaults, and what is refused.
 
 use super::*;
+use crate::policy::{Infaas, Infadapter, Ipa, Sponge, Themis};
+use crate::service::{Replicas, SharedPolicy, Stage};
 use crate::solve::law::Parallelism;
 
 /// Variant `name`, per core, in batches up to 8, none of it running unless said.
@@ -57,30 +59,30 @@ fn themis() -> String {
 #[test]
 fn each_policy_has_its_defaults() {
     let read = |text: &str| Service::from_yaml(text).unwrap();
-    assert_eq!(read(&small()).policy, Policy::Infadapter);
-    let rule = SpongeRule {
+    assert_eq!(read(&small()).policy, SharedPolicy::new(Infadapter));
+    let rule = Sponge {
         delta: 0.001,
         percentile: 99.0,
     };
-    assert_eq!(read(&sponge()).policy, Policy::Sponge(rule));
-    let rule = IpaRule {
+    assert_eq!(read(&sponge()).policy, SharedPolicy::new(rule));
+    let rule = Ipa {
         alpha: 2.0,
         beta: 1.0,
         delta: 1e-6,
         tolerance: 1.0,
     };
-    assert_eq!(read(&pipeline()).policy, Policy::Ipa(rule));
-    let rule = InfaasRule {
+    assert_eq!(read(&pipeline()).policy, SharedPolicy::new(rule));
+    let rule = Infaas {
         accuracy_least: 0.0,
         slack_rps: 0.0,
         loading_weight_per_s: 0.01,
     };
-    assert_eq!(read(&infaas()).policy, Policy::Infaas(rule));
-    let rule = ThemisRule {
+    assert_eq!(read(&infaas()).policy, SharedPolicy::new(rule));
+    let rule = Themis {
         horizontal_cores: 1,
         tolerance: 1.0,
     };
-    assert_eq!(read(&themis()).policy, Policy::Themis(rule));
+    assert_eq!(read(&themis()).policy, SharedPolicy::new(rule));
 }
 
 #[test]

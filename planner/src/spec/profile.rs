@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use super::ServiceFile;
 use super::raw::{
     RawCapacity, RawLatency, RawMeasured, RawProfile, RawReference, RawVariant, ServiceSpec,
     from_yaml,
 };
-use super::rule::{refused, rule};
-use super::{ConfigError, ServiceFile};
+use crate::service::ConfigError;
+use crate::service::rule::{refused, rule};
 use crate::solve::Refused;
 use crate::solve::law::{Cell, Point, fit};
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::service::Service;
-use crate::service::tests::small;
+use crate::spec::tests::small;
 
 /// The small service, its first variant's laws as a profile that says `text`.
 fn resolved(text: &str) -> Result<ServiceSpec, ConfigError> {

@@ -6,7 +6,7 @@ use kube::CustomResourceExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::service::{ServiceSpec, SloService};
+pub use super::{ServiceSpec, SloService};
 
 /// What became of a resource; written by the planner that leads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_resource_is_read_as_the_file_is() {
-        let text = crate::service::tests::small();
+        let text = crate::spec::tests::small();
         let file = crate::service::Service::from_yaml(&text).unwrap();
         let mut spec: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
         for key in ["service", "listen", "key_env"] {

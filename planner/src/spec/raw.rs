@@ -22,12 +22,12 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
-use super::{
+use super::resource::SloServiceStatus;
+use crate::policy::{RawInfaas, RawIpa, RawPolicy, RawSponge, RawThemis};
+use crate::service::{
     CYCLE, ConfigError, Fallback, Mode, PLAN_MAX_AGE, RESIZE_TIMEOUT, SCALE_DOWN_AFTER,
     SCRAPE_TIMEOUT, SOLVER_LIMIT,
 };
-use crate::service::resource::SloServiceStatus;
 
 pub(crate) use amount::RawAmount;
 pub use classes::RawClass;

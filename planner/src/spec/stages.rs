@@ -2,29 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use weir_api::plan::VARIANTS_MAX;
-
-use super::policy::RawPolicy;
 use super::raw::{RawStage, RawVariant};
-use super::rule::{named, refused, rule, within};
 use super::variant::{Frame, variant};
-use super::{ConfigError, OPTIONS_MAX, STAGES_MAX, Stage, Variant};
-use crate::solve::infaas;
+use crate::policy::pipeline_policies;
+use crate::service::rule::{named, refused, rule, within};
+use crate::service::{ConfigError, OPTIONS_MAX, STAGES_MAX, Stage, Variant};
 
 /// The stages, and the variants of all of them in their order.
 pub(super) fn stages(
     service: &str,
     variants: Option<Vec<RawVariant>>,
     stages: Option<Vec<RawStage>>,
-    frame: Frame,
+    frame: Frame<'_>,
 ) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     let right = "exactly one of the two: variants (of a service) or stages (of a pipeline)";
     let (stages, all) = match (variants, stages) {
         (Some(variants), None) => one(service, &variants, frame)?,
         (None, Some(stages)) => {
-            let right = "left out, unless policy is ipa or themis: the others know one stage";
-            let known = matches!(frame.policy, RawPolicy::Ipa | RawPolicy::Themis);
-            rule(known, "stages", "given", right)?;
+            let policies = pipeline_policies().join(" or ");
+            let right = format!("left out, unless policy is {policies}: the others know one stage");
+            rule(frame.policy.plans_pipelines(), "stages", "given", &right)?;
             several(&stages, frame)?
         }
         (None, None) => return Err(refused("variants, stages", "both missing", right)),
@@ -38,7 +35,7 @@ pub(super) fn stages(
 fn one(
     service: &str,
     raw: &[RawVariant],
-    frame: Frame,
+    frame: Frame<'_>,
 ) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     let mut names = BTreeSet::new();
     let variants = of_stage("variants", raw, frame, &mut names)?;
@@ -49,7 +46,7 @@ fn one(
     Ok((vec![stage], variants))
 }
 
-fn several(raw: &[RawStage], frame: Frame) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
+fn several(raw: &[RawStage], frame: Frame<'_>) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
     within("stages", raw.len(), 1..=STAGES_MAX, "of them")?;
     let (mut stages, mut all): (Vec<Stage>, Vec<Variant>) = (Vec::new(), Vec::new());
     let mut names = BTreeSet::new();
@@ -79,15 +76,10 @@ fn several(raw: &[RawStage], frame: Frame) -> Result<(Vec<Stage>, Vec<Variant>),
 fn of_stage(
     path: &str,
     raw: &[RawVariant],
-    frame: Frame,
+    frame: Frame<'_>,
     names: &mut BTreeSet<String>,
 ) -> Result<Vec<Variant>, ConfigError> {
-    let (most, unit) = match frame.policy {
-        RawPolicy::Sponge => (1, "of them, with policy sponge"),
-        RawPolicy::Themis => (1, "of each stage, with policy themis"),
-        RawPolicy::Infaas => (infaas::VARIANTS_MAX, "of them, with policy infaas"),
-        RawPolicy::Infadapter | RawPolicy::Ipa => (VARIANTS_MAX, "of them"),
-    };
+    let (most, unit) = frame.policy.variants_max();
     within(path, raw.len(), 1..=most, unit)?;
     let mut variants = Vec::with_capacity(raw.len());
     for (index, raw) in raw.iter().enumerate() {
@@ -102,7 +94,7 @@ fn of_stage(
 }
 
 /// What holds over all stages.
-fn together(variants: &[Variant], frame: Frame) -> Result<(), ConfigError> {
+fn together(variants: &[Variant], frame: Frame<'_>) -> Result<(), ConfigError> {
     let workloads = variants.iter().filter_map(|variant| {
         let workload = variant.workload.as_ref()?;
         Some((workload.kind.label(), &workload.name))

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::amount::RawAmount;
 use super::profile::RawReference;
+use crate::service::{RetuneMethod, WorkloadKind};
 
 /// A variant of the model, and what runs it.
 #[derive(Debug, Clone, KubeSchema, Serialize, Deserialize)]
@@ -109,39 +110,6 @@ pub struct RawRetune {
     #[serde(default)]
     #[schemars(length(max = 16384))]
     pub body: String,
-}
-
-/// How a server is told.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum RetuneMethod {
-    /// POST.
-    #[default]
-    Post,
-    /// PUT.
-    Put,
-}
-
-/// What keeps the pods.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-pub enum WorkloadKind {
-    /// apps/v1 Deployment.
-    #[default]
-    Deployment,
-    /// apps/v1 StatefulSet.
-    StatefulSet,
-}
-
-impl WorkloadKind {
-    /// Its name as people write it.
-    pub fn label(self) -> &'static str {
-        match self {
-            WorkloadKind::Deployment => "Deployment",
-            WorkloadKind::StatefulSet => "StatefulSet",
-        }
-    }
 }
 
 /// Whole cores of a replica.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::raw::{RawAmount, RawStage, RawVariant};
-use super::rule::{refused, rule, within};
-use super::{ConfigError, Stage, Variant};
 use crate::capacity::{Amount, BOUNDS_MAX, Bound, Bounds};
 use crate::quantity;
+use crate::service::rule::{refused, rule, within};
+use crate::service::{ConfigError, Stage, Variant};
 
 /// What each variant's replicas hold, by the path of the variant.
 pub(super) type Holds = Vec<(String, BTreeMap<String, RawAmount>)>;

@@ -6,19 +6,18 @@ use std::time::Duration;
 use weir_api::Cores;
 use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
 
-use super::policy::RawPolicy;
 use super::raw::{
     RawCapacity, RawLatency, RawParallelism, RawReference, RawReplicas, RawRetune, RawVariant,
     RawWorkload,
 };
-use super::rule::{named, refused, rule, seconds, url, within};
-use super::{
-    BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant, Workload,
-};
 use crate::capacity::Allocation;
 use crate::profile::{Fit, Latency, Profile};
+use crate::service::rule::{named, refused, rule, seconds, url, within};
+use crate::service::{
+    BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant,
+    VariantShape, Workload,
+};
 use crate::solve::law::{Law, Parallelism};
-use crate::solve::themis;
 
 /// Longest that a server waits for a batch to fill.
 const BATCH_DELAY_MAX_MS: f64 = 1000.0;
@@ -32,15 +31,18 @@ fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
 
 /// What of the service a variant's rules depend on.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame {
+pub(super) struct Frame<'a> {
     pub(super) budget: u32,
     pub(super) mode: Mode,
-    pub(super) policy: RawPolicy,
-    pub(super) rule: Policy,
+    pub(super) policy: &'a dyn Policy,
 }
 
 /// Checks the variant at that path.
-pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Variant, ConfigError> {
+pub(super) fn variant(
+    at: &str,
+    raw: &RawVariant,
+    frame: Frame<'_>,
+) -> Result<Variant, ConfigError> {
     let key = |key: &str| format!("{at}.{key}");
     let right = format!("1 to {CLUSTER_MAX} printable ASCII characters without spaces");
     rule(
@@ -80,23 +82,14 @@ pub(super) fn variant(at: &str, raw: &RawVariant, frame: Frame) -> Result<Varian
         },
     };
     let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
-    match frame.policy {
-        RawPolicy::Infadapter => {
-            let right = "given, with policy infadapter";
-            rule(raw.capacity.is_some(), key("capacity"), "missing", right)?;
-        }
-        RawPolicy::Sponge => for_sponge(at, &profile, least, replicas)?,
-        RawPolicy::Ipa => for_replicas(at, "ipa", &profile, (least, greatest), replicas)?,
-        RawPolicy::Infaas => {
-            for_replicas(at, "infaas", &profile, (least, greatest), replicas)?;
-            if profile.parallelism == Parallelism::PerCore {
-                let right =
-                    format!("{highest}, with policy infaas: the budget alone bounds replicas");
-                rule(greatest == highest, key("cores.greatest"), greatest, &right)?;
-            }
-        }
-        RawPolicy::Themis => for_themis(at, &profile, (least, greatest), replicas, frame.rule)?,
-    }
+    let shape = VariantShape {
+        profile: &profile,
+        least,
+        greatest,
+        highest,
+        replicas,
+    };
+    frame.policy.check(at, &shape)?;
     let single = replicas == Replicas::ONE;
     let right = "1 or more: a replica has cores; replicas.least: 0 unloads the variant";
     rule(single || least > 0, key("cores.least"), least, right)?;
@@ -201,117 +194,6 @@ fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> 
         body: raw.body.clone(),
         batch,
     })
-}
-
-/// One instance that is always there and executes one batch after the other on all its cores: what
-/// Sponge's h(b, c) = b / l(b, c) says.
-fn for_sponge(
-    at: &str,
-    profile: &Profile,
-    least: u32,
-    replicas: Replicas,
-) -> Result<(), ConfigError> {
-    one_at_a_time(at, profile, "1, with policy sponge")?;
-    let right = "1 or more, with policy sponge";
-    rule(least > 0, format!("{at}.cores.least"), least, right)?;
-    let right = "left out, with policy sponge: it knows one instance";
-    let given = format!("{} to {}", replicas.least, replicas.greatest);
-    rule(
-        replicas == Replicas::ONE,
-        format!("{at}.replicas"),
-        given,
-        right,
-    )
-}
-
-/// Replicas, none included: the cores of a server that executes a batch on each, or those of the workload
-/// with cores that nobody changes. IPA may keep some of each loaded.
-fn for_replicas(
-    at: &str,
-    policy: &str,
-    profile: &Profile,
-    (least, greatest): (u32, u32),
-    replicas: Replicas,
-) -> Result<(), ConfigError> {
-    let (path, fewest) = (format!("{at}.cores.least"), format!("{at}.replicas.least"));
-    let none = format!("0, with policy {policy}: not every variant runs");
-    let keeps = policy == "ipa";
-    if profile.parallelism == Parallelism::PerCore {
-        rule(keeps || least == 0, path, least, &none)?;
-        let right = format!(
-            "left out, with policy {policy} and parallelism per-core: its cores are its replicas"
-        );
-        let given = format!("{} to {}", replicas.least, replicas.greatest);
-        return rule(
-            replicas == Replicas::ONE,
-            format!("{at}.replicas"),
-            given,
-            &right,
-        );
-    }
-    let right =
-        format!("per-core, with policy {policy} (a replica is one core), or 1 (one of `replicas`)");
-    one_at_a_time(at, profile, &right)?;
-    let right = format!(
-        "{greatest}, as cores.greatest: policy {policy} changes how many replicas there are, not their cores"
-    );
-    rule(least == greatest, path, least, &right)?;
-    let may_be = keeps || replicas.least == 0;
-    rule(may_be, fewest, replicas.least, &none)
-}
-
-/// Replicas that execute one batch at a time, both of which are changed.
-fn for_themis(
-    at: &str,
-    profile: &Profile,
-    (least, greatest): (u32, u32),
-    replicas: Replicas,
-    policy: Policy,
-) -> Result<(), ConfigError> {
-    one_at_a_time(at, profile, "1, with policy themis")?;
-    let cores = 1..=themis::CORES_MAX;
-    within(
-        format!("{at}.cores.greatest"),
-        greatest,
-        cores.clone(),
-        "cores, with policy themis",
-    )?;
-    within(
-        format!("{at}.cores.least"),
-        least,
-        cores,
-        "cores, with policy themis",
-    )?;
-    let right = "1 or more, with policy themis: every stage serves";
-    let path = format!("{at}.replicas.least");
-    rule(replicas.least > 0, path, replicas.least, right)?;
-    let batches = 1..=themis::BATCH_MAX;
-    let batch = profile.batch;
-    within(
-        format!("{at}.batch"),
-        batch,
-        batches,
-        "requests, with policy themis",
-    )?;
-    let Policy::Themis(themis) = policy else {
-        return Ok(());
-    };
-    let path = format!("{at}.cores");
-    let right = format!(
-        "with themis.horizontal_cores ({}) in between",
-        themis.horizontal_cores
-    );
-    let between = (least..=greatest).contains(&themis.horizontal_cores);
-    rule(between, path, format!("{least} to {greatest}"), &right)
-}
-
-fn one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<(), ConfigError> {
-    let one = profile.parallelism == Parallelism::Fixed(NonZeroU32::MIN);
-    let given = match profile.parallelism {
-        Parallelism::PerCore => "per-core".to_owned(),
-        Parallelism::Fixed(batches) => batches.to_string(),
-    };
-    rule(one, format!("{at}.latency.parallelism"), given, right)
 }
 
 /// How many there may be, and how many there are at first.

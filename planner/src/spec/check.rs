@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use weir_api::plan::HOUR_MS;
 
+use super::ServiceFile;
 use super::bounds::{bounds, holds};
-use super::policy::{WEIGHT_MAX, policy};
+use super::classes::classes;
 use super::raw::{RawDemand, RawObjective, RawPods, RawProxies, ServiceSpec};
-use super::rule::{millis, named, refused, rule, seconds, url, within};
 use super::stages::stages;
 use super::variant::Frame;
-use super::{
-    BUDGET_MAX, BURSTS_MAX, CYCLE_MAX, CYCLE_MIN, Classes, ConfigError, DemandRule, LOOKS,
-    Objective, ProxyPods, SCRAPE_INTERVAL_MIN, STATS_MAX, Service, ServiceFile, WINDOW_MAX,
-};
+use crate::forecast::{BURSTS_MAX, DemandRule, WINDOW_MAX};
 use crate::key::KeySource;
+use crate::policy::{self, Sections, WEIGHT_MAX};
+use crate::service::rule::{millis, named, refused, rule, seconds, url, within};
+use crate::service::{
+    BUDGET_MAX, CYCLE_MAX, CYCLE_MIN, ConfigError, LOOKS, Objective, ProxyPods,
+    SCRAPE_INTERVAL_MIN, STATS_MAX, Service,
+};
 
 impl TryFrom<ServiceSpec> for ServiceFile {
     type Error = ConfigError;
@@ -76,12 +79,17 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
         1..=BUDGET_MAX,
         "whole cores",
     )?;
-    let policy = policy(raw.policy, raw.sponge, raw.ipa, raw.infaas, raw.themis)?;
+    let sections = Sections {
+        sponge: raw.sponge,
+        ipa: raw.ipa,
+        infaas: raw.infaas,
+        themis: raw.themis,
+    };
+    let policy = policy::checked(raw.policy, sections)?;
     let frame = Frame {
         budget,
         mode: raw.mode,
-        rule: policy,
-        policy: raw.policy,
+        policy: &*policy,
     };
     let holds = holds(raw.variants.as_deref(), raw.stages.as_deref());
     let (stages, variants) = stages(&name, raw.variants, raw.stages, frame)?;
@@ -112,12 +120,7 @@ fn service(name: String, raw: ServiceSpec) -> Result<Service, ConfigError> {
             "",
         )?,
         resize_timeout: shorter("resize.timeout_ms", raw.resize.timeout_ms)?,
-        classes: Classes {
-            list: raw.classes,
-            default_class: raw.default_class,
-            starvation: raw.starvation,
-        }
-        .check()?,
+        classes: classes(&raw.classes, raw.default_class.as_deref(), raw.starvation)?,
         stages,
         variants,
     })

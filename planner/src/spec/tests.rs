@@ -1,7 +1,10 @@
 //! Tests of the service file: what is taken, and that each refusal names the key, the value and
 //! what is allowed.
 
+use std::time::Duration;
+
 use super::*;
+use crate::service::Mode;
 
 mod bounds;
 mod policies;
