@@ -1,8 +1,8 @@
-//! The doors without a protocol of their own: any body to `/predict`, server-sent events from
+//! Endpoints without a protocol of their own: any body to `/predict`, server-sent events from
 //! `/v1/stream`, and `/ws`, which echoes.
 //!
-//! It only translates; a stream's events are spread over its execution, the last at its end. An echo
-//! is no execution.
+//! It only translates. A stream's events are spread over its execution, the last at its end. An
+//! echo is no execution.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use super::journal::{Asked, Door, Execution};
 use super::server::Server;
 use super::work::{self, Refused, Work};
 
-/// Most events of one stream.
+/// Maximum events of one stream.
 pub const EVENTS_MAX: u32 = 10_000;
-/// Events of a stream that asks for no number of them.
+/// Default number of events of a stream.
 const EVENTS_DEFAULT: u32 = 10;
 
 type Shared = State<Arc<Server>>;
@@ -71,7 +71,7 @@ async fn predict(
     Json(answer).into_response()
 }
 
-/// `events=n`: how many, spread evenly.
+/// `events=n`: number of events, spread evenly.
 #[derive(Deserialize)]
 struct HowMany {
     events: Option<u32>,
@@ -103,7 +103,7 @@ async fn events(
     (spoken, Body::from_stream(spread(server, execution, count))).into_response()
 }
 
-/// The events, each at its time, and the word that there are no more.
+/// The events, each at its time, and the final end marker.
 fn spread(
     server: Arc<Server>,
     execution: Execution,
@@ -147,7 +147,7 @@ async fn echo_all(server: Arc<Server>, mut socket: WebSocket) {
             return;
         };
         use axum::extract::ws::Message;
-        // Pings and closes are answered beneath this.
+        // Pings and closes are answered by the websocket library.
         let is_data = matches!(message, Message::Text(_) | Message::Binary(_));
         if is_data && socket.send(message).await.is_err() {
             return;

@@ -1,7 +1,8 @@
-//! The door for TF Serving's REST: `POST /v1/models/{model}:predict` by rows or columns, and the model's
-//! status.
+//! Endpoint for TF Serving's REST: `POST /v1/models/{model}:predict` by rows or columns, and the
+//! model's status.
 //!
-//! It only translates. A prediction says who made it and what arrived, as everywhere here.
+//! It only translates. A prediction names the emulated model and describes the request body, as in
+//! the other protocols.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::journal::Door;
 use super::server::Server;
 use super::work::{self, Refused};
 
-/// What a call's name ends with, after the model's.
+/// Suffix of a predict call's path, after the model's name.
 const PREDICT: &str = ":predict";
 
 /// The body of a call: rows (`instances`) or columns (`inputs`).

@@ -1,5 +1,5 @@
-//! The address of the cores of all: an answer says what is in force. A change is answered when all of it serves, or
-//! when something else has been asked for.
+//! HTTP endpoint for the total resources. A response shows the actual resources. A change is answered when all of it
+//! is ready, or when another change has replaced it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         }
     };
     if let Some(batch) = batch {
-        // A server is told in no time.
+        // A batch change takes no time.
         shared
             .servers
             .iter()

@@ -1,4 +1,4 @@
-//! Lanes over servers, and when each change of them is in force.
+//! Tests of the spreading of lanes over servers, and of the time each change takes effect.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn in_force(state: &State, at: Instant) -> f64 {
     state.in_force(at, NonZeroU32::MIN).cores
 }
 
-/// Three servers that load for 5 s, and change within a second.
+/// Three servers with a load time of 5 s and a change delay of 1 s.
 fn state(cores: f64, parallelism: Parallelism) -> (State, Instant) {
     let split = split(cores, parallelism, 3);
     let state = State::new(split, seconds(5.0), [seconds(1.0); 2], 7);
@@ -57,7 +57,7 @@ fn servers_that_begin_anew_load_together_and_further_ones_are_loaded() {
     assert!(state.advance(begin + seconds(0.9)).begins.is_empty());
     assert!(state.advance(begin + seconds(1.0)).begins.is_empty());
     assert!(!state.is_settled(begin + seconds(1.0)));
-    // Asked for more, they go on loading.
+    // A request for more does not interrupt the loading.
     let more = ask(&mut state, begin + seconds(2.0), 3.0, PER_CORE);
     assert!(state.has_left(wanted) && !state.has_left(more));
     state.advance(begin + seconds(3.0));
@@ -91,7 +91,7 @@ fn where_lanes_are_replicas_each_further_one_loads() {
     let (mut state, begin) = state(8.0, fixed(2));
     ask(&mut state, begin, 6.0, fixed(6));
     let moved = state.advance(begin + seconds(1.0));
-    // Two lanes go on with a core each, four load: one on each of the two servers that serve, two on the third.
+    // Two lanes go on with a core each. Four load: one on each of the two ready servers, two on the third.
     let one = Seat {
         lanes: 1,
         cores: 1.0,
