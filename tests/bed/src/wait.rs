@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often a condition is looked at.
+/// Interval between checks of a condition.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Returns as soon as `condition` holds.
 ///
 /// # Errors
-/// It does not within `limit`; the message says `what` was waited for.
+///
+/// It does not within `limit`; the message contains `what`.
 pub async fn until(
     what: &str,
     limit: Duration,
@@ -19,9 +20,10 @@ pub async fn until(
     until_async(what, limit, async || condition()).await
 }
 
-/// [`until`] for a condition that must itself be awaited, such as an answer over HTTP.
+/// [`until`] for an async condition, such as a check over HTTP.
 ///
 /// # Errors
+///
 /// As [`until`].
 pub async fn until_async(
     what: &str,
