@@ -1,4 +1,4 @@
-//! Evictions and disruption budgets: how many of a budget's pods may go now, and the answer where none may.
+//! Evictions and disruption budgets: the number of pods that may be disrupted now, and the refusal if it is 0.
 
 use serde_json::{Value, json};
 
@@ -10,10 +10,10 @@ use super::status::{Cause, Refusal};
 use super::world::World;
 use super::write::{Answer, delete_with, success};
 
-/// The kind of budgets.
+/// Kind id of disruption budgets.
 pub(super) const BUDGETS: &str = "poddisruptionbudgets.policy";
 
-/// How a budget stands.
+/// Status of a disruption budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Standing {
     healthy: i64,
@@ -27,7 +27,7 @@ impl Standing {
     }
 }
 
-/// A number or a percentage of `of`, rounded up.
+/// A number, or a percentage of `of` rounded up.
 pub(super) fn share(value: &Value, of: i64) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),
@@ -64,7 +64,7 @@ fn standing(world: &World, budget: &Value) -> Standing {
     }
 }
 
-/// Writes the status of every budget of a namespace.
+/// Updates the status of every budget of a namespace.
 pub(super) fn refresh(world: &mut World, namespace: &str) {
     let budgets = world.store.list(BUDGETS, namespace, None);
     let budgets: Vec<Key> = budgets.map(|(key, _)| key.clone()).collect();
@@ -88,7 +88,7 @@ pub(super) fn refresh(world: &mut World, namespace: &str) {
     }
 }
 
-/// POST to `pods/eviction`.
+/// Handles POST to `pods/eviction`.
 pub(super) fn evict(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     let pod = world
         .store
@@ -106,7 +106,7 @@ pub(super) fn evict(world: &mut World, asked: &Asked) -> Result<Answer, Refusal>
         let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         return Err(Refusal::new(500, "InternalError", message));
     }
-    // A pod that does not run, or is going anyway, disrupts nothing.
+    // A pod that is pending or already terminating disrupts nothing.
     let pending = text(&pod, "/status/phase") == "Pending";
     let going = !text(&pod, "/metadata/deletionTimestamp").is_empty();
     if let Some(budget) = budgets.first().filter(|_| !pending && !going) {

@@ -1,7 +1,7 @@
-//! Who may do what: Roles and ClusterRoles with their bindings, as they are in the store.
+//! Authorization: Roles and ClusterRoles with their bindings, from the store.
 //!
-//! `system:masters` may do everything; discovery is open to all who are known. Aggregated roles are not
-//! aggregated.
+//! `system:masters` has all rights; discovery is open to all authenticated subjects. Aggregated
+//! roles are not supported.
 
 use serde_json::Value;
 
@@ -15,9 +15,10 @@ const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 const CLUSTER_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 
-/// Lets a request pass.
+/// Authorizes a request.
 ///
 /// # Errors
+///
 /// 403: no rule allows it.
 pub(super) fn authorise(world: &World, asked: &Asked) -> Result<(), Refusal> {
     if asked

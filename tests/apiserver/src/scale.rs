@@ -1,4 +1,4 @@
-//! `/scale`: how many replicas an object has, whatever its kind, as `autoscaling/v1` shows it.
+//! `/scale`: the replicas of an object of any kind, in the form of `autoscaling/v1`.
 
 use serde_json::{Value, json};
 
@@ -38,7 +38,7 @@ pub(super) fn shown(kind: &Kind, object: &Value) -> Result<Value, Refusal> {
     }))
 }
 
-/// PUT and PATCH.
+/// Handles PUT and PATCH.
 pub(super) fn write(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     let kind = &asked.kind;
     let name = &asked.key.name;

@@ -1,7 +1,7 @@
-//! The HTTP side: connections, tokens, and each request's way through faults, RBAC, the verbs and the log.
+//! The HTTP side: connections, tokens, and each request's path through faults, RBAC, the verbs and the log.
 //!
-//! One lock around the world, never held across an await. A connection lives in a task of the accepting
-//! one, and ends with it.
+//! One lock around the world, never held across an await. Each connection is a child task of the accepting one, and
+//! ends with it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -31,10 +31,10 @@ use super::status::Refusal;
 use super::world::World;
 use super::{discovery, object, rbac, read, token, watch, write};
 
-/// Pause after a failed accept: out of descriptors, most likely; others must close theirs first.
+/// Pause after a failed accept: most likely out of file descriptors until others close theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What connections, clockwork and handle share.
+/// State shared by connections, the controllers' task and the handle.
 #[derive(Debug)]
 pub(super) struct Server {
     world: Mutex<World>,
@@ -42,7 +42,7 @@ pub(super) struct Server {
     pub(super) journal: Arc<Journal>,
     /// Token → subject.
     tokens: Mutex<BTreeMap<String, String>>,
-    /// Something changed: the controllers look again.
+    /// Wakes the controllers after a change.
     changed: Notify,
 }
 
@@ -57,19 +57,19 @@ impl Server {
         }
     }
 
-    /// The world, to be read; who changes it calls [`Server::change`].
+    /// The world, for reading; use [`Server::change`] to change it.
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the world, and lets the controllers see to it.
+    /// Changes the world and wakes the controllers.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut World) -> R) -> R {
         let result = change(&mut self.world());
         self.changed.notify_one();
         result
     }
 
-    /// The token of a subject; the same one each time.
+    /// The token of a subject; always the same one.
     pub(super) fn token(&self, subject: &str) -> String {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let known = tokens.iter().find(|(_, of)| *of == subject);
@@ -115,7 +115,7 @@ pub(super) async fn run_clockwork(server: Arc<Server>) {
     }
 }
 
-/// Accepts connections until aborted; they end with it.
+/// Accepts connections until aborted, which also ends the connections.
 pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
     let mut connections = JoinSet::new();
     loop {
@@ -129,12 +129,12 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
     }
 }
 
-/// The connection is to be closed without an answer.
+/// Error that closes the connection without a response.
 #[derive(Debug, thiserror::Error)]
 #[error("a fault closed the connection")]
 struct HungUp;
 
-/// A connection's way in: axum's own service cannot fail, and a fault must.
+/// Service of a connection. axum's own service cannot fail, which a fault requires.
 #[derive(Debug, Clone)]
 struct Door(Arc<Server>);
 
@@ -223,8 +223,7 @@ async fn served(server: &Arc<Server>, asked: &Asked) -> Result<Response, HungUp>
     if lost { Err(HungUp) } else { Ok(response) }
 }
 
-/// Does what is asked and logs it, in one turn of the lock where it writes: the log's order is the order
-/// in which things took effect.
+/// Performs a request and logs it. A write does both under one lock, so that the log's order is the order of effects.
 fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
     // The lock must be free again for the log.
     let allowed = rbac::authorise(&server.world(), asked);

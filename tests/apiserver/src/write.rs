@@ -1,6 +1,6 @@
-//! The writing verbs: create, update, patch, apply, delete.
+//! The write verbs: create, update, patch, apply, delete.
 //!
-//! It finds the object, makes the new one of the body, and leaves to `admit` and `change` what is allowed.
+//! It finds the object and builds the new one from the body; `admit` and `change` decide whether that is allowed.
 
 use serde_json::{Value, json};
 
@@ -16,16 +16,16 @@ use super::status::{Cause, Refusal};
 use super::world::World;
 use super::{eviction, scale, views};
 
-/// What is answered: a status and a body.
+/// A response: status and body.
 pub(super) type Answer = (u16, Value);
 
 const VERSION: &str = "/metadata/resourceVersion";
 const MANAGED: &str = "/metadata/managedFields";
 
-/// Longest body of a request, as in Kubernetes.
+/// Maximum size of a request's body, as in Kubernetes.
 pub(super) const BODY_MAX: usize = 3 * 1024 * 1024;
 
-/// Carries out a writing verb.
+/// Performs a write verb.
 pub(super) fn write(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     match (asked.verb, asked.subresource.as_str()) {
         (Verb::Create, "eviction") => eviction::evict(world, asked),
@@ -210,7 +210,7 @@ fn delete(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     delete_with(world, asked, &asked.kind, &options)
 }
 
-/// Deletes the object as `DeleteOptions` say.
+/// Deletes the object according to `DeleteOptions`.
 pub(super) fn delete_with(
     world: &mut World,
     asked: &Asked,
