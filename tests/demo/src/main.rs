@@ -1,9 +1,9 @@
-//! `weir-demo demo | up`: the whole system in one command, and what it does under a load that rises
-//! above what it can serve and falls again.
+//! `weir-demo demo | up`: the whole system in one command, under a load that rises above its
+//! capacity and falls again.
 //!
-//! Order: [`cli`] what was asked, [`scenario`] what is stated, [`system`] what runs (with [`planner`]),
-//! [`drive`] the run, [`report`] and [`picture`] what it showed. Nothing is tuned after a run, and
-//! nothing outlives this process, however it ends.
+//! Reading order: [`cli`] the arguments, [`scenario`] the fixed parameters, [`system`] the running
+//! system (with [`planner`]), [`drive`] the run, [`report`] and [`picture`] its results. Nothing is
+//! tuned after a run, and no child process outlives this one, however it ends.
 
 mod cli;
 mod drive;
@@ -29,7 +29,7 @@ use weir_bed::interrupt::{INTERRUPTED, Interrupt};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Sockets of clients and servers are all in this process: more than the usual 1,024.
+    // All sockets of clients and servers are in this process: more than the usual 1,024.
     let _ = rlimit::increase_nofile_limit(rlimit::INFINITY);
     match run(Cli::parse()).await {
         Ok(code) => code,
@@ -40,7 +40,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What a command leaves: its exit code, and perhaps a system that goes on until interrupted.
+/// The result of a command: its exit code, and optionally a system that runs until interrupted.
 struct Done {
     code: ExitCode,
     keep: Option<System>,
@@ -54,7 +54,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             Command::Up(args) => up(args).await,
         }
     };
-    // Dropping what was under way ends its processes.
+    // Dropping the unfinished work ends its processes.
     let done = tokio::select! {
         done = work => done?,
         () = interrupt.wait() => {
@@ -126,7 +126,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
 
 async fn up(args: UpArgs) -> Result<Done> {
     let scenario = Scenario::shipped(args.policy)?;
-    // Whoever waits for the file must not find the one of an earlier run.
+    // A script that waits for the file must not find an old one.
     match fs::remove_file(&args.addresses) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("{}", args.addresses.display()));
@@ -135,7 +135,7 @@ async fn up(args: UpArgs) -> Result<Done> {
     }
     let system = System::start(&scenario, args.field, 1).await?;
     let addresses = serde_json::to_string_pretty(&system.addresses()?)?;
-    // Under another name first, so that nobody reads half of it.
+    // Written under another name and then renamed, so that nobody reads half of it.
     let part = args.addresses.with_extension("part");
     write(&part, &format!("{addresses}\n"))?;
     fs::rename(&part, &args.addresses).with_context(|| format!("{}", args.addresses.display()))?;
@@ -146,7 +146,7 @@ async fn up(args: UpArgs) -> Result<Done> {
     })
 }
 
-/// Lines to paste.
+/// Commands to paste.
 fn to_try(scenario: &Scenario, system: &System) -> Result<String> {
     let addresses = system.addresses()?;
     let at = |pointer: &str| {

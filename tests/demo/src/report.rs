@@ -1,4 +1,5 @@
-//! The run in figures: a table for people, JSON for programs, and whether the run counts at all.
+//! The run in figures: a table for people, JSON for programs, and the checks whether the run is
+//! valid.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -10,8 +11,8 @@ use crate::scenario::{Field, PATIENCE, Policy, Scenario};
 use crate::system::LISTENERS;
 use crate::visible::Spread;
 
-/// Latest that the generator may send 99 % of its requests after their time, in ms: a twentieth of
-/// the SLO. Beyond it the run says more about this machine than about what was compared.
+/// Maximum delay of 99 % of the generator's requests, in ms: a twentieth of the SLO. Beyond it the
+/// run measures this machine rather than the setups.
 const LAG_P99_MAX_MS: f64 = 50.0;
 
 /// The whole report.
@@ -20,17 +21,17 @@ pub(crate) struct Report {
     plain: Summary,
     careful: Summary,
     weir: Summary,
-    /// The planner's turns, from observing to publishing.
+    /// Duration of the planner's cycles, from observation to publication.
     cycle_ms: Spread,
-    /// From publishing a plan to each worker's taking it over.
+    /// Time from publishing a plan until each worker adopts it.
     plan_visible_ms: Spread,
     /// Plans published during the run.
     plans: u64,
-    /// What was run.
+    /// Parameters of the run, and the generator's lag.
     run: Stated,
 }
 
-/// What was stated before the run, and how late the generator was.
+/// Parameters fixed before the run, and the generator's lag.
 #[derive(Debug, Serialize)]
 struct Stated {
     policy: Policy,
@@ -48,7 +49,7 @@ struct Stated {
     generator_late_ms_max: f64,
 }
 
-/// What was chosen on the command line.
+/// Parameters from the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Chosen {
     pub(crate) seconds: usize,
@@ -104,7 +105,7 @@ impl Report {
         })
     }
 
-    /// What makes the run worthless; empty where it counts.
+    /// Reasons why the run is invalid; empty if it is valid.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let sets = LISTENERS
             .into_iter()
@@ -121,7 +122,7 @@ impl Report {
         troubles
     }
 
-    /// For people.
+    /// The table for people.
     pub(crate) fn table(&self) -> String {
         let sums = [&self.plain, &self.careful, &self.weir];
         let mut table = Table::new();
@@ -162,7 +163,7 @@ impl Report {
         table.to_string()
     }
 
-    /// The rest, in sentences.
+    /// The remaining figures, in sentences.
     pub(crate) fn notes(&self) -> String {
         let spread = |spread: Spread| format!("p50 {}, max {}", ms(spread.p50), ms(spread.max));
         let Stated {

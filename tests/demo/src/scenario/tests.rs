@@ -1,4 +1,5 @@
-//! The service files say what the papers say, the planner takes them, and the loads are as stated.
+//! Checks that the service files match the papers, the planner accepts them, and the loads are as
+//! stated.
 
 use clap::ValueEnum;
 use weir_planner::config::{self, Service};
@@ -11,7 +12,7 @@ fn shipped(policy: Policy) -> Scenario {
     Scenario::shipped(policy).unwrap()
 }
 
-/// The planner's reading of what it is given, and the addresses it is given.
+/// The planner's parsed service, and the addresses in it.
 fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
     let address = |n: usize| format!("http://127.0.0.1:{}/r", 100 + n);
     let resize: Vec<String> = (0..scenario.variants().count()).map(address).collect();
@@ -68,19 +69,19 @@ fn sponges_law_is_the_fit_of_the_papers_table() {
             "{cores} × {batch}: {predicted} {by_fit}"
         );
     }
-    // 16·1000 / 101.9 ms; one request alone 21.2 ms; one batch at a time.
+    // 16·1000 / 101.9 ms; a single request takes 21.2 ms; one batch at a time.
     assert!((scenario.static_capacity_rps() - 157.0).abs() < 0.5);
     assert!((variant.alone_ms() - 21.2).abs() < 0.1);
     assert_eq!(variant.at_once(), 1);
 }
 
-/// A pipeline's laws are IPA's measurements; what one is worth is the product of its stages.
+/// The latency models are IPA's measurements; the accuracy is the product over the stages.
 #[test]
 fn ipas_laws_are_the_papers() {
     let scenario = shipped(Policy::Ipa);
     let cores: f64 = scenario.variants().map(Variant::initial_cores).sum();
     assert_eq!(cores, f64::from(scenario.budget.cores));
-    // One request, and a batch of 8 where it is published.
+    // The time of one request, and of a batch of 8 if it is published.
     let printed = [
         ("yolov5n", 45.7, 80.0, Some(481.0)),
         ("yolov5s", 56.8, 1000.0 / 6.575, None),
@@ -98,7 +99,7 @@ fn ipas_laws_are_the_papers() {
             assert!((law.service_ms(8, 1.0) - eight).abs() < 1.0, "{name}");
         }
     }
-    // The narrower stage's: 2·4000 / 259.4 + 3·4000 / 364.3 + 3·2000 / 296.9.
+    // The capacity of the narrower stage: 2·4000 / 259.4 + 3·4000 / 364.3 + 3·2000 / 296.9.
     assert!((scenario.static_capacity_rps() - 84.0).abs() < 0.1);
     let both = scenario.accuracy("yolov5m+resnet50").unwrap();
     assert!((both - 64.1 * 0.7613).abs() < 1e-9, "{both}");

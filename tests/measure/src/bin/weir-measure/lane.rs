@@ -1,5 +1,5 @@
-//! `workers lane`: a server that executes one request at a time, with `queue.overlap` and without. It prints; what
-//! is good enough is the library's to say.
+//! `workers lane`: a server that executes one request at a time, with `queue.overlap` and without. It prints; the
+//! library defines the targets.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::workers::{print, table, verdict};
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneArgs {
-    /// Seconds for which each run sends.
+    /// Duration of each run's load, in seconds.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(5..=600))]
     seconds: u32,
-    /// Another seed gives other arrivals.
+    /// Seed of the arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
