@@ -152,7 +152,7 @@ mod tests {
     use super::Quantity;
 
     #[test]
-    fn quantities_are_read_and_written_as_kubernetes_does() {
+    fn quantities_have_kubernetes_canonical_form() {
         for (text, canonical, millis) in [
             ("0", "0", 0),
             ("1", "1", 1_000),

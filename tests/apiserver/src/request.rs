@@ -253,7 +253,7 @@ mod tests {
     use super::{Key, target};
 
     #[test]
-    fn paths_lead_to_resources() {
+    fn paths_parse_to_resources() {
         let read = |path| target(path).map(|t| (t.group, t.plural, t.key, t.subresource));
         let own = |g: &str, p: &str, ns: &str, n: &str, s: &str| {
             Some((g.to_owned(), p.to_owned(), Key::new(ns, n), s.to_owned()))

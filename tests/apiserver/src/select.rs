@@ -212,7 +212,7 @@ mod tests {
     use super::{Fields, Labels};
 
     #[test]
-    fn labels_are_selected_by_every_form() {
+    fn every_label_selector_form_matches() {
         let pod = json!({"metadata": {"labels": {"app": "a", "tier": "web"}}});
         for (selector, selected) in [
             ("", true),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_that_kubernetes_offers() {
+    fn unsupported_field_selector_is_rejected() {
         let pod = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}});
         let select = |text| Fields::parse(text, "pods").map(|fields| fields.select(&pod));
         assert_eq!(select("metadata.name=a,spec.nodeName=n"), Ok(true));

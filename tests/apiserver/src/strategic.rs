@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn named_lists_are_merged_and_others_replaced() {
+    fn keyed_lists_are_merged_and_others_replaced() {
         let pod =
             json!({"containers": [{"name": "a", "args": ["x"], "image": "1"}, {"name": "b"}]});
         check(
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_goes_before_what_only_the_server_has() {
+    fn patch_items_precede_server_only_items() {
         check(
             json!({"conditions": [{"type": "Ready"}]}),
             json!({"conditions": [{"type": "New"}]}),

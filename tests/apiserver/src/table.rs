@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_ages_are_those_of_kubectl() {
+    fn json_paths_and_ages_match_kubectl() {
         let object = json!({"spec": {"mode": "active"}, "status": {"conditions": [
             {"type": "A", "status": "True"}, {"type": "B", "status": "False"}]}});
         for (path, wanted) in [

@@ -75,10 +75,12 @@ pub fn h2load() -> Result<PathBuf> {
 /// The path in the environment variable, else `built` in one of the folders above this program.
 fn artefact(variable: &str, built: &str, what: &str) -> Result<PathBuf> {
     let named = std::env::var_os(variable).map(PathBuf::from);
-    let program = std::env::current_exe().context("where is this program?")?;
+    let program = std::env::current_exe().context("cannot find the path of this program")?;
     let mut above = program.ancestors().map(|folder| folder.join(built));
     named
         .or_else(|| above.find(|path| path.is_file()))
         .filter(|path| path.is_file())
-        .with_context(|| format!("there is no {what} ({variable}): run `cargo xtask test`"))
+        .with_context(|| {
+            format!("{what} not found (environment variable {variable}): run `cargo xtask test`")
+        })
 }

@@ -33,7 +33,7 @@ impl Hop {
     /// It does not start, or `plugin` names no service.
     pub async fn start(bootstrap: Bootstrap, plugin: &Value, workers: u32) -> Result<Hop> {
         let service = plugin.get("service").and_then(Value::as_str);
-        let service = service.context("a plugin without a service")?.to_owned();
+        let service = service.context("plugin: service is missing")?.to_owned();
         let envoy = Envoy::start(&bootstrap.plugin(plugin), workers).await?;
         Ok(Hop {
             service,

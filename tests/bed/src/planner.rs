@@ -165,7 +165,7 @@ impl Planner {
         };
         let waited = wait::until_async("the planner's first plan", limit, ready).await;
         let failed = match ended {
-            Some(status) => Err(anyhow::anyhow!("the planner ended: {status}")),
+            Some(status) => Err(anyhow::anyhow!("the planner exited: {status}")),
             None => waited,
         };
         failed.with_context(|| format!("the planner's log ends:\n{}", self.log_tail()))
@@ -184,7 +184,7 @@ impl Planner {
         );
         let asked = self.client.get(url).bearer_auth(&self.key);
         let answer = asked.send().await?.error_for_status()?;
-        answer.json().await.context("the planner's status")
+        answer.json().await.context("invalid status of the planner")
     }
 
     /// `http://127.0.0.1:port`.

@@ -82,7 +82,7 @@ impl Watchdog {
 
     fn watch(&mut self, id: u32) -> Result<()> {
         let pipe = self.pipe.as_mut().context("the watchdog has no pipe")?;
-        writeln!(pipe, "{id}").context("the watchdog does not listen")
+        writeln!(pipe, "{id}").context("the watchdog does not read its pipe")
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_dies_with_the_pipe_of_its_watchdog() {
+    fn closed_watchdog_pipe_kills_child() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sleep");
         let mut process = Process::spawn(command.arg("600"), &folder.path().join("log")).unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn missing_program_is_named_in_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("/nonesuch/envoy");
         let error = Process::spawn(&mut command, &folder.path().join("log")).unwrap_err();

@@ -360,7 +360,7 @@ impl ScriptedPlanner {
         let reached = polls.wait_for(|polls| *polls >= count);
         tokio::time::timeout(PATIENCE, reached)
             .await
-            .context("no such poll")??;
+            .context("timed out waiting for polls")??;
         Ok(())
     }
 }

@@ -28,7 +28,7 @@ const PIECE_EVERY: Duration = Duration::from_millis(10);
 /// An HTTP/2 client's window of one response; beyond it the proxy has to wait.
 const WINDOW_BYTES: u32 = 65_535;
 
-/// The way in which a client is slow.
+/// Behaviour of a slow client.
 #[derive(Debug, Clone, Copy)]
 pub enum Habit {
     /// Sends its head and no byte of its body.
@@ -50,7 +50,7 @@ pub struct Crowd {
     pub protocol: Protocol,
     /// Number, at most [`CLIENTS_MAX`].
     pub count: u32,
-    /// The way in which they are slow.
+    /// Behaviour of each client.
     pub habit: Habit,
     /// The body whose length each announces.
     pub body: Bytes,
@@ -145,7 +145,7 @@ impl SlowClients {
     pub async fn finish(mut self) -> Result<Vec<SlowEnd>> {
         let mut ends = Vec::new();
         while let Some(end) = self.tasks.join_next().await {
-            ends.push(end.context("a slow client's task broke")?);
+            ends.push(end.context("a slow client's task panicked")?);
         }
         Ok(ends)
     }
@@ -186,7 +186,7 @@ impl SlowClient {
                 ..SlowEnd::default()
             },
             Err(_) => SlowEnd {
-                error: "none in all its stay".to_owned(),
+                error: "no response during its stay".to_owned(),
                 ..SlowEnd::default()
             },
         };

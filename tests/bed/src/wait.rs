@@ -34,7 +34,7 @@ pub async fn until_async(
     while !condition().await {
         anyhow::ensure!(
             started.elapsed() < limit,
-            "waited {limit:?} in vain for {what}"
+            "timed out after {limit:?} waiting for {what}"
         );
         tokio::time::sleep(LOOK).await;
     }
@@ -46,13 +46,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_returns_when_the_condition_holds_and_names_it_when_it_never_does() {
+    async fn wait_ends_on_condition_and_timeout_names_it() {
         let mut looks = 0;
         let third = || {
             looks += 1;
             looks == 3
         };
-        until("the third look", Duration::from_secs(5), third)
+        until("the third check", Duration::from_secs(5), third)
             .await
             .unwrap();
         let error = until("rain", Duration::from_millis(20), || false)

@@ -77,7 +77,7 @@ pub(crate) async fn drive(
     let last = system.planner.status(CYCLES_ASKED).await;
     remember(
         &mut cycles,
-        last.context("the planner has gone during the run")?,
+        last.context("the planner stopped answering during the run")?,
     );
     let sets = system.sets_by_listener();
     let core_seconds: Vec<f64> = sets
@@ -132,7 +132,7 @@ fn executed(set: &Set) -> Result<Vec<String>> {
     let forgotten: u64 = set.variants.iter().map(|variant| variant.forgotten()).sum();
     ensure!(
         forgotten == 0,
-        "{forgotten} executions were forgotten: the run is too long"
+        "{forgotten} executions were dropped from the journal: the run is too long"
     );
     let executions = set.variants.iter().flat_map(|variant| variant.executions());
     Ok(executions.map(|done| done.request_id).collect())
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_executed_once_at_each_stage() {
+    fn second_execution_at_a_stage_is_counted() {
         assert_eq!(doubled([&["a"], &["a"]]).unwrap(), 0);
         assert_eq!(doubled([&["a", "b"], &["a"]]).unwrap(), 0);
         assert_eq!(doubled([&["a", "a"], &["a"]]).unwrap(), 1);

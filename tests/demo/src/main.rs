@@ -108,7 +108,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
     );
     let troubles = report.troubles();
     for trouble in &troubles {
-        eprintln!("the run does not count: {trouble}");
+        eprintln!("invalid run: {trouble}");
     }
     let code = if troubles.is_empty() {
         ExitCode::SUCCESS

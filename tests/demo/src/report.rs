@@ -116,7 +116,7 @@ impl Report {
         if late > LAG_P99_MAX_MS {
             troubles.push(format!(
                 "the load generator sent 1 % of the requests more than {late:.0} ms late (at most \
-                 {LAG_P99_MAX_MS:.0} ms): this machine is too busy for the run to mean anything"
+                 {LAG_P99_MAX_MS:.0} ms): this machine is too busy for a valid run"
             ));
         }
         troubles
@@ -178,7 +178,7 @@ impl Report {
         } = &self.run;
         format!(
             "{seconds} s, seed {seed}; SLO {slo_ms} ms from the client's send time; {payload_bytes} \
-             bytes up, in pieces as the network carries them; servers are emulated, {field}.\n\
+             bytes per request, sent in pieces as the network delivers them; servers are emulated, {field}.\n\
              load: {load}; network: {network}\n\
              planner: {} plans published; cycle {}; plan visible to a worker after {}\n\
              load generator: sent 99 % of the requests within {:.1} ms of their time, all within {:.1} ms",
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_counts_only_with_exact_books_and_a_punctual_generator() {
+    fn run_with_wrong_counts_or_late_generator_is_invalid() {
         let good = Summary {
             sent: 2,
             on_time: 2,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_has_the_shape_that_programs_read() {
+    fn report_json_has_stable_keys() {
         let refused = Summary {
             sent: 1,
             refused: [("expired".into(), 1)].into(),

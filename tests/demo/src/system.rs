@@ -115,11 +115,16 @@ impl System {
                 let revision = stage.envoy.metric(metric, &stage.name, "").await;
                 revision.is_ok_and(|revision| revision >= newest)
             };
-            wait::until_async("the filter to take the planner's plan", READY_MAX, obeyed).await?;
+            wait::until_async("the filter to adopt the planner's plan", READY_MAX, obeyed).await?;
             // This first delay includes the planner's own start. It must be in Envoy's histogram before a run begins,
             // so that the run does not count it.
             let counted = async || Visible::at(stage).await.is_ok_and(|seen| !seen.is_empty());
-            wait::until_async("Envoy to count it", READY_MAX, counted).await?;
+            wait::until_async(
+                "the plan to appear in Envoy's histogram",
+                READY_MAX,
+                counted,
+            )
+            .await?;
         }
         Ok(())
     }

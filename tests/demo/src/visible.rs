@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_run_added_is_read_from_envoys_answers() {
+    fn histogram_difference_has_only_new_values() {
         let answer = |totals: &str| {
             let ours =
                 format!(r#"{{"name":"wasmcustom.visible","totals":[{totals}],"intervals":[]}}"#);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_has_no_spread() {
+    fn empty_measurement_has_no_spread() {
         assert_eq!(Spread::of(std::iter::empty()), Spread::default());
         let three = Spread::of([3.0, 1.0, 2.0].into_iter());
         assert_eq!(

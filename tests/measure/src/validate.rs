@@ -176,7 +176,7 @@ async fn in_real_time(
         servers.push(emulator);
     }
     let envoy = Envoy::start(&bootstrap, scenario.proxies.workers).await?;
-    let first = requests.first().context("a scenario without requests")?;
+    let first = requests.first().context("the scenario has no requests")?;
     let planned = |(request, arrival): (&Request, &Arrival)| Planned {
         id: format!("{:x}-{}", scenario.seed, request.id),
         send_at: request.sent,
@@ -213,7 +213,7 @@ async fn in_real_time(
         .await?;
     ensure!(
         record.lag.p99_ms <= LAG_P99_MAX_MS,
-        "the generator was late ({:?}): the run proves nothing",
+        "the generator was late ({:?}): invalid run",
         record.lag
     );
     let outcomes = record.outcomes.first().context("no outcomes")?;
@@ -248,7 +248,7 @@ fn round_trip_ms(scenario: &Scenario, servers: &[Emulator], outcomes: &[Outcome]
         Some(sent_ms + reserve_ms - answered_ms - (run.ended_ms - run.arrived_ms))
     };
     let trips: Vec<f64> = outcomes.iter().filter_map(trip).collect();
-    ensure!(!trips.is_empty(), "nobody was answered");
+    ensure!(!trips.is_empty(), "no request was answered in time");
     Ok(trips.iter().sum::<f64>() / trips.len() as f64)
 }
 

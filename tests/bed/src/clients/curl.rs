@@ -50,10 +50,10 @@ pub async fn curl(arguments: &[&str]) -> Result<Heard> {
     let (version, status) = said
         .trim()
         .split_once(' ')
-        .with_context(|| format!("curl says '{said}'"))?;
+        .with_context(|| format!("unexpected output of curl: '{said}'"))?;
     Ok(Heard {
         version: version.to_owned(),
-        status: status.parse().context("curl names no status")?,
+        status: status.parse().context("no status in the output of curl")?,
         headers: last_headers(&std::fs::read_to_string(headers).unwrap_or_default()),
         body: std::fs::read(body).unwrap_or_default(),
     })
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_those_of_the_last_answer() {
+    fn interim_response_headers_are_dropped() {
         let dumped =
             "HTTP/1.1 100 Continue\r\nx-a: 1\r\n\r\nHTTP/1.1 200 OK\r\nX-B: 2\r\nx-c: a:b\r\n\r\n";
         let headers = last_headers(dumped);

@@ -33,7 +33,7 @@ pub struct Loaded {
 pub async fn h2load(arguments: &[&str]) -> Result<Loaded> {
     let mut command = Command::new(built::h2load()?);
     let said = run(command.args(arguments), "h2load").await?;
-    read(&said).with_context(|| format!("h2load says:\n{said}"))
+    read(&said).with_context(|| format!("unexpected output of h2load:\n{said}"))
 }
 
 /// Parses the lines `requests: …` and `status codes: …` of the summary.
@@ -42,7 +42,7 @@ fn read(said: &str) -> Result<Loaded> {
         let (_, list) = said
             .lines()
             .find_map(|found| found.split_once(line))
-            .with_context(|| format!("no line '{line}'"))?;
+            .with_context(|| format!("missing line '{line}'"))?;
         let mut items = list.split(',').map(|item| item.trim().split_once(' '));
         let found = items.find_map(|item| item.filter(|(_, name)| *name == what));
         let (number, _) = found.with_context(|| format!("no '{what}' in '{list}'"))?;
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_read() {
+    fn summary_is_parsed() {
         let said = "finished in 9.07ms, 1102.78 req/s\n\
             requests: 10 total, 10 started, 10 done, 8 succeeded, 2 failed, 0 errored, 0 timeout\n\
             status codes: 8 2xx, 0 3xx, 0 4xx, 2 5xx\n";

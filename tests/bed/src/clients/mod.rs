@@ -27,11 +27,11 @@ async fn run(command: &mut Command, what: &str) -> Result<String> {
     let output = tokio::time::timeout(CLIENT_MAX, command.output());
     let output = output
         .await
-        .with_context(|| format!("{what} did not end within {CLIENT_MAX:?}"))?
+        .with_context(|| format!("{what} did not exit within {CLIENT_MAX:?}"))?
         .with_context(|| format!("{what} cannot be run"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{what} ended with {}: {}", output.status, said.trim());
+        bail!("{what} exited with {}: {}", output.status, said.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -64,5 +64,6 @@ pub async fn triton(protocol: &str, address: SocketAddr, model: &str, ask: &Ask)
     let mut command = Command::new(built::tritonclient()?);
     command.args(["-c", SCRIPT, protocol, &address, model, &options]);
     let said = run(&mut command, "tritonclient").await?;
-    serde_json::from_str(&said).with_context(|| format!("tritonclient says '{said}'"))
+    serde_json::from_str(&said)
+        .with_context(|| format!("unexpected output of tritonclient: '{said}'"))
 }

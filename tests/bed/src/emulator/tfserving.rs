@@ -69,7 +69,7 @@ async fn predict(
 ) -> Response {
     let refuse = |status, message: String| Refused::new(status, message).into_response();
     let Some(model) = call.strip_suffix(PREDICT) else {
-        let message = format!("'{call}' is no call: only '{PREDICT}' is emulated");
+        let message = format!("'{call}' is not supported: only '{PREDICT}' is emulated");
         return refuse(StatusCode::NOT_FOUND, message);
     };
     if !server.serves(model) {
@@ -87,7 +87,7 @@ async fn predict(
         (Some(rows), None) => ("predictions", rows.len()),
         (None, Some(_)) => ("outputs", 1),
         _ => {
-            let message = "either 'instances' or 'inputs', and not both".to_owned();
+            let message = "exactly one of 'instances' and 'inputs' is required".to_owned();
             return refuse(StatusCode::BAD_REQUEST, message);
         }
     };

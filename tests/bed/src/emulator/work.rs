@@ -62,7 +62,7 @@ impl Work {
             return Err(Refused::unknown(server.model()));
         }
         if server.takes_failure() {
-            return refuse(StatusCode::INTERNAL_SERVER_ERROR, "a failure was asked for");
+            return refuse(StatusCode::INTERNAL_SERVER_ERROR, "requested failure");
         }
         let (sender, receiver) = watched.then(mpsc::unbounded_channel).unzip();
         match server.execute(asked, sender) {
@@ -150,7 +150,7 @@ impl Next {
     /// Its response as JSON; an unsuccessful response is returned unchanged.
     async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Value, Response> {
         let unreachable = |error: reqwest::Error| {
-            let message = format!("no answer of the next stage: {error}");
+            let message = format!("no response from the next stage: {error}");
             Refused::new(StatusCode::BAD_GATEWAY, message).into_response()
         };
         let request = self.http.post(&self.url).headers(passed_on(headers));

@@ -40,7 +40,7 @@ impl Admin {
         let text = self.get("/listeners", &[("format", "json")]).await?;
         let answer: Value = serde_json::from_str(&text)?;
         let statuses = answer.get("listener_statuses").and_then(Value::as_array);
-        let statuses = statuses.context("/listeners names no listener_statuses")?;
+        let statuses = statuses.context("/listeners: listener_statuses is missing")?;
         statuses.iter().map(name_and_address).collect()
     }
 

@@ -336,7 +336,7 @@ impl Bootstrap {
             .partition(|cluster| cluster.get("name").is_some_and(named));
         let template = variants
             .first()
-            .context("static_resources.clusters: no variant")?;
+            .context("static_resources.clusters: no variant's cluster")?;
         let mut clusters = Vec::new();
         for backend in self.backends.iter().chain(&self.plain) {
             clusters.push(backend.cluster_from(template)?);
@@ -344,7 +344,7 @@ impl Bootstrap {
         if self.failover {
             let moves_on = |cluster: &&&Value| cluster.get("cluster_type").is_some();
             let template = variants.iter().find(moves_on);
-            let template = template.context("static_resources.clusters: no failover")?;
+            let template = template.context("static_resources.clusters: no failover cluster")?;
             for backend in &self.backends {
                 clusters.push(backend.failover_from(template, &self.backends)?);
             }
@@ -355,7 +355,7 @@ impl Bootstrap {
         if let Some(host) = self.planner {
             let template = planners
                 .first()
-                .context("static_resources.clusters: no planner")?;
+                .context("static_resources.clusters: no planner cluster")?;
             clusters.push(Backend::new(PLANNER, &[host], false).addressed(template)?);
         }
         // The shipped clusters, for a bootstrap that only replaces addresses.
@@ -370,7 +370,7 @@ impl Bootstrap {
 pub(super) fn at<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
     value
         .pointer_mut(pointer)
-        .with_context(|| format!("nothing at {pointer}"))
+        .with_context(|| format!("{pointer}: missing"))
 }
 
 fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
@@ -380,7 +380,7 @@ fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
     }
     let (parent, key) = pointer
         .rsplit_once('/')
-        .context("a JSON pointer begins with '/'")?;
+        .context("a JSON pointer must begin with '/'")?;
     let parent = at(config, parent)?.as_object_mut();
     parent
         .with_context(|| format!("{pointer}: not in an object"))?

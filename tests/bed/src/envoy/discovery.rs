@@ -36,7 +36,7 @@ impl Discovery {
                 config.insert("dynamic_resources".to_owned(), lds);
                 let mut resources = taken;
                 for listener in resources.as_array_mut().into_iter().flatten() {
-                    let listener = listener.as_object_mut().context("a listener")?;
+                    let listener = listener.as_object_mut().context("not an object")?;
                     listener.insert("@type".to_owned(), json!(LISTENER));
                 }
                 Ok(resources)

@@ -74,8 +74,8 @@ impl Launch {
             Some(Restart::Next { base_id, .. }) => Ok(Some(base_id)),
             Some(Restart::First) => {
                 let text = std::fs::read_to_string(folder.join(BASE_ID));
-                let text = text.context("Envoy has written no base id")?;
-                Ok(Some(text.trim().parse().context("Envoy's base id")?))
+                let text = text.context("cannot read the base id file")?;
+                Ok(Some(text.trim().parse().context("invalid base id")?))
             }
         }
     }

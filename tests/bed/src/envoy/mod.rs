@@ -112,7 +112,9 @@ impl Envoy {
     ///
     /// `bootstrap` has no dynamic part, or the file cannot be written.
     pub fn update(&self, bootstrap: &Bootstrap) -> Result<()> {
-        let discovery = bootstrap.discovery().context("nothing is discovered")?;
+        let discovery = bootstrap
+            .discovery()
+            .context("the bootstrap has no dynamic part")?;
         let folder = self.folder.as_ref().context("no folder")?.path();
         let resources = discovery.take_from(&mut bootstrap.config()?, folder)?;
         discovery.write(&resources, folder)
@@ -132,7 +134,7 @@ impl Envoy {
                 .join(", ")
         };
         let found = self.listeners.get(name).copied();
-        found.with_context(|| format!("no listener '{name}'; there are: {}", known()))
+        found.with_context(|| format!("no listener '{name}'; known: {}", known()))
     }
 
     /// Address of the admin interface.
@@ -263,7 +265,7 @@ pub fn validate(config: &Path) -> Result<()> {
         .context("cannot run Envoy")?;
     if !output.status.success() {
         bail!(
-            "{} is refused:\n{}",
+            "Envoy rejects {}:\n{}",
             config.display(),
             String::from_utf8_lossy(&output.stderr)
         );

@@ -42,7 +42,7 @@ pub(crate) struct SendGuard {
 
 /// The error that ends a paced body whose request has ended first.
 #[derive(Debug, thiserror::Error)]
-#[error("the rest of the body is given up")]
+#[error("the rest of the body is not sent")]
 struct GivenUp;
 
 /// A body of these pieces. It ends early when the guard is dropped.

@@ -124,7 +124,7 @@ impl Planner {
     /// It could not be set up, or it panicked.
     pub async fn end(mut self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
-        let task = self.task.take().context("it has ended")?;
+        let task = self.task.take().context("the planner has already ended")?;
         task.await.context("the planner panicked")?
     }
 

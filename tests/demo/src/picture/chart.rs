@@ -117,13 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_hold_their_value() {
+    fn step_line_holds_each_value() {
         let points = steps([(0.0, 1.0), (2.0, 5.0), (4.5, 9.0)].into_iter(), 4.0);
         assert_eq!(points, [(0.0, 1.0), (2.0, 1.0), (2.0, 5.0), (4.0, 5.0)]);
     }
 
     #[test]
-    fn the_share_belongs_to_the_second_of_sending() {
+    fn on_time_share_is_binned_by_send_time() {
         let answered = |sent_ms, took_ms| {
             let sent_at = Duration::from_millis(sent_ms);
             let ended_at = sent_at + Duration::from_millis(took_ms);

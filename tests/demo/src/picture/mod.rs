@@ -105,7 +105,7 @@ pub(crate) fn draw(
             }
             Panel::Replicas => {
                 let frame = Frame {
-                    title: "replicas of each variant behind weir that serve",
+                    title: "ready replicas of each variant behind weir",
                     x_max: seconds,
                     y_max: f64::from(scenario.budget.cores),
                     percent: false,
@@ -212,7 +212,7 @@ fn draw_on_time(
 /// Draws the time left of the SLO on arrival, by second of sending.
 fn draw_left(area: &Area, scenario: &Scenario, seconds: f64, network: &Network) -> Result<()> {
     let frame = Frame {
-        title: "what the network leaves of the promise, ms",
+        title: "time left of the SLO on arrival, ms",
         x_max: seconds,
         y_max: scenario.slo_ms as f64,
         percent: false,
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stages_batch_is_its_requests_mean_and_stays_where_no_plan_was_made() {
+    fn stage_batch_is_weighted_mean_and_none_without_plan() {
         let scenario = Scenario::shipped(Policy::Ipa).unwrap();
         let cycle = |parts: &[(&str, f64, u32)]| {
             let part = |(name, share, batch): &(&str, f64, u32)| {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_shows_what_it_decides() {
+    fn every_policy_has_panels_for_its_decisions() {
         use Panel::{Batch, Cores, Left, Load, OnTime, Quotas};
         assert_eq!(panels(Policy::Infadapter), [Load, OnTime, Cores, Quotas]);
         assert_eq!(panels(Policy::Sponge), [Load, OnTime, Left, Cores, Batch]);

@@ -39,10 +39,10 @@ impl std::fmt::Display for Field {
         };
         let [shortest, longest] = RESIZE_DELAY.map(|delay| delay.as_secs_f64());
         match self.at_once {
-            true => write!(f, "{servers}, loaded and resized at once"),
+            true => write!(f, "{servers}, loaded and resized without delay"),
             false => write!(
                 f,
-                "{servers}, that load and are resized within {shortest} to {longest} s"
+                "{servers}, with load times and a resize delay of {shortest} to {longest} s"
             ),
         }
     }

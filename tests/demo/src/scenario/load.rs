@@ -107,9 +107,9 @@ impl std::fmt::Display for Load {
                 capacity_rps,
             } => write!(
                 f,
-                "synthetic, {low_rps} requests/s, rising to {crest_over_capacity} × the starting split's {capacity_rps:.0}"
+                "synthetic, {low_rps} requests/s, rising to {crest_over_capacity} × the capacity of the starting cores, {capacity_rps:.0}"
             ),
-            Shape::Steady { rps } => write!(f, "synthetic, {rps} requests/s throughout"),
+            Shape::Steady { rps } => write!(f, "synthetic, constant {rps} requests/s"),
         }
     }
 }

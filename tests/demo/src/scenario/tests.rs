@@ -26,7 +26,7 @@ fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn the_table_says_what_the_papers_say() {
+fn service_file_matches_papers() {
     let scenario = shipped(Policy::Infadapter);
     let cores: f64 = scenario.variants().map(Variant::initial_cores).sum();
     assert_eq!(cores, f64::from(scenario.budget.cores));
@@ -41,7 +41,7 @@ fn the_table_says_what_the_papers_say() {
 }
 
 #[test]
-fn sponges_law_is_the_fit_of_the_papers_table() {
+fn sponge_latency_model_fits_paper_table() {
     let table = [
         (1, 1, 55.0),
         (1, 2, 97.0),
@@ -77,7 +77,7 @@ fn sponges_law_is_the_fit_of_the_papers_table() {
 
 /// The latency models are IPA's measurements; the accuracy is the product over the stages.
 #[test]
-fn ipas_laws_are_the_papers() {
+fn ipa_latency_models_match_paper() {
     let scenario = shipped(Policy::Ipa);
     let cores: f64 = scenario.variants().map(Variant::initial_cores).sum();
     assert_eq!(cores, f64::from(scenario.budget.cores));
@@ -118,7 +118,7 @@ fn ipas_laws_are_the_papers() {
 }
 
 #[test]
-fn servers_batch_where_their_variant_does() {
+fn server_batches_if_variant_does() {
     let greatest: [(Policy, &[u32]); 4] = [
         (Policy::Themis, &[4, 4]),
         (Policy::Infadapter, &[1, 1, 1]),
@@ -138,7 +138,7 @@ fn servers_batch_where_their_variant_does() {
 }
 
 #[test]
-fn the_planner_gets_every_key_and_every_address() {
+fn service_file_has_every_key_and_address() {
     for policy in Policy::value_variants() {
         let scenario = shipped(*policy);
         assert_eq!(scenario.policy, *policy);
@@ -172,7 +172,7 @@ fn the_planner_gets_every_key_and_every_address() {
 }
 
 #[test]
-fn the_first_plans_are_plans_and_leave_the_later_stages_their_time() {
+fn first_plans_are_valid_and_leave_downstream_time() {
     for (policy, rests) in [
         (Policy::Infadapter, vec![0.0]),
         (Policy::Sponge, vec![0.0]),
@@ -192,7 +192,7 @@ fn the_first_plans_are_plans_and_leave_the_later_stages_their_time() {
 }
 
 #[test]
-fn a_file_has_variants_or_stages() {
+fn file_needs_exactly_one_of_variants_and_stages() {
     let (_, sponge) = Policy::Sponge.file();
     let neither = sponge.replace("variants:", "others:");
     let both = format!("{sponge}\nstages: []\n");
@@ -203,7 +203,7 @@ fn a_file_has_variants_or_stages() {
 }
 
 #[test]
-fn the_loads_are_as_stated() {
+fn loads_have_stated_rates() {
     let load = shipped(Policy::Infadapter).load();
     let swell = load.rates(60, None).unwrap();
     assert_eq!(swell.rps()[0], 40.0);
@@ -211,11 +211,11 @@ fn the_loads_are_as_stated() {
     assert!((crest - 1.2 * 233.40).abs() < 0.01, "{crest}");
     assert_eq!(
         load.to_string(),
-        "synthetic, 40 requests/s, rising to 1.2 × the starting split's 233"
+        "synthetic, 40 requests/s, rising to 1.2 × the capacity of the starting cores, 233"
     );
     let load = shipped(Policy::Sponge).load();
     assert_eq!(load.rates(60, None).unwrap().rps(), [25.0; 60]);
-    assert_eq!(load.to_string(), "synthetic, 25 requests/s throughout");
+    assert_eq!(load.to_string(), "synthetic, constant 25 requests/s");
     let load = shipped(Policy::Ipa).load();
     let swell = load.rates(60, None).unwrap();
     assert_eq!(swell.rps()[0], 20.0);
@@ -223,6 +223,6 @@ fn the_loads_are_as_stated() {
     assert!((117.0..118.0).contains(&crest), "{crest}");
     assert_eq!(
         load.to_string(),
-        "synthetic, 20 requests/s, rising to 1.4 × the starting split's 84"
+        "synthetic, 20 requests/s, rising to 1.4 × the capacity of the starting cores, 84"
     );
 }

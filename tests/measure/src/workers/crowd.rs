@@ -68,9 +68,15 @@ impl Crowd {
     /// A figure exceeds its bound.
     pub fn check(&self) -> Result<()> {
         let all = [self.answered, self.executed, self.executions];
-        ensure!(all == [self.held; 3], "not each once: {self:?}");
+        ensure!(
+            all == [self.held; 3],
+            "not every request was answered and executed once: {self:?}"
+        );
         let left = self.left_percent();
-        ensure!(left <= LEFT_MAX_PERCENT, "{left:.1} % left: {self:?}");
+        ensure!(
+            left <= LEFT_MAX_PERCENT,
+            "{left:.1} % more memory allocated: {self:?}"
+        );
         Ok(())
     }
 
@@ -173,7 +179,7 @@ impl Scene {
         let held = self.envoy.metric(Metric::Held, "crowd", "").await?;
         ensure!(
             held == count as u64,
-            "{held} of {count} held after {:?}",
+            "{held} of {count} queued after {:?}",
             held_since.elapsed()
         );
         let released = Instant::now();

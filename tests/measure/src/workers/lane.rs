@@ -123,37 +123,37 @@ impl Row {
         let checks = [
             (
                 lag <= LAG_P99_MAX_MS,
-                format!("the generator was {lag:.1} ms late: the run proves nothing"),
+                format!("the generator was {lag:.1} ms late: invalid run"),
             ),
             (
                 unanswered == 0,
-                format!("{unanswered} requests without an answer"),
+                format!("{unanswered} requests without a response"),
             ),
             (
                 at_server.0 <= 1 && at_server.1 <= 2,
-                format!("{at_server:?} at the server at once, (1, 2) are wanted at most"),
+                format!("{at_server:?} at the server at once, must be at most (1, 2)"),
             ),
             (
                 !above_capacity || on.throughput_percent >= THROUGHPUT_MIN_PERCENT,
                 format!(
-                    "throughput: {:.2} %, {THROUGHPUT_MIN_PERCENT} % are wanted",
+                    "throughput: {:.2} %, must be at least {THROUGHPUT_MIN_PERCENT} %",
                     on.throughput_percent
                 ),
             ),
             (
                 on.out_of_order_percent <= OUT_OF_ORDER_MAX_PERCENT,
                 format!(
-                    "out of order: {:.2} %, at most {OUT_OF_ORDER_MAX_PERCENT} % are wanted",
+                    "out of order: {:.2} %, must be at most {OUT_OF_ORDER_MAX_PERCENT} %",
                     on.out_of_order_percent
                 ),
             ),
             (
                 !(above_capacity && equal) || soon >= AT_ONCE_MIN_PERCENT,
-                format!("refused at once: {soon:.1} %, {AT_ONCE_MIN_PERCENT} % are wanted"),
+                format!("refused at once: {soon:.1} %, must be at least {AT_ONCE_MIN_PERCENT} %"),
             ),
             (
                 below <= NOISE_POINTS,
-                format!("on time: {below:.2} points below those without overlap"),
+                format!("on time: {below:.2} points below the run without overlap"),
             ),
         ];
         let missed = checks.into_iter().filter(|(holds, _)| !holds);

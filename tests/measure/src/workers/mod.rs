@@ -121,13 +121,13 @@ impl Row {
     pub fn check(&self) -> Result<()> {
         ensure!(
             self.lag_p99_ms <= LAG_P99_MAX_MS,
-            "the generator was late: the run proves nothing: {self:?}"
+            "the generator was late: invalid run: {self:?}"
         );
         self.conserves()?;
         let below = self.single_queue_percent - self.on_time_percent;
         ensure!(
             below <= POINTS_MAX,
-            "on time: {below:.2} points below one queue: {self:?}"
+            "on time: {below:.2} points below a single queue: {self:?}"
         );
         ensure!(
             self.inversions_percent <= INVERSIONS_MAX_PERCENT,
@@ -149,10 +149,16 @@ impl Row {
     ///
     /// A sum is wrong.
     pub fn conserves(&self) -> Result<()> {
-        ensure!(self.unanswered == 0, "no answer to some: {self:?}");
+        ensure!(
+            self.unanswered == 0,
+            "requests without a response: {self:?}"
+        );
         let fits = self.at_once <= 2 * self.slots as usize;
-        ensure!(fits || self.scope == Scope::Worker, "too many: {self:?}");
-        ensure!(self.board_resets == 0, "the board was reset: {self:?}");
+        ensure!(
+            fits || self.scope == Scope::Worker,
+            "too many requests at the server: {self:?}"
+        );
+        ensure!(self.board_resets == 0, "the slot table was reset: {self:?}");
         Ok(())
     }
 }

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_before_an_earlier_deadline_that_waits_is_counted() {
+    fn dispatch_before_queued_earlier_deadline_is_inversion() {
         let ordered = [stay(100, 0, 10, true), stay(200, 0, 20, true)];
         assert_eq!(inversions(&ordered, Duration::ZERO), (2, 0));
         let swapped = [stay(200, 0, 10, true), stay(100, 0, 20, true)];
@@ -99,13 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn the_refused_are_no_dispatches_but_they_waited() {
+    fn refused_request_was_queued_but_not_dispatched() {
         let refused = [stay(200, 0, 10, true), stay(100, 0, 50, false)];
         assert_eq!(inversions(&refused, GRAIN * 2), (1, 1));
     }
 
     #[test]
-    fn intervals_that_touch_are_not_open_at_once() {
+    fn touching_intervals_do_not_overlap() {
         assert_eq!(at_once([(0.0, 1.0), (1.0, 2.0)].into_iter()), 1);
         assert_eq!(at_once([(0.0, 2.0), (1.0, 3.0), (1.5, 1.6)].into_iter()), 3);
         assert_eq!(at_once(std::iter::empty()), 0);

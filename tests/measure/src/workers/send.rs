@@ -79,7 +79,7 @@ pub async fn send_since(url: &str, requests: &[Request]) -> Result<(Instant, Vec
     }
     let mut all = Vec::with_capacity(requests.len());
     while let Some(seen) = tasks.join_next().await {
-        all.push(seen.context("a request's task broke")?);
+        all.push(seen.context("a request's task panicked")?);
     }
     all.sort_unstable_by_key(|(id, _)| *id);
     Ok((started, all.into_iter().map(|(_, seen)| seen).collect()))

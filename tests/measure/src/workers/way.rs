@@ -85,6 +85,6 @@ impl<'a> Way<'a> {
 /// The mean round trip of all requests.
 pub(super) fn round_trip_ms(ways: &[Way<'_>]) -> Result<f64> {
     let trips: Vec<f64> = ways.iter().filter_map(Way::round_trip_ms).collect();
-    ensure!(!trips.is_empty(), "nothing was answered");
+    ensure!(!trips.is_empty(), "no request was answered");
     Ok(trips.iter().sum::<f64>() / trips.len() as f64)
 }

@@ -24,7 +24,7 @@ pub(crate) async fn measured(args: &LaneArgs, json: bool) -> Result<ExitCode> {
     let (seed, length) = (args.seed, Duration::from_secs(args.seconds.into()));
     let (even, scattered) =
         tokio::try_join!(capacity(0.0, seed, length), capacity(SIGMA, seed, length))?;
-    eprintln!("from a queue of its own: {even:.2} requests/s, scattered {scattered:.2}");
+    eprintln!("from its own queue: {even:.2} requests/s, scattered {scattered:.2}");
     let mut rows = Vec::new();
     for case in cases() {
         let own = if case.sigma > 0.0 { scattered } else { even };
@@ -49,8 +49,8 @@ const HEADER: [&str; 14] = [
     "budgets ms",
     "sent",
     "executed/s",
-    "of its own queue's %",
-    "lay there %; else idle ms",
+    "of its own queue %",
+    "already at server %; else idle ms",
     "on time %",
     "executed late %",
     "out of order %",

@@ -100,7 +100,7 @@ pub(crate) async fn measured(args: KubeArgs) -> Result<ExitCode> {
         ("patches/s", crowd.patches_s, PATCHES_MAX),
     ] {
         if found > most {
-            eprintln!("{what}: {found:.2}, at most {most} wanted");
+            eprintln!("{what}: {found:.2}, must be at most {most}");
             code = ExitCode::FAILURE;
         }
     }
@@ -148,7 +148,7 @@ async fn steps(count: u32) -> Result<Steps> {
                 (cores, since) = (now, begin.elapsed());
             }
         }
-        ensure!(cores >= WANTED, "{cores} cores only: {}", cluster.log());
+        ensure!(cores >= WANTED, "only {cores} cores: {}", cluster.log());
         all.push(since.as_secs_f64());
         cluster.proxies.load(STEP, LOW);
     }
@@ -194,7 +194,7 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     wait(&cluster, "the pods", GLANCE, there).await?;
     cluster.plan()?;
     let settled = || (0..args.services).all(|service| cluster.is_in_force(&name(service)));
-    wait(&cluster, "all in force", GLANCE, settled).await?;
+    wait(&cluster, "all targets to be reached", GLANCE, settled).await?;
     sleep(SPAN).await;
     let span = Duration::from_secs(args.seconds.into());
     let cycles = span.as_secs_f64() / CYCLE_S;
@@ -208,7 +208,7 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     let (still, unasked) = cluster.asked(before);
     ensure!(
         unasked.is_empty(),
-        "pods are patched though nothing changes"
+        "pods are patched although nothing changes"
     );
     let before = cluster.server.log().latest();
     let tenth = args.services.div_ceil(10);
@@ -256,7 +256,7 @@ async fn wait(cluster: &Cluster, what: &str, look: Duration, is: impl Fn() -> bo
     while !is() {
         ensure!(
             begin.elapsed() < PATIENCE,
-            "waited {PATIENCE:?} in vain for {what}; the planner says:\n{}",
+            "timed out after {PATIENCE:?} waiting for {what}; log of the planner:\n{}",
             cluster.log()
         );
         sleep(look).await;

@@ -139,7 +139,7 @@ const HEADER: [&str; 13] = [
     "(at most)",
     "hand-over p50 / p99 / max ms",
     "of them",
-    "swaps lost",
+    "CAS conflicts",
     "round trip ms",
     "lag p99 ms",
 ];
@@ -195,9 +195,9 @@ fn told(crowd: &Crowd) -> String {
     let each = |during: f64, before: f64| (during - before) / crowd.held as f64 / 1e3;
     let (before, during, after) = (crowd.before, crowd.during, crowd.after);
     format!(
-        "{} held at once over {} connections, {} workers: {} answered, {} executed ({} executions), \
-         all gone after {:.1} s\n  allocated {} before, {} during ({:.1} kB each), {} with all connections \
-         open still, {} after {:.1} s without ({:+.1} %)\n  resident {} before, {} during ({:.1} kB \
+        "{} queued at once over {} connections, {} workers: {} answered, {} executed ({} executions), \
+         all done after {:.1} s\n  allocated {} before, {} during ({:.1} kB each), {} with all connections \
+         still open, {} after {:.1} s without ({:+.1} %)\n  resident {} before, {} during ({:.1} kB \
          each), {} after",
         crowd.held,
         crowd.connections,
@@ -230,12 +230,12 @@ async fn cost(args: CostArgs, json: bool) -> Result<ExitCode> {
     let most = cost.board.alone_us.max(cost.board.among_others_us);
     let board = (most <= BOARD_MAX_US).then_some(());
     let board = board.ok_or_else(|| {
-        anyhow::anyhow!("claim and release take {most:.1} µs, at most {BOARD_MAX_US} are wanted")
+        anyhow::anyhow!("claim and release take {most:.1} µs, must be at most {BOARD_MAX_US}")
     });
     let ratio = cost.ratio.proxy;
     let whole = (ratio <= RATIO_MAX).then_some(());
     let whole = whole.ok_or_else(|| {
-        anyhow::anyhow!("a request costs {ratio:.2} times what it costs without the filter, at most {RATIO_MAX} is wanted")
+        anyhow::anyhow!("a request costs {ratio:.2} times its cost without the filter, must be at most {RATIO_MAX}")
     });
     Ok(verdict([board, whole].into_iter()))
 }

@@ -40,7 +40,7 @@ fn counted(executions: &[Execution], length: Duration) -> Result<Range<f64>> {
     let first = executions.first().context("nothing was executed")?;
     let from = first.started_ms + WARM_MS;
     let to = first.started_ms + length.as_secs_f64() * 1e3 - END_MS;
-    ensure!(from < to, "{length:?} are too short a run");
+    ensure!(from < to, "a run of {length:?} is too short");
     Ok(from..to)
 }
 
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_count_where_both_were_there_and_are_wrong_where_the_later_was_more_urgent() {
+    fn pair_is_wrong_if_later_request_was_present_and_more_urgent() {
         let times = |began, left, deadline| [began, left, deadline].map(Duration::from_millis);
         let first = times(10, 0, 300);
         assert_eq!(wrong_pairs(&[first, times(35, 5, 301)]), (1, 0));

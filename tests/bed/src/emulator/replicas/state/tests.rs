@@ -35,7 +35,7 @@ fn state(cores: f64, parallelism: Parallelism) -> (State, Instant) {
 }
 
 #[test]
-fn lanes_are_spread_evenly_and_none_is_lost() {
+fn lanes_are_spread_evenly() {
     for (cores, parallelism, count, expected) in [
         (7.0, PER_CORE, 3, vec![(3, 3.0), (2, 2.0), (2, 2.0)]),
         (2.5, PER_CORE, 3, vec![(1, 1.5), (1, 1.0), (0, 0.0)]),
@@ -51,7 +51,7 @@ fn lanes_are_spread_evenly_and_none_is_lost() {
 }
 
 #[test]
-fn servers_that_begin_anew_load_together_and_further_ones_are_loaded() {
+fn new_servers_load_together_even_if_more_are_requested() {
     let (mut state, begin) = state(0.0, PER_CORE);
     let wanted = ask(&mut state, begin, 2.0, PER_CORE);
     assert!(state.advance(begin + seconds(0.9)).begins.is_empty());
@@ -72,7 +72,7 @@ fn servers_that_begin_anew_load_together_and_further_ones_are_loaded() {
 }
 
 #[test]
-fn a_server_without_a_lane_leaves_and_comes_back_loaded() {
+fn server_without_lanes_leaves_and_returns_loaded() {
     let (mut state, begin) = state(3.0, PER_CORE);
     ask(&mut state, begin, 2.0, PER_CORE);
     let moved = state.advance(begin + seconds(1.0));
@@ -87,7 +87,7 @@ fn a_server_without_a_lane_leaves_and_comes_back_loaded() {
 }
 
 #[test]
-fn where_lanes_are_replicas_each_further_one_loads() {
+fn fixed_parallelism_loads_each_further_lane() {
     let (mut state, begin) = state(8.0, fixed(2));
     ask(&mut state, begin, 6.0, fixed(6));
     let moved = state.advance(begin + seconds(1.0));
@@ -106,7 +106,7 @@ fn where_lanes_are_replicas_each_further_one_loads() {
 }
 
 #[test]
-fn what_was_asked_for_is_taken_back() {
+fn reverted_request_changes_nothing() {
     let (mut state, begin) = state(3.0, PER_CORE);
     let more = ask(&mut state, begin, 6.0, PER_CORE);
     let same = ask(&mut state, begin + seconds(0.5), 3.0, PER_CORE);
@@ -116,7 +116,7 @@ fn what_was_asked_for_is_taken_back() {
 }
 
 #[test]
-fn those_that_serve_keep_the_cores_they_are_given_while_others_load() {
+fn ready_servers_keep_their_cores_while_others_load() {
     let (mut state, begin) = state(4.0, fixed(1));
     let wanted = Split {
         each: Some(4.0),
