@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::controllers::Due;
+use super::controllers::ScheduledEvent;
 use super::journal::{Actuation, What};
-use super::kubelet::{Resizing, Seen, room_on, undefer};
+use super::kubelet::{ResizeProgress, Resizing, room_on, undefer};
 use super::object::{Key, at, list, number, text};
 use super::pods::{Amount, Resources, allocated, requests};
 use super::status_of;
@@ -111,7 +111,7 @@ pub(super) fn resize(world: &mut World, key: &Key) {
     undefer(kubelet, key);
     let under_way = matches!(verdict, Verdict::Begun { .. });
     let seen = kubelet.seen.entry(key.clone()).or_default();
-    *seen = Seen {
+    *seen = ResizeProgress {
         generation,
         under_way,
         ..*seen
@@ -153,8 +153,8 @@ fn begin(world: &mut World, key: &Key, pod: &Value, (after, fails): (Duration, b
     let uid = text(pod, "/metadata/uid").to_owned();
     let generation = number(pod, "/metadata/generation").unwrap_or(0);
     let due = match fails {
-        true => Due::Fail(key.clone(), uid, generation),
-        false => Due::Resize(key.clone(), uid, generation),
+        true => ScheduledEvent::Fail(key.clone(), uid, generation),
+        false => ScheduledEvent::Resize(key.clone(), uid, generation),
     };
     world.controllers.plan(world.clock.elapsed() + after, due);
 }
@@ -202,7 +202,7 @@ pub(super) fn done(world: &mut World, key: &Key, uid: &str, generation: i64) {
         let at = world.clock.elapsed() + world.options.ready_after;
         world
             .controllers
-            .plan(at, Due::Ready(key.clone(), uid.to_owned()));
+            .plan(at, ScheduledEvent::Ready(key.clone(), uid.to_owned()));
     }
     finish(world, key);
 }

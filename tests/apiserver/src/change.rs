@@ -11,7 +11,7 @@ use super::apply;
 use super::kinds::Kind;
 use super::object::{Key, at, remove, set, text};
 use super::pods;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::resize;
 use super::status::{Cause, Refusal};
 use super::views;
@@ -53,7 +53,7 @@ fn check_version(kind: &Kind, old: &Value, new: &Value) -> Result<(), Refusal> {
 /// apply has already computed them.
 pub(super) fn change(
     world: &mut World,
-    asked: &Asked,
+    asked: &ApiRequest,
     old: &Value,
     mut new: Value,
     managed: Option<Value>,
@@ -133,7 +133,7 @@ fn spec(kind: &Kind, object: &Value) -> Value {
     all
 }
 
-fn resized(world: &World, asked: &Asked, old: &Value, new: &Value) -> Result<Value, Refusal> {
+fn resized(world: &World, asked: &ApiRequest, old: &Value, new: &Value) -> Result<Value, Refusal> {
     let kind = &asked.kind;
     let taken = resize::taken(old, new);
     let node = world

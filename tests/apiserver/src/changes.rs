@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::object::{Key, at, holds, list, number, text, texts};
 use super::pods::{self, Amount, Resources};
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::world::World;
 
 /// The kind of a pod change.
@@ -115,10 +115,10 @@ pub(super) fn tell(world: &World, event: &Event) {
     }
 }
 
-fn happenings(before: Option<&Value>, pod: &Value, happened: Happened) -> Vec<Happening> {
+fn happenings(before: Option<&Value>, pod: &Value, happened: EventKind) -> Vec<Happening> {
     let nothing = Value::Null;
     let before = match happened {
-        Happened::Deleted => return vec![Happening::Deleted],
+        EventKind::Deleted => return vec![Happening::Deleted],
         _ => before.unwrap_or(&nothing),
     };
     let actual = |pod: &Value| Resources::of_status(pod);
@@ -133,9 +133,9 @@ fn happenings(before: Option<&Value>, pod: &Value, happened: Happened) -> Vec<Ha
     let ready = |pod: &Value| holds(pod, "Ready");
     let asked = |pod: &Value| (pods::requests(pod), pods::allocated(pod));
     let all = [
-        (happened == Happened::Added, Happening::Made),
+        (happened == EventKind::Added, Happening::Made),
         (
-            happened != Happened::Added && asked(pod) != asked(before),
+            happened != EventKind::Added && asked(pod) != asked(before),
             Happening::Asked,
         ),
         (runs(pod) && !runs(before), Happening::Started),

@@ -15,13 +15,13 @@ use super::kubelet::{self, Kubelet};
 use super::object::{Key, at, controller, holds, list, text};
 use super::scheduler;
 use super::stateful;
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::workloads;
 use super::world::{FOREGROUND, World};
 
 /// A scheduled event. The uid or generation identifies the object: another may have the same name by then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum ScheduledEvent {
     /// A pod's containers are running.
     Start(Key, String),
     /// A pod becomes ready.
@@ -40,7 +40,7 @@ pub(super) enum Due {
 #[derive(Debug)]
 pub(super) struct Controllers {
     pub(super) kubelet: Kubelet,
-    due: BTreeMap<(Duration, u64), Due>,
+    due: BTreeMap<(Duration, u64), ScheduledEvent>,
     planned: u64,
     /// Workloads to reconcile, by kind and key.
     pub(super) dirty: BTreeSet<(&'static str, Key)>,
@@ -66,7 +66,7 @@ impl Controllers {
     }
 
     /// Schedules an event at a time since the start; events of the same time keep this order.
-    pub(super) fn plan(&mut self, at: Duration, due: Due) {
+    pub(super) fn plan(&mut self, at: Duration, due: ScheduledEvent) {
         self.planned += 1;
         self.due.insert((at, self.planned), due);
     }
@@ -106,7 +106,7 @@ fn counts(event: &Event) -> bool {
     let Some(before) = event
         .before
         .as_deref()
-        .filter(|_| event.happened == Happened::Modified)
+        .filter(|_| event.happened == EventKind::Modified)
     else {
         return true;
     };
@@ -192,7 +192,7 @@ fn collect(world: &mut World, event: &Event) {
             .iter()
             .any(|name| name.as_str() == Some(FOREGROUND))
     };
-    let gone = event.happened == Happened::Deleted;
+    let gone = event.happened == EventKind::Deleted;
     if gone || waits(object) {
         let owned = world.store.owned_by(uid);
         for (shelf, key) in &owned {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::object::{Key, at, holds, number, set, text};
 use super::patch;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::select::Labels;
 use super::status::{Cause, Refusal};
 use super::world::World;
@@ -15,13 +15,13 @@ pub(super) const BUDGETS: &str = "poddisruptionbudgets.policy";
 
 /// Status of a disruption budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct BudgetStatus {
     healthy: i64,
     desired: i64,
     expected: i64,
 }
 
-impl Standing {
+impl BudgetStatus {
     fn allowed(self) -> i64 {
         (self.healthy - self.desired).max(0)
     }
@@ -43,7 +43,7 @@ pub(super) fn share(value: &Value, of: i64) -> Option<i64> {
     }
 }
 
-fn standing(world: &World, budget: &Value) -> Standing {
+fn standing(world: &World, budget: &Value) -> BudgetStatus {
     let namespace = text(budget, "/metadata/namespace");
     let labels = Labels::of(at(budget, "/spec/selector"));
     let pods = world.store.list("pods", namespace, None);
@@ -57,7 +57,7 @@ fn standing(world: &World, budget: &Value) -> Standing {
     let least = share(at(budget, "/spec/minAvailable"), expected);
     let most = share(at(budget, "/spec/maxUnavailable"), expected);
     let desired = least.or(most.map(|most| (expected - most).max(0)));
-    Standing {
+    BudgetStatus {
         healthy,
         desired: desired.unwrap_or(0),
         expected,
@@ -89,7 +89,7 @@ pub(super) fn refresh(world: &mut World, namespace: &str) {
 }
 
 /// Handles POST to `pods/eviction`.
-pub(super) fn evict(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+pub(super) fn evict(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let pod = world
         .store
         .get("pods", &asked.key)

@@ -12,7 +12,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 
-use super::request::{Asked, Verb};
+use super::request::{ApiRequest, Verb};
 
 /// A kind of fault.
 #[derive(Debug, Clone, PartialEq)]
@@ -110,7 +110,7 @@ impl Rule {
         self
     }
 
-    fn fits(&self, asked: &Asked) -> bool {
+    fn fits(&self, asked: &ApiRequest) -> bool {
         let watches = asked.verb == Verb::Watch;
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
@@ -186,12 +186,12 @@ impl Faults {
     }
 
     /// The fault of a request.
-    pub(super) fn of(&self, asked: &Asked) -> Option<Fault> {
+    pub(super) fn of(&self, asked: &ApiRequest) -> Option<Fault> {
         self.lock().pick(asked, false)
     }
 
     /// The fault of a watch after its start.
-    pub(super) fn of_watch(&self, asked: &Asked) -> Option<WatchFault> {
+    pub(super) fn of_watch(&self, asked: &ApiRequest) -> Option<WatchFault> {
         let none = WatchFault {
             events_left: usize::MAX,
             lag: Duration::ZERO,
@@ -208,7 +208,7 @@ impl Faults {
 }
 
 impl Rules {
-    fn pick(&mut self, asked: &Asked, of_watch: bool) -> Option<Fault> {
+    fn pick(&mut self, asked: &ApiRequest, of_watch: bool) -> Option<Fault> {
         for rule in &mut self.rules {
             if rule.fault.is_of_watches() != of_watch || rule.times == Some(0) || !rule.fits(asked)
             {

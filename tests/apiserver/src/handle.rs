@@ -44,7 +44,7 @@ impl ApiServer {
         let server = Arc::new(Server::new(world, faults));
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         let addr = listener.local_addr()?;
-        let clockwork = tokio::spawn(serve::run_clockwork(Arc::clone(&server)));
+        let clockwork = tokio::spawn(serve::run_controllers(Arc::clone(&server)));
         let accepting = tokio::spawn(serve::accept(Arc::clone(&server), listener));
         Ok(ApiServer {
             server,
@@ -243,7 +243,7 @@ impl Objects<'_> {
     pub fn remove(&self, kind: &str, key: &Key) {
         self.0.change(|world| {
             if let Some(kind) = world.kinds.by_id(kind) {
-                world.bury(&kind, key);
+                world.remove_now(&kind, key);
             }
         });
     }
@@ -268,7 +268,7 @@ impl Kubelets<'_> {
     pub fn resizes(&self, resizing: Resizing) {
         self.0.change(|world| {
             world.controllers.kubelet.usual = resizing;
-            kubelet::reconsider(world, None);
+            kubelet::retry_resizes(world, None);
         });
     }
 
@@ -285,7 +285,7 @@ impl Kubelets<'_> {
                 Some(resizing) => drop(by_pod.insert(pod.clone(), resizing)),
                 None => drop(by_pod.remove(pod)),
             }
-            kubelet::reconsider(world, Some(pod));
+            kubelet::retry_resizes(world, Some(pod));
         });
     }
 

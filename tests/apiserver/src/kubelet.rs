@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use super::actuate::{self, ACTUATED_AFTER};
 use super::changes;
-use super::controllers::Due;
+use super::controllers::ScheduledEvent;
 use super::ledger::Ledger;
 use super::object::{Key, at, list, number, set, text};
 use super::status_of;
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::world::World;
 
 /// The result of a pod's resizes.
@@ -41,7 +41,7 @@ pub enum Resizing {
 
 /// A resize handled by the kubelet: its generation and state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ResizeProgress {
     pub(super) generation: i64,
     pub(super) under_way: bool,
     pub(super) started: bool,
@@ -53,7 +53,7 @@ pub(super) struct Kubelet {
     pub(super) ledger: Ledger,
     pub(super) usual: Resizing,
     pub(super) by_pod: BTreeMap<Key, Resizing>,
-    pub(super) seen: BTreeMap<Key, Seen>,
+    pub(super) seen: BTreeMap<Key, ResizeProgress>,
     /// Pod → resources that its containers are being given, by container name.
     pub(super) targets: BTreeMap<Key, Value>,
     /// Node → pods with a deferred resize, in the order they were deferred.
@@ -95,7 +95,7 @@ impl Kubelet {
 }
 
 /// Retries the resize of a pod, or of all, after its [`Resizing`] has changed.
-pub(super) fn reconsider(world: &mut World, pod: Option<&Key>) {
+pub(super) fn retry_resizes(world: &mut World, pod: Option<&Key>) {
     let waiting = world.controllers.kubelet.deferred.values().flatten();
     let waiting: Vec<Key> = waiting
         .filter(|key| pod.is_none_or(|pod| pod == *key))
@@ -126,7 +126,9 @@ pub(super) fn restart(world: &mut World) {
 pub(super) fn room_on(world: &mut World, node: &str) {
     if world.controllers.kubelet.deferred.contains_key(node) {
         let at = world.clock.elapsed() + RETRIED_AFTER;
-        world.controllers.plan(at, Due::Retry(node.to_owned()));
+        world
+            .controllers
+            .plan(at, ScheduledEvent::Retry(node.to_owned()));
     }
 }
 
@@ -138,7 +140,7 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
     changes::tell(world, event);
     let pod = &event.object;
     let key = Key::of(pod);
-    if event.happened == Happened::Deleted {
+    if event.happened == EventKind::Deleted {
         let kubelet = &mut world.controllers.kubelet;
         kubelet.seen.remove(&key);
         kubelet.by_pod.remove(&key);
@@ -161,7 +163,9 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
                 .options
                 .exits_after
                 .map_or(grace, |exits| exits.min(grace));
-            world.controllers.plan(now + wait, Due::End(key, uid()));
+            world
+                .controllers
+                .plan(now + wait, ScheduledEvent::End(key, uid()));
         }
         return;
     }
@@ -175,7 +179,9 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
         if !seen.started {
             seen.started = true;
             let at = now + world.options.starts_after;
-            world.controllers.plan(at, Due::Start(key, uid()));
+            world
+                .controllers
+                .plan(at, ScheduledEvent::Start(key, uid()));
         }
         return;
     }
@@ -193,14 +199,14 @@ pub(super) fn undefer(kubelet: &mut Kubelet, key: &Key) {
 }
 
 /// Performs a scheduled event.
-pub(super) fn act(world: &mut World, due: Due) {
+pub(super) fn act(world: &mut World, due: ScheduledEvent) {
     let is = |world: &World, key: &Key, uid: &str| {
         let pod = world.store.get("pods", key);
         pod.is_some_and(|pod| text(&pod, "/metadata/uid") == uid)
     };
     match due {
-        Due::Start(key, uid) if is(world, &key, &uid) => start(world, key, uid),
-        Due::Ready(key, uid) if is(world, &key, &uid) => {
+        ScheduledEvent::Start(key, uid) if is(world, &key, &uid) => start(world, key, uid),
+        ScheduledEvent::Ready(key, uid) if is(world, &key, &uid) => {
             let now = world.clock.now();
             world.amend("pods", &key, |pod| {
                 // A terminating pod no longer becomes ready.
@@ -209,18 +215,18 @@ pub(super) fn act(world: &mut World, due: Due) {
                 }
             });
         }
-        Due::End(key, uid) if is(world, &key, &uid) => {
+        ScheduledEvent::End(key, uid) if is(world, &key, &uid) => {
             world.amend("pods", &key, |pod| {
                 set(pod, "/metadata/deletionGracePeriodSeconds", 0.into());
             });
         }
-        Due::Resize(key, uid, generation) if is(world, &key, &uid) => {
+        ScheduledEvent::Resize(key, uid, generation) if is(world, &key, &uid) => {
             actuate::done(world, &key, &uid, generation)
         }
-        Due::Fail(key, uid, generation) if is(world, &key, &uid) => {
+        ScheduledEvent::Fail(key, uid, generation) if is(world, &key, &uid) => {
             actuate::fail(world, &key, generation)
         }
-        Due::Retry(node) => {
+        ScheduledEvent::Retry(node) => {
             let waiting = world.controllers.kubelet.deferred.get(&node).cloned();
             for key in waiting.into_iter().flatten() {
                 actuate::resize(world, &key);
@@ -250,5 +256,5 @@ fn start(world: &mut World, key: Key, uid: String) {
         .or_default();
     seen.generation = generation;
     let at = world.clock.elapsed() + world.options.ready_after;
-    world.controllers.plan(at, Due::Ready(key, uid));
+    world.controllers.plan(at, ScheduledEvent::Ready(key, uid));
 }

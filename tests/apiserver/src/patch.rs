@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::object::text;
 use super::pods;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::status::{Cause, Refusal};
 use super::strategic;
 
@@ -29,7 +29,7 @@ impl Patch {
     /// # Errors
     ///
     /// 415: the content type is unknown, or asks for a strategic merge of a custom resource.
-    pub(super) fn of(asked: &Asked) -> Result<Patch, Refusal> {
+    pub(super) fn of(asked: &ApiRequest) -> Result<Patch, Refusal> {
         let content = asked
             .content_type
             .split(';')
@@ -57,7 +57,7 @@ impl Patch {
 /// # Errors
 ///
 /// It is neither.
-pub(super) fn body(asked: &Asked) -> Result<Value, Refusal> {
+pub(super) fn body(asked: &ApiRequest) -> Result<Value, Refusal> {
     let json = serde_json::from_slice(&asked.body);
     json.or_else(|error| {
         let text = std::str::from_utf8(&asked.body).unwrap_or_default();
@@ -74,7 +74,7 @@ pub(super) fn body(asked: &Asked) -> Result<Value, Refusal> {
 /// # Errors
 ///
 /// It is malformed, a `test` fails, or a quantity is invalid.
-pub(super) fn patched(asked: &Asked, patch: Patch, old: &Value) -> Result<Value, Refusal> {
+pub(super) fn patched(asked: &ApiRequest, patch: Patch, old: &Value) -> Result<Value, Refusal> {
     let body = body(asked)?;
     let mut new = old.clone();
     match patch {
@@ -159,7 +159,7 @@ fn as_go(value: &Value) -> String {
 /// # Errors
 ///
 /// It is malformed, or names another object.
-pub(super) fn applied(asked: &Asked) -> Result<Value, Refusal> {
+pub(super) fn applied(asked: &ApiRequest) -> Result<Value, Refusal> {
     let body = body(asked)?;
     let name = text(&body, "/metadata/name");
     if text(&body, "/apiVersion").is_empty() || text(&body, "/kind").is_empty() {

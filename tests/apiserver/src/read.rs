@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::object::{Key, at};
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::scale;
 use super::select::{Fields, Labels};
 use super::status::Refusal;
@@ -34,7 +34,7 @@ impl Selection {
     /// # Errors
     ///
     /// They are malformed, or use fields that the kind does not support.
-    pub(super) fn of(asked: &Asked) -> Result<Selection, Refusal> {
+    pub(super) fn of(asked: &ApiRequest) -> Result<Selection, Refusal> {
         let mut fields = Fields::parse(asked.param("fieldSelector"), &asked.kind.plural)?;
         if !asked.key.name.is_empty() {
             let named = format!("metadata.name={}", asked.key.name);
@@ -117,7 +117,7 @@ impl Selection {
 }
 
 /// One object.
-pub(super) fn get(world: &World, asked: &Asked) -> Result<Value, Refusal> {
+pub(super) fn get(world: &World, asked: &ApiRequest) -> Result<Value, Refusal> {
     let found = world.store.get(&asked.kind.shelf, &asked.key);
     let object = found.ok_or_else(|| asked.not_found())?;
     if asked.subresource == "scale" {
@@ -139,7 +139,7 @@ pub(super) fn get(world: &World, asked: &Asked) -> Result<Value, Refusal> {
 }
 
 /// A list, or one page of it.
-pub(super) fn list(world: &World, asked: &Asked) -> Result<Value, Refusal> {
+pub(super) fn list(world: &World, asked: &ApiRequest) -> Result<Value, Refusal> {
     let selection = Selection::of(asked)?;
     let limit: usize = asked.param("limit").parse().unwrap_or(0);
     let limit = if limit == 0 { usize::MAX } else { limit };

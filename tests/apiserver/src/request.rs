@@ -128,7 +128,7 @@ impl Subject {
 
 /// A parsed request for a resource.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ApiRequest {
     pub(super) verb: Verb,
     pub(super) kind: Arc<Kind>,
     pub(super) version: String,
@@ -142,7 +142,7 @@ pub(super) struct Asked {
     pub(super) body: Bytes,
 }
 
-impl Asked {
+impl ApiRequest {
     /// Parses a request for the resource at `target`.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl Asked {
         parts: &Parts,
         subject: Subject,
         body: Bytes,
-    ) -> Result<Asked, Refusal> {
+    ) -> Result<ApiRequest, Refusal> {
         let kind = kinds
             .find(&target.group, &target.version, &target.plural)
             .ok_or_else(Refusal::no_path)?;
@@ -176,7 +176,7 @@ impl Asked {
                 .and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
-        Ok(Asked {
+        Ok(ApiRequest {
             verb,
             kind,
             version: target.version,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::object::{Key, at, condition, holds, set, set_condition, text, texts};
 use super::pods::{Amount, requests};
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::world::World;
 
 /// Default maximum of pods on a node, as in Kubernetes.
@@ -17,7 +17,7 @@ const PODS_MAX: i64 = 110;
 
 pub(super) fn see_pod(world: &mut World, event: &Event) {
     let key = Key::of(&event.object);
-    let there = event.happened != Happened::Deleted;
+    let there = event.happened != EventKind::Deleted;
     let current = there.then_some(&*event.object);
     if let Some(node) = world.controllers.kubelet.ledger.count(&key, current) {
         world.controllers.room = true;
@@ -27,7 +27,7 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
         && text(&event.object, "/spec/nodeName").is_empty()
         && text(&event.object, "/metadata/deletionTimestamp").is_empty();
     match waits {
-        true if event.happened == Happened::Added => {
+        true if event.happened == EventKind::Added => {
             world.controllers.unscheduled.insert(key);
             world.controllers.room = true;
         }

@@ -243,6 +243,6 @@ pub(super) fn event(world: &mut World, pod: &Value, kind: &str, reason: &str, me
     if kept.len() > EVENTS_MAX
         && let Some(oldest) = kept.pop_front()
     {
-        world.bury(&events, &oldest);
+        world.remove_now(&events, &oldest);
     }
 }

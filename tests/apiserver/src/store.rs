@@ -18,7 +18,7 @@ pub(super) const HISTORY_MAX: usize = 5_000;
 
 /// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(super) enum EventKind {
     Added,
     Modified,
     Deleted,
@@ -29,7 +29,7 @@ pub(super) enum Happened {
 pub(super) struct Event {
     pub(super) version: u64,
     pub(super) shelf: Arc<str>,
-    pub(super) happened: Happened,
+    pub(super) happened: EventKind,
     /// The object after the change; a deleted one as it was last, with the version of its deletion.
     pub(super) object: Arc<Value>,
     /// The object before the change, if it existed.
@@ -128,8 +128,8 @@ impl Store {
             owned.insert((Arc::clone(&name), key.clone()));
         }
         let happened = match before {
-            Some(_) => Happened::Modified,
-            None => Happened::Added,
+            Some(_) => EventKind::Modified,
+            None => EventKind::Added,
         };
         self.tell(name, happened, Arc::clone(&object), before);
         object
@@ -148,7 +148,7 @@ impl Store {
             json!(self.version.to_string()),
         );
         let last = Arc::new(last);
-        self.tell(name, Happened::Deleted, Arc::clone(&last), Some(before));
+        self.tell(name, EventKind::Deleted, Arc::clone(&last), Some(before));
         Some(last)
     }
 
@@ -174,7 +174,7 @@ impl Store {
     fn tell(
         &mut self,
         shelf: Arc<str>,
-        happened: Happened,
+        happened: EventKind,
         object: Arc<Value>,
         before: Option<Arc<Value>>,
     ) {

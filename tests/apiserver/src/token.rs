@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::object::{at, number, set};
 use super::patch;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::status::{Cause, Refusal};
 use super::world::World;
 
@@ -19,7 +19,7 @@ const EXPIRES_S: i64 = 3_600;
 /// # Errors
 ///
 /// The account does not exist, or the lifetime is too short.
-pub(super) fn answer(world: &World, asked: &Asked) -> Result<(String, Value), Refusal> {
+pub(super) fn answer(world: &World, asked: &ApiRequest) -> Result<(String, Value), Refusal> {
     if world.store.get(&asked.kind.shelf, &asked.key).is_none() {
         return Err(asked.not_found());
     }

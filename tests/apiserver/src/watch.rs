@@ -17,10 +17,10 @@ use tokio::time::Instant;
 
 use super::faults::WatchFault;
 use super::read::Selection;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::serve::Server;
 use super::status::Refusal;
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 
 /// Default maximum duration of a watch; Kubernetes' is 30 to 60 minutes.
 const WATCH_MAX: Duration = Duration::from_secs(1_800);
@@ -28,7 +28,7 @@ const WATCH_MAX: Duration = Duration::from_secs(1_800);
 /// Maximum changes sent in one chunk.
 const CHUNK_MAX: usize = 100;
 
-struct Watching {
+struct WatchStream {
     server: Arc<Server>,
     selection: Selection,
     seen: u64,
@@ -47,7 +47,7 @@ struct Watching {
 /// # Errors
 ///
 /// The selectors are malformed.
-pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Refusal> {
+pub(super) fn begin(server: &Arc<Server>, asked: &ApiRequest) -> Result<Response, Refusal> {
     let selection = Selection::of(asked)?;
     let world = server.world();
     let from = match asked.param("resourceVersion") {
@@ -71,7 +71,7 @@ pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Ref
         first.push_back(line("BOOKMARK", &bookmark.to_string()));
     }
     let seconds: Option<u64> = asked.param("timeoutSeconds").parse().ok();
-    let watching = Watching {
+    let watching = WatchStream {
         server: Arc::clone(server),
         seen: from.filter(|_| !initial).unwrap_or(world.store.version()),
         bookmarks: asked.flag("allowWatchBookmarks"),
@@ -104,7 +104,7 @@ fn chunk(lines: impl IntoIterator<Item = String>) -> Bytes {
     Bytes::from(lines.into_iter().collect::<String>())
 }
 
-impl Watching {
+impl WatchStream {
     /// The next chunk of the stream; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.ended {
@@ -179,7 +179,7 @@ impl Watching {
 }
 
 fn told(selection: &Selection, event: &Event) -> Option<String> {
-    let is = event.happened != Happened::Deleted && selection.selects(&event.object);
+    let is = event.happened != EventKind::Deleted && selection.selects(&event.object);
     let was = event
         .before
         .as_ref()

@@ -132,7 +132,7 @@ impl World {
         if doomed && !held && !(kind.id == "pods" && graceful) {
             let key = Key::of(&object);
             self.store.put(kind, object);
-            let last = self.bury(kind, &key);
+            let last = self.remove_now(kind, &key);
             return last.unwrap_or_default();
         }
         self.take_definition(kind, &mut object);
@@ -182,7 +182,7 @@ impl World {
             false => 0,
         };
         if grace_s == 0 && finalizers.is_empty() {
-            self.bury(kind, key);
+            self.remove_now(kind, key);
             return None;
         }
         finalizers.dedup();
@@ -217,7 +217,7 @@ impl World {
     }
 
     /// Removes an object and the effects of its kind. The garbage collector removes the objects it owned.
-    pub(super) fn bury(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
+    pub(super) fn remove_now(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
         let last = self.store.take(&kind.shelf, key)?;
         if kind.id == CRDS
             && let Some(gone) = Kind::custom(&last)
@@ -238,7 +238,7 @@ impl World {
         let all = self.store.list(&kind.shelf, namespace, None);
         let keys: Vec<Key> = all.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            self.bury(kind, &key);
+            self.remove_now(kind, &key);
         }
     }
 

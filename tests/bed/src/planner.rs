@@ -205,7 +205,7 @@ const LOG: &str = "planner.log";
 
 /// Ports outside Linux's ephemeral range: the kernel never assigns them to listeners or outgoing
 /// connections.
-const OURS: std::ops::Range<u32> = 12_000..32_000;
+const PORTS: std::ops::Range<u32> = 12_000..32_000;
 
 /// A port on which nobody listens. Envoy's configuration needs the planner's port before the
 /// planner starts, and meanwhile no other process may get it.
@@ -215,13 +215,13 @@ const OURS: std::ops::Range<u32> = 12_000..32_000;
 /// All ports are in use.
 pub fn free_port() -> Result<SocketAddr> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
-    let count = OURS.end - OURS.start;
+    let count = PORTS.end - PORTS.start;
     for _ in 0..count {
         // Programs that run at the same time begin at different ports.
         let nth = std::process::id()
             .wrapping_mul(97)
             .wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(OURS.start + nth % count)?;
+        let port = u16::try_from(PORTS.start + nth % count)?;
         if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
             return Ok(listener.local_addr()?);
         }

@@ -290,12 +290,12 @@ pub struct ScriptedPlanner {
 }
 
 struct Script {
-    says: watch::Sender<Says>,
+    says: watch::Sender<ScriptedResponse>,
     polls: watch::Sender<u64>,
 }
 
 #[derive(Debug, Clone)]
-struct Says {
+struct ScriptedResponse {
     revision: u64,
     status: StatusCode,
     body: String,
@@ -308,7 +308,7 @@ impl ScriptedPlanner {
     ///
     /// There is no free port.
     pub async fn start() -> Result<ScriptedPlanner> {
-        let nothing = Says {
+        let nothing = ScriptedResponse {
             revision: 0,
             status: StatusCode::OK,
             body: String::new(),
@@ -338,7 +338,7 @@ impl ScriptedPlanner {
     /// Answers polls for revisions before `revision` with this body and status from now on.
     pub fn say(&self, revision: u64, status: u16, body: impl ToString) {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.script.says.send_replace(Says {
+        self.script.says.send_replace(ScriptedResponse {
             revision,
             status,
             body: body.to_string(),

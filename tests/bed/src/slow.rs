@@ -163,7 +163,7 @@ impl SlowClient {
     async fn run(self) -> SlowEnd {
         let leaves = self.started + self.crowd.stay;
         let (cut, was_cut) = oneshot::channel();
-        let pieces = Watched {
+        let pieces = ObservedPieces {
             pieces: self.pieces(),
             begun: Some(Arc::clone(&self.begun)),
             left: self.crowd.body.len(),
@@ -258,7 +258,7 @@ impl SlowClient {
 
 /// Pieces that report two events: the first one is requested, which means that the head has gone out; and they are
 /// dropped before all have been sent.
-struct Watched {
+struct ObservedPieces {
     pieces: Box<dyn Iterator<Item = TimedPiece> + Send>,
     begun: Option<Arc<AtomicU32>>,
     /// Bytes of the body that have not been requested.
@@ -268,7 +268,7 @@ struct Watched {
     cut: Option<oneshot::Sender<Instant>>,
 }
 
-impl Iterator for Watched {
+impl Iterator for ObservedPieces {
     type Item = TimedPiece;
 
     fn next(&mut self) -> Option<TimedPiece> {
@@ -282,7 +282,7 @@ impl Iterator for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ObservedPieces {
     fn drop(&mut self) {
         let now = Instant::now();
         let unsent = self.left > 0 || now < self.due;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Interval between checks of a condition.
-const LOOK: Duration = Duration::from_millis(5);
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns as soon as `condition` holds.
 ///
@@ -36,7 +36,7 @@ pub async fn until_async(
             started.elapsed() < limit,
             "timed out after {limit:?} waiting for {what}"
         );
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
     Ok(())
 }

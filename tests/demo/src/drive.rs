@@ -21,9 +21,9 @@ use crate::visible::{Spread, Visible};
 use weir_bed::planner::{Cycle, Status};
 
 /// Interval of progress updates and status requests.
-const LOOK: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// Cycles requested each time: more than can happen in one interval.
-const CYCLES_ASKED: usize = 20;
+const CYCLES_REQUESTED: usize = 20;
 /// Interval of progress lines when there is no terminal.
 const LINE_EVERY_S: u64 = 5;
 /// Length to which the JSON part of a body is padded; the tensor's bytes follow it.
@@ -74,7 +74,7 @@ pub(crate) async fn drive(
     let mut cycles = BTreeMap::new();
     watch(system, &run, rates, &mut cycles).await;
     let record = run.finish().await?;
-    let last = system.planner.status(CYCLES_ASKED).await;
+    let last = system.planner.status(CYCLES_REQUESTED).await;
     remember(
         &mut cycles,
         last.context("the planner stopped answering during the run")?,
@@ -174,12 +174,12 @@ async fn watch(system: &System, run: &Run, rates: &Rates, cycles: &mut BTreeMap<
     }
     let drawn = std::io::stderr().is_terminal();
     let mut printed = 0;
-    let mut looks = interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut ticks = interval(PROGRESS_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     while !run.is_finished() {
-        looks.tick().await;
+        ticks.tick().await;
         // A missing status only leaves a gap in the picture.
-        if let Ok(status) = system.planner.status(CYCLES_ASKED).await {
+        if let Ok(status) = system.planner.status(CYCLES_REQUESTED).await {
             remember(cycles, status);
         }
         let second = run.elapsed().as_secs();

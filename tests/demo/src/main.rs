@@ -22,7 +22,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use cli::{Cli, Command, DemoArgs, UpArgs};
-use report::{Chosen, Report};
+use report::{Report, RunOptions};
 use scenario::{MODEL, Scenario};
 use system::System;
 use weir_bed::interrupt::{INTERRUPTED, Interrupt};
@@ -41,7 +41,7 @@ async fn main() -> ExitCode {
 }
 
 /// The result of a command: its exit code, and optionally a system that runs until interrupted.
-struct Done {
+struct CommandResult {
     code: ExitCode,
     keep: Option<System>,
 }
@@ -68,7 +68,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
     Ok(done.code)
 }
 
-async fn demo(args: DemoArgs) -> Result<Done> {
+async fn demo(args: DemoArgs) -> Result<CommandResult> {
     let scenario = Scenario::shipped(args.policy)?;
     let seconds = args.seconds as usize;
     let load = scenario.load();
@@ -85,7 +85,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         file.as_ref()
             .map_or(default, |file| file.display().to_string())
     };
-    let chosen = Chosen {
+    let chosen = RunOptions {
         seconds,
         seed: args.seed,
         load: named(&args.trace, load.to_string()),
@@ -106,25 +106,25 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         args.report.display(),
         args.picture.display()
     );
-    let troubles = report.troubles();
-    for trouble in &troubles {
-        eprintln!("invalid run: {trouble}");
+    let problems = report.problems();
+    for problem in &problems {
+        eprintln!("invalid run: {problem}");
     }
-    let code = if troubles.is_empty() {
+    let code = if problems.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     };
     if args.keep {
-        println!("{}", to_try(&scenario, &system)?);
+        println!("{}", example_commands(&scenario, &system)?);
     }
-    Ok(Done {
+    Ok(CommandResult {
         code,
         keep: args.keep.then_some(system),
     })
 }
 
-async fn up(args: UpArgs) -> Result<Done> {
+async fn up(args: UpArgs) -> Result<CommandResult> {
     let scenario = Scenario::shipped(args.policy)?;
     // A script that waits for the file must not find an old one.
     match fs::remove_file(&args.addresses) {
@@ -139,15 +139,15 @@ async fn up(args: UpArgs) -> Result<Done> {
     let part = args.addresses.with_extension("part");
     write(&part, &format!("{addresses}\n"))?;
     fs::rename(&part, &args.addresses).with_context(|| format!("{}", args.addresses.display()))?;
-    println!("{addresses}\n{}", to_try(&scenario, &system)?);
-    Ok(Done {
+    println!("{addresses}\n{}", example_commands(&scenario, &system)?);
+    Ok(CommandResult {
         code: ExitCode::SUCCESS,
         keep: Some(system),
     })
 }
 
 /// Commands to paste.
-fn to_try(scenario: &Scenario, system: &System) -> Result<String> {
+fn example_commands(scenario: &Scenario, system: &System) -> Result<String> {
     let addresses = system.addresses()?;
     let at = |pointer: &str| {
         let found = addresses

@@ -28,12 +28,12 @@ pub(crate) struct Report {
     /// Plans published during the run.
     plans: u64,
     /// Parameters of the run, and the generator's lag.
-    run: Stated,
+    run: RunParameters,
 }
 
 /// Parameters fixed before the run, and the generator's lag.
 #[derive(Debug, Serialize)]
-struct Stated {
+struct RunParameters {
     policy: Policy,
     seconds: usize,
     seed: u64,
@@ -51,7 +51,7 @@ struct Stated {
 
 /// Parameters from the command line.
 #[derive(Debug, Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct RunOptions {
     pub(crate) seconds: usize,
     pub(crate) seed: u64,
     pub(crate) load: String,
@@ -62,20 +62,20 @@ pub(crate) struct Chosen {
 impl Report {
     pub(crate) fn new(
         scenario: &Scenario,
-        chosen: Chosen,
+        chosen: RunOptions,
         results: &Results,
     ) -> anyhow::Result<Report> {
         let [plain, careful, weir] = results.summaries.as_slice() else {
             anyhow::bail!("{} summaries, not 3", results.summaries.len());
         };
-        let Chosen {
+        let RunOptions {
             seconds,
             seed,
             load,
             network,
             field,
         } = chosen;
-        let run = Stated {
+        let run = RunParameters {
             policy: scenario.policy,
             seconds,
             seed,
@@ -106,20 +106,20 @@ impl Report {
     }
 
     /// Reasons why the run is invalid; empty if it is valid.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    pub(crate) fn problems(&self) -> Vec<String> {
         let sets = LISTENERS
             .into_iter()
             .zip([&self.plain, &self.careful, &self.weir]);
         let books = |(name, sum): (&str, &Summary)| Some(format!("{name}: {}", sum.check().err()?));
-        let mut troubles: Vec<String> = sets.filter_map(books).collect();
+        let mut problems: Vec<String> = sets.filter_map(books).collect();
         let late = self.run.generator_late_ms_p99;
         if late > LAG_P99_MAX_MS {
-            troubles.push(format!(
+            problems.push(format!(
                 "the load generator sent 1 % of the requests more than {late:.0} ms late (at most \
                  {LAG_P99_MAX_MS:.0} ms): this machine is too busy for a valid run"
             ));
         }
-        troubles
+        problems
     }
 
     /// The table for people.
@@ -166,7 +166,7 @@ impl Report {
     /// The remaining figures, in sentences.
     pub(crate) fn notes(&self) -> String {
         let spread = |spread: Spread| format!("p50 {}, max {}", ms(spread.p50), ms(spread.max));
-        let Stated {
+        let RunParameters {
             seconds,
             seed,
             load,
@@ -216,7 +216,7 @@ mod tests {
             cycles: Vec::new(),
             visible: Spread::default(),
         };
-        let chosen = Chosen {
+        let chosen = RunOptions {
             seconds: 10,
             seed: 1,
             load: "swell".into(),
@@ -245,10 +245,10 @@ mod tests {
             ..Summary::default()
         };
         let all = || [good.clone(), good.clone(), good.clone()];
-        assert_eq!(report(all(), 5.0).troubles(), Vec::<String>::new());
-        let troubles = report([good.clone(), lost, good.clone()], 5.0).troubles();
-        assert_eq!(troubles, ["careful: 1 of 2 were lost"]);
-        assert!(report(all(), 80.0).troubles()[0].contains("80 ms late"));
+        assert_eq!(report(all(), 5.0).problems(), Vec::<String>::new());
+        let problems = report([good.clone(), lost, good.clone()], 5.0).problems();
+        assert_eq!(problems, ["careful: 1 of 2 were lost"]);
+        assert!(report(all(), 80.0).problems()[0].contains("80 ms late"));
     }
 
     #[test]

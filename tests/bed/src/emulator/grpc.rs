@@ -16,7 +16,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::http::{BODY_MAX, told};
-use super::journal::{Asked, Door, Execution};
+use super::journal::{Door, Execution, RequestInfo};
 use super::padding;
 use super::server::Server;
 use super::work::{Refused, Work};
@@ -169,7 +169,7 @@ async fn infer(
 ) -> Result<oip::ModelInferResponse, Status> {
     known(server, &asked.model_name)?;
     let at_least = padding::asked(headers)?;
-    let work = Work::queue(server, Asked::of(door, headers), false)?;
+    let work = Work::queue(server, RequestInfo::of(door, headers), false)?;
     let execution = work.ended().await?;
     let next = match server.next() {
         Some(next) => Some(next.infer(headers, asked.clone()).await?),

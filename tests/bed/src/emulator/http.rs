@@ -112,7 +112,7 @@ struct InferRequest {
 /// The body of a `PUT /emulator/next`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NextStage {
+struct NextStageBody {
     url: Option<String>,
 }
 
@@ -289,7 +289,7 @@ fn bad(message: String) -> Response {
 }
 
 async fn change_next(State(server): Shared, body: Bytes) -> Response {
-    let change: NextStage = match serde_json::from_slice(&body) {
+    let change: NextStageBody = match serde_json::from_slice(&body) {
         Ok(change) => change,
         Err(error) => return bad(error.to_string()),
     };
@@ -305,14 +305,14 @@ async fn change_next(State(server): Shared, body: Bytes) -> Response {
 
 /// `after=n`: return only executions whose order is greater.
 #[derive(Deserialize)]
-struct Since {
+struct ExecutionsQuery {
     #[serde(default)]
     after: u64,
 }
 
 async fn show_executions(
     State(server): Shared,
-    Query(since): Query<Since>,
+    Query(since): Query<ExecutionsQuery>,
 ) -> Json<Vec<Execution>> {
     Json(server.executions(since.after))
 }

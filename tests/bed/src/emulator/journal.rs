@@ -55,18 +55,18 @@ pub struct Execution {
 
 /// Details of a request that its record contains besides the times.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct RequestInfo {
     pub(super) door: Door,
     pub(super) request_id: String,
     pub(super) headers: BTreeMap<String, String>,
 }
 
-impl Asked {
-    pub(super) fn of(door: Door, headers: &HeaderMap) -> Asked {
+impl RequestInfo {
+    pub(super) fn of(door: Door, headers: &HeaderMap) -> RequestInfo {
         const TOLD: [&str; 2] = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms"];
         let told = |name: &&str| name.starts_with("x-slo-") || TOLD.contains(name);
         let names = headers.keys().map(|name| name.as_str()).filter(told);
-        Asked {
+        RequestInfo {
             door,
             request_id: header(headers, "x-request-id"),
             headers: names
@@ -85,8 +85,8 @@ fn header(headers: &HeaderMap, name: &str) -> String {
 /// A request on its way through the queue: its details, and the channels to the handler that waits
 /// for it.
 #[derive(Debug)]
-pub(super) struct Rider {
-    pub(super) asked: Asked,
+pub(super) struct PendingRequest {
+    pub(super) asked: RequestInfo,
     /// Receives a record when the execution starts, if the handler asked for it.
     pub(super) begun: Option<mpsc::UnboundedSender<Execution>>,
     pub(super) reply: oneshot::Sender<Execution>,
@@ -106,21 +106,21 @@ impl Journal {
     }
 }
 
-impl Witness<Rider> for Journal {
-    fn started(&mut self, rider: &Rider, run: &Run) {
+impl Witness<PendingRequest> for Journal {
+    fn started(&mut self, pending: &PendingRequest, run: &Run) {
         if self.executions.len() >= EXECUTIONS_MAX {
             self.executions.pop_front();
             self.forgotten += 1;
         }
-        let execution = execution(rider.asked.clone(), run);
-        if let Some(begun) = &rider.begun {
+        let execution = execution(pending.asked.clone(), run);
+        if let Some(begun) = &pending.begun {
             let _ = begun.send(execution.clone());
         }
         self.executions.push_back(execution);
     }
 }
 
-impl Rider {
+impl PendingRequest {
     /// Sends the record to the handler. If the client has disconnected, nobody receives it; the
     /// work was done all the same.
     pub(super) fn answer(self, run: &Run) {
@@ -128,7 +128,7 @@ impl Rider {
     }
 }
 
-fn execution(asked: Asked, run: &Run) -> Execution {
+fn execution(asked: RequestInfo, run: &Run) -> Execution {
     let ms = |at: Duration| at.as_secs_f64() * 1e3;
     Execution {
         door: asked.door,

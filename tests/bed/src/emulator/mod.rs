@@ -66,7 +66,7 @@ async fn name_it(State(server): State<Arc<server::Server>>, mut answer: Response
 pub struct Emulator {
     server: Arc<server::Server>,
     addr: SocketAddr,
-    clockwork: AbortHandle,
+    timer: AbortHandle,
     accepting: Mutex<Option<AbortHandle>>,
 }
 
@@ -78,13 +78,13 @@ impl Emulator {
     pub async fn start(config: ServerConfig) -> anyhow::Result<Emulator> {
         config.check()?;
         let server = Arc::new(server::Server::new(config)?);
-        let clockwork = tokio::spawn(server::run_clockwork(Arc::clone(&server))).abort_handle();
+        let timer = tokio::spawn(server::run_timer(Arc::clone(&server))).abort_handle();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (addr, accepting) = server::listen(Arc::clone(&server), any).await?;
         Ok(Emulator {
             server,
             addr,
-            clockwork,
+            timer,
             accepting: Mutex::new(Some(accepting)),
         })
     }
@@ -252,6 +252,6 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         self.crash();
-        self.clockwork.abort();
+        self.timer.abort();
     }
 }

@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::http::told;
-use super::journal::{Asked, Door, Execution};
+use super::journal::{Door, Execution, RequestInfo};
 use super::server::Server;
 use super::work::{self, Refused, Work};
 
@@ -73,13 +73,13 @@ async fn predict(
 
 /// `events=n`: number of events, spread evenly.
 #[derive(Deserialize)]
-struct HowMany {
+struct StreamQuery {
     events: Option<u32>,
 }
 
 async fn events(
     State(server): Shared,
-    Query(asked): Query<HowMany>,
+    Query(asked): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Response {
     let count = asked.events.unwrap_or(EVENTS_DEFAULT);
@@ -87,7 +87,7 @@ async fn events(
         let message = format!("events: {count} must be 1 to {EVENTS_MAX}");
         return Refused::new(StatusCode::BAD_REQUEST, message).into_response();
     }
-    let work = Work::queue(&server, Asked::of(Door::Events, &headers), true);
+    let work = Work::queue(&server, RequestInfo::of(Door::Events, &headers), true);
     let mut work = match work {
         Ok(work) => work,
         Err(refused) => return refused.into_response(),

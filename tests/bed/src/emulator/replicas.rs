@@ -23,7 +23,7 @@ use super::{Emulator, Execution, Resources, ServerConfig};
 use state::{Seat, Split, State};
 
 /// Interval between checks of a server that is to stop.
-const LEAVING_LOOK: Duration = Duration::from_millis(10);
+const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Minimum time a server goes on after it left the endpoints: requests may still be on their way to it.
 const LEAVING_MIN: Duration = Duration::from_millis(200);
 
@@ -95,7 +95,7 @@ impl Shared {
             .servers
             .first()
             .map_or(NonZeroU32::MIN, Emulator::batch);
-        self.state().in_force(Instant::now(), batch)
+        self.state().actual(Instant::now(), batch)
     }
 
     /// Writes the endpoints for Envoy. Renames the file into place, so that Envoy never reads half of it.
@@ -167,11 +167,11 @@ impl Replicas {
         });
         shared.publish()?;
         let (front, serving) = front::listen(Arc::clone(&shared)).await?;
-        let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
+        let background = tokio::spawn(apply_changes(Arc::clone(&shared))).abort_handle();
         Ok(Replicas {
             shared,
             front,
-            tasks: [serving, keeper],
+            tasks: [serving, background],
         })
     }
 
@@ -241,7 +241,7 @@ impl Drop for Replicas {
 }
 
 /// Applies the changes of the state to the servers, each at its time.
-async fn keep(shared: Arc<Shared>) {
+async fn apply_changes(shared: Arc<Shared>) {
     loop {
         let now = Instant::now();
         let moved = shared.state().advance(now);
@@ -268,7 +268,7 @@ async fn keep(shared: Arc<Shared>) {
         shared.changed.send_modify(|times| *times += 1);
         let mut next = shared.state().next_event();
         if leaving {
-            let look = now + LEAVING_LOOK;
+            let look = now + LEAVING_CHECK_INTERVAL;
             next = Some(next.map_or(look, |next| next.min(look)));
         }
         match next {

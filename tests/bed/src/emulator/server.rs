@@ -21,13 +21,13 @@ use tokio::time::Instant;
 
 use super::ServerConfig;
 use super::http::Resources;
-use super::journal::{Asked, Execution, Journal, Rider};
+use super::journal::{Execution, Journal, PendingRequest, RequestInfo};
 use super::work::Next;
 use weir_sim::server::Parallelism;
 use weir_sim::server::{Run, ServerModel, check_cores};
 
 /// The simulated server, with the emulator's data for each request.
-type Model = ServerModel<Rider, Journal>;
+type Model = ServerModel<PendingRequest, Journal>;
 
 /// State shared by the handlers, the timer task and the handle.
 pub(super) struct Server {
@@ -181,16 +181,16 @@ impl Server {
     /// server crashes. `None` if the queue is full.
     pub(super) fn execute(
         &self,
-        asked: Asked,
+        asked: RequestInfo,
         begun: Option<mpsc::UnboundedSender<Execution>>,
     ) -> Option<oneshot::Receiver<Execution>> {
         let (reply, execution) = oneshot::channel();
-        let rider = Rider {
+        let pending = PendingRequest {
             asked,
             begun,
             reply,
         };
-        let taken = self.advance_then(|engine, now| engine.arrive(now, rider));
+        let taken = self.advance_then(|engine, now| engine.arrive(now, pending));
         taken.is_ok().then_some(execution)
     }
 
@@ -240,7 +240,7 @@ impl Server {
 }
 
 /// Ends executions at their time, for as long as the emulator lives.
-pub(super) async fn run_clockwork(server: Arc<Server>) {
+pub(super) async fn run_timer(server: Arc<Server>) {
     loop {
         let (ended, next) = {
             let mut engine = server.lock();
@@ -261,9 +261,9 @@ pub(super) async fn run_clockwork(server: Arc<Server>) {
 
 /// Sends the records to the handlers that still wait. Work for disconnected clients was done all
 /// the same.
-fn answer(ended: Vec<(Rider, Run)>) {
-    for (rider, run) in ended {
-        rider.answer(&run);
+fn answer(ended: Vec<(PendingRequest, Run)>) {
+    for (pending, run) in ended {
+        pending.answer(&run);
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::journal::{Asked, Door, Execution};
+use super::journal::{Door, Execution, RequestInfo};
 use super::server::Server;
 use crate::oip;
 
@@ -50,7 +50,11 @@ pub(super) struct Work {
 
 impl Work {
     /// Queues a request; `watched` requests a record at the start of its execution as well.
-    pub(super) fn queue(server: &Server, asked: Asked, watched: bool) -> Result<Work, Refused> {
+    pub(super) fn queue(
+        server: &Server,
+        asked: RequestInfo,
+        watched: bool,
+    ) -> Result<Work, Refused> {
         let refuse = |status, message| Err(Refused::new(status, message));
         if !server.is_ready() {
             return refuse(
@@ -115,7 +119,7 @@ pub(super) async fn serve(
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Served, Response> {
-    let (asked, hop) = (Asked::of(door, headers), server.hop());
+    let (asked, hop) = (RequestInfo::of(door, headers), server.hop());
     travel(Instant::now(), hop).await;
     let work = Work::queue(server, asked, false).map_err(Refused::into_response)?;
     let execution = work.ended().await.map_err(Refused::into_response)?;

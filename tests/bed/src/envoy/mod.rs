@@ -36,9 +36,9 @@ use admin::Admin;
 pub const START_MAX: Duration = Duration::from_secs(30);
 /// Time until the filter has reported its counters to Envoy: it does so on each tick, 50 ms apart, later on a busy
 /// machine.
-const HANDED_OVER: Duration = Duration::from_millis(150);
+const COUNTERS_REPORTED_AFTER: Duration = Duration::from_millis(150);
 /// Interval between readiness checks of a starting Envoy.
-const ASK_EVERY: Duration = Duration::from_millis(10);
+const READY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 /// Number of log lines that an error repeats.
 pub const LOG_TAIL_MAX: usize = 40;
 
@@ -173,7 +173,7 @@ impl Envoy {
         service: &str,
         value: &str,
     ) -> Result<u64> {
-        tokio::time::sleep(HANDED_OVER).await;
+        tokio::time::sleep(COUNTERS_REPORTED_AFTER).await;
         let name = weir_api::metrics::encode(metric, service, value);
         self.admin.counter(&name.replace('-', "_")).await
     }
@@ -293,7 +293,7 @@ async fn until_ready(
         if Instant::now() > latest {
             bail!("it was not ready within {} s", START_MAX.as_secs());
         }
-        sleep(ASK_EVERY).await;
+        sleep(READY_CHECK_INTERVAL).await;
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct SendGuard {
 /// The error that ends a paced body whose request has ended first.
 #[derive(Debug, thiserror::Error)]
 #[error("the rest of the body is not sent")]
-struct GivenUp;
+struct BodyAbandoned;
 
 /// A body of these pieces. It ends early when the guard is dropped.
 pub(crate) fn paced<I>(pieces: I, lateness: Lateness) -> (reqwest::Body, SendGuard)
@@ -58,7 +58,7 @@ where
             let in_time = Instant::now() < due;
             let piece = tokio::select! {
                 biased;
-                _ = &mut given_up => Err(GivenUp),
+                _ = &mut given_up => Err(BodyAbandoned),
                 () = sleep_until(due) => Ok(bytes),
             };
             if in_time && piece.is_ok() {

@@ -21,7 +21,7 @@ use crate::system::LISTENERS;
 /// Height of a panel, in pixels.
 const HEIGHT: u32 = 280;
 /// Interval between points of the remaining time.
-const LEFT_EVERY: Duration = Duration::from_millis(100);
+const LEFT_INTERVAL: Duration = Duration::from_millis(100);
 /// Okabe and Ito's palette, safe for colour-blind readers.
 const GREY: RGBColor = RGBColor(130, 130, 130);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
@@ -220,7 +220,7 @@ fn draw_left(area: &Area, scenario: &Scenario, seconds: f64, network: &Network) 
     let mut chart = framed(area, &frame)?;
     let bytes = scenario.load().payload_bytes;
     let left = |step: u32| {
-        let at = LEFT_EVERY * step;
+        let at = LEFT_INTERVAL * step;
         let left = scenario.slo().saturating_sub(network.upload(at, bytes));
         (at.as_secs_f64(), left.as_secs_f64() * 1e3)
     };

@@ -74,7 +74,7 @@ impl Policy {
 
 /// The service of a demo.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "ServiceFile")]
 pub(crate) struct Scenario {
     pub(crate) service: String,
     pub(crate) policy: Policy,
@@ -94,7 +94,7 @@ pub(crate) struct Budget {
 
 /// The service file as deserialized.
 #[derive(Deserialize)]
-struct Written {
+struct ServiceFile {
     service: String,
     #[serde(default)]
     policy: Policy,
@@ -105,10 +105,10 @@ struct Written {
     stages: Option<Vec<Stage>>,
 }
 
-impl TryFrom<Written> for Scenario {
+impl TryFrom<ServiceFile> for Scenario {
     type Error = &'static str;
 
-    fn try_from(written: Written) -> Result<Scenario, Self::Error> {
+    fn try_from(written: ServiceFile) -> Result<Scenario, Self::Error> {
         let stages = match (written.variants, written.stages) {
             (Some(variants), None) => vec![Stage {
                 name: written.service.clone(),

@@ -173,14 +173,14 @@ impl Variant {
 fn parallelism<'de, D: Deserializer<'de>>(from: D) -> Result<Parallelism, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum ParallelismForm {
         Fixed(NonZeroU32),
         Named(String),
     }
-    match Written::deserialize(from)? {
-        Written::Fixed(batches) => Ok(Parallelism::Fixed(batches)),
-        Written::Named(name) if name == "per-core" => Ok(Parallelism::PerCore),
-        Written::Named(name) => Err(D::Error::invalid_value(
+    match ParallelismForm::deserialize(from)? {
+        ParallelismForm::Fixed(batches) => Ok(Parallelism::Fixed(batches)),
+        ParallelismForm::Named(name) if name == "per-core" => Ok(Parallelism::PerCore),
+        ParallelismForm::Named(name) => Err(D::Error::invalid_value(
             de::Unexpected::Str(&name),
             &"per-core, or the number of batches executed at once",
         )),

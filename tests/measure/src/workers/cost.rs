@@ -29,7 +29,7 @@ const AT_ONCE: u32 = 8;
 pub const SLICE: u32 = 400;
 
 /// JSON pointer to the setting that makes Envoy pass bodies to the filter.
-const HEARS: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0\
+const BODIES_SETTING: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0\
                      /typed_config/config/allow_on_headers_stop_iteration";
 
 /// One round over the four setups, µs of processor time per request.
@@ -109,7 +109,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
     let bootstraps = [
         with(Scope::Proxy)?,
         with(Scope::Worker)?,
-        with(Scope::Proxy)?.amend(HEARS, json!(false)),
+        with(Scope::Proxy)?.amend(BODIES_SETTING, json!(false)),
         Bootstrap::shipped()?.without_filter(),
     ];
     let mut measured = Vec::new();
@@ -120,7 +120,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
         for bootstrap in &bootstraps {
             let bootstrap = bootstrap.clone().backend("small", emulator.addr());
             let envoy = Envoy::start(&bootstrap.fallback("small"), 1).await?;
-            let one = Served::new(envoy)?;
+            let one = MeasuredEnvoy::new(envoy)?;
             // Opens its connections.
             one.send(SLICE).await?;
             served.push((one, 0.0));
@@ -198,21 +198,21 @@ async fn in_the_vm() -> Result<Board> {
 }
 
 /// An Envoy and its client, with connections that stay open.
-struct Served {
+struct MeasuredEnvoy {
     envoy: Envoy,
     client: reqwest::Client,
     url: String,
 }
 
-impl Served {
-    fn new(envoy: Envoy) -> Result<Served> {
+impl MeasuredEnvoy {
+    fn new(envoy: Envoy) -> Result<MeasuredEnvoy> {
         let client = reqwest::Client::builder()
             .http1_only()
             .no_proxy()
             .timeout(Duration::from_secs(10))
             .build()?;
         let url = format!("http://{}/v2/models/small/infer", envoy.listener("weir")?);
-        Ok(Served { envoy, client, url })
+        Ok(MeasuredEnvoy { envoy, client, url })
     }
 
     /// Sends `requests` requests and returns the processor time they cost Envoy.

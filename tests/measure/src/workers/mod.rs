@@ -27,7 +27,7 @@ use weir_replay::world;
 use self::gauges::Percentiles;
 use self::order::{GRAIN, Stay, at_once, inversions};
 use self::send::{Seen, id_of, send};
-use self::way::{Way, round_trip_ms};
+use self::way::{RequestRecord, round_trip_ms};
 use weir_bed::emulator::{Emulator, Execution, Noise, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::wait;
@@ -263,10 +263,10 @@ impl Real {
         let runs = self.executions.iter();
         let executions: HashMap<&str, &Execution> =
             runs.map(|run| (run.request_id.as_str(), run)).collect();
-        let ways: Vec<Way> = requests
+        let ways: Vec<RequestRecord> = requests
             .iter()
             .zip(&self.seen)
-            .map(|(request, seen)| Way::of(request, seen, &executions, reserve))
+            .map(|(request, seen)| RequestRecord::of(request, seen, &executions, reserve))
             .collect();
         let round_trip_ms = round_trip_ms(&ways)?;
         let stays: Vec<Stay> = ways.iter().map(|way| way.stay(latest)).collect();

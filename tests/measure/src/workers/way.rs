@@ -11,7 +11,7 @@ use super::send::{Seen, id_of};
 use weir_bed::emulator::Execution;
 
 /// A request with the records of the proxy, the server and the client.
-pub(super) struct Way<'a> {
+pub(super) struct RequestRecord<'a> {
     request: &'a Request,
     seen: &'a Seen,
     /// Its execution, if it was sent upstream.
@@ -21,16 +21,16 @@ pub(super) struct Way<'a> {
     reserve: Duration,
 }
 
-impl<'a> Way<'a> {
+impl<'a> RequestRecord<'a> {
     pub(super) fn of(
         request: &'a Request,
         seen: &'a Seen,
         executions: &HashMap<&str, &'a Execution>,
         reserve: Duration,
-    ) -> Way<'a> {
+    ) -> RequestRecord<'a> {
         let execution = executions.get(id_of(request).as_str()).copied();
         let left = execution.and_then(|run| run.headers.get("x-slo-remaining-ms"));
-        Way {
+        RequestRecord {
             request,
             seen,
             execution,
@@ -83,8 +83,11 @@ impl<'a> Way<'a> {
 }
 
 /// The mean round trip of all requests.
-pub(super) fn round_trip_ms(ways: &[Way<'_>]) -> Result<f64> {
-    let trips: Vec<f64> = ways.iter().filter_map(Way::round_trip_ms).collect();
+pub(super) fn round_trip_ms(ways: &[RequestRecord<'_>]) -> Result<f64> {
+    let trips: Vec<f64> = ways
+        .iter()
+        .filter_map(RequestRecord::round_trip_ms)
+        .collect();
     ensure!(!trips.is_empty(), "no request was answered");
     Ok(trips.iter().sum::<f64>() / trips.len() as f64)
 }

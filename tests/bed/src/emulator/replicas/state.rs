@@ -108,7 +108,7 @@ struct Replica {
 
 /// Changes to apply to the servers.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
+pub(super) struct ServerChanges {
     /// New lanes and cores, by server index.
     pub(super) seats: Vec<(usize, Seat)>,
     /// Those of these servers that begin to serve.
@@ -158,7 +158,7 @@ impl State {
 
     /// Requests new resources; a change to the same resources already under way goes on.
     pub(super) fn ask(&mut self, now: Instant, wanted: Split) {
-        if self.heading() != wanted {
+        if self.requested() != wanted {
             let [shortest, longest] = self.resize_delay.map(|delay| delay.as_secs_f64());
             let part: f64 = self.random.random();
             let delay = Duration::from_secs_f64(shortest + (longest - shortest) * part);
@@ -167,12 +167,12 @@ impl State {
     }
 
     /// Whether another change has been requested since.
-    pub(super) fn has_left(&self, wanted: Split) -> bool {
-        self.heading() != wanted
+    pub(super) fn was_replaced(&self, wanted: Split) -> bool {
+        self.requested() != wanted
     }
 
     /// The resources requested last.
-    pub(super) fn heading(&self) -> Split {
+    pub(super) fn requested(&self) -> Split {
         self.pending.map_or(self.target, |(split, _)| split)
     }
 
@@ -185,7 +185,7 @@ impl State {
     }
 
     /// Actual resources, as far as Envoy knows of them; `batch` is the maximum batch of each server.
-    pub(super) fn in_force(&self, now: Instant, batch: NonZeroU32) -> Resources {
+    pub(super) fn actual(&self, now: Instant, batch: NonZeroU32) -> Resources {
         let known = |replica: &&Replica| replica.known_from.is_some_and(|from| from <= now);
         let (mut lanes, mut cores) = (0, 0.0);
         for replica in self.replicas.iter().filter(known) {
@@ -206,13 +206,13 @@ impl State {
     }
 
     /// Advances to `now` and returns the changes to apply.
-    pub(super) fn advance(&mut self, now: Instant) -> Moved {
+    pub(super) fn advance(&mut self, now: Instant) -> ServerChanges {
         self.loading_core_seconds = self.loading_core_seconds(now);
         self.counted_until = now;
         if let Some((split, _)) = self.pending.take_if(|(_, at)| *at <= now) {
             self.target = split;
         }
-        let mut moved = Moved::default();
+        let mut moved = ServerChanges::default();
         let lanes_load = matches!(self.target.parallelism, Parallelism::Fixed(_));
         // If any server is ready, a further one loads on its own.
         let loaded = !lanes_load && self.replicas.iter().any(|replica| replica.lanes > 0);
@@ -226,7 +226,7 @@ impl State {
         let seats: Vec<Seat> = self.target.seats().collect();
         let before = self.replicas.clone();
         for (replica, wanted) in self.replicas.iter_mut().zip(&seats) {
-            replica.go_to(*wanted, ready_at, now);
+            replica.set_lanes(*wanted, ready_at, now);
         }
         let loads = self.replicas.iter().any(|one| !one.loading.is_empty());
         let each = self.target.each.filter(|_| loads);
@@ -325,7 +325,7 @@ impl Replica {
     }
 
     /// Removes lanes at once; new lanes are ready at `ready_at`.
-    fn go_to(&mut self, wanted: Seat, ready_at: Instant, now: Instant) {
+    fn set_lanes(&mut self, wanted: Seat, ready_at: Instant, now: Instant) {
         self.lanes = self.lanes.min(wanted.lanes);
         let loads = |one: &Replica| one.loading.iter().map(|(_, lanes)| lanes).sum::<u32>();
         let missing = wanted.lanes - self.lanes;

@@ -24,10 +24,10 @@ const PATCHES_MAX: f64 = 10.0;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Window in which patches are counted: a burst for a whole service is allowed within one second.
 const SPAN: Duration = Duration::from_secs(10);
-/// Intervals between checks of cores that are timed (`LOOK`), and of everything else (`GLANCE`): frequent checks of
-/// 500 pods would slow down the emulator.
-const LOOK: Duration = Duration::from_millis(2);
-const GLANCE: Duration = Duration::from_millis(500);
+/// Interval between checks of cores that are timed.
+const CORES_CHECK_INTERVAL: Duration = Duration::from_millis(2);
+/// Interval between all other checks: frequent checks of 500 pods would slow down the emulator.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Cycle time of the services.
 const CYCLE_S: f64 = 1.0;
 const STEP: &str = "step";
@@ -127,14 +127,14 @@ async fn steps(count: u32) -> Result<Steps> {
     let (mut first, mut all) = (Vec::new(), Vec::new());
     for step in 0..count {
         let low = || cluster.cores(STEP) < WANTED && cluster.is_in_force(STEP);
-        wait(&cluster, "few cores", GLANCE, low).await?;
+        wait(&cluster, "few cores", CHECK_INTERVAL, low).await?;
         // Each step falls on another phase of the cycle.
         let phase = Duration::from_millis(u64::from(step) * 1000 / u64::from(count));
         sleep(Duration::from_secs(5) + phase).await;
         let before = cluster.cores(STEP);
         let begin = Instant::now();
         cluster.proxies.load(STEP, HIGH);
-        wait(&cluster, "a first core", LOOK, || {
+        wait(&cluster, "a first core", CORES_CHECK_INTERVAL, || {
             cluster.cores(STEP) > before
         })
         .await?;
@@ -142,7 +142,7 @@ async fn steps(count: u32) -> Result<Steps> {
         // The final state is reached when nothing has changed for a while.
         let (mut cores, mut since) = (cluster.cores(STEP), begin.elapsed());
         while begin.elapsed() < since + Duration::from_secs(5) {
-            sleep(LOOK).await;
+            sleep(CORES_CHECK_INTERVAL).await;
             let now = cluster.cores(STEP);
             if now != cores {
                 (cores, since) = (now, begin.elapsed());
@@ -191,10 +191,16 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     }
     let pods = (args.services * args.replicas) as usize;
     let there = || cluster.server.kubelet().pods().len() == pods;
-    wait(&cluster, "the pods", GLANCE, there).await?;
+    wait(&cluster, "the pods", CHECK_INTERVAL, there).await?;
     cluster.plan()?;
     let settled = || (0..args.services).all(|service| cluster.is_in_force(&name(service)));
-    wait(&cluster, "all targets to be reached", GLANCE, settled).await?;
+    wait(
+        &cluster,
+        "all targets to be reached",
+        CHECK_INTERVAL,
+        settled,
+    )
+    .await?;
     sleep(SPAN).await;
     let span = Duration::from_secs(args.seconds.into());
     let cycles = span.as_secs_f64() / CYCLE_S;

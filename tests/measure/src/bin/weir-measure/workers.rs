@@ -20,7 +20,7 @@ use crate::lane::{self, LaneArgs};
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkersArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<WorkersCommand>,
     #[command(flatten)]
     order: OrderArgs,
     /// Print the figures as JSON.
@@ -29,7 +29,7 @@ pub(crate) struct WorkersArgs {
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum WorkersCommand {
     /// Queue many requests at once over HTTP/2 and release them: answers and memory.
     Crowd(CrowdArgs),
     /// Measure the processor time of a request, with the filter and without.
@@ -87,9 +87,9 @@ struct CostArgs {
 pub(crate) async fn measured(args: WorkersArgs) -> Result<ExitCode> {
     match args.what {
         None => order(args.order, args.json).await,
-        Some(What::Crowd(what)) => crowd(what, args.json).await,
-        Some(What::Cost(what)) => cost(what, args.json).await,
-        Some(What::Lane(what)) => lane::measured(&what, args.json).await,
+        Some(WorkersCommand::Crowd(what)) => crowd(what, args.json).await,
+        Some(WorkersCommand::Cost(what)) => cost(what, args.json).await,
+        Some(WorkersCommand::Lane(what)) => lane::measured(&what, args.json).await,
     }
 }
 

@@ -12,7 +12,7 @@ use weir_replay::request::Request;
 use super::super::lag_ms;
 use super::super::order::at_once;
 use super::super::send::{Seen, id_of, send_since};
-use super::super::way::{Way, round_trip_ms};
+use super::super::way::{RequestRecord, round_trip_ms};
 use super::{AT_ONCE, Case, Figures, HOP, SERVICE_MS};
 use weir_bed::emulator::{Emulator, Execution, Law, Noise, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
@@ -110,8 +110,8 @@ impl Real {
             "a request was executed twice"
         );
         let both = || requests.iter().zip(&self.seen);
-        let ways: Vec<Way> = both()
-            .map(|(request, seen)| Way::of(request, seen, &by_id, RESERVE))
+        let ways: Vec<RequestRecord> = both()
+            .map(|(request, seen)| RequestRecord::of(request, seen, &by_id, RESERVE))
             .collect();
         let on_time = ways.iter().filter(|way| way.is_on_time()).count();
         // An executed request cut off at its deadline is late, not refused.

@@ -22,8 +22,8 @@ fn ask(state: &mut State, now: Instant, cores: f64, parallelism: Parallelism) ->
     wanted
 }
 
-fn in_force(state: &State, at: Instant) -> f64 {
-    state.in_force(at, NonZeroU32::MIN).cores
+fn actual(state: &State, at: Instant) -> f64 {
+    state.actual(at, NonZeroU32::MIN).cores
 }
 
 /// Three servers with a load time of 5 s and a change delay of 1 s.
@@ -59,14 +59,14 @@ fn new_servers_load_together_even_if_more_are_requested() {
     assert!(!state.is_settled(begin + seconds(1.0)));
     // A request for more does not interrupt the loading.
     let more = ask(&mut state, begin + seconds(2.0), 3.0, PER_CORE);
-    assert!(state.has_left(wanted) && !state.has_left(more));
+    assert!(state.was_replaced(wanted) && !state.was_replaced(more));
     state.advance(begin + seconds(3.0));
     let moved = state.advance(begin + seconds(6.0));
     assert_eq!((moved.begins, moved.endpoints), (vec![0, 1, 2], true));
     let known = begin + seconds(6.0) + TAKE_OVER;
     assert!(!state.is_settled(begin + seconds(6.0)) && state.is_settled(known));
-    assert_eq!(in_force(&state, begin + seconds(6.0)), 0.0);
-    assert_eq!(in_force(&state, known), 3.0);
+    assert_eq!(actual(&state, begin + seconds(6.0)), 0.0);
+    assert_eq!(actual(&state, known), 3.0);
     // Two cores loaded for five seconds, one for three.
     assert!((state.loading_core_seconds(known) - 13.0).abs() < 1e-6);
 }
@@ -110,7 +110,7 @@ fn reverted_request_changes_nothing() {
     let (mut state, begin) = state(3.0, PER_CORE);
     let more = ask(&mut state, begin, 6.0, PER_CORE);
     let same = ask(&mut state, begin + seconds(0.5), 3.0, PER_CORE);
-    assert!(state.has_left(more) && !state.has_left(same));
+    assert!(state.was_replaced(more) && !state.was_replaced(same));
     assert!(state.advance(begin + seconds(2.0)).seats.is_empty());
     assert!(state.is_settled(begin + seconds(2.0)));
 }
@@ -124,7 +124,7 @@ fn ready_servers_keep_their_cores_while_others_load() {
     };
     state.ask(begin, wanted);
     assert!(state.advance(begin + seconds(1.0)).seats.is_empty());
-    assert_eq!(in_force(&state, begin + seconds(1.0)), 4.0);
+    assert_eq!(actual(&state, begin + seconds(1.0)), 4.0);
     let moved = state.advance(begin + seconds(6.0));
     assert_eq!(moved.begins, [1, 2]);
     assert!(moved.seats.iter().all(|(_, seat)| seat.cores == 2.0));
