@@ -44,12 +44,12 @@ impl ApiServer {
         let server = Arc::new(Server::new(world, faults));
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         let addr = listener.local_addr()?;
-        let clockwork = tokio::spawn(serve::run_controllers(Arc::clone(&server)));
+        let controllers = tokio::spawn(serve::run_controllers(Arc::clone(&server)));
         let accepting = tokio::spawn(serve::accept(Arc::clone(&server), listener));
         Ok(ApiServer {
             server,
             addr,
-            tasks: [clockwork.abort_handle(), accepting.abort_handle()],
+            tasks: [controllers.abort_handle(), accepting.abort_handle()],
         })
     }
 
