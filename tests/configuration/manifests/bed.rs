@@ -1,11 +1,11 @@
-//! The manifests as they lie in the repository, and how stories find what they want in them.
+//! The repository's manifests, and lookups for the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// A document and the file it stands in, from the top of the repository.
+/// A document and its file's path from the root of the repository.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) file: String,
@@ -16,7 +16,7 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every document below `istio/` and `k8s/`, but for the service file they were made of.
+/// Returns all documents below `istio/` and `k8s/` except the service file that they are generated from.
 pub(crate) fn all() -> Vec<Found> {
     let mut found = below("istio");
     found.extend(below("k8s"));
@@ -24,7 +24,7 @@ pub(crate) fn all() -> Vec<Found> {
     found
 }
 
-/// Every document below a folder.
+/// Returns all documents below a folder.
 pub(crate) fn below(folder: &str) -> Vec<Found> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -43,7 +43,7 @@ pub(crate) fn below(folder: &str) -> Vec<Found> {
     found
 }
 
-/// The documents of one file.
+/// Returns the documents of one file.
 pub(crate) fn documents(file: &str) -> Vec<Found> {
     let text =
         fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -57,7 +57,7 @@ pub(crate) fn documents(file: &str) -> Vec<Found> {
     .collect()
 }
 
-/// The only document of a file.
+/// Returns the only document of a file.
 pub(crate) fn document(file: &str) -> Value {
     let mut documents = documents(file);
     assert_eq!(documents.len(), 1, "{file}");
@@ -80,14 +80,14 @@ impl Found {
     }
 }
 
-/// All documents of a kind.
+/// Returns all documents of a kind.
 pub(crate) fn of<'a>(all: &'a [Found], kind: &str) -> Vec<&'a Found> {
     let found: Vec<_> = all.iter().filter(|it| it.kind() == kind).collect();
     assert!(!found.is_empty(), "no {kind}");
     found
 }
 
-/// The only one of a kind and name.
+/// Returns the only document of that kind and name.
 pub(crate) fn one<'a>(all: &'a [Found], kind: &str, name: &str) -> &'a Found {
     let mut found = all
         .iter()
@@ -97,7 +97,7 @@ pub(crate) fn one<'a>(all: &'a [Found], kind: &str, name: &str) -> &'a Found {
     first
 }
 
-/// Whether all keys of `part` are in `whole` with the same values.
+/// Whether `whole` contains all keys of `part` with the same values.
 pub(crate) fn within(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part
