@@ -229,12 +229,12 @@ async fn later_stage_refuses_expired_requests() {
     // A small remaining time is passed on as small, never as 0.
     second.backend.slow_by(0.01).unwrap();
     for left in [22, 25, 30, 60] {
-        let received = second.backend.executions().len();
+        let earlier = second.backend.executions().len();
         let request = until(epoch_ms() + left).header("grpc-timeout", "1S");
         let seen = see(request).await.unwrap();
         let executions = second.backend.executions();
         if seen.status == 200 {
-            let headers = &executions[received].headers;
+            let headers = &executions[earlier].headers;
             assert!((1..=left).contains(&grpc_ms(headers)), "{headers:?}");
             assert!(number(headers, "x-slo-remaining-ms") >= 1);
         } else {
