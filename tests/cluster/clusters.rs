@@ -116,7 +116,7 @@ pub(crate) async fn on_each_cluster(scenario: impl AsyncFn(&Fixture<'_>)) {
             let fixture = Fixture::new(&sandbox).await;
             scenario(&fixture).await;
         };
-        let outcome = AssertUnwindSafe(told).catch_unwind().await;
+        let outcome = AssertUnwindSafe(outcome).catch_unwind().await;
         sandbox.clear().await;
         if let Err(panic) = outcome {
             resume_unwind(panic);

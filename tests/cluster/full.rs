@@ -49,6 +49,10 @@ async fn scenario(fixture: &Fixture<'_>) {
     assert_eq!(spec["containers"][0]["resources"]["requests"]["cpu"], "1");
     let refused = requests.forbidden().into_iter();
     let others = refused.filter(|one| !one.path.ends_with("/resize"));
-    assert_eq!(others.count(), 0, "but for what the node has not");
+    assert_eq!(
+        others.count(),
+        0,
+        "only resizes beyond the node are refused"
+    );
     planner.end().await.unwrap();
 }

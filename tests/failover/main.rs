@@ -91,7 +91,7 @@ fn leader_failure_keeps_budget_and_repeats_no_resize() {
     let only = number("WEIR_SEED");
     let first = only.unwrap_or(0);
     let count = only.map_or(number("WEIR_SEEDS").unwrap_or(SEEDS), |_| 1);
-    let (next, outcome) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    let (next, outcomes) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().unwrap().get();
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -108,22 +108,22 @@ fn leader_failure_keeps_budget_and_repeats_no_resize() {
                     } else if only.is_some() {
                         eprintln!("{schedule:#?}");
                     }
-                    outcome.lock().unwrap().push((seed, result.ok()));
+                    outcomes.lock().unwrap().push((seed, result.ok()));
                 }
             });
         }
     });
-    let outcome = outcome.into_inner().unwrap();
-    let failed = outcome.iter().filter(|(_, outcome)| outcome.is_none());
+    let outcomes = outcomes.into_inner().unwrap();
+    let failed = outcomes.iter().filter(|(_, outcome)| outcome.is_none());
     let failed: Vec<u64> = failed.map(|(seed, _)| *seed).collect();
-    let well: Vec<Outcome> = outcome
+    let well: Vec<Outcome> = outcomes
         .into_iter()
         .filter_map(|(_, outcome)| outcome)
         .collect();
     eprintln!("{}", summarize(&well));
     assert!(
         failed.is_empty(),
-        "{} of {count} schedules went wrong, above: seeds {failed:?}",
+        "{} of {count} schedules failed, see above: seeds {failed:?}",
         failed.len()
     );
 }

@@ -35,7 +35,7 @@ const LOG_LINES_MAX: usize = 250;
 struct Run<'a> {
     schedule: &'a Schedule,
     cluster: &'a Cluster,
-    troupe: PlannerGroup<'a>,
+    planners: PlannerGroup<'a>,
     failed_at: Option<Duration>,
     failed_leader: Option<usize>,
     restored: bool,
@@ -55,7 +55,7 @@ pub(crate) async fn run_schedule(schedule: &Schedule) -> Result<Outcome, String>
     let mut run = Run {
         schedule,
         cluster: &cluster,
-        troupe: PlannerGroup::of(&cluster),
+        planners: PlannerGroup::of(&cluster),
         failed_at: None,
         failed_leader: None,
         restored: false,

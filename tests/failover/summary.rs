@@ -36,9 +36,9 @@ pub(crate) fn summarize(all: &[Outcome]) -> String {
     let pods_bounded = all.iter().filter(|outcome| outcome.pods_bounded);
     let most_pods = pods_bounded.clone().map(|outcome| outcome.most_pods).max();
     format!(
-        "{} schedules, {} s of their time: {} faults, {} resizes, {} scalings and {} evictions taken, {} kills, {} leader failures in a resize; \
-         taken over after {:.1?} (median) and at most {:.1?} of {} where no fault befell the Lease; at most {most} of \
-         {BUDGET} cores, and in {} of them at most {} of {PODS} pods; all in order {:.1?} (median) and at most {:.1?} after the last fault",
+        "{} schedules, {} s of virtual time: {} faults, {} resizes, {} scalings and {} evictions taken, {} kills, {} leader failures in a resize; \
+         taken over after {:.1?} (median) and at most {:.1?} of {} without faults of the Lease; at most {most} of \
+         {BUDGET} cores, and in {} of them at most {} of {PODS} pods; state correct {:.1?} (median) and at most {:.1?} after the last fault",
         all.len(),
         sum(|outcome| outcome.virtual_time.as_secs()),
         sum(|outcome| outcome.faults),

@@ -164,7 +164,7 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
         let held = young.metric(Metric::Held, SERVICE, "").await;
         held.is_ok_and(|held| held == 0)
     };
-    wait::until_async("nobody to be held", PATIENCE, none_held)
+    wait::until_async("no held requests", PATIENCE, none_held)
         .await
         .unwrap();
 }

@@ -2,10 +2,10 @@
 //! API server with kubelets. The actual state is the one that the kubelets have actuated, whatever fails on
 //! the way.
 
-mod refused;
-mod replaced;
-mod resized;
-mod scaled;
+mod failed_requests;
+mod in_place;
+mod replacement;
+mod scaling;
 mod stage;
 mod stateful;
 mod transition;

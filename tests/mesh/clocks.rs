@@ -122,7 +122,7 @@ async fn impossible_stamp_counts_as_now_and_in_the_metric() {
         .header("x-slo-start", now + 60_000)
         .header("x-request-start", epoch_ms() - 1000);
     served(request).await;
-    about("the second word", BUDGET - remaining(&scene), 1000);
+    about("the second header", BUDGET - remaining(&scene), 1000);
 }
 
 /// Stamps alone cannot tell a network latency of 2 s from a clock 2 s behind. No network is always so slow,

@@ -148,7 +148,7 @@ async fn three_envoys_before_one_server_keep_one_deadline() {
             hop.metric(Metric::InFlight, "ranker").await.unwrap() <= 1
                 && hop.metric(Metric::Held, "").await.unwrap() == 0
         };
-        wait::until_async("only a ghost to be left", PATIENCE, over)
+        wait::until_async("only an orphaned slot to be left", PATIENCE, over)
             .await
             .unwrap();
     }

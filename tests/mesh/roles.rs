@@ -138,7 +138,7 @@ async fn router_routes_gates_admit_and_each_counts_its_part() {
         let seen = see(request).await.unwrap();
         assert_eq!(seen.status, 200, "{:?}", seen.refusal());
         let told = seen.headers.get_all("server-timing").iter().count();
-        assert_eq!(told, 1, "who holds tells how long");
+        assert_eq!(told, 1, "the gate reports the waiting time");
         assert!(!seen.headers.contains_key("x-slo-expected-ms"));
         let backend = match seen.header("x-slo-variant") {
             "fast" => &fast_server,
@@ -278,7 +278,11 @@ async fn router_avoids_a_gate_that_reports_a_long_wait() {
         .unwrap();
     // A request through the router, more urgent than all others: its answer reports the queue behind it.
     let seen = see(router.infer_within(1500)).await.unwrap();
-    assert_eq!(seen.header("x-slo-variant"), "exact", "nobody has told yet");
+    assert_eq!(
+        seen.header("x-slo-variant"),
+        "exact",
+        "no wait has been reported yet"
+    );
     assert!(exact_gate.metric(Metric::Waiting, "exact").await.unwrap() > 8);
     let seen = see(router.infer_within(600)).await.unwrap();
     assert_eq!(seen.refusal(), (200, ""));
@@ -346,7 +350,7 @@ async fn gate_without_router_never_uses_another_variant() {
     assert_eq!(seen.refusal(), (200, ""));
     assert_eq!(seen.header("x-slo-variant"), "exact");
     let expected: u64 = seen.header("x-slo-expected-ms").parse().unwrap();
-    assert_eq!(expected, 300, "nobody waits");
+    assert_eq!(expected, 300, "no request waits");
     let refused = see(gate.infer_within(150)).await.unwrap();
     assert_eq!(refused.refusal(), (504, "infeasible"));
     assert_eq!(

@@ -194,7 +194,7 @@ async fn where_envoy_does_not_tell_of_bodies_headers_decide() {
             .log()
             .contains("allow_on_headers_stop_iteration")
     };
-    wait::until("the log says what is missing", PATIENCE, told)
+    wait::until("the log to name the missing setting", PATIENCE, told)
         .await
         .unwrap();
     let slow = begun(&scene, 400, 100_000, 11).await;

@@ -180,7 +180,7 @@ async fn dripping_clients_change_nothing(protocol: Protocol) {
     let dripping = crowd.start().unwrap();
     dripping.until_begun(PATIENCE).await.unwrap();
     let sum = run.quick(LOAD).await;
-    run.all_on_time("beside those who drip", &sum);
+    run.all_on_time("beside dripping clients", &sum);
     for end in dripping.finish().await.unwrap() {
         assert_eq!(end.status, deadline_exceeded(protocol), "{end:?}");
         assert_eq!(end.reason, "expired", "{end:?}");
@@ -191,7 +191,7 @@ async fn dripping_clients_change_nothing(protocol: Protocol) {
     let mut dripping = executed
         .iter()
         .filter(|one| !one.request_id.starts_with("1-"));
-    assert_eq!(dripping.next(), None, "a server heard of those who drip");
+    assert_eq!(dripping.next(), None, "a dripping request reached a server");
     run.nothing_is_left().await;
 }
 
@@ -231,7 +231,7 @@ async fn slow_readers_take_nobodys_slot(protocol: Protocol) {
             .unwrap();
     }
     let sum = run.quick(LOAD).await;
-    run.all_on_time("beside those who hardly read", &sum);
+    run.all_on_time("beside slow readers", &sum);
     drop(reading);
     run.nothing_is_left().await;
 }

@@ -87,7 +87,7 @@ async fn requests_within_the_batch_window_are_executed_together() {
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         let executed = scene.backends[0].executions().len();
-        assert_eq!(executed, 4 * (round - 1), "somebody did not wait");
+        assert_eq!(executed, 4 * (round - 1), "a request did not wait");
         four.push(timed(scene.infer_within(8000)));
         all_served(four).await;
         let batches = batches(&scene.backends[0].executions());

@@ -14,7 +14,7 @@ pub(crate) fn check(api: &str, kind: &str, body: &Value) -> Result<(), String> {
         ("monitoring.coreos.com/v1", "PodMonitor") => spec::<PodMonitor>(body),
         ("kustomize.config.k8s.io/v1beta1", "Kustomization") => whole::<Kustomization>(body),
         ("kustomize.config.k8s.io/v1alpha1", "Component") => whole::<Kustomization>(body),
-        _ => Err("nobody knows this kind".to_owned()),
+        _ => Err("unknown kind".to_owned()),
     }
 }
 
