@@ -104,7 +104,7 @@ fn garbage() -> Vec<Vec<u8>> {
 }
 
 /// Headers that the filter reads, and headers that only it may write.
-const TOLD: [&str; 5] = [
+const SLO_HEADERS: [&str; 5] = [
     "x-slo-cluster",
     "x-slo-remaining-ms",
     "x-slo-stage-ms",
@@ -117,7 +117,7 @@ async fn invalid_header_is_counted_and_gains_no_urgency() {
     let scene = scene().await;
     let garbage = garbage();
     let read = Field::ALL.map(Field::name);
-    let names = read.iter().copied().chain(TOLD);
+    let names = read.iter().copied().chain(SLO_HEADERS);
     let mut served = 0;
     for name in names.filter(|name| !name.starts_with(':')) {
         for value in &garbage {
@@ -149,11 +149,11 @@ async fn invalid_header_is_counted_and_gains_no_urgency() {
             .await
             .unwrap();
     }
-    unharmed(&scene).await;
+    assert_running(&scene).await;
 }
 
 /// Asserts that no VM has trapped and that requests are still answered.
-async fn unharmed(scene: &Scene) {
+async fn assert_running(scene: &Scene) {
     let stats = scene.envoy.stats("vm_reload").await.unwrap();
     for line in stats.lines().filter(|line| !line.starts_with('#')) {
         assert!(line.ends_with(" 0"), "a VM was lost: {line}");
@@ -223,7 +223,7 @@ async fn extreme_values_are_clamped_and_first_of_repeated_headers_counts() {
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100")]).await, 504);
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100.1")]).await, 200);
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"0")]).await, 200);
-    unharmed(&scene).await;
+    assert_running(&scene).await;
 }
 
 /// Malformed HTTP is refused by Envoy and never reaches the filter.
@@ -244,5 +244,5 @@ async fn malformed_http_is_refused_by_envoy() {
         );
     }
     scene.until(Metric::Arrivals, "", 1).await.unwrap();
-    unharmed(&scene).await;
+    assert_running(&scene).await;
 }

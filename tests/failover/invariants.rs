@@ -15,10 +15,10 @@ const EPSILON: f64 = 1e-9;
 /// Maximum of the pods' total cores over time. A pod counts with the largest of its requested, allocated and
 /// actual cores.
 #[derive(Clone, Default)]
-pub(crate) struct Meter(Arc<Mutex<Metered>>);
+pub(crate) struct Meter(Arc<Mutex<MeterState>>);
 
 #[derive(Default)]
-struct Metered {
+struct MeterState {
     pods: BTreeMap<String, PodNow>,
     most: f64,
     most_pods: usize,

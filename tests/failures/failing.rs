@@ -59,7 +59,7 @@ fn of(answers: &BTreeMap<(u16, String), usize>, status: u16) -> usize {
 }
 
 /// Asserts that the variant has its half again, within the rounding of two workers.
-async fn has_its_share(scene: &Scene) {
+async fn assert_share_restored(scene: &Scene) {
     scene.until(Metric::Failing, "bad", 0).await.unwrap();
     let answers = send(scene, 80).await;
     assert_eq!(of(&answers, 200), 80, "{answers:?}");
@@ -81,7 +81,7 @@ async fn a_killed_server_costs_what_it_had_and_comes_back() {
     scene.until(Metric::Failing, "bad", 1).await.unwrap();
     assert_eq!(scene.metric(Metric::Failing, "good").await.unwrap(), 0);
     scene.backends[1].come_back().await.unwrap();
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_server_that_answers_404_gets_trials_alone_until_it_has_its_model_agai
     wait::until_async("a trial that is answered", PATIENCE, back)
         .await
         .unwrap();
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
 /// An unknown path gets 404 from all servers; other clients are not affected.
@@ -166,7 +166,7 @@ async fn a_server_that_resets_is_tried_ever_less_often() {
     assert!((1..=3 * AT_ONCE).contains(&refused), "{answers:?}");
     assert_eq!(of(&answers, 200), 400 - refused);
     well.store(true, Ordering::SeqCst);
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_server_that_still_loads_gets_nothing_until_its_health_path_says_so() 
     let errors = of(&answers, 503);
     assert!((ERRORS..=ERRORS + AT_ONCE).contains(&errors), "{answers:?}");
     scene.until(Metric::Failing, "bad", 1).await.unwrap();
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
     let told = see(scene.infer()).await.unwrap();
     assert_eq!(told.header("x-slo-served-by"), "", "not for clients");
     scene.backends[1].come_back().await.unwrap();
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
     // With all servers gone, requests are refused.
     for backend in &scene.backends {
         backend.crash();

@@ -29,7 +29,7 @@ const COST_MAX: u64 = 2;
 
 /// An unreachable variant fails hardly any request, each with 503, its reason and a count; the other variant
 /// serves all others.
-async fn half_fails(adapt: impl FnOnce(Bootstrap) -> Bootstrap, crash: bool) {
+async fn assert_unreachable_is_ejected(adapt: impl FnOnce(Bootstrap) -> Bootstrap, crash: bool) {
     let scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, _| adapt(bootstrap))
         .await
         .unwrap();
@@ -58,12 +58,12 @@ async fn half_fails(adapt: impl FnOnce(Bootstrap) -> Bootstrap, crash: bool) {
 
 #[tokio::test]
 async fn a_cluster_that_does_not_exist() {
-    half_fails(|bootstrap| bootstrap.without_backend("bad"), false).await;
+    assert_unreachable_is_ejected(|bootstrap| bootstrap.without_backend("bad"), false).await;
 }
 
 #[tokio::test]
 async fn a_cluster_without_hosts() {
-    half_fails(
+    assert_unreachable_is_ejected(
         |bootstrap| bootstrap.without_backend("bad").backends("bad", &[]),
         false,
     )
@@ -72,7 +72,7 @@ async fn a_cluster_without_hosts() {
 
 #[tokio::test]
 async fn a_server_that_refuses_connections() {
-    half_fails(|bootstrap| bootstrap, true).await;
+    assert_unreachable_is_ejected(|bootstrap| bootstrap, true).await;
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn scene(policy: &str, workers: u32, slots: u32) -> Scene {
     let small = Variant { slots, ..SMALL };
     let scene = Scene::start(&[small, FALLBACK], workers, |bootstrap, _| {
         let policy_at = format!("{MANAGER}/http_filters/0/typed_config/config/failure_policy");
-        held_at_most(bootstrap, HOLD_MAX)
+        with_hold_max(bootstrap, HOLD_MAX)
             .wasm(module)
             .fallback(FALLBACK.name)
             .amend(&policy_at, json!(policy))
@@ -64,7 +64,7 @@ async fn scene(policy: &str, workers: u32, slots: u32) -> Scene {
     scene
 }
 
-fn held_at_most(bootstrap: Bootstrap, limit: Duration) -> Bootstrap {
+fn with_hold_max(bootstrap: Bootstrap, limit: Duration) -> Bootstrap {
     let pointer = format!("{MANAGER}/route_config/virtual_hosts/0/routes/2/route/idle_timeout");
     bootstrap.amend(&pointer, json!(format!("{}s", limit.as_secs_f64())))
 }
@@ -278,7 +278,7 @@ fn peak_bytes(scene: &Scene) -> u64 {
 async fn fallback_routes_idle_timeout_bounds_only_a_hold() {
     let short = Duration::from_millis(500);
     let one = Variant { slots: 1, ..SMALL };
-    let scene = Scene::start(&[one], 1, |bootstrap, _| held_at_most(bootstrap, short))
+    let scene = Scene::start(&[one], 1, |bootstrap, _| with_hold_max(bootstrap, short))
         .await
         .unwrap();
     scene.backends[0].slow_by(2.0).unwrap();

@@ -143,7 +143,7 @@ async fn client_certificate_proves_its_class() {
 
 /// A proxy before Envoy that adds the owner of a token in a header, as `request_headers_to_add` does by
 /// default: as another line after the client's.
-async fn appending_hop(scene: &Scene) -> Envoy {
+async fn appending_proxy(scene: &Scene) -> Envoy {
     const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
                           route_config/request_headers_to_add";
     let tier = json!({ "header": { "key": "x-tier", "value": "%REQ(x-token)%" } });
@@ -168,7 +168,7 @@ async fn a_repeated_claim_header_proves_nothing() {
     })
     .await
     .unwrap();
-    let hop = appending_hop(&scene).await;
+    let hop = appending_proxy(&scene).await;
     let url = format!(
         "http://{}/v2/models/model/infer",
         hop.listener("weir").unwrap()

@@ -132,7 +132,7 @@ impl ProtocolScene {
     }
 
     /// Asserts that at most one request of a run was late; one may be noise of the machine.
-    fn all_on_time(&self, what: &str, sum: &Summary) {
+    fn assert_all_on_time(&self, what: &str, sum: &Summary) {
         println!("{:?}: {what}: {sum:?}", self.protocol);
         assert!(sum.sent > 100, "{sum:?}");
         assert!(
@@ -143,7 +143,7 @@ impl ProtocolScene {
     }
 
     /// Asserts that no slow request reached a server and that every slot is free.
-    async fn nothing_is_left(&self) {
+    async fn assert_nothing_left(&self) {
         let scene = &self.scene;
         scene.until(Metric::Held, "", 0).await.unwrap();
         scene.until(Metric::InFlight, "small", 0).await.unwrap();
@@ -180,7 +180,7 @@ async fn dripping_clients_change_nothing(protocol: Protocol) {
     let dripping = crowd.start().unwrap();
     dripping.until_begun(PATIENCE).await.unwrap();
     let sum = run.quick(LOAD).await;
-    run.all_on_time("beside dripping clients", &sum);
+    run.assert_all_on_time("beside dripping clients", &sum);
     for end in dripping.finish().await.unwrap() {
         assert_eq!(end.status, deadline_exceeded(protocol), "{end:?}");
         assert_eq!(end.reason, "expired", "{end:?}");
@@ -192,7 +192,7 @@ async fn dripping_clients_change_nothing(protocol: Protocol) {
         .iter()
         .filter(|one| !one.request_id.starts_with("1-"));
     assert_eq!(dripping.next(), None, "a dripping request reached a server");
-    run.nothing_is_left().await;
+    run.assert_nothing_left().await;
 }
 
 async fn slow_uploads_cost_the_quick_nothing(protocol: Protocol) {
@@ -231,9 +231,9 @@ async fn slow_readers_take_nobodys_slot(protocol: Protocol) {
             .unwrap();
     }
     let sum = run.quick(LOAD).await;
-    run.all_on_time("beside slow readers", &sum);
+    run.assert_all_on_time("beside slow readers", &sum);
     drop(reading);
-    run.nothing_is_left().await;
+    run.assert_nothing_left().await;
 }
 
 async fn a_hopeless_upload_is_refused_when_that_is_known(protocol: Protocol) {
@@ -260,7 +260,7 @@ async fn refused_at_the_deadline(run: &ProtocolScene, end: &SlowEnd) {
     assert!(after < Duration::from_secs(4), "{end:?}");
     assert!(end.cut_after.unwrap() < Duration::from_secs(8), "{end:?}");
     assert_eq!(run.scene.backends[0].executions(), []);
-    run.nothing_is_left().await;
+    run.assert_nothing_left().await;
 }
 
 /// Runs tests over several protocols.

@@ -66,7 +66,7 @@ async fn holds(scene: &Scene, budget_ms: u64, nth: u64) -> Answer {
     answer
 }
 
-async fn all_served(answers: impl IntoIterator<Item = Answer>) {
+async fn assert_all_served(answers: impl IntoIterator<Item = Answer>) {
     for answer in answers {
         assert_eq!(answer.await.unwrap().0.refusal(), (200, ""));
     }
@@ -89,7 +89,7 @@ async fn requests_within_the_batch_window_are_executed_together() {
         let executed = scene.backends[0].executions().len();
         assert_eq!(executed, 4 * (round - 1), "a request did not wait");
         four.push(timed(scene.infer_within(8000)));
-        all_served(four).await;
+        assert_all_served(four).await;
         let batches = batches(&scene.backends[0].executions());
         assert_eq!(batches, vec![4; 4 * round]);
     }
@@ -100,7 +100,7 @@ async fn requests_within_the_batch_window_are_executed_together() {
 async fn backlog_is_executed_in_full_batches() {
     let scene = in_fours(1, json!({})).await;
     let sixteen: Vec<_> = (0..16).map(|_| timed(scene.infer_within(9000))).collect();
-    all_served(sixteen).await;
+    assert_all_served(sixteen).await;
     let executions = scene.backends[0].executions();
     assert_eq!(batches(&executions), vec![4; 16]);
 }
@@ -127,7 +127,7 @@ async fn urgent_request_takes_waiting_ones_along() {
     let (seen, after) = patient.await.unwrap();
     assert_eq!(seen.refusal(), (200, ""));
     assert!(after < Duration::from_millis(5000), "after {after:?}");
-    all_served([urgent]).await;
+    assert_all_served([urgent]).await;
     assert_eq!(batches(&scene.backends[0].executions()), [2, 2]);
 }
 
@@ -150,7 +150,7 @@ async fn request_too_late_for_its_batch_is_refused_alone() {
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert!(after < Duration::from_millis(1450), "after {after:?}");
     others.push(holds(&scene, 9000, 4).await);
-    all_served(others.into_iter().chain(running)).await;
+    assert_all_served(others.into_iter().chain(running)).await;
     assert_eq!(batches(&backend.executions()), [4; 8]);
     scene.until(Metric::Refused, "infeasible", 1).await.unwrap();
 }
@@ -164,7 +164,7 @@ async fn batches_fill_across_workers() {
             four.push(holds(&scene, 8000, nth).await);
         }
         four.push(timed(scene.infer_within(8000)));
-        all_served(four).await;
+        assert_all_served(four).await;
         let batches = batches(&scene.backends[0].executions());
         assert_eq!(batches, vec![4; 4 * round]);
     }
@@ -203,7 +203,7 @@ async fn batching_server_serves_more_with_batches() {
         let asked: Vec<_> = (0..REQUESTS)
             .map(|_| timed(scene.infer_within(10_000)))
             .collect();
-        all_served(asked).await;
+        assert_all_served(asked).await;
         let executions = scene.backends[0].executions();
         assert_eq!(executions.len(), REQUESTS);
         let last = executions.iter().map(|execution| execution.ended_ms);

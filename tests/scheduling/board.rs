@@ -34,7 +34,7 @@ async fn scene(variant: Variant, workers: u32) -> Scene {
         .unwrap()
 }
 
-async fn nothing_is_taken(scene: &Scene) {
+async fn until_no_slot_taken(scene: &Scene) {
     let nothing = async || {
         let board = scene.board().await.unwrap();
         taken_by_the_living(&board, SLOW.name) == 0
@@ -81,7 +81,7 @@ async fn crowd(scene: &Scene, count: u64) -> Vec<Answer> {
     held
 }
 
-async fn all_served(answers: Vec<Answer>) {
+async fn assert_all_served(answers: Vec<Answer>) {
     for answer in answers {
         let seen = answer.await.unwrap().unwrap();
         assert_eq!(seen.status, 200, "{:?}", seen.refusal());
@@ -115,13 +115,13 @@ async fn workers_of_a_proxy_share_one_queue() {
     let holding =
         (0..board.entries.len()).filter(|entry| board.cell(*entry, column).head.is_some());
     assert!(holding.count() > 1, "one worker held them all");
-    all_served(first.into_iter().chain(held).collect()).await;
+    assert_all_served(first.into_iter().chain(held).collect()).await;
     let executions = scene.backends[0].executions();
     assert!(most_at_once(&executions) <= 2);
     assert_eq!(executions.len(), 42);
     let out_of_order = out_of_order(&executions[2..]);
     assert!(out_of_order <= 2, "{out_of_order} of 40: {executions:?}");
-    nothing_is_taken(&scene).await;
+    until_no_slot_taken(&scene).await;
 }
 
 /// After foreign data is written over the table, requests held and in flight are served, no slot is used
@@ -134,7 +134,7 @@ async fn a_spoilt_board_is_begun_anew() {
     // The corrupting request is answered like any other: it waits for a slot.
     let spoiler = Scene::spawn(scene.infer_within(9000).header("x-weir-trap", "spoil"));
     let later = Scene::spawn(scene.infer_within(9000));
-    all_served(
+    assert_all_served(
         first
             .into_iter()
             .chain(held)
@@ -147,7 +147,7 @@ async fn a_spoilt_board_is_begun_anew() {
     assert!(most_at_once(&executions) <= 2, "{executions:?}");
     assert!(scene.board().await.unwrap().resets > 0);
     assert_eq!(scene.metric(Metric::BoardResets, "").await.unwrap(), 1);
-    nothing_is_taken(&scene).await;
+    until_no_slot_taken(&scene).await;
 }
 
 fn twin(service: &str) -> Value {
@@ -180,7 +180,7 @@ async fn twins(service: &str) -> Vec<Execution> {
         let beside = scene.infer_by("beside").unwrap();
         answers.push(Scene::spawn(beside.header("x-slo-ms", "9000")));
     }
-    all_served(answers).await;
+    assert_all_served(answers).await;
     let executions = scene.backends[0].executions();
     assert_eq!(executions.len(), 12);
     executions
@@ -191,7 +191,7 @@ async fn twins(service: &str) -> Vec<Execution> {
 async fn restart_with_fewer_or_more_workers_finds_an_empty_slot_table() {
     for workers in [WORKERS, 1] {
         let scene = scene(SLOW, workers).await;
-        all_served(
+        assert_all_served(
             (0..8)
                 .map(|_| Scene::spawn(scene.infer_within(9000)))
                 .collect(),
@@ -230,7 +230,7 @@ async fn slot_table_does_not_grow_with_the_plans() {
             .until(Metric::PlanRevision, "", revision)
             .await
             .unwrap();
-        all_served(
+        assert_all_served(
             (0..4)
                 .map(|_| Scene::spawn(scene.infer_within(5000)))
                 .collect(),

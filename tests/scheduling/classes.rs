@@ -68,7 +68,7 @@ fn alternating(scene: &Scene, each: u64) -> Vec<Answer> {
         .collect()
 }
 
-async fn all_served(answers: impl IntoIterator<Item = Answer>) {
+async fn assert_all_served(answers: impl IntoIterator<Item = Answer>) {
     for answer in answers {
         assert_eq!(answer.await.unwrap().unwrap().refusal(), (200, ""));
     }
@@ -99,7 +99,7 @@ async fn each_class_gets_its_share_of_scarce_slots() {
     // One request beyond the limit shows that slots are scarce.
     let seen = see(of(&scene, "gold", 9500)).await.unwrap();
     assert_eq!(seen.refusal(), (429, "queue-full"));
-    all_served(held.into_iter().chain([running])).await;
+    assert_all_served(held.into_iter().chain([running])).await;
     // Both classes have requests waiting during at least the first eighty executions.
     let classes = executed(&scene);
     for (until, due) in [(20, 15), (40, 30), (72, 54)] {
@@ -163,7 +163,7 @@ async fn only_deadlines_count_while_slots_suffice() {
         see(of(&scene, "gold", 10)).await.unwrap().refusal(),
         (504, "infeasible")
     );
-    all_served(held.into_iter().chain([running])).await;
+    assert_all_served(held.into_iter().chain([running])).await;
     let executions = scene.backends[0].executions();
     let deadlines = executions.iter().skip(1);
     let deadlines: Vec<u64> = deadlines
@@ -184,7 +184,7 @@ async fn higher_priority_goes_first_and_lower_one_is_not_starved() {
     let high = (0..30).map(|_| Scene::spawn(of(&scene, "high", 9000)));
     let high: Vec<_> = high.collect();
     scene.until(Metric::Held, "", 38).await.unwrap();
-    all_served(low.into_iter().chain(high).chain([running])).await;
+    assert_all_served(low.into_iter().chain(high).chain([running])).await;
     let classes = executed(&scene);
     assert_eq!(count(&classes[..5], "high"), 5, "{classes:?}");
     // While there are high requests, every sixth execution is low.
@@ -224,7 +224,7 @@ async fn unknown_class_becomes_the_default_and_upstream_sees_it() {
 
 /// Two filters before Weir's: one sets a header and one sets metadata with the owner of a token. The first
 /// removes the header if the client sent it.
-fn who_is_it() -> [Value; 2] {
+fn identity_filters() -> [Value; 2] {
     let set = json!({ "header": { "key": "x-team", "value": "%REQ(x-token)%" },
                       "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" });
     [
@@ -265,7 +265,7 @@ async fn class_claim_is_proved_by_earlier_filters_or_the_connection() {
         claimed("near", near), claimed("far", far), claimed("mtls", mtls) ] });
     let scene = Scene::start(&[SLOT], 1, |bootstrap, plugin| {
         merge(plugin, &rest);
-        behind(bootstrap, plugin, who_is_it())
+        behind(bootstrap, plugin, identity_filters())
     })
     .await
     .unwrap();
@@ -336,7 +336,7 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
         .map(|_| Scene::spawn(of(&scene, "gold", 8000)))
         .collect();
     scene.until(Metric::Held, "", 8).await.unwrap();
-    all_served(bulk.into_iter().chain(gold).chain([running])).await;
+    assert_all_served(bulk.into_iter().chain(gold).chain([running])).await;
 
     // The first request named no class, so it has the default class.
     for (metric, gold, bulk) in [

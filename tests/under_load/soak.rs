@@ -80,7 +80,7 @@ async fn it_lasts() {
     assert!(reloads >= traps / 2, "{traps} traps, {reloads} reloads");
     let served = fates["served"] as f64 / outcomes.len() as f64;
     assert!(served > SERVED_LEAST, "{served}");
-    nothing_is_left(&scene).await;
+    assert_nothing_left(&scene).await;
 }
 
 async fn scene(soak: &Soak) -> Scene {
@@ -154,7 +154,7 @@ async fn load(scene: &Scene, soak: &Soak, bound: Duration) -> (Vec<Outcome>, u64
 
 /// Asserts that nothing is held or in flight, and that all slots are usable: as many requests run at once,
 /// and no more.
-async fn nothing_is_left(scene: &Scene) {
+async fn assert_nothing_left(scene: &Scene) {
     let free = async || {
         let asked: Vec<_> = (0..SLOTS)
             .map(|_| Scene::spawn(scene.infer_within(5000)))

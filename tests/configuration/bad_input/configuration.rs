@@ -9,11 +9,11 @@ use weir_bed::scene::{
 };
 use weir_bed::wait;
 
-use super::tables::{wrong_configurations, wrong_texts};
+use super::tables::{invalid_configurations, invalid_texts};
 use super::{DEFAULT_MS, ONE, SLACK_MS};
 
 /// Returns a valid configuration with `value` put at the JSON pointer `at`.
-fn plugin_but(at: &str, value: Value) -> Value {
+fn plugin_with(at: &str, value: Value) -> Value {
     let mut plugin = json!({
         "service": SERVICE,
         "deadline": { "default_ms": DEFAULT_MS },
@@ -61,7 +61,7 @@ impl ReconfigurableEnvoy {
             .backend(ONE.name, server)
             .planner(planner)
             .discovered(discovery);
-        let good = bootstrap.clone().plugin(&plugin_but("", Value::Null));
+        let good = bootstrap.clone().plugin(&plugin_with("", Value::Null));
         ReconfigurableEnvoy {
             envoy: Envoy::start(&good, 2).await.unwrap(),
             bootstrap,
@@ -119,10 +119,10 @@ async fn invalid_configuration_is_refused_by_name_and_old_one_stays() {
         ReconfigurableEnvoy::start(Discovery::Listeners, backend.addr(), planner.addr()).await;
     let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
     assert!(honest.contains(&envoy.left(&backend).await));
-    for (at, value, why) in wrong_configurations() {
-        envoy.refuses(plugin_but(at, value).to_string(), why).await;
+    for (at, value, why) in invalid_configurations() {
+        envoy.refuses(plugin_with(at, value).to_string(), why).await;
     }
-    for (text, why) in wrong_texts() {
+    for (text, why) in invalid_texts() {
         envoy.refuses(text, why).await;
     }
     assert!(honest.contains(&envoy.left(&backend).await));
@@ -139,13 +139,13 @@ async fn running_filter_keeps_its_configuration_when_update_is_invalid() {
         ReconfigurableEnvoy::start(Discovery::Filter, backend.addr(), planner.addr()).await;
     let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
     assert!(honest.contains(&envoy.left(&backend).await));
-    let wrong = plugin_but("/deadline/default_ms", json!(0)).to_string();
+    let wrong = plugin_with("/deadline/default_ms", json!(0)).to_string();
     envoy.refuses(wrong, "deadline.default_ms: 0 must be").await;
     assert!(honest.contains(&envoy.left(&backend).await));
 
     // A valid configuration after the invalid one takes effect without a restart.
     let taken = envoy.count("update_success").await;
-    let longer = plugin_but("/deadline/default_ms", json!(50_000));
+    let longer = plugin_with("/deadline/default_ms", json!(50_000));
     let update = envoy.bootstrap.clone().plugin(&longer);
     envoy.envoy.update(&update).unwrap();
     let over = async || envoy.count("update_success").await > taken;
@@ -170,7 +170,7 @@ async fn held_requests_survive_a_configuration_update() {
     let envoy = ReconfigurableEnvoy::start(Discovery::Filter, backend.addr(), planner.addr()).await;
     let update = async |default_ms: u64| {
         let taken = envoy.count("update_success").await;
-        let mut single = plugin_but("/plan/variants/0/slots", json!(1));
+        let mut single = plugin_with("/plan/variants/0/slots", json!(1));
         send_none_ahead(&mut single);
         single["deadline"]["default_ms"] = json!(default_ms);
         let update = envoy.bootstrap.clone().plugin(&single);
@@ -219,7 +219,7 @@ async fn held_requests_survive_a_configuration_update() {
 
 #[tokio::test]
 async fn envoy_neither_starts_nor_validates_with_invalid_configuration() {
-    let wrong = plugin_but("/queue/held_max", json!(0));
+    let wrong = plugin_with("/queue/held_max", json!(0));
     let bootstrap = Bootstrap::shipped().unwrap().plugin(&wrong);
     let why = "queue.held_max: 0 must be 1 to 100000";
     let error = Envoy::start(&bootstrap, 1).await.expect_err("it started");

@@ -6,7 +6,7 @@ use weir_bed::scene::planned;
 use super::ONE;
 
 /// Entries: JSON pointer, invalid value, and the expected message.
-pub(crate) fn wrong_configurations() -> Vec<(&'static str, Value, &'static str)> {
+pub(crate) fn invalid_configurations() -> Vec<(&'static str, Value, &'static str)> {
     let hour = 3_600_001;
     vec![
         (
@@ -284,7 +284,7 @@ pub(crate) fn wrong_configurations() -> Vec<(&'static str, Value, &'static str)>
 }
 
 /// Texts that are invalid as a whole, and the expected message.
-pub(crate) fn wrong_texts() -> Vec<(String, &'static str)> {
+pub(crate) fn invalid_texts() -> Vec<(String, &'static str)> {
     let service = |rest: &str| format!(r#"{{"service":"story"{rest}}}"#);
     let planner = r#","planner":{"cluster":"planner","key":"k"}"#;
     let variants = planned(&[ONE]);
@@ -321,7 +321,7 @@ pub(crate) fn wrong_texts() -> Vec<(String, &'static str)> {
 }
 
 /// Entries: JSON pointer, invalid value, and the expected message.
-pub(crate) fn wrong_plans() -> Vec<(&'static str, Value, &'static str)> {
+pub(crate) fn invalid_plans() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("/format", json!(2), "format: 2"),
         ("/format", json!("1"), "format: invalid type"),

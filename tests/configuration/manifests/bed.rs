@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// A document and its file's path from the root of the repository.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct Document {
     pub(crate) file: String,
     pub(crate) body: Value,
 }
@@ -17,7 +17,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// Returns all documents below `istio/` and `k8s/` except the service file that they are generated from.
-pub(crate) fn all() -> Vec<Found> {
+pub(crate) fn all() -> Vec<Document> {
     let mut found = below("istio");
     found.extend(below("k8s"));
     assert!(found.len() > 40, "{} documents", found.len());
@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Found> {
 }
 
 /// Returns all documents below a folder.
-pub(crate) fn below(folder: &str) -> Vec<Found> {
+pub(crate) fn below(folder: &str) -> Vec<Document> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -44,13 +44,13 @@ pub(crate) fn below(folder: &str) -> Vec<Found> {
 }
 
 /// Returns the documents of one file.
-pub(crate) fn documents(file: &str) -> Vec<Found> {
+pub(crate) fn documents(file: &str) -> Vec<Document> {
     let text =
         fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
     let bodies: Vec<Value> =
         serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
     let each = bodies.into_iter();
-    each.map(|body| Found {
+    each.map(|body| Document {
         file: file.to_owned(),
         body,
     })
@@ -64,7 +64,7 @@ pub(crate) fn document(file: &str) -> Value {
     documents.remove(0).body
 }
 
-impl Found {
+impl Document {
     pub(crate) fn kind(&self) -> &str {
         self.body["kind"].as_str().unwrap_or_default()
     }
@@ -81,14 +81,14 @@ impl Found {
 }
 
 /// Returns all documents of a kind.
-pub(crate) fn of<'a>(all: &'a [Found], kind: &str) -> Vec<&'a Found> {
+pub(crate) fn of<'a>(all: &'a [Document], kind: &str) -> Vec<&'a Document> {
     let found: Vec<_> = all.iter().filter(|it| it.kind() == kind).collect();
     assert!(!found.is_empty(), "no {kind}");
     found
 }
 
 /// Returns the only document of that kind and name.
-pub(crate) fn one<'a>(all: &'a [Found], kind: &str, name: &str) -> &'a Found {
+pub(crate) fn one<'a>(all: &'a [Document], kind: &str, name: &str) -> &'a Document {
     let mut found = all
         .iter()
         .filter(|it| it.kind() == kind && it.name() == name);

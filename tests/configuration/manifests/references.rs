@@ -3,12 +3,12 @@
 use serde_json::Value;
 use weir_planner::key::{KEY_MAX, KEY_MIN};
 
-use super::bed::{Found, all, below, document, of, one, root, within};
+use super::bed::{Document, all, below, document, of, one, root, within};
 
 const PLANNER: &str = "weir-planner";
 
 /// Labels of the planner's pods.
-fn pod_labels(all: &[Found]) -> Value {
+fn pod_labels(all: &[Document]) -> Value {
     let deployment = one(all, "Deployment", PLANNER);
     deployment.body["spec"]["template"]["metadata"]["labels"].clone()
 }
@@ -232,7 +232,7 @@ fn routes_lead_to_the_plans_clusters() {
     let (gateways, services) = (of(&all, "Gateway"), of(&all, "VirtualService"));
     for service in &services {
         let gateway = service.body["spec"]["gateways"][0].as_str().unwrap();
-        let named = |it: &&Found| format!("{}/{}", it.namespace(), it.name());
+        let named = |it: &&Document| format!("{}/{}", it.namespace(), it.name());
         assert!(gateways.iter().any(|it| named(it) == gateway), "{gateway}");
         for route in service.body["spec"]["http"].as_array().unwrap() {
             let destination = &route["route"][0]["destination"];
@@ -287,7 +287,7 @@ fn gates_select_the_patched_pods() {
             ("EnvoyFilter", "/spec/workloadSelector/labels"),
             ("NetworkPolicy", "/spec/podSelector/matchLabels"),
         ] {
-            let ours = |it: &&Found| it.namespace() == "models" && it.name() == "weir-resnet";
+            let ours = |it: &&Document| it.namespace() == "models" && it.name() == "weir-resnet";
             let mut found = of(&all, kind).into_iter().filter(ours);
             assert!(
                 within(found.next().unwrap().body.pointer(pointer).unwrap(), labels),

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::bed::{Found, below, document, of, one};
+use super::bed::{Document, below, document, of, one};
 
 /// Returns (group, resource, verb) of every rule that these bindings grant to the planner.
-fn granted(all: &[Found], except: &[&str]) -> Vec<(String, String, String)> {
+fn granted(all: &[Document], except: &[&str]) -> Vec<(String, String, String)> {
     let mut rights = Vec::new();
     for kind in ["RoleBinding", "ClusterRoleBinding"] {
         for binding in of(all, kind)

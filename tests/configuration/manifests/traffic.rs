@@ -103,7 +103,7 @@ fn gateway(
 async fn gate(variant: &str, host: SocketAddr, planner: SocketAddr) -> Envoy {
     let gates = documents("istio/sidecar/wasmplugins.yaml");
     let of_variant =
-        |gate: &&super::bed::Found| gate.body["spec"]["pluginConfig"]["variant"] == variant;
+        |gate: &&super::bed::Document| gate.body["spec"]["pluginConfig"]["variant"] == variant;
     let gate = keyed(gates.iter().find(of_variant).unwrap().body.clone());
     let asked = gate["spec"]["pluginConfig"]["planner"]["cluster"]
         .as_str()
@@ -148,7 +148,7 @@ async fn until_planned(envoy: &Envoy) {
 
 /// Sends thirty requests and asserts that they are split by the plan's shares, up to one request per worker,
 /// and that each reaches the server named in its tag.
-async fn shared_out(address: SocketAddr, servers: &[Emulator]) {
+async fn assert_split_by_plan(address: SocketAddr, servers: &[Emulator]) {
     for _ in 0..30 {
         let seen = forged(address).await;
         assert_eq!(seen.refusal(), (200, ""));
@@ -197,7 +197,7 @@ async fn gateway_obeys_the_plan_and_ignores_client_headers() {
         );
         let envoy = start(&proxy.config).await;
         until_planned(&envoy).await;
-        shared_out(envoy.listener(proxy.listener).unwrap(), &servers).await;
+        assert_split_by_plan(envoy.listener(proxy.listener).unwrap(), &servers).await;
     }
 }
 
@@ -214,7 +214,7 @@ async fn gateway_with_filter_from_a_file_obeys_the_plan() {
         .replace("change-me", KEY);
     let envoy = start(&serde_json::from_str(&text).unwrap()).await;
     until_planned(&envoy).await;
-    shared_out(envoy.listener(proxy.listener).unwrap(), &servers).await;
+    assert_split_by_plan(envoy.listener(proxy.listener).unwrap(), &servers).await;
 }
 
 #[tokio::test]
@@ -251,7 +251,7 @@ async fn router_at_gateway_and_gates_in_sidecars_work_together() {
     for gate in &gates {
         until_planned(gate).await;
     }
-    shared_out(router.listener(proxy.listener).unwrap(), &servers).await;
+    assert_split_by_plan(router.listener(proxy.listener).unwrap(), &servers).await;
     for (server, gate) in servers.iter().zip(&gates) {
         let (variant, count) = (server.model(), server.executions().len() as u64);
         let served = async || {
@@ -291,5 +291,5 @@ async fn envoy_gateway_obeys_the_plan_and_ignores_client_headers() {
     *asked = cluster("weir-planner", Some(planner.addr()));
     let envoy = start(&config).await;
     until_planned(&envoy).await;
-    shared_out(envoy.listener(envoy_gateway::LISTENER).unwrap(), &servers).await;
+    assert_split_by_plan(envoy.listener(envoy_gateway::LISTENER).unwrap(), &servers).await;
 }

@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::bed::{Found, all, below, documents, within};
+use super::bed::{Document, all, below, documents, within};
 use super::shapes;
 
 /// Checks a document against its kind; the error says how it differs.
-fn check(found: &Found) -> Result<(), String> {
+fn check(found: &Document) -> Result<(), String> {
     let api = found.body["apiVersion"].as_str().unwrap_or_default();
     let body = &found.body;
     match (api, found.kind()) {

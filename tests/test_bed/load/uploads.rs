@@ -19,7 +19,7 @@ use super::{LIMIT, emulator, ms, sender, target};
 
 /// A request as the server receives it.
 #[derive(Debug, Clone, Default)]
-struct Arriving {
+struct IncomingRequest {
     headers: HeaderMap,
     /// Times, and the number of bytes received by then.
     pieces: Vec<(Instant, usize)>,
@@ -29,7 +29,7 @@ struct Arriving {
 /// A server that records incoming requests, and refuses them at once if configured so.
 struct Recorder {
     url: String,
-    seen: Arc<Mutex<Vec<Arriving>>>,
+    seen: Arc<Mutex<Vec<IncomingRequest>>>,
     serving: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
@@ -37,13 +37,13 @@ impl Recorder {
     async fn start(refuses: bool) -> Recorder {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let seen: Arc<Mutex<Vec<Arriving>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<IncomingRequest>>> = Arc::default();
         let shared = Arc::clone(&seen);
         let routes = axum::Router::new().fallback(async move |request: axum::extract::Request| {
             let place = shared.lock().unwrap().len();
-            shared.lock().unwrap().push(Arriving {
+            shared.lock().unwrap().push(IncomingRequest {
                 headers: request.headers().clone(),
-                ..Arriving::default()
+                ..IncomingRequest::default()
             });
             if refuses {
                 let why = [("x-slo-dropped-reason", "expired")];
@@ -63,7 +63,7 @@ impl Recorder {
         Recorder { url, seen, serving }
     }
 
-    fn seen(&self) -> Vec<Arriving> {
+    fn seen(&self) -> Vec<IncomingRequest> {
         self.seen.lock().unwrap().clone()
     }
 
