@@ -1,5 +1,5 @@
-//! Costs of the filter: the module's size, and the memory of a held request compared with one held by Envoy
-//! alone (by its fault filter, which delays requests without the filter's state).
+//! Costs of the filter: the module's size, and the memory of a held request. The comparison is a request held
+//! by Envoy alone, by its fault filter, which delays requests without the filter's state.
 
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;

@@ -146,8 +146,8 @@ async fn until_planned(envoy: &Envoy) {
         .unwrap();
 }
 
-/// Sends thirty requests and asserts that they are split by the plan's shares, up to one request per worker,
-/// and that each reaches the server named in its tag.
+/// Sends thirty requests. They must be split by the plan's shares, up to one request per worker, and each
+/// must reach the server named in its tag.
 async fn assert_split_by_plan(address: SocketAddr, servers: &[Emulator]) {
     for _ in 0..30 {
         let seen = forged(address).await;

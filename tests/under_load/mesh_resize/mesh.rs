@@ -1,5 +1,5 @@
-//! A mesh under load: model servers with exactly the cores that kubelets have actuated for their pods, a real
-//! Envoy before them that polls the planner and is scraped by it, and the planner on the emulated API server.
+//! A mesh under load. Model servers have exactly the cores that kubelets have actuated for their pods. A real
+//! Envoy before them polls the planner and is scraped by it. The planner runs on the emulated API server.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
