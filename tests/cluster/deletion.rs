@@ -1,5 +1,5 @@
-//! The end of a namespace: what would hold it is let go, and where a cluster has nobody who ends namespaces, this
-//! program does.
+//! Deletion of a test's namespace: finalizers are removed first. On a cluster without a namespace controller,
+//! this program empties the namespace and finalizes it.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::json;
 use weir_planner::spec::resource::SloService;
 
-/// How long a namespace's controller has to begin.
+/// Time that a namespace controller gets to start.
 pub(crate) const NOTICED: Duration = Duration::from_secs(10);
 
-/// Kinds of which a story has some, those first that own others.
+/// Kinds of the tests' objects, owners before the objects they own.
 const KINDS: [(&str, &str, &str); 9] = [
     ("weir.dev", "v1alpha1", "SloService"),
     ("apps", "v1", "Deployment"),
@@ -25,11 +25,11 @@ const KINDS: [(&str, &str, &str); 9] = [
     ("", "v1", "ServiceAccount"),
 ];
 
-/// Takes the planner's finalizer off: no planner is left that would.
-pub(crate) async fn let_go(client: &kube::Client, namespace: &str) {
+/// Removes the planner's finalizer, since no planner is left to do so.
+pub(crate) async fn remove_finalizers(client: &kube::Client, namespace: &str) {
     let api: Api<SloService> = Api::namespaced(client.clone(), namespace);
     let Ok(all) = api.list(&ListParams::default()).await else {
-        // Not even defined.
+        // The kind is not defined.
         return;
     };
     let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
@@ -42,8 +42,8 @@ pub(crate) async fn let_go(client: &kube::Client, namespace: &str) {
     }
 }
 
-/// Ends a namespace as its controller would, if it has none.
-pub(crate) async fn play_unless_seen_to(client: &kube::Client, namespace: &str) {
+/// Deletes a namespace as its controller would, unless a controller has started to.
+pub(crate) async fn finalize_unless_controlled(client: &kube::Client, namespace: &str) {
     let api: Api<Namespace> = Api::all(client.clone());
     let Some(mut ending) = api.get_opt(namespace).await.unwrap() else {
         return;
@@ -52,7 +52,7 @@ pub(crate) async fn play_unless_seen_to(client: &kube::Client, namespace: &str) 
     if status.conditions.is_some_and(|all| !all.is_empty()) {
         return;
     }
-    eprintln!("namespaces: nobody ends them, this program empties and ends {namespace}");
+    eprintln!("namespaces: no controller ends them, this program empties and ends {namespace}");
     for (group, version, kind) in KINDS {
         let kind = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
         let of: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);

@@ -1,4 +1,4 @@
-//! What there is to be seen of a stage: resources, their conditions, events and columns, and the pods' cores.
+//! Observations of a cluster: resources, their conditions, events and columns, and the pods' cores.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,17 @@ use kube::api::{DeleteParams, ListParams};
 use serde_json::Value;
 use weir_bed::operate::condition;
 
-use super::ground::{LIMIT, cpu_m, until_within};
-use super::stage::Stage;
+use super::fixture::Fixture;
+use super::sandbox::{LIMIT, cpu_m, until_within};
 
-impl Stage<'_> {
-    /// The resource as it is; null where there is none.
+impl Fixture<'_> {
+    /// Returns the resource, or null if there is none.
     pub(crate) async fn resource(&self, name: &str) -> Value {
         let found = self.services().get_opt(name).await.unwrap();
         serde_json::to_value(found).unwrap()
     }
 
-    /// Deletes it, and waits until it is gone.
+    /// Deletes the resource and waits until it has disappeared.
     pub(crate) async fn remove(&self, name: &str) {
         let api = self.services();
         api.delete(name, &DeleteParams::default()).await.unwrap();
@@ -38,8 +38,8 @@ impl Stage<'_> {
         said().await
     }
 
-    /// Waits until the status of `demo` says that so many cores are in force, and that they are those wanted.
-    pub(crate) async fn until_said(&self, is: impl Fn(f64) -> bool) {
+    /// Waits until the status of `demo` reports a matching number of actual cores that is also the target.
+    pub(crate) async fn until_reported(&self, is: impl Fn(f64) -> bool) {
         let said = async || {
             let resource = self.resource("demo").await;
             let cores = resource["status"]["cores"].as_f64();
@@ -49,7 +49,7 @@ impl Stage<'_> {
         assert!(said, "{}", self.resource("demo").await["status"]);
     }
 
-    /// Waits until an event with that reason is told of a resource.
+    /// Waits for an event about a resource with that reason.
     pub(crate) async fn until_event(&self, name: &str, reason: &str) {
         let told = async || {
             let all = self.api::<Event>().list(&ListParams::default()).await;
@@ -61,21 +61,21 @@ impl Stage<'_> {
         assert!(told, "no event {reason} about {name}");
     }
 
-    /// The resource as `kubectl get -o wide` shows it: columns and what is in them.
+    /// Returns the columns and cells of a resource, as `kubectl get -o wide` shows them.
     pub(crate) async fn columns(&self, name: &str) -> BTreeMap<String, Value> {
-        let namespace = &self.ground.namespace;
+        let namespace = &self.sandbox.namespace;
         let path = format!("/apis/weir.dev/v1alpha1/namespaces/{namespace}/sloservices/{name}");
         let as_table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let asked = Request::get(path).header("accept", as_table);
-        let asked = asked.body(Vec::new()).unwrap();
-        let table: Value = self.ground.client.request(asked).await.unwrap();
+        let request = Request::get(path).header("accept", as_table);
+        let request = request.body(Vec::new()).unwrap();
+        let table: Value = self.sandbox.client.request(request).await.unwrap();
         let names = table["columnDefinitions"].as_array().unwrap().iter();
         let cells = table["rows"][0]["cells"].as_array().unwrap().iter();
         let names = names.map(|column| column["name"].as_str().unwrap().to_owned());
         names.zip(cells.cloned()).collect()
     }
 
-    /// Waits until that many pods of a deployment are ready.
+    /// Waits until a deployment has exactly `count` pods and all are ready.
     pub(crate) async fn until_ready(&self, deployment: &str, count: usize) {
         let ready = async || {
             let pods = self.pods(deployment).await;
@@ -92,7 +92,7 @@ impl Stage<'_> {
         );
     }
 
-    /// Cores that kubelets say the pods of each of these deployments have, together.
+    /// Returns the cores of each deployment's pods together, as reported by the kubelets.
     pub(crate) async fn cores(&self, deployments: &[&str]) -> Vec<f64> {
         let mut cores = Vec::new();
         for deployment in deployments {
@@ -115,13 +115,13 @@ impl Stage<'_> {
     }
 }
 
-/// The status of a pod's one container.
+/// Status of a pod's only container.
 pub(crate) fn server(pod: &Pod) -> Option<&ContainerStatus> {
     let status = pod.status.as_ref()?;
     status.container_statuses.as_ref()?.first()
 }
 
-/// Thousandths of a core that a container really has.
+/// Actual CPU of a container, in thousandths of a core.
 pub(crate) fn actual_m(status: Option<&ContainerStatus>) -> i64 {
     let resources = status.and_then(|status| status.resources.as_ref());
     let requests = resources.and_then(|resources| resources.requests.as_ref());
@@ -135,7 +135,7 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.any(|one| one.type_ == "Ready" && one.status == "True")
 }
 
-/// What of a pod nobody may have changed: who it is, how often its container was started, and what it is of.
+/// Fields of a pod that must not change: identity, restarts, owners and metadata.
 pub(crate) fn identity(pod: &Pod) -> Value {
     let started = server(pod).map(|one| (one.restart_count, one.container_id.clone()));
     let qos = pod.status.as_ref().and_then(|s| s.qos_class.clone());

@@ -1,7 +1,7 @@
-//! The parts that a cluster has nobody for, played over the API for one namespace: pods of Deployments, and a kubelet
-//! that has room for everything.
+//! Stand-ins for missing parts of a cluster, over the API and for one namespace: a Deployment controller, and
+//! a kubelet with room for everything.
 //!
-//! Pods are given no node: nobody schedules them, and who deletes one sees it go at once.
+//! Pods are assigned no node, so a deleted pod disappears at once.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::stage::of_json;
+use super::fixture::of_json;
 
-/// From a change of a pod until a kubelet has made it so, as was measured of real ones.
+/// Delay between a change of a pod and its actuation, as measured with real kubelets.
 const ACTUATED_AFTER: Duration = Duration::from_millis(100);
-/// A scheduler that is nobody.
-pub(crate) const NOBODY: &str = "weir-tests-nobody";
+/// Name of a scheduler that does not exist.
+pub(crate) const NO_SCHEDULER: &str = "weir-tests-nobody";
 
-/// A part that is played until dropped.
-pub(crate) struct Played(JoinHandle<()>);
+/// A stand-in that runs until it is dropped.
+pub(crate) struct StandIn(JoinHandle<()>);
 
-impl Drop for Played {
+impl Drop for StandIn {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// Makes the pods of a Deployment.
+/// Creates the pods of a Deployment.
 pub(crate) async fn pods_of(client: &kube::Client, deployment: &Deployment) {
     let namespace = deployment.namespace().unwrap();
     let api: Api<Pod> = Api::namespaced(client.clone(), &namespace);
@@ -43,9 +43,9 @@ pub(crate) async fn pods_of(client: &kube::Client, deployment: &Deployment) {
 }
 
 /// Starts the kubelet.
-pub(crate) fn kubelet(client: &kube::Client, namespace: &str) -> Played {
+pub(crate) fn kubelet(client: &kube::Client, namespace: &str) -> StandIn {
     let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
-    Played(tokio::spawn(async move {
+    StandIn(tokio::spawn(async move {
         loop {
             sleep(ACTUATED_AFTER).await;
             let Ok(all) = api.list(&ListParams::default()).await else {
@@ -57,14 +57,14 @@ pub(crate) fn kubelet(client: &kube::Client, namespace: &str) -> Played {
                 let Some(status) = status else { continue };
                 let changed = of_json(status);
                 let params = PostParams::default();
-                // Changed since, or gone: it is looked at again.
+                // A conflict or a missing pod is ignored: the next pass reads the pods again.
                 let _ = api.replace_status(&name, &params, &changed).await;
             }
         }
     }))
 }
 
-/// The pod with the status it is to have, unless it has it.
+/// Returns the pod with its target status, or `None` if it has that status.
 fn status(pod: &Value) -> Option<Value> {
     let generation = &pod["metadata"]["generation"];
     if pod["status"]["observedGeneration"] == *generation

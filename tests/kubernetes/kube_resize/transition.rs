@@ -1,4 +1,5 @@
-//! The real [`Transition`], turn by turn, between two deployments while answers are lost, refused and late.
+//! Runs the real [`Transition`] over many cycles, between two deployments, while answers are lost, refused or
+//! late.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,8 +26,8 @@ async fn there(backends: &KubeBackends) -> Option<Vec<InForce>> {
     all.map(|one| one?.ok()).collect()
 }
 
-/// One turn, as the cycle goes it; what was published counts on what is there.
-async fn turn(backends: &KubeBackends, goals: &[Goal]) {
+/// Runs one cycle; a published plan counts only on actual cores.
+async fn cycle(backends: &KubeBackends, goals: &[Goal]) {
     let Some(in_force) = there(backends).await else {
         return;
     };
@@ -49,7 +50,7 @@ async fn turn(backends: &KubeBackends, goals: &[Goal]) {
     panic!("no end: {transition:?}");
 }
 
-/// The most cores that all pods together ever had.
+/// Maximum over time of all pods' cores together.
 async fn watch(server: &ApiServer) -> tokio::task::JoinHandle<f64> {
     let mut changes = server.subscribe();
     tokio::spawn(async move {
@@ -66,13 +67,13 @@ async fn watch(server: &ApiServer) -> tokio::task::JoinHandle<f64> {
 }
 
 #[tokio::test]
-async fn whatever_fails_the_budget_holds_and_no_wish_is_sent_twice() {
+async fn faults_neither_break_the_budget_nor_repeat_a_patch() {
     let server = start(|options| options.seed = 7).await;
     let most = watch(&server).await;
     for name in NAMES {
         server.store().create(&deployment(name, 1, 1_000)).unwrap();
     }
-    // What a turn sees is always a little old.
+    // A cycle always sees a slightly outdated state.
     let lag = Fault::LagWatch(Duration::from_millis(200));
     server.faults().add(Rule::always(lag));
     let backends = backends(&server, &NAMES, Duration::from_millis(700)).await;
@@ -97,14 +98,14 @@ async fn whatever_fails_the_budget_holds_and_no_wish_is_sent_twice() {
         let left = BUDGET.saturating_sub(fast.cores(cores(0, 0))).millis() / 1000;
         let replicas = rng.random_range(1..3u32).min(left);
         let good = goal(replicas, rng.random_range(1..3u32).min(left / replicas));
-        turn(&backends, &[fast, good]).await;
+        cycle(&backends, &[fast, good]).await;
     }
     assert!(server.faults().met() > 0);
     server.faults().clear();
-    // Without faults it comes to what is wanted.
+    // Without faults the target is reached.
     let wish = [goal(2, 2), goal(1, 3)];
     let done = async || {
-        turn(&backends, &wish).await;
+        cycle(&backends, &wish).await;
         let there = there(&backends).await.unwrap_or_default();
         there == [cores(2, 2), cores(1, 3)].map(InForce::certain)
     };

@@ -1,5 +1,5 @@
-//! One run of load through the mesh, and all that is to be judged of it: what became of each request, where it was
-//! executed, what kubelets have done to the pods meanwhile.
+//! One run of load through the mesh, with everything needed to assess it: the outcome of each request, the
+//! executions, and the kubelets' resizes meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,30 +13,30 @@ use weir_bed::network::Network;
 
 use super::mesh::{Mesh, SLO_MS, is_of};
 
-/// Requests come by chance, but the same in every run.
+/// Seed of the request times: random, but the same in every run.
 const SEED: u64 = 11;
 const SLO: Duration = Duration::from_millis(SLO_MS);
-/// How long a client waits for an answer that is late already.
+/// Time that a client waits for a late answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What was seen of a run.
-pub(crate) struct Seen {
+/// Results of a run.
+pub(crate) struct RunResults {
     pub(crate) outcomes: Vec<Outcome>,
     pub(crate) lag: Lag,
-    /// By variant.
+    /// Executions by variant.
     pub(crate) executions: Vec<Vec<Execution>>,
-    /// From the first request to the last answer, since its start.
+    /// Resizes between the first request and the last answer, with their time since the start.
     pub(crate) resizes: Vec<(Duration, Actuation)>,
-    /// Patches of `pods/resize`, and how they were answered.
+    /// Statuses of the answers to patches of `pods/resize`.
     pub(crate) patches: Vec<u16>,
-    /// Requests that were executed where cores went, and the cores that were left, where those were fewer.
+    /// For each loss of cores below the running executions: their number, and the cores left.
     pub(crate) cut: Vec<(usize, f64)>,
-    told: String,
+    planner_cycles: String,
 }
 
 impl Mesh {
-    /// Sends so many requests/s, second by second, whatever becomes of them.
-    pub(crate) async fn play(&self, rates: Vec<f64>) -> Seen {
+    /// Sends these rates in requests/s, one per second, whatever the outcomes.
+    pub(crate) async fn run_load(&self, rates: Vec<f64>) -> RunResults {
         let network = Network::none();
         let schedule = Schedule::new(&Rates::new(rates).unwrap(), &network, 0, SEED).unwrap();
         let sender = Sender {
@@ -69,27 +69,27 @@ impl Mesh {
                 What::Request(_) => {}
             }
         }
-        Seen {
+        RunResults {
             outcomes: record.outcomes.remove(0),
             lag: record.lag,
             executions: self.servers.executions().await,
             resizes,
             patches,
             cut: self.servers.cut().await,
-            told: self.told().await,
+            planner_cycles: self.describe_cycles().await,
         }
     }
 }
 
-impl Seen {
+impl RunResults {
     /// Requests that were refused, late or lost.
-    pub(crate) fn unwell(&self) -> Vec<&Outcome> {
+    pub(crate) fn failed(&self) -> Vec<&Outcome> {
         let outcomes = self.outcomes.iter();
         outcomes.filter(|outcome| !outcome.on_time(SLO)).collect()
     }
 
-    /// Requests that were not executed exactly once, and how often they were.
-    pub(crate) fn miscounted(&self) -> BTreeMap<&str, u32> {
+    /// Requests not executed exactly once, with the number of executions.
+    pub(crate) fn not_executed_once(&self) -> BTreeMap<&str, u32> {
         let sent = self.outcomes.iter().map(|outcome| (outcome.id.as_str(), 0));
         let mut counts: BTreeMap<&str, u32> = sent.collect();
         for execution in self.executions.iter().flatten() {
@@ -99,28 +99,28 @@ impl Seen {
         counts
     }
 
-    /// How often cores were raised, and how often lowered.
+    /// Number of resizes that raised cores, and of those that lowered them.
     pub(crate) fn resized(&self) -> [usize; 2] {
         let up = self.resizes.iter().filter(|(_, one)| grows(one)).count();
         [up, self.resizes.len() - up]
     }
 
-    /// Whether one variant gave cores up and the other had more after that.
-    pub(crate) fn gave(&self, giver: &str, taker: &str) -> bool {
+    /// Whether `giver` lost cores and `taker` gained some after that.
+    pub(crate) fn moved_cores(&self, giver: &str, taker: &str) -> bool {
         let gives = |(_, one): &(Duration, Actuation)| is_of(giver, &one.pod) && !grows(one);
         let takes = |(_, one): &(Duration, Actuation)| is_of(taker, &one.pod) && grows(one);
         let given = self.resizes.iter().position(gives);
         given.is_some_and(|given| self.resizes[given..].iter().any(takes))
     }
 
-    /// Executions that waited in a variant's server, because it had more than its cores execute at once.
+    /// Executions that waited in a server because it had more requests than cores.
     pub(crate) fn waited(&self) -> Vec<&Execution> {
         let all = self.executions.iter().flatten();
         all.filter(|one| one.started_ms > one.arrived_ms).collect()
     }
 
-    /// The figures.
-    pub(crate) fn sum(&self) -> String {
+    /// Summarizes the run in one line.
+    pub(crate) fn summary(&self) -> String {
         let sum = Summary::of(&self.outcomes, SLO, |_| None).unwrap();
         let [up, down] = self.resized();
         format!(
@@ -140,14 +140,14 @@ impl Seen {
         )
     }
 
-    /// All of it, for a story that went wrong.
-    pub(crate) fn told(&self) -> String {
-        let mut text = format!("{}\n{}", self.sum(), self.told);
+    /// Details of the run, for a failed test.
+    pub(crate) fn details(&self) -> String {
+        let mut text = format!("{}\n{}", self.summary(), self.planner_cycles);
         for (at, one) in &self.resizes {
             let (before, after) = (one.before.cores(), one.after.cores());
             text += &format!("{at:?} {}: {before} to {after} cores\n", one.pod.name);
         }
-        for outcome in self.unwell().into_iter().take(20) {
+        for outcome in self.failed().into_iter().take(20) {
             text += &format!("{outcome:?}\n");
         }
         for one in self.waited().into_iter().take(20) {

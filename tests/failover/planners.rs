@@ -1,4 +1,4 @@
-//! Planners that can be told apart by the API server, so that one of them can be cut off.
+//! Planners with distinct service accounts, so that a single one can be cut off.
 
 use serde_json::json;
 use weir_apiserver::{Fault, Key, Rule};
@@ -6,32 +6,32 @@ use weir_bed::operate::Planner;
 
 use super::bed::{Cluster, MODELS, WEIR};
 
-/// Most planners of a schedule, those that come later included.
-const MOST: usize = 5;
+/// Maximum number of planners in a schedule, including later ones.
+const PLANNERS_MAX: usize = 5;
 
 /// One planner.
-pub(crate) struct Actor {
+pub(crate) struct PlannerProcess {
     pub(crate) name: String,
     pub(crate) subject: String,
-    /// None once it has been killed.
+    /// `None` once it has been killed.
     pub(crate) planner: Option<Planner>,
-    /// What befalls all its requests.
+    /// Fault of all its requests, if it is cut off.
     pub(crate) cut: Option<Fault>,
 }
 
-/// All planners, those that were killed too.
-pub(crate) struct Troupe<'a> {
+/// All planners, including killed ones.
+pub(crate) struct PlannerGroup<'a> {
     cluster: &'a Cluster,
-    pub(crate) actors: Vec<Actor>,
+    pub(crate) processes: Vec<PlannerProcess>,
 }
 
 fn subject(index: usize) -> String {
     format!("system:serviceaccount:{WEIR}:weir-planner-{index}")
 }
 
-impl Troupe<'_> {
-    /// Nobody yet; all who will come are bound to the roles of `k8s/base/rbac.yaml`.
-    pub(crate) fn of(cluster: &Cluster) -> Troupe<'_> {
+impl PlannerGroup<'_> {
+    /// Creates an empty group, and binds all accounts to the roles of `k8s/base/rbac.yaml`.
+    pub(crate) fn of(cluster: &Cluster) -> PlannerGroup<'_> {
         let of_roles = "rolebindings.rbac.authorization.k8s.io";
         let of_all = "clusterrolebindings.rbac.authorization.k8s.io";
         for (kind, namespace, name) in [
@@ -44,7 +44,7 @@ impl Troupe<'_> {
             let store = cluster.server.store();
             assert!(store.get(kind, &key).is_some(), "{kind} {key}");
             store.amend(kind, &key, |binding| {
-                let all = (0..MOST).map(|index| {
+                let all = (0..PLANNERS_MAX).map(|index| {
                     let name = format!("weir-planner-{index}");
                     json!({"kind": "ServiceAccount", "name": name, "namespace": WEIR})
                 });
@@ -52,17 +52,17 @@ impl Troupe<'_> {
             });
         }
         cluster.may_evict();
-        Troupe {
+        PlannerGroup {
             cluster,
-            actors: Vec::new(),
+            processes: Vec::new(),
         }
     }
 
-    /// One more, under that name.
-    pub(crate) async fn enter(&mut self, name: &str) {
-        let subject = subject(self.actors.len());
+    /// Starts another planner with that name.
+    pub(crate) async fn start(&mut self, name: &str) {
+        let subject = subject(self.processes.len());
         let planner = self.cluster.planner_as(name, &subject).await;
-        self.actors.push(Actor {
+        self.processes.push(PlannerProcess {
             name: name.to_owned(),
             subject,
             planner: Some(planner),
@@ -70,30 +70,30 @@ impl Troupe<'_> {
         });
     }
 
-    /// The one that holds the Lease, if it lives.
+    /// Index of the living planner that holds the Lease.
     pub(crate) fn leader(&self) -> Option<usize> {
         let key = Key::new(WEIR, "weir-planner");
         let store = self.cluster.server.store();
         let lease = store.get("leases.coordination.k8s.io", &key)?;
         let holder = lease["spec"]["holderIdentity"].as_str()?;
-        let alive = |actor: &Actor| actor.planner.is_some() && actor.name == holder;
-        self.actors.iter().position(alive)
+        let alive = |process: &PlannerProcess| process.planner.is_some() && process.name == holder;
+        self.processes.iter().position(alive)
     }
 
-    /// It does nothing any more. What its tasks would still do, which a process does not leave behind, reaches nobody.
+    /// Kills a planner. Its remaining tasks, which would end with a real process, can reach nothing.
     pub(crate) async fn kill(&mut self, index: usize) {
-        self.actors[index].cut = Some(Fault::HangUp);
-        let planner = self.actors[index].planner.take();
+        self.processes[index].cut = Some(Fault::HangUp);
+        let planner = self.processes[index].planner.take();
         planner.unwrap().kill().await;
     }
 
-    /// From now on these requests fail, and all of those who are cut off.
+    /// Replaces the faults: those of `rules`, and all requests of planners that are cut off.
     pub(crate) fn faults(&self, rules: impl IntoIterator<Item = Rule>) {
         let faults = self.cluster.server.faults();
         faults.clear();
-        let cut = self.actors.iter().filter_map(|actor| {
-            let fault = actor.cut.clone()?;
-            Some(Rule::always(fault).subject(&actor.subject))
+        let cut = self.processes.iter().filter_map(|process| {
+            let fault = process.cut.clone()?;
+            Some(Rule::always(fault).subject(&process.subject))
         });
         cut.chain(rules).for_each(|rule| faults.add(rule));
     }

@@ -1,4 +1,5 @@
-//! What must hold, judged over the emulator's log and over every change of every pod: pure, but for [`Meter`]'s ear.
+//! Invariants, checked over the emulator's log and over every change of every pod. All functions are pure;
+//! only [`Meter`] listens to an API server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -8,16 +9,16 @@ use serde_json::Value;
 use weir_apiserver::{ApiServer, Entry, Happening, PodNow, Request, Verb, What};
 use weir_planner::operator::lease::DURATION;
 
-/// Below this, cores are a rounding error.
+/// Cores below this are rounding errors.
 const EPSILON: f64 = 1e-9;
 
-/// The most cores that all pods may ever have held: of each what it asks for, has been allotted or has, whichever is
-/// the most.
+/// Maximum of the pods' total cores over time. A pod counts with the largest of its requested, allocated and
+/// actual cores.
 #[derive(Clone, Default)]
-pub(crate) struct Meter(Arc<Mutex<Metered>>);
+pub(crate) struct Meter(Arc<Mutex<MeterState>>);
 
 #[derive(Default)]
-struct Metered {
+struct MeterState {
     pods: BTreeMap<String, PodNow>,
     most: f64,
     most_pods: usize,
@@ -25,7 +26,7 @@ struct Metered {
 }
 
 impl Meter {
-    /// Follows an API server from now on.
+    /// Starts to follow an API server.
     pub(crate) fn of(server: &ApiServer) -> Meter {
         let meter = Meter::default();
         let (mut changes, own) = (server.subscribe(), meter.clone());
@@ -68,14 +69,14 @@ impl Meter {
         self.0.lock().unwrap().most_pods
     }
 
-    /// Never more pods than what they hold lets there be.
+    /// Checks the number of pods.
     pub(crate) fn within_pods(&self, bound: usize) -> Result<(), String> {
         let most = self.most_pods();
         let error = || format!("{most} pods of {bound}");
         (most <= bound).then_some(()).ok_or_else(error)
     }
 
-    /// Never more than the budget.
+    /// Checks the core budget.
     pub(crate) fn within(&self, budget: f64) -> Result<(), String> {
         let metered = self.0.lock().unwrap();
         match metered.most <= budget + EPSILON {
@@ -88,7 +89,7 @@ impl Meter {
     }
 }
 
-/// A request that took effect.
+/// Returns the request if it took effect.
 pub(crate) fn taken(entry: &Entry) -> Option<&Request> {
     match &entry.what {
         What::Request(request) if (200..300).contains(&request.status) => Some(request),
@@ -96,7 +97,7 @@ pub(crate) fn taken(entry: &Entry) -> Option<&Request> {
     }
 }
 
-/// Whether it changes cores.
+/// Whether the request changes cores.
 pub(crate) fn acts(request: &Request) -> bool {
     matches!(
         (request.resource.as_str(), request.verb),
@@ -108,12 +109,12 @@ fn claims(request: &Request) -> bool {
     request.resource == "leases" && request.verb.writes()
 }
 
-/// What a resize asks for.
+/// Body of a resize.
 pub(crate) fn asked(request: &Request) -> &Value {
     &request.body["spec"]
 }
 
-/// No pod is asked twice in a row for the same.
+/// Checks that no pod gets the same resize twice in a row.
 pub(crate) fn nothing_is_resized_twice(log: &[Entry]) -> Result<(), String> {
     let mut last = BTreeMap::new();
     let resizes = log.iter().filter_map(|entry| Some((entry, taken(entry)?)));
@@ -129,7 +130,8 @@ pub(crate) fn nothing_is_resized_twice(log: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// Who changes cores is who wrote the Lease last, and did so a short while ago: no two planners ever act at once.
+/// Checks that cores are changed only by the planner that wrote the Lease last, and within its duration: two
+/// planners never act at once.
 pub(crate) fn only_the_holder_acts(log: &[Entry]) -> Result<(), String> {
     let mut holder: Option<(&str, Duration)> = None;
     for entry in log {
@@ -151,8 +153,8 @@ pub(crate) fn only_the_holder_acts(log: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-/// From that moment until another subject than these holds the Lease.
-pub(crate) fn taken_over(log: &[Entry], from: Duration, without: &[String]) -> Option<Duration> {
+/// Time from `from` until a subject other than `without` holds the Lease.
+pub(crate) fn takeover(log: &[Entry], from: Duration, without: &[String]) -> Option<Duration> {
     let later = log.iter().filter(|entry| entry.at >= from);
     let mut claims = later.filter(|entry| taken(entry).is_some_and(claims));
     let first = claims.find(|entry| {
@@ -162,7 +164,7 @@ pub(crate) fn taken_over(log: &[Entry], from: Duration, without: &[String]) -> O
     first.map(|entry| entry.at - from)
 }
 
-/// The writes of a log from then on, one a line.
+/// Formats the log's writes since `from`, one per line.
 pub(crate) fn writes(log: &[Entry], from: Duration, most: usize) -> String {
     let write = |entry: &Entry| match &entry.what {
         What::Request(request) if request.verb.writes() => {
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_wish_of_the_same_is_seen_and_one_with_another_in_between_is_none() {
+    fn repeated_resize_is_found_unless_another_is_in_between() {
         let resize = |s, cpu, status| entry(s, "a", "pods/resize", cpu, status);
         let well = [
             resize(1, "1", 200),
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_acts_without_the_lease_is_seen() {
+    fn act_without_lease_is_found() {
         let lease = |s, who| entry(s, who, "leases", "", 200);
         let act = |s, who| entry(s, who, "deployments/scale", "", 200);
         let well = [lease(1, "a"), act(2, "a"), lease(20, "b"), act(21, "b")];
@@ -248,15 +250,12 @@ mod tests {
         }
         let gone = ["a".to_owned()];
         let from = Duration::from_secs(2);
-        assert_eq!(
-            taken_over(&well, from, &gone),
-            Some(Duration::from_secs(18))
-        );
-        assert_eq!(taken_over(&well[..2], from, &gone), None);
+        assert_eq!(takeover(&well, from, &gone), Some(Duration::from_secs(18)));
+        assert_eq!(takeover(&well[..2], from, &gone), None);
     }
 
     #[tokio::test]
-    async fn cores_beyond_the_budget_are_seen_while_they_are_only_asked_for() {
+    async fn requested_cores_beyond_budget_are_found() {
         let cluster = crate::bed::Cluster::start().await;
         let meter = Meter::of(&cluster.server);
         cluster.deploy("small", 2, 3);

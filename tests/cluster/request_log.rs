@@ -1,4 +1,4 @@
-//! What a planner asks its API server for, seen at its own client: any cluster shows it so.
+//! Log of a planner's API requests, recorded in its own client, so that it works with any cluster.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -8,75 +8,75 @@ use axum::http::{Method, Request, Response};
 use kube::client::{Body, ClientBuilder};
 use tower::{BoxError, Layer, Service};
 
-/// A request that was answered.
+/// An answered request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Answered {
+pub(crate) struct AnsweredRequest {
     pub(crate) method: Method,
-    /// Without the query.
+    /// Path without the query.
     pub(crate) path: String,
     pub(crate) status: u16,
-    /// What the API server warned of.
+    /// Warnings sent by the API server.
     pub(crate) warnings: Vec<String>,
 }
 
-/// All that one client asked for.
+/// All requests of one client.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Asked(Arc<Mutex<Vec<Answered>>>);
+pub(crate) struct RequestLog(Arc<Mutex<Vec<AnsweredRequest>>>);
 
-impl Asked {
-    /// A client of that configuration, and what it asks for from now on.
-    pub(crate) fn client(config: kube::Config) -> (kube::Client, Asked) {
-        let asked = Asked::default();
+impl RequestLog {
+    /// Creates a client with that configuration, and the log of its requests from now on.
+    pub(crate) fn client(config: kube::Config) -> (kube::Client, RequestLog) {
+        let log = RequestLog::default();
         let client = ClientBuilder::try_from(config).unwrap();
-        (client.with_layer(&asked).build(), asked)
+        (client.with_layer(&log).build(), log)
     }
 
-    /// Requests that were to change something, in the order of their answers.
-    pub(crate) fn writes(&self) -> Vec<Answered> {
-        self.those(|one| one.method != Method::GET)
+    /// Returns the writing requests, in the order of their answers.
+    pub(crate) fn writes(&self) -> Vec<AnsweredRequest> {
+        self.filter(|one| one.method != Method::GET)
     }
 
-    /// Patches of pods that were taken.
-    pub(crate) fn resizes(&self) -> Vec<Answered> {
-        self.those(|one| {
+    /// Returns the successful patches of pods' `resize` subresource.
+    pub(crate) fn resizes(&self) -> Vec<AnsweredRequest> {
+        self.filter(|one| {
             one.method == Method::PATCH && one.path.ends_with("/resize") && one.status == 200
         })
     }
 
-    /// Requests for which a right was missing.
-    pub(crate) fn forbidden(&self) -> Vec<Answered> {
-        self.those(|one| one.status == 403)
+    /// Returns the requests refused with 403.
+    pub(crate) fn forbidden(&self) -> Vec<AnsweredRequest> {
+        self.filter(|one| one.status == 403)
     }
 
-    /// All that it was warned of.
+    /// Returns all warnings.
     pub(crate) fn warnings(&self) -> Vec<String> {
-        let all = self.those(|one| !one.warnings.is_empty()).into_iter();
+        let all = self.filter(|one| !one.warnings.is_empty()).into_iter();
         all.flat_map(|one| one.warnings).collect()
     }
 
-    fn those(&self, are: impl Fn(&Answered) -> bool) -> Vec<Answered> {
+    fn filter(&self, accepts: impl Fn(&AnsweredRequest) -> bool) -> Vec<AnsweredRequest> {
         let all = self.0.lock().unwrap();
-        all.iter().filter(|one| are(one)).cloned().collect()
+        all.iter().filter(|one| accepts(one)).cloned().collect()
     }
 }
 
-impl<S> Layer<S> for Asked {
-    type Service = Seen<S>;
+impl<S> Layer<S> for RequestLog {
+    type Service = LoggedService<S>;
 
-    fn layer(&self, inner: S) -> Seen<S> {
-        Seen {
+    fn layer(&self, inner: S) -> LoggedService<S> {
+        LoggedService {
             inner,
-            asked: self.clone(),
+            log: self.clone(),
         }
     }
 }
 
-pub(crate) struct Seen<S> {
+pub(crate) struct LoggedService<S> {
     inner: S,
-    asked: Asked,
+    log: RequestLog,
 }
 
-impl<S, B> Service<Request<Body>> for Seen<S>
+impl<S, B> Service<Request<Body>> for LoggedService<S>
 where
     S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
     S::Future: Send + 'static,
@@ -91,12 +91,12 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let (answer, asked) = (self.inner.call(request), self.asked.clone());
+        let (answer, log) = (self.inner.call(request), self.log.clone());
         Box::pin(async move {
             let answer = answer.await?;
             let warnings = answer.headers().get_all("warning").iter();
             let warnings = warnings.map(|one| String::from_utf8_lossy(one.as_bytes()).into_owned());
-            asked.0.lock().unwrap().push(Answered {
+            log.0.lock().unwrap().push(AnsweredRequest {
                 method,
                 path,
                 status: answer.status().as_u16(),

@@ -1,4 +1,4 @@
-//! Pods that their nodes have no room for, and others in their place.
+//! Replacement of pods that cannot grow on their nodes.
 
 use serde_json::json;
 use weir_api::Cores;
@@ -13,10 +13,10 @@ use super::bed::{DEMO, LIMIT, deployment};
 use super::stage::{AMPLE, Stage, cores, goal};
 
 const ROOM: Cores = Cores::whole(1);
-/// A node for all that the small one has no room for; the scheduler takes the first by name.
+/// Name of a large node. It sorts before the small node's, so the scheduler prefers it.
 const LARGE: &str = "a-large";
 
-/// Two pods of a core on a node of 8, and then a larger node.
+/// Starts two pods of one core on a node of 8, then adds a larger node.
 async fn stage() -> Stage {
     let stage = Stage::of(|_| {}, deployment("web", 2, 1_000), AMPLE, |_| {}).await;
     stage.server.store().node(LARGE, 64, 65_536).unwrap();
@@ -31,7 +31,7 @@ impl Stage {
         evictions.map(|one| one.status).collect()
     }
 
-    /// The node can never hold what is asked for.
+    /// Waits until a resize is infeasible on the small node.
     async fn stuck(&self) {
         let error = self.resize(goal(2, 10)).await.unwrap_err();
         assert!(error.to_string().contains("can never hold it"), "{error}");
@@ -39,12 +39,12 @@ impl Stage {
 }
 
 #[tokio::test]
-async fn who_has_no_room_makes_way_for_another_on_a_larger_node() {
+async fn pod_that_cannot_grow_is_replaced_on_a_larger_node() {
     let stage = stage().await;
     let before = stage.pods();
     stage.stuck().await;
     let there = stage.backends.retire(0, ROOM).unwrap().unwrap();
-    // Plans count on the other alone, the budget on all there may be.
+    // Plans count only on the other pod; the budget counts all pods.
     assert_eq!(there.ready, cores(1, 1));
     assert_eq!(there.at_most, Cores::whole(3));
     assert_eq!(stage.evictions(), Vec::<u16>::new());
@@ -56,7 +56,7 @@ async fn who_has_no_room_makes_way_for_another_on_a_larger_node() {
     let after = stage.pods();
     let stayed = after.iter().filter(|pod| before.contains(pod)).count();
     assert_eq!((after.len(), stayed), (2, 1), "{before:?} {after:?}");
-    // It has all that it is to have, and the other one is not replaced at once.
+    // The new pod has its target cores, and the other one is not replaced at once.
     stage.resize(goal(2, 10)).await.unwrap_err();
     let newcomer = after.iter().find(|pod| !before.contains(pod)).unwrap();
     let pods = stage.server.kubelet().pods();
@@ -67,7 +67,7 @@ async fn who_has_no_room_makes_way_for_another_on_a_larger_node() {
 }
 
 #[tokio::test]
-async fn what_a_budget_keeps_stays_and_is_counted_on() {
+async fn pod_kept_by_a_disruption_budget_stays_and_counts() {
     let stage = stage().await;
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
@@ -86,7 +86,7 @@ async fn what_a_budget_keeps_stays_and_is_counted_on() {
 }
 
 #[tokio::test]
-async fn what_something_else_changes_is_not_replaced() {
+async fn pod_with_a_conflicting_writer_is_not_replaced() {
     let stage = stage().await;
     stage.stuck().await;
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
@@ -108,7 +108,7 @@ async fn what_something_else_changes_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn a_refused_eviction_leaves_the_pod_as_it_was() {
+async fn refused_eviction_leaves_the_pod_unchanged() {
     for (fault, doubt) in [(Fault::Error(403), false), (Fault::LoseAnswer, true)] {
         let stage = stage().await;
         stage.stuck().await;
@@ -121,7 +121,7 @@ async fn a_refused_eviction_leaves_the_pod_as_it_was() {
         let error = stage.backends.replace(0).await.unwrap_err();
         assert_eq!(error.leaves_doubt(), doubt, "{error}");
         if doubt {
-            // It may have been done, and is asked for again without harm.
+            // The eviction may have taken effect, and can be repeated without harm.
             let again = stage.backends.retire(0, ROOM);
             if let Some(Ok(_)) = again {
                 stage.backends.replace(0).await.unwrap();
@@ -144,7 +144,7 @@ async fn a_refused_eviction_leaves_the_pod_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_it_waits_for_in_vain_is_given_back_first() {
+async fn timed_out_replacement_releases_pod() {
     let old = |options: &mut Options| options.version = Version::V1_35;
     let stage = Stage::of(old, deployment("web", 2, 1_000), AMPLE, |_| {}).await;
     stage.server.store().node(LARGE, 64, 65_536).unwrap();

@@ -1,4 +1,4 @@
-//! Many pods and several watchers: nothing is lost, nothing happens twice.
+//! Load test with many pods and several watchers: no event is lost, and no resize is actuated twice.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use weir_bed::wait;
 
 use super::bed::{DEMO, LIMIT, admin, deployment, start};
 
-/// Pods, as many as the emulator is meant for.
+/// Number of pods that the emulator is designed for.
 const PODS: usize = 500;
 
 const WATCHERS: usize = 4;
 
-/// The requested CPU that pods of a reflector are told to have, by name.
+/// Actual CPU limits of a reflector's pods, by name.
 fn actual(store: &reflector::Store<Pod>) -> BTreeMap<String, String> {
     let read = |pod: &Pod| {
         let status = pod.status.as_ref()?.container_statuses.as_ref()?.first()?;

@@ -1,4 +1,4 @@
-//! More and fewer pods.
+//! Horizontal scaling: more and fewer pods.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn new_pods_count_once_they_are_ready() {
     stage
         .until("all", |now| *now == InForce::certain(cores(4, 1)))
         .await;
-    // The same again changes nothing, and fewer end.
+    // Repeating the target changes nothing; then the number of pods falls.
     assert_eq!(
         stage.resize(goal(4, 1)).await,
         Ok(InForce::certain(cores(4, 1)))
@@ -45,7 +45,7 @@ async fn new_pods_count_once_they_are_ready() {
 }
 
 #[tokio::test]
-async fn what_ends_holds_its_cores_until_it_is_gone() {
+async fn ending_pod_holds_its_cores_until_deleted() {
     let mut made = deployment("web", 2, 3_000);
     let template = &mut made.spec.as_mut().unwrap().template;
     template
@@ -58,7 +58,7 @@ async fn what_ends_holds_its_cores_until_it_is_gone() {
     let fewer = stage.resize(goal(1, 3)).await.unwrap();
     assert_eq!(fewer.ready, cores(1, 3));
     assert_eq!(fewer.at_most, Cores::whole(6));
-    // Four cores are within the goal, and seven are not while the other is still there.
+    // Four cores are the target, but seven exceed it while the ending pod still exists.
     let error = stage.resize(goal(1, 4)).await.unwrap_err();
     assert!(
         matches!(
@@ -81,7 +81,7 @@ async fn what_ends_holds_its_cores_until_it_is_gone() {
 }
 
 #[tokio::test]
-async fn a_template_that_is_too_dear_is_told_and_not_paid() {
+async fn template_with_too_many_cores_limits_scale_up() {
     let stage = Stage::new(1, 2, AMPLE).await;
     let wish = Goal {
         replicas: 3,
@@ -101,7 +101,7 @@ async fn a_template_that_is_too_dear_is_told_and_not_paid() {
 }
 
 #[tokio::test]
-async fn no_more_go_at_once_than_a_disruption_budget_allows() {
+async fn disruption_budget_limits_scale_down() {
     let budget = json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"name": "enough", "namespace": DEMO},
@@ -116,7 +116,7 @@ async fn no_more_go_at_once_than_a_disruption_budget_allows() {
         budget: "enough".to_owned(),
         partly,
     };
-    // One of three that are to go goes, once it has been counted that all four serve.
+    // One of the three surplus pods ends, once all four are known to be ready.
     let one_goes = async || stage.resize(goal(1, 1)).await == Err(told(true));
     wait::until_async("one to go", LIMIT, one_goes)
         .await

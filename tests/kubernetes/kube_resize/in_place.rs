@@ -1,4 +1,4 @@
-//! In place: up and down, later, never, or failed.
+//! In-place resizes: up, down, deferred, infeasible or failed.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::bed::{DEMO, LIMIT, deployment, pod};
 use super::stage::{AMPLE, SHORT, Stage, asked, cores, goal, patches};
 
 #[tokio::test]
-async fn pods_grow_and_shrink_without_a_restart() {
+async fn pods_are_resized_without_a_restart() {
     let stage = Stage::new(3, 1, AMPLE).await;
     let before = stage.pods();
     let grown = stage.resize(goal(3, 2)).await;
@@ -30,13 +30,13 @@ async fn pods_grow_and_shrink_without_a_restart() {
     assert_eq!(shrunk, InForce::certain(cores(3, 1)));
     assert_eq!(stage.answers("pods/resize"), [200; 6]);
     assert_eq!(stage.pods(), before);
-    // What is there is not asked for.
+    // No patch is sent for the actual state.
     assert_eq!(stage.resize(goal(3, 1)).await, Ok(shrunk));
     assert_eq!(stage.answers("pods/resize"), [200; 6]);
 }
 
 #[tokio::test]
-async fn without_room_it_is_deferred_until_there_is() {
+async fn resize_without_room_is_deferred_until_there_is() {
     let made = deployment("web", 2, 3_000);
     let other = |server: &weir_apiserver::ApiServer| {
         let mut other = pod("other", 1_000);
@@ -79,7 +79,7 @@ async fn without_room_it_is_deferred_until_there_is() {
 }
 
 #[tokio::test]
-async fn what_no_node_holds_is_asked_for_once() {
+async fn infeasible_resize_is_requested_once() {
     for version in [Version::V1_35, Version::V1_36] {
         let made = deployment("web", 1, 1_000);
         let stage = Stage::of(|options| options.version = version, made, AMPLE, |_| {}).await;
@@ -112,7 +112,7 @@ async fn what_no_node_holds_is_asked_for_once() {
 }
 
 #[tokio::test]
-async fn a_failed_or_a_late_one_counts_with_both() {
+async fn failed_or_late_resize_counts_with_both_amounts() {
     let stage = Stage::new(1, 1, SHORT).await;
     stage.server.kubelet().resizes(Resizing::Failed {
         after: Duration::from_millis(1),
@@ -154,7 +154,7 @@ async fn a_failed_or_a_late_one_counts_with_both() {
 }
 
 #[tokio::test]
-async fn a_restarted_container_serves_again_before_it_counts() {
+async fn restarted_container_counts_once_ready() {
     let mut made = serde_json::to_value(deployment("web", 1, 1_000)).unwrap();
     made["spec"]["template"]["spec"]["containers"][0]["resizePolicy"] =
         json!([{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]);
@@ -174,7 +174,7 @@ async fn a_restarted_container_serves_again_before_it_counts() {
 }
 
 #[tokio::test]
-async fn who_is_unready_for_a_while_keeps_its_cores() {
+async fn unready_pod_keeps_its_cores() {
     let stage = Stage::new(2, 2, AMPLE).await;
     let pods = stage.pods();
     stage.server.store().amend("pods", &pods[0], |pod| {
@@ -191,7 +191,7 @@ async fn who_is_unready_for_a_while_keeps_its_cores() {
         start: Cores::whole(1),
         ..goal(2, 3)
     };
-    // What it keeps is more than it would start with, and leaves the other none.
+    // The unready pod keeps more cores than a new pod would get, so none are left for the other.
     let error = stage.resize(wish).await.unwrap_err();
     assert!(
         matches!(&error, ActuateError::Unmet { why: Unmet::NoRoom, pod, partly: false } if *pod == pods[1].name),
@@ -208,7 +208,7 @@ async fn who_is_unready_for_a_while_keeps_its_cores() {
 }
 
 #[tokio::test]
-async fn a_pod_that_cannot_be_read_comes_in_the_middle() {
+async fn unreadable_pod_during_a_resize_is_reported() {
     let stage = Stage::new(1, 1, Duration::from_secs(4)).await;
     stage.server.kubelet().resizes(Resizing::Actuated {
         after: Duration::from_secs(600),
@@ -225,14 +225,14 @@ async fn a_pod_that_cannot_be_read_comes_in_the_middle() {
     assert!(error.leaves_doubt(), "{error}");
     let says = "pod strange: it has no container app, only main";
     assert!(error.to_string().starts_with(says), "{error}");
-    // Before anything is asked, nothing is in doubt.
+    // Before the first request, nothing is in doubt.
     let error = stage.in_force().await.unwrap_err();
     assert_eq!(error.to_string(), says);
     assert!(!error.leaves_doubt());
 }
 
 #[tokio::test]
-async fn a_pod_that_goes_in_the_middle_is_not_waited_for() {
+async fn pod_deleted_during_a_resize_is_not_waited_for() {
     let stage = Stage::new(2, 1, Duration::from_secs(3600)).await;
     let pods = stage.pods();
     stage.server.kubelet().resizes_of(
@@ -253,7 +253,7 @@ async fn a_pod_that_goes_in_the_middle_is_not_waited_for() {
     let (answer, ()) = tokio::join!(stage.resize(goal(2, 2)), gone);
     let in_force = answer.unwrap();
     assert_eq!(in_force.ready, cores(1, 2));
-    // The one that follows it has what the template says.
+    // Its successor has the template's resources.
     assert_eq!(in_force.starting, cores(1, 1));
     assert_eq!(in_force.at_most, Cores::whole(3));
 }

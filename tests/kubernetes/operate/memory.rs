@@ -1,4 +1,4 @@
-//! What pods hold besides cores bounds how many there are, by what ends and what starts too.
+//! The pods' memory budget limits their number, including pods that are ending or starting.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use weir_apiserver::{Change, Happening, Key, PodNow};
 
 use super::bed::{Cluster, MODELS};
 
-/// All pods there may be at first.
+/// Maximum number of pods at first.
 const PODS: usize = 3;
 
 fn pods(cluster: &Cluster, of: &str) -> Vec<PodNow> {
@@ -16,7 +16,7 @@ fn pods(cluster: &Cluster, of: &str) -> Vec<PodNow> {
     all.filter(|pod| pod.key.name.starts_with(of)).collect()
 }
 
-/// The most pods that were there at a time.
+/// Maximum number of pods at any time.
 fn most_of(changes: &mut Receiver<Change>, there: &mut BTreeSet<String>) -> usize {
     let mut most = there.len();
     while let Ok(change) = changes.try_recv() {
@@ -30,7 +30,7 @@ fn most_of(changes: &mut Receiver<Change>, there: &mut BTreeSet<String>) -> usiz
 }
 
 #[tokio::test]
-async fn no_more_pods_than_their_memory_lets_there_be() {
+async fn memory_budget_limits_the_number_of_pods() {
     let cluster = Cluster::start().await;
     for name in ["small", "large"] {
         cluster.deploy(name, 1, 1);
@@ -75,7 +75,7 @@ async fn no_more_pods_than_their_memory_lets_there_be() {
     }
     let mut there = BTreeSet::new();
     assert_eq!(most_of(&mut changes, &mut there), PODS);
-    // A third more is borne from now on.
+    // The memory budget grows by a third.
     let key = Key::new(MODELS, "demo");
     cluster
         .server

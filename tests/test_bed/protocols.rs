@@ -1,5 +1,5 @@
-//! The variant emulator's other doors (gRPC, TF Serving, plain, events), its batches and its next stage,
-//! without an Envoy: does it say what it was sent, and take nothing it does not understand?
+//! The variant emulator's other protocols (gRPC, TF Serving, plain, events), its batches and its next stage,
+//! without an Envoy: it answers correctly and refuses malformed input.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn status(emulator: &Emulator, path: &str) -> reqwest::Result<u16> {
 }
 
 #[tokio::test]
-async fn it_speaks_grpc_and_refuses_in_its_words() {
+async fn grpc_is_answered_and_refused_with_grpc_statuses() {
     let emulator = emulator(|_| {}).await.unwrap();
     let grpc = Grpc::of(emulator.addr()).unwrap();
     let live = grpc.call("ServerLive", oip::ServerLiveRequest {}, &[]);
@@ -72,7 +72,7 @@ async fn it_speaks_grpc_and_refuses_in_its_words() {
 }
 
 #[tokio::test]
-async fn other_doors_say_what_they_do_not_take() {
+async fn other_protocols_refuse_malformed_input() {
     let emulator = emulator(|_| {}).await.unwrap();
     let client = Client::new();
     let url = |path: &str| format!("{}{path}", emulator.url());
@@ -109,9 +109,9 @@ async fn other_doors_say_what_they_do_not_take() {
     );
 }
 
-/// How full the batches were is read from the journal.
+/// The journal records the size of each batch.
 #[tokio::test]
-async fn a_full_batch_is_executed_at_once_and_another_waits_its_time() {
+async fn full_batch_starts_at_once_and_partial_batch_waits() {
     let emulator = emulator(|config| {
         config.batch_max = NonZeroU32::new(3).unwrap();
         config.batch_delay = Duration::from_secs(1);
@@ -125,14 +125,14 @@ async fn a_full_batch_is_executed_at_once_and_another_waits_its_time() {
     let done = emulator.executions();
     let batches: Vec<_> = done.iter().map(|d| d.batch).collect();
     assert_eq!(batches, [3, 3, 3, 1]);
-    // The journal's times are exact, their difference as floats is not.
+    // The journal's times are exact; their difference as floats is not.
     let waited_ms = |n: usize| done[n].started_ms - done[n].arrived_ms;
     assert!(waited_ms(0) < 999.0);
     assert!((waited_ms(3) - 1000.0).abs() < 1e-3, "{}", waited_ms(3));
 }
 
 #[tokio::test]
-async fn a_next_stage_is_called_and_its_refusal_passed_on() {
+async fn next_stage_is_called_and_its_refusal_passed_on() {
     let detector = emulator(|_| {}).await.unwrap();
     let classifier = emulator(|_| {}).await.unwrap();
     let next = format!("{}/emulator/next", detector.url());

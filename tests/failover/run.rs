@@ -1,4 +1,4 @@
-//! One schedule, from the first planner to the last look: what is done when, and what came of it.
+//! Execution of one schedule: when each event happens, and the outcome.
 
 use std::time::Duration;
 
@@ -9,40 +9,41 @@ use weir_bed::wait;
 use weir_planner::backends::kubernetes::actuate::DOUBT_MAX;
 
 use super::bed::Cluster;
-use super::judge::{self, Meter};
-use super::schedule::{Blow, Moment, Schedule};
-use super::tally::Played;
-use super::troupe::Troupe;
+use super::invariants::{self, Meter};
+use super::planners::PlannerGroup;
+use super::schedule::{FailureTime, LeaderFailure, Schedule};
+use super::summary::Outcome;
 
-/// All cores there may be.
+/// Core budget.
 pub(crate) const BUDGET: f64 = 8.0;
-/// All pods there may be, where what each holds is bounded.
+/// Maximum number of pods in schedules with a limit on the pods' resources.
 pub(crate) const PODS: usize = 4;
-/// Another plans so long after the leader was struck, or after requests about the Lease fail no more.
-const TAKE_OVER: Duration = Duration::from_secs(15);
-/// Longest wait for a first leader, and for a resize to strike in.
+/// Longest takeover, from the leader's failure or from the end of the faults of requests for the Lease.
+const TAKEOVER_MAX: Duration = Duration::from_secs(15);
+/// Longest wait for a first leader, and for a resize to fail the leader in.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Longest until all is as it should be without faults: what was asked without an answer is in doubt for so long.
-const SETTLE: Duration = Duration::from_secs(DOUBT_MAX.as_secs() + 30);
-/// How often everything is looked at.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long all must be as it should be at the end.
-const STILL: Duration = Duration::from_secs(3);
-/// Lines of the log that a failure shows.
-const LINES: usize = 250;
+/// Longest time from the last fault until the actual state is the target; pending writes are in doubt for
+/// `DOUBT_MAX`.
+const SETTLE_MAX: Duration = Duration::from_secs(DOUBT_MAX.as_secs() + 30);
+/// Interval between two steps.
+const STEP: Duration = Duration::from_millis(20);
+/// Time for which the final state must stay correct.
+const STABLE_FOR: Duration = Duration::from_secs(3);
+/// Maximum number of log lines shown for a failed schedule.
+const LOG_LINES_MAX: usize = 250;
 
-struct Stage<'a> {
+struct Run<'a> {
     schedule: &'a Schedule,
     cluster: &'a Cluster,
-    troupe: Troupe<'a>,
-    struck: Option<Duration>,
-    hit: Option<usize>,
-    came_back: bool,
+    planners: PlannerGroup<'a>,
+    failed_at: Option<Duration>,
+    failed_leader: Option<usize>,
+    restored: bool,
     faults: (bool, bool),
     watches_ended: Duration,
 }
 
-pub(crate) async fn play(schedule: &Schedule) -> Result<Played, String> {
+pub(crate) async fn run_schedule(schedule: &Schedule) -> Result<Outcome, String> {
     let options = |options: &mut weir_apiserver::Options| {
         options.seed = schedule.seed;
         options.starts_after = schedule.starts_after;
@@ -51,24 +52,28 @@ pub(crate) async fn play(schedule: &Schedule) -> Result<Played, String> {
     };
     let cluster = Cluster::of(options, |_| true).await;
     let meter = Meter::of(&cluster.server);
-    let mut stage = Stage {
+    let mut run = Run {
         schedule,
         cluster: &cluster,
-        troupe: Troupe::of(&cluster),
-        struck: None,
-        hit: None,
-        came_back: false,
+        planners: PlannerGroup::of(&cluster),
+        failed_at: None,
+        failed_leader: None,
+        restored: false,
         faults: (false, false),
         watches_ended: Duration::ZERO,
     };
-    let mut result = stage.play().await;
+    let mut result = run.execute().await;
     let log = cluster.server.log().after(0);
     for found in [
         meter.within(BUDGET),
-        meter.within_pods(if schedule.bound { PODS } else { usize::MAX }),
-        judge::nothing_is_resized_twice(&log),
-        judge::only_the_holder_acts(&log),
-        stage.taken_over(&log).map(drop),
+        meter.within_pods(if schedule.pods_bounded {
+            PODS
+        } else {
+            usize::MAX
+        }),
+        invariants::nothing_is_resized_twice(&log),
+        invariants::only_the_holder_acts(&log),
+        run.takeover(&log).map(drop),
         match cluster.server.log().forgotten() {
             0 => Ok(()),
             some => Err(format!("the log has forgotten {some} entries")),
@@ -76,60 +81,60 @@ pub(crate) async fn play(schedule: &Schedule) -> Result<Played, String> {
     ] {
         result = found.and(result);
     }
-    let struck = stage.struck.unwrap_or_default();
+    let failed_at = run.failed_at.unwrap_or_default();
     match result {
         Err(why) => {
-            let from = struck.saturating_sub(Duration::from_secs(5));
-            let log = judge::writes(&log, from, LINES);
+            let from = failed_at.saturating_sub(Duration::from_secs(5));
+            let log = invariants::writes(&log, from, LOG_LINES_MAX);
             Err(format!(
-                "{why}\nstruck at {struck:?}: {:?}\n{log}\nstatus: {}",
-                stage.hit,
+                "{why}\nleader failed at {failed_at:?}: {:?}\n{log}\nstatus: {}",
+                run.failed_leader,
                 cluster.resource("demo")["status"]
             ))
         }
         Ok(settled_after) => {
             let acting = |resource: &str| {
-                let taken = log.iter().filter_map(judge::taken);
+                let taken = log.iter().filter_map(invariants::taken);
                 taken
-                    .filter(|one| one.resource == resource && judge::acts(one))
+                    .filter(|one| one.resource == resource && invariants::acts(one))
                     .count()
             };
-            Ok(Played {
+            Ok(Outcome {
                 virtual_time: cluster.server.elapsed(),
-                took_over: stage.taken_over(&log).unwrap_or_default(),
-                in_resize: matches!(schedule.moment, Moment::InResize { .. }),
-                killed: matches!(schedule.blow, Blow::Kill { .. }),
+                takeover: run.takeover(&log).unwrap_or_default(),
+                in_resize: matches!(schedule.failure_time, FailureTime::InResize { .. }),
+                killed: matches!(schedule.leader_failure, LeaderFailure::Kill { .. }),
                 faults: cluster.server.faults().met(),
                 resizes: acting("pods/resize"),
                 scalings: acting("deployments/scale"),
                 evictions: acting("pods/eviction"),
                 most: meter.most(),
                 most_pods: meter.most_pods(),
-                bound: schedule.bound,
+                pods_bounded: schedule.pods_bounded,
                 settled_after,
             })
         }
     }
 }
 
-impl Stage<'_> {
+impl Run<'_> {
     fn now(&self) -> Duration {
         self.cluster.server.elapsed()
     }
 
-    /// Until all is as it should be; how long that took after the last fault.
-    async fn play(&mut self) -> Result<Duration, String> {
+    /// Runs the schedule; returns the time from the last fault until the state was correct.
+    async fn execute(&mut self) -> Result<Duration, String> {
         self.begin().await?;
-        let from = self.strike_from().await?;
+        let from = self.failure_start().await?;
         while self.now() < from {
             self.step().await;
         }
-        self.strike().await?;
+        self.fail_leader().await?;
         let ends = self.ends();
         while self.now() < ends {
             self.step().await;
         }
-        self.troupe.faults([]);
+        self.planners.faults([]);
         self.settle().await
     }
 
@@ -143,9 +148,9 @@ impl Stage<'_> {
         let resource = self.resource();
         self.cluster.server.store().create(&resource).unwrap();
         for index in 0..self.schedule.planners {
-            self.troupe.enter(&format!("weir-{index}")).await;
+            self.planners.start(&format!("weir-{index}")).await;
         }
-        let leads = || self.troupe.leader().is_some();
+        let leads = || self.planners.leader().is_some();
         let leads = wait::until("a leader", LIMIT, leads).await;
         leads.map_err(|error| error.to_string())
     }
@@ -165,7 +170,7 @@ impl Stage<'_> {
             small["replicas"] = json!({"initial": 1, "least": 1, "greatest": 3});
             spec["variants"][1]["cores"]["greatest"] = json!(2);
         }
-        if self.schedule.bound {
+        if self.schedule.pods_bounded {
             spec["budget"]["held"] = json!({"memory": format!("{PODS}Gi")});
             for index in 0..2 {
                 spec["variants"][index]["holds"] = json!({"memory": "1Gi"});
@@ -177,11 +182,14 @@ impl Stage<'_> {
         resource
     }
 
-    /// What goes on all the time.
+    /// Applies load and faults for the current time, then sleeps.
     async fn step(&mut self) {
         let now = self.now();
         self.cluster.proxy.load(self.load(now));
-        let after = |wait: Duration| self.struck.is_none_or(|struck| now < struck + wait);
+        let after = |wait: Duration| {
+            self.failed_at
+                .is_none_or(|failed_at| now < failed_at + wait)
+        };
         let general = now >= self.schedule.faults_from && after(self.schedule.faults_last);
         let of_lease = now >= self.schedule.faults_from && after(self.schedule.lease_faults_last);
         if (general, of_lease) != self.faults {
@@ -193,15 +201,15 @@ impl Stage<'_> {
             self.watches_ended = now;
             self.cluster.server.faults().close_watches();
         }
-        self.come_back(now).await;
-        sleep(LOOK).await;
+        self.restore_leader(now).await;
+        sleep(STEP).await;
     }
 
     fn renew_faults(&self) {
         let (general, of_lease) = self.faults;
         let own = self.schedule.faults.iter().filter(|_| general);
         let lease = self.schedule.lease_faults.iter().filter(|_| of_lease);
-        self.troupe.faults(lease.chain(own).cloned());
+        self.planners.faults(lease.chain(own).cloned());
     }
 
     fn load(&self, now: Duration) -> f64 {
@@ -214,20 +222,24 @@ impl Stage<'_> {
         current.or(loads.last()).map_or(0.0, |(_, rate)| *rate)
     }
 
-    /// When the leader is struck.
-    async fn strike_from(&mut self) -> Result<Duration, String> {
-        let (from, then) = match self.schedule.moment {
-            Moment::After(from) => return Ok(from),
-            Moment::InResize { from, then } => (from, then),
+    /// Returns the time at which the leader fails.
+    async fn failure_start(&mut self) -> Result<Duration, String> {
+        let (from, then) = match self.schedule.failure_time {
+            FailureTime::After(from) => return Ok(from),
+            FailureTime::InResize { from, then } => (from, then),
         };
         while self.now() < from {
             self.step().await;
         }
         let before = self.cluster.server.log().latest();
-        // Where the load wants none any more, it is struck as it is.
+        // Without a resize within this time, the leader fails all the same.
         while self.now() < from + LIMIT / 4 {
             let log = self.cluster.server.log().after(before);
-            if log.iter().filter_map(judge::taken).any(judge::acts) {
+            if log
+                .iter()
+                .filter_map(invariants::taken)
+                .any(invariants::acts)
+            {
                 break;
             }
             self.step().await;
@@ -235,7 +247,7 @@ impl Stage<'_> {
         Ok(self.now() + then)
     }
 
-    async fn strike(&mut self) -> Result<(), String> {
+    async fn fail_leader(&mut self) -> Result<(), String> {
         if self.schedule.full {
             let never = || Resizing::Infeasible("Node didn't have enough capacity".to_owned());
             let full = match self.schedule.replaces {
@@ -246,33 +258,33 @@ impl Stage<'_> {
             self.pause(Duration::from_secs(1)).await;
         }
         let waits = self.now() + LIMIT;
-        let hit = loop {
-            match self.troupe.leader() {
-                Some(hit) => break hit,
+        let failed_leader = loop {
+            match self.planners.leader() {
+                Some(failed_leader) => break failed_leader,
                 None if self.now() < waits => self.step().await,
-                None => return Err("nobody leads that could be struck".to_owned()),
+                None => return Err("no leader that could fail".to_owned()),
             }
         };
-        (self.struck, self.hit) = (Some(self.now()), Some(hit));
-        match self.schedule.blow {
-            Blow::Kill { .. } => self.troupe.kill(hit).await,
-            Blow::CutOff { hangs, lasts } => {
+        (self.failed_at, self.failed_leader) = (Some(self.now()), Some(failed_leader));
+        match self.schedule.leader_failure {
+            LeaderFailure::Kill { .. } => self.planners.kill(failed_leader).await,
+            LeaderFailure::CutOff { hangs, lasts } => {
                 let longest = lasts.unwrap_or(LIMIT * 10);
-                self.troupe.actors[hit].cut = Some(match hangs {
+                self.planners.processes[failed_leader].cut = Some(match hangs {
                     true => Fault::Late(longest),
                     false => Fault::HangUp,
                 });
             }
         }
         self.renew_faults();
-        // What has been begun would tell on.
+        // Watches that are already open would bypass the faults.
         self.cluster.server.faults().close_watches();
         if self.schedule.full {
             self.pause(Duration::from_secs(2)).await;
             let after = self.schedule.actuated_after;
             let kubelet = self.cluster.server.kubelet();
             kubelet.resizes(Resizing::Actuated { after });
-            // What never fitted does now.
+            // Resizes that were infeasible become feasible.
             kubelet.restart();
         }
         Ok(())
@@ -285,70 +297,74 @@ impl Stage<'_> {
         }
     }
 
-    fn back_after(&self) -> Option<Duration> {
-        match self.schedule.blow {
-            Blow::Kill { again, .. } => again,
-            Blow::CutOff { lasts, .. } => lasts,
+    fn restored_after(&self) -> Option<Duration> {
+        match self.schedule.leader_failure {
+            LeaderFailure::Kill { again, .. } => again,
+            LeaderFailure::CutOff { lasts, .. } => lasts,
         }
     }
 
-    async fn come_back(&mut self, now: Duration) {
-        let (Some(struck), Some(hit), Some(wait)) = (self.struck, self.hit, self.back_after())
+    async fn restore_leader(&mut self, now: Duration) {
+        let (Some(failed_at), Some(failed_leader), Some(wait)) =
+            (self.failed_at, self.failed_leader, self.restored_after())
         else {
             return;
         };
-        if self.came_back || now < struck + wait {
+        if self.restored || now < failed_at + wait {
             return;
         }
-        self.came_back = true;
-        match self.schedule.blow {
-            Blow::Kill { same_name, .. } => {
+        self.restored = true;
+        match self.schedule.leader_failure {
+            LeaderFailure::Kill { same_name, .. } => {
                 let name = match same_name {
-                    true => self.troupe.actors[hit].name.clone(),
+                    true => self.planners.processes[failed_leader].name.clone(),
                     false => "weir-new".to_owned(),
                 };
-                self.troupe.enter(&name).await;
+                self.planners.start(&name).await;
             }
-            Blow::CutOff { .. } => {
-                self.troupe.actors[hit].cut = None;
+            LeaderFailure::CutOff { .. } => {
+                self.planners.processes[failed_leader].cut = None;
                 self.renew_faults();
             }
         }
     }
 
-    /// When nothing happens any more, and another must lead.
+    /// Time after the last event, by which another planner must lead.
     fn ends(&self) -> Duration {
-        let struck = self.struck.unwrap_or_default();
+        let failed_at = self.failed_at.unwrap_or_default();
         let times = [
             self.schedule.faults_last,
-            self.schedule.lease_faults_last + TAKE_OVER,
-            self.back_after().unwrap_or_default() + LOOK * 2,
+            self.schedule.lease_faults_last + TAKEOVER_MAX,
+            self.restored_after().unwrap_or_default() + STEP * 2,
         ];
-        struck + times.into_iter().max().unwrap_or_default() + LOOK
+        failed_at + times.into_iter().max().unwrap_or_default() + STEP
     }
 
-    /// From the blow until another, or itself again, held the Lease.
-    fn taken_over(&self, log: &[Entry]) -> Result<Option<Duration>, String> {
-        let (Some(struck), Some(hit)) = (self.struck, self.hit) else {
+    /// Time from the leader's failure until another planner, or the same one again, held the Lease.
+    fn takeover(&self, log: &[Entry]) -> Result<Option<Duration>, String> {
+        let (Some(failed_at), Some(failed_leader)) = (self.failed_at, self.failed_leader) else {
             return Ok(None);
         };
         let lease_faults = match self.schedule.lease_faults.is_empty() {
             true => Duration::ZERO,
             false => self.schedule.lease_faults_last,
         };
-        let most = lease_faults + TAKE_OVER;
-        // One that was cut off for a while may go on.
-        let back = self.back_after().filter(|wait| *wait < most);
-        let goes_on = matches!(self.schedule.blow, Blow::CutOff { .. }) && back.is_some();
+        let most = lease_faults + TAKEOVER_MAX;
+        // A planner that was cut off only for a while may keep its leadership.
+        let back = self.restored_after().filter(|wait| *wait < most);
+        let goes_on =
+            matches!(self.schedule.leader_failure, LeaderFailure::CutOff { .. }) && back.is_some();
         let without = match goes_on {
             true => Vec::new(),
-            false => vec![self.troupe.actors[hit].subject.clone()],
+            false => vec![self.planners.processes[failed_leader].subject.clone()],
         };
-        let took = judge::taken_over(log, struck, &without);
+        let took = invariants::takeover(log, failed_at, &without);
         match took {
             Some(took) if took <= most => Ok((!goes_on && lease_faults.is_zero()).then_some(took)),
-            Some(took) => Err(format!("another led only after {took:?}, not {most:?}")),
-            None => Err("nobody ever led again".to_owned()),
+            Some(took) => Err(format!(
+                "another planner led only after {took:?}, not {most:?}"
+            )),
+            None => Err("no planner led again".to_owned()),
         }
     }
 
@@ -359,24 +375,24 @@ impl Stage<'_> {
         let mut since: Option<Duration> = None;
         loop {
             let now = self.now();
-            match self.in_order(rate) {
+            match self.check_state(rate) {
                 Ok(()) => {
                     let well = *since.get_or_insert(now);
-                    if now >= well + STILL {
+                    if now >= well + STABLE_FOR {
                         return Ok(well - begin);
                     }
                 }
-                Err(why) if now > begin + SETTLE => {
-                    return Err(format!("{SETTLE:?} after the last fault: {why}"));
+                Err(why) if now > begin + SETTLE_MAX => {
+                    return Err(format!("{SETTLE_MAX:?} after the last fault: {why}"));
                 }
                 Err(_) => since = None,
             }
-            sleep(LOOK).await;
+            sleep(STEP).await;
         }
     }
 
-    /// What is wanted is in force, it carries the load, and the status says so.
-    fn in_order(&self, rate: f64) -> Result<(), String> {
+    /// Checks that the target is actual, carries the load, and is reported in the status.
+    fn check_state(&self, rate: f64) -> Result<(), String> {
         for (about, begins) in [
             ("Accepted", "True Valid"),
             ("Planned", "True"),

@@ -1,5 +1,5 @@
-//! A namespace in which a story can begin: the definition, the planner's rights as shipped, a proxy, and whoever is
-//! played; deployments, resources and planners are the story's to add.
+//! A namespace prepared for a test: the resource definition, the planner's rights as shipped, a proxy, and
+//! stand-ins for missing parts. Each test adds its deployments, resources and planners.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -12,94 +12,95 @@ use serde_json::{Value, json};
 use weir_bed::operate::{Planner, Proxy};
 use weir_planner::spec::resource::SloService;
 
-use super::asked::Asked;
 use super::definition::MANAGER;
-use super::ground::Ground;
 use super::parts::Parts;
-use super::play::{self, Played};
+use super::request_log::RequestLog;
 use super::rights;
+use super::sandbox::Sandbox;
+use super::stand_ins::{self, StandIn};
 
-/// Most cores that a story's service may have; also what a node must have left for it.
+/// Core budget of a test's service; also the free cores that a node must have for it.
 pub(crate) const CORES: u32 = 4;
-/// The image of all pods, where there is a kubelet: whatever runs and ends when told to.
+/// Environment variable with the image of all pods, used where there is a kubelet; any image that runs until
+/// it is stopped.
 const IMAGE: &str = "WEIR_TEST_IMAGE";
 const IMAGE_USUAL: &str = "registry.k8s.io/pause:3.10";
-/// The account of all pods: the namespace's own comes when its controller is there, perhaps.
+/// Service account of all pods; the namespace's default account needs a controller that may be missing.
 const PODS: &str = "weir-tests-pods";
 
-/// Where a story begins.
-pub(crate) struct Stage<'a> {
-    pub(crate) ground: &'a Ground,
+/// The prepared namespace.
+pub(crate) struct Fixture<'a> {
+    pub(crate) sandbox: &'a Sandbox,
     pub(crate) parts: Parts,
     pub(crate) proxy: Proxy,
-    /// The planner's account.
+    /// Configuration of the planner's account.
     account: kube::Config,
-    _kubelet: Option<Played>,
+    _kubelet: Option<StandIn>,
 }
 
-impl<'a> Stage<'a> {
-    pub(crate) async fn set(ground: &'a Ground) -> Stage<'a> {
-        let (client, namespace) = (&ground.client, ground.namespace.as_str());
-        ground.define().await;
+impl<'a> Fixture<'a> {
+    pub(crate) async fn new(sandbox: &'a Sandbox) -> Fixture<'a> {
+        let (client, namespace) = (&sandbox.client, sandbox.namespace.as_str());
+        sandbox.define().await;
         for account in [PODS, rights::PLANNER] {
             let made = of_json(json!({"metadata": {"name": account}}));
             let api: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
             api.create(&PostParams::default(), &made).await.unwrap();
         }
         rights::grant(client, namespace).await;
-        let parts = ground
-            .place
-            .parts(async || Parts::look(client, namespace).await);
+        let parts = sandbox
+            .cluster
+            .parts(async || Parts::detect(client, namespace).await);
         let parts = parts.await;
-        let stage = Stage {
-            ground,
+        let fixture = Fixture {
+            sandbox,
             parts,
             proxy: Proxy::start().await.unwrap(),
-            account: account(ground).await,
-            _kubelet: (parts.nodes == 0).then(|| play::kubelet(client, namespace)),
+            account: account(sandbox).await,
+            _kubelet: (parts.nodes == 0).then(|| stand_ins::kubelet(client, namespace)),
         };
-        rights::until_in_force(&stage.client(), namespace).await;
-        stage
+        rights::until_in_force(&fixture.client(), namespace).await;
+        fixture
     }
 
-    /// Whether a node has room for a story's service; said where it has not.
+    /// Whether a node has room for the test's service; reports if none has.
     pub(crate) fn has_room(&self) -> bool {
-        let room = self.parts.nodes == 0 || self.parts.room_m >= i64::from(CORES) * 1000;
+        let room = self.parts.nodes == 0 || self.parts.free_m >= i64::from(CORES) * 1000;
         if !room {
-            eprintln!("LEFT OUT: no node has {CORES} cores left");
+            eprintln!("SKIPPED: no node has {CORES} cores left");
         }
         room
     }
 
-    /// A client with the planner's rights.
+    /// Creates a client with the planner's rights.
     pub(crate) fn client(&self) -> kube::Client {
         kube::Client::try_from(self.account.clone()).unwrap()
     }
 
-    /// A planner with the planner's rights, and all that it asks for.
-    pub(crate) async fn planner(&self, name: &str) -> (Planner, Asked) {
-        let (client, asked) = Asked::client(self.account.clone());
-        let namespace = &self.ground.namespace;
+    /// Starts a planner with the planner's rights; also returns the log of its requests.
+    pub(crate) async fn planner(&self, name: &str) -> (Planner, RequestLog) {
+        let (client, log) = RequestLog::client(self.account.clone());
+        let namespace = &self.sandbox.namespace;
         let planner = Planner::start_apart(client, name, namespace, namespace).await;
-        (planner.unwrap(), asked)
+        (planner.unwrap(), log)
     }
 
-    /// A deployment of so many pods whose one container has these resources; its pods are ready.
+    /// Creates a deployment whose pods have one container with `resources`, and waits until they are ready.
     pub(crate) async fn deploy(&self, name: &str, replicas: u32, resources: Value) {
-        let client = &self.ground.client;
+        let client = &self.sandbox.client;
         let image = std::env::var(IMAGE).unwrap_or_else(|_| IMAGE_USUAL.to_owned());
-        let nobody = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+        let restricted = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
             "runAsNonRoot": true, "runAsUser": 65_535, "seccompProfile": {"type": "RuntimeDefault"}});
         let mut pod = json!({
             "serviceAccountName": PODS, "automountServiceAccountToken": false, "terminationGracePeriodSeconds": 1,
             "containers": [{"name": "server", "image": image, "imagePullPolicy": "IfNotPresent",
-                "resources": resources, "securityContext": nobody}],
+                "resources": resources, "securityContext": restricted}],
         });
         if self.parts.nodes == 0 {
-            pod["schedulerName"] = json!(play::NOBODY);
+            pod["schedulerName"] = json!(stand_ins::NO_SCHEDULER);
         }
         let deployment: Deployment = of_json(json!({
-            "metadata": {"name": name, "namespace": self.ground.namespace},
+            "metadata": {"name": name, "namespace": self.sandbox.namespace},
             "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": name}},
                 "template": {"metadata": {"labels": {"app": name}}, "spec": pod}},
         }));
@@ -107,38 +108,38 @@ impl<'a> Stage<'a> {
         let made = api.create(&PostParams::default(), &deployment).await;
         let made = made.unwrap();
         if !self.parts.deployments {
-            play::pods_of(client, &made).await;
+            stand_ins::pods_of(client, &made).await;
         }
         self.until_ready(name, replicas as usize).await;
     }
 
-    /// The same, Guaranteed, with so many cores for each pod.
+    /// Creates a deployment of Guaranteed pods with `cores` each, and waits until they are ready.
     pub(crate) async fn deploy_cores(&self, name: &str, replicas: u32, cores: u32) {
         let amounts = json!({"cpu": cores.to_string(), "memory": "32Mi"});
         let resources = json!({"requests": amounts, "limits": amounts});
         self.deploy(name, replicas, resources).await;
     }
 
-    /// Objects of a kind in the story's namespace.
+    /// API of a kind of object in the test's namespace.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
     {
-        Api::namespaced(self.ground.client.clone(), &self.ground.namespace)
+        Api::namespaced(self.sandbox.client.clone(), &self.sandbox.namespace)
     }
 
-    /// The resources as they are, whatever their types.
+    /// API of the resources as untyped objects.
     pub(crate) fn services(&self) -> Api<DynamicObject> {
         let kind = ApiResource::erase::<SloService>(&());
-        Api::namespaced_with(self.ground.client.clone(), &self.ground.namespace, &kind)
+        Api::namespaced_with(self.sandbox.client.clone(), &self.sandbox.namespace, &kind)
     }
 
-    /// A resource `demo`: variant `small` on deployment `small`, `large` on `large`.
+    /// Returns the resource `demo`: variant `small` on deployment `small`, `large` on `large`.
     pub(crate) fn demo(&self) -> Value {
         self.named("demo", &["small", "large"])
     }
 
-    /// A resource with a variant on each of these deployments, the first ones quicker, the later ones more accurate.
+    /// Returns a resource with one variant per deployment; later ones are slower and more accurate.
     pub(crate) fn named(&self, name: &str, deployments: &[&str]) -> Value {
         let variants = deployments.iter().enumerate().map(|(n, of)| {
             let slower = (n + 1) as f64;
@@ -153,7 +154,7 @@ impl<'a> Stage<'a> {
         let variants: Vec<Value> = variants.collect();
         json!({
             "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
-            "metadata": {"name": name, "namespace": self.ground.namespace},
+            "metadata": {"name": name, "namespace": self.sandbox.namespace},
             "spec": {
                 "slo_ms": 1000, "mode": "active", "cycle_ms": 300, "budget": {"cores": CORES},
                 "demand": {"smoothing_s": 0.3, "window_s": 1.0, "moving_s": 0.6, "headroom": 1.1},
@@ -172,7 +173,7 @@ impl<'a> Stage<'a> {
         api.patch(name, &params, &Patch::Apply(resource)).await
     }
 
-    /// The pods of a deployment that are not to end, by name.
+    /// Returns the pods of a deployment that are not being deleted, sorted by name.
     pub(crate) async fn pods(&self, deployment: &str) -> Vec<Pod> {
         let selected = kube::api::ListParams::default().labels(&format!("app={deployment}"));
         let all = self.api::<Pod>().list(&selected).await.unwrap().items;
@@ -184,10 +185,10 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// The configuration of the planner's account, by a token of its own.
-async fn account(ground: &Ground) -> kube::Config {
-    let api: Api<ServiceAccount> = Api::namespaced(ground.client.clone(), &ground.namespace);
-    let asked = TokenRequest {
+/// Returns a configuration with a token of the planner's account.
+async fn account(sandbox: &Sandbox) -> kube::Config {
+    let api: Api<ServiceAccount> = Api::namespaced(sandbox.client.clone(), &sandbox.namespace);
+    let request = TokenRequest {
         spec: Some(TokenRequestSpec {
             expiration_seconds: Some(3600),
             ..TokenRequestSpec::default()
@@ -195,9 +196,9 @@ async fn account(ground: &Ground) -> kube::Config {
         ..TokenRequest::default()
     };
     let params = PostParams::default();
-    let given = api.create_token_request(rights::PLANNER, &params, &asked);
+    let given = api.create_token_request(rights::PLANNER, &params, &request);
     let token = given.await.unwrap().status.unwrap().token.unwrap();
-    let mut config = ground.place.config.clone();
+    let mut config = sandbox.cluster.config.clone();
     config.auth_info = AuthInfo {
         token: Some(token.into()),
         ..AuthInfo::default()
@@ -205,7 +206,7 @@ async fn account(ground: &Ground) -> kube::Config {
     config
 }
 
-/// The documents of a manifest of the project.
+/// Reads the documents of one of the project's manifests.
 pub(crate) fn manifest(file: &str) -> Vec<Value> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let text = std::fs::read_to_string(format!("{root}/{file}")).unwrap();
@@ -213,7 +214,7 @@ pub(crate) fn manifest(file: &str) -> Vec<Value> {
     all.into_iter().filter(|one| !one.is_null()).collect()
 }
 
-/// A value as a type of Kubernetes.
+/// Deserializes a Kubernetes type.
 pub(crate) fn of_json<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }

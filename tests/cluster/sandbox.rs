@@ -1,4 +1,4 @@
-//! A namespace of a story's own, and that nothing of it is left: made first, removed last, whatever happened.
+//! A namespace of one test: created first, and removed last even if the test fails.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 
+use super::clusters::Cluster;
 use super::definition::Definition;
-use super::end;
-use super::place::Place;
+use super::deletion;
 
-/// Longest wait for anything: images may have to be fetched.
+/// Longest wait for any condition; images may have to be pulled.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// Longest wait for a namespace's end.
-const GONE_MAX: Duration = Duration::from_secs(120);
-/// How often a cluster is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Longest wait for the deletion of a namespace.
+const DELETED_MAX: Duration = Duration::from_secs(120);
+/// Interval between two polls of the cluster.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Where a story takes place.
-pub(crate) struct Ground {
-    pub(crate) place: Place,
-    /// Of one who may do everything.
+/// Namespace of one test, and its cluster.
+pub(crate) struct Sandbox {
+    pub(crate) cluster: Cluster,
+    /// Client with all rights.
     pub(crate) client: kube::Client,
     pub(crate) namespace: String,
-    /// The resource's definition, once it is seen to.
+    /// Former state of the resource definition, once it has been checked.
     definition: Mutex<Option<Definition>>,
 }
 
-impl Ground {
-    pub(crate) async fn new(place: Place) -> Ground {
-        let client = kube::Client::try_from(place.config.clone()).unwrap();
+impl Sandbox {
+    pub(crate) async fn new(cluster: Cluster) -> Sandbox {
+        let client = kube::Client::try_from(cluster.config.clone()).unwrap();
         let labels = [("app.kubernetes.io/part-of", "weir-tests")];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
         let namespace = Namespace {
@@ -43,36 +43,37 @@ impl Ground {
         };
         let api = Api::all(client.clone());
         let made = api.create(&PostParams::default(), &namespace).await;
-        let made = made.unwrap_or_else(|error| panic!("{}: no namespace: {error}", place.label()));
+        let made =
+            made.unwrap_or_else(|error| panic!("{}: no namespace: {error}", cluster.label()));
         let namespace = made.metadata.name.unwrap();
-        eprintln!("{}, namespace {namespace}", place.label());
-        Ground {
-            place,
+        eprintln!("{}, namespace {namespace}", cluster.label());
+        Sandbox {
+            cluster,
             client,
             namespace,
             definition: Mutex::default(),
         }
     }
 
-    /// Makes sure of the resource's definition.
+    /// Installs the resource definition if needed.
     pub(crate) async fn define(&self) {
-        let (found, warned) = Definition::ensure(&self.place).await;
+        let (found, warned) = Definition::ensure(&self.cluster).await;
         *self.definition.lock().await = Some(found);
         assert_eq!(warned, Vec::<String>::new(), "of k8s/base/crd.yaml");
     }
 
-    /// Removes the namespace, and what was put beside it.
+    /// Removes the namespace and everything created outside it.
     pub(crate) async fn clear(&self) {
         let api: Api<Namespace> = Api::all(self.client.clone());
-        end::let_go(&self.client, &self.namespace).await;
+        deletion::remove_finalizers(&self.client, &self.namespace).await;
         let params = DeleteParams::background();
         api.delete(&self.namespace, &params).await.unwrap();
         let gone = async || api.get_opt(&self.namespace).await.unwrap().is_none();
-        if !until_within(end::NOTICED, &gone).await {
-            end::play_unless_seen_to(&self.client, &self.namespace).await;
+        if !until_within(deletion::NOTICED, &gone).await {
+            deletion::finalize_unless_controlled(&self.client, &self.namespace).await;
         }
         assert!(
-            until_within(GONE_MAX, &gone).await,
+            until_within(DELETED_MAX, &gone).await,
             "namespace {} is still there",
             self.namespace
         );
@@ -82,19 +83,19 @@ impl Ground {
     }
 }
 
-/// Whether a condition holds within that time.
+/// Polls a condition; returns whether it held within `limit`.
 pub(crate) async fn until_within(limit: Duration, mut holds: impl AsyncFnMut() -> bool) -> bool {
     let began = Instant::now();
     while !holds().await {
         if began.elapsed() >= limit {
             return false;
         }
-        sleep(LOOK_EVERY).await;
+        sleep(POLL_INTERVAL).await;
     }
     true
 }
 
-/// Thousandths of a core that a quantity of CPU is, as API servers write it.
+/// Parses a CPU quantity, as API servers write it, into thousandths of a core.
 pub(crate) fn cpu_m(written: &str) -> i64 {
     match written.strip_suffix('m') {
         Some(millis) => millis.parse().unwrap(),

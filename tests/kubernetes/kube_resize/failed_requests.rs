@@ -1,4 +1,4 @@
-//! Answers that are no yes: conflicts, refusals, too much to do, and none at all.
+//! Failed requests: conflicts, refusals, rate limits and missing answers.
 
 use serde_json::json;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn refusal(error: &ActuateError) -> &Refused {
 }
 
 #[tokio::test]
-async fn after_another_writer_it_is_asked_once_more_with_the_newest_state() {
+async fn conflict_is_retried_once_with_the_newest_state() {
     let lag = Fault::LagWatch(Duration::from_millis(400));
     let slow = |server: &weir_apiserver::ApiServer| {
         server.faults().add(Rule::always(lag).resource("pods"));
@@ -39,9 +39,9 @@ async fn after_another_writer_it_is_asked_once_more_with_the_newest_state() {
 }
 
 #[tokio::test]
-async fn what_is_invalid_says_why_and_is_not_asked_again() {
+async fn invalid_resize_is_reported_and_not_retried() {
     let stage = Stage::new(1, 1, AMPLE).await;
-    // A second container of which the node does not say what it has.
+    // A second container without actual resources in the pod's status.
     stage.server.store().amend("pods", &stage.pods()[0], |pod| {
         let log = json!({"name": "log", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}});
         pod["status"]["containerStatuses"].as_array_mut().unwrap().push(log);
@@ -66,7 +66,7 @@ async fn what_is_invalid_says_why_and_is_not_asked_again() {
 }
 
 #[tokio::test]
-async fn too_much_to_do_is_waited_for_as_told() {
+async fn too_many_requests_waits_for_retry_after() {
     let stage = Stage::new(1, 1, AMPLE).await;
     let rule = Rule::always(Fault::TooMany(1)).resource("pods/resize");
     stage.server.faults().add(rule.times(1));
@@ -85,14 +85,14 @@ async fn too_much_to_do_is_waited_for_as_told() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_leaves_doubt_until_the_pod_is_seen_changed() {
+async fn lost_answer_is_pending_until_the_change_is_observed() {
     let stage = Stage::new(1, 1, AMPLE).await;
     let rule = |fault| Rule::always(fault).resource("pods/resize").times(1);
     stage.server.faults().add(rule(Fault::LoseAnswer));
     let grown = stage.resize(goal(1, 2)).await;
     assert_eq!(grown, Ok(InForce::certain(cores(1, 2))));
     assert_eq!(stage.answers("pods/resize"), [200]);
-    // Nothing is seen to change, and it may come yet.
+    // No change is observed, but the write may still take effect.
     let stage = Stage::new(1, 1, SHORT).await;
     stage.server.faults().add(rule(Fault::HangUp));
     let error = stage.resize(goal(1, 2)).await.unwrap_err();
@@ -105,9 +105,9 @@ async fn a_lost_answer_leaves_doubt_until_the_pod_is_seen_changed() {
     assert_eq!(grown, InForce::certain(cores(1, 2)));
 }
 
-/// What has been done while no watch has told of it: the next turn reckons with it all the same.
+/// A pending write that no watch has reported yet is counted by the next cycle all the same.
 #[tokio::test]
-async fn what_may_have_been_done_counts_until_the_watch_tells() {
+async fn pending_write_counts_until_the_watch_reports_it() {
     let lag = Fault::LagWatch(Duration::from_secs(2));
     let slow = |server: &weir_apiserver::ApiServer| server.faults().add(Rule::always(lag));
     let stage = Stage::of(|_| {}, deployment("web", 1, 1_000), SHORT, slow).await;
@@ -145,7 +145,7 @@ async fn what_may_have_been_done_counts_until_the_watch_tells() {
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_what() {
+async fn forbidden_request_names_the_missing_right() {
     let stage = Stage::new(1, 1, SHORT).await;
     let subject = "system:serviceaccount:demo:weir";
     let blind = stage.server.client_without_retries(subject).await.unwrap();
@@ -197,7 +197,7 @@ async fn who_may_not_is_told_what() {
 }
 
 #[tokio::test]
-async fn without_a_server_or_a_workload_it_says_so() {
+async fn missing_server_or_workload_is_reported() {
     let stage = Stage::new(1, 1, SHORT).await;
     let other = backends(&stage.server, &["web", "nobody"], SHORT).await;
     let listed = async || {
@@ -207,7 +207,7 @@ async fn without_a_server_or_a_workload_it_says_so() {
     weir_bed::wait::until_async("a list", super::bed::LIMIT, listed)
         .await
         .unwrap();
-    // What was told last holds when nobody answers any more.
+    // Without a server, the last observed state holds.
     let Stage { server, backends } = stage;
     drop(server);
     let last = backends.in_force().await.remove(0).unwrap().unwrap();
@@ -223,7 +223,7 @@ async fn without_a_server_or_a_workload_it_says_so() {
         matches!(refusal(&error), Refused::Unreachable { .. }),
         "{error}"
     );
-    // Where nobody listened, nothing can have come of it.
+    // A write to a closed port cannot have taken effect.
     let most = if error.leaves_doubt() { 2 } else { 1 };
     let last = backends.in_force().await.remove(0).unwrap().unwrap();
     assert_eq!(
