@@ -7,10 +7,9 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use weir_api::{Cores, Rps};
-use weir_planner::actuate::{Allocation, InForce};
-use weir_planner::config::Service;
-use weir_planner::decide::{Kind, decide};
-use weir_planner::forecast::Forecast;
+use weir_planner::capacity::{Allocation, InForce};
+use weir_planner::policy::decide;
+use weir_planner::service::{Inputs, Service, SolveStatus};
 
 /// So many variants from quick and light to accurate and heavy, up to so many replicas of each.
 fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {
@@ -39,17 +38,9 @@ fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {
 fn bounded(criterion: &mut Criterion) {
     for (variants, replicas) in [(3, 8), (5, 20), (8, 20)] {
         let nothing = vec![InForce::certain(Allocation::new(0, Cores::ZERO)); variants as usize];
-        let forecast = Forecast {
-            demand: Rps(f64::from(replicas) * 20.0),
-            present: Rps(f64::from(replicas) * 20.0),
-            arriving: Rps(f64::from(replicas) * 20.0),
-            rises: false,
-            settled: true,
-            lasted: None,
-            left_ms: None,
-        };
-        let free = decide(&service(variants, replicas, None), &nothing, Some(forecast));
-        assert_eq!(free.kind, Kind::Optimal, "{}", free.why);
+        let inputs = Inputs::steady(Rps(f64::from(replicas) * 20.0));
+        let free = decide(&service(variants, replicas, None), &nothing, Some(inputs));
+        assert_eq!(free.status, SolveStatus::Optimal, "{}", free.why);
         let each = (2..).step_by(3);
         let takes = free.goals.iter().zip(each);
         let takes: u32 = takes.map(|(goal, gi)| goal.replicas * gi).sum();
@@ -62,10 +53,10 @@ fn bounded(criterion: &mut Criterion) {
             ("quarter", Some(takes / 4)),
         ] {
             let service = service(variants, replicas, memory_gi);
-            let decision = decide(&service, &nothing, Some(forecast));
-            println!("{name}: {:?} {}", decision.kind, decision.why);
+            let decision = decide(&service, &nothing, Some(inputs));
+            println!("{name}: {:?} {}", decision.status, decision.why);
             group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-                bencher.iter(|| black_box(decide(&service, &nothing, Some(forecast))));
+                bencher.iter(|| black_box(decide(&service, &nothing, Some(inputs))));
             });
         }
     }

@@ -7,10 +7,10 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use weir_api::{Cores, Rps};
-use weir_planner::actuate::{Allocation, Bounds, Goal, InForce, Shapes, Transition};
-use weir_planner::config::Service;
-use weir_planner::forecast::Forecast;
+use weir_planner::capacity::{Allocation, Bounds, Goal, InForce};
 use weir_planner::plan::capacities;
+use weir_planner::rollout::{Shapes, Transition};
+use weir_planner::service::{Inputs, Service};
 
 /// Service of so many variants of 10 requests/s by a core.
 fn service(variants: usize, cores: u32) -> Service {
@@ -48,17 +48,9 @@ fn steps(criterion: &mut Criterion) {
     for (variants, cores) in [(3, 12), (5, 20), (8, 64), (16, 400)] {
         let service = service(variants, cores);
         let demand = Rps(f64::from(cores) * 4.0);
-        let forecast = Forecast {
-            demand,
-            present: demand,
-            arriving: demand,
-            rises: false,
-            settled: true,
-            lasted: None,
-            left_ms: None,
-        };
+        let inputs = Inputs::steady(demand);
         let carried = |there: &[Allocation]| {
-            let each = capacities(&service, there, Some(forecast), &[]);
+            let each = capacities(&service, there, Some(inputs), &[]);
             each.iter().sum::<f64>() / demand.0
         };
         let (from, to) = (

@@ -1,55 +1,45 @@
-//! Weir's planner. Every cycle it [`observe`]s what the proxies have counted, [`forecast`]s the
-//! demand, [`solve`]s for the variants, cores and shares that serve it best, [`actuate`]s the cores
-//! that differ and [`publish`]es the plan, of which every proxy picks up its part ([`sharing`]);
-//! [`cycle`] is one such turn and says what each failure falls back to, [`serve`] repeats it and
-//! answers over [`http`] for what is [`served`].
+//! Weir's planner.
 //!
-//! [`config`], [`profile`], [`forecast`], [`solve`], [`decide`], [`plan`], [`sharing`] and [`manifests`] take values
-//! and return values; only [`observe`], [`actuate`], [`publish`], [`http`] and [`clock`] touch the
-//! world, and the cycle reaches the first three through ports, so that a replay can take their place.
-//! [`kube`] is a second half of the port to the cores: pods, resized in place.
-//! The planner never stands in a request's path: when it is gone, the proxies go on.
+//! One cycle of the [`control_loop`] goes through these stages: [`observe`] scrapes the proxies' statistics,
+//! [`forecast`] estimates the demand, the [`policy`] of the [`service`] solves for variants, cores and shares
+//! ([`solve`]), a [`rollout`] brings the actual [`capacity`] to the target step by step through the [`backends`], and
+//! [`distribution`] publishes the [`plan`] that every proxy polls.
+//!
+//! [`serve`] runs one service from a file, the [`operator`] runs one for each custom resource; both answer over
+//! [`http`] and report through [`telemetry`].
+//!
+//! [`capacity`], [`service`], [`forecast`], [`policy`], [`plan`], [`rollout`] and [`manifests`] are pure: values in, values
+//! out. Only [`observe`], [`backends`], [`distribution`], [`http`], [`operator`] and [`clock`] touch the world, and the
+//! control loop reaches the first three through ports, so that a replay can stand in for them.
+//!
+//! The planner is never in a request's path: proxies go on without it.
 
-pub mod config;
-pub mod profile;
-pub mod resource;
-
-pub mod observe;
+pub mod capacity;
+pub mod quantity;
 
 pub mod forecast;
+pub mod service;
 
+pub mod observe;
 pub use weir_solve as solve;
-
-pub mod decide;
+pub mod policy;
+pub mod spec;
 
 pub mod plan;
+pub mod rollout;
 
-pub mod actuate;
+pub mod backends;
+pub mod distribution;
+pub mod telemetry;
 
-pub mod kube;
-
-pub mod sharing;
-
-pub mod publish;
-
-pub mod cycle;
-
-pub mod status;
-
-pub mod trouble;
-
-pub mod metrics;
-
+pub mod control_loop;
 pub mod served;
 
 pub mod http;
-
+pub mod operator;
 pub mod serve;
 
-pub mod operate;
-
 pub mod clock;
-
 pub mod key;
-
 pub mod manifests;
+pub mod profile;

@@ -11,10 +11,9 @@ mod run;
 use weir_api::plan::HOUR_MS;
 use weir_api::{Cores, Rps, VariantPlan};
 
-use crate::actuate::Allocation;
-use crate::config::{Service, Variant};
-use crate::decide::batches;
-use crate::forecast::Forecast;
+use crate::capacity::Allocation;
+use crate::policy::batches;
+use crate::service::{Inputs, Service, Variant};
 use crate::solve::infadapter::quota;
 use run::Run;
 
@@ -49,20 +48,20 @@ pub struct Conditions<'a> {
 pub fn drafts(
     service: &Service,
     there: &[Allocation],
-    forecast: Option<Forecast>,
+    inputs: Option<Inputs>,
 ) -> Option<Vec<Draft>> {
-    drafts_under(service, there, forecast, Conditions::default())
+    drafts_under(service, there, inputs, Conditions::default())
 }
 
 /// The same under these conditions.
 pub fn drafts_under(
     service: &Service,
     there: &[Allocation],
-    forecast: Option<Forecast>,
+    inputs: Option<Inputs>,
     Conditions { failing, told }: Conditions<'_>,
 ) -> Option<Vec<Draft>> {
-    let demand = forecast.map(|forecast| forecast.present);
-    let runs = runs(service, there, forecast, told);
+    let demand = inputs.map(|inputs| inputs.forecast.present);
+    let runs = runs(service, there, inputs, told);
     let mut drafts = Vec::with_capacity(service.stages.len());
     let mut needs = Vec::with_capacity(service.stages.len());
     for stage in &service.stages {
@@ -85,18 +84,18 @@ pub fn drafts_under(
 }
 
 /// The entry's, which is the only one of a service without stages.
-pub fn draft(service: &Service, there: &[Allocation], forecast: Option<Forecast>) -> Option<Draft> {
-    drafts(service, there, forecast)?.into_iter().next()
+pub fn draft(service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Option<Draft> {
+    drafts(service, there, inputs)?.into_iter().next()
 }
 
 /// What each variant sustains with what is there, in requests/s, where servers have been told these batches.
 pub fn capacities(
     service: &Service,
     there: &[Allocation],
-    forecast: Option<Forecast>,
+    inputs: Option<Inputs>,
     told: &[Option<u32>],
 ) -> Vec<f64> {
-    let runs = runs(service, there, forecast, told);
+    let runs = runs(service, there, inputs, told);
     runs.iter().map(|run| run.capacity_rps(service)).collect()
 }
 
@@ -115,20 +114,20 @@ pub struct ServiceTime {
 pub fn service_times(
     service: &Service,
     there: &[Allocation],
-    forecast: Option<Forecast>,
+    inputs: Option<Inputs>,
     told: &[Option<u32>],
 ) -> Vec<Option<ServiceTime>> {
-    let runs = runs(service, there, forecast, told);
+    let runs = runs(service, there, inputs, told);
     runs.iter().map(Run::service_time).collect()
 }
 
 fn runs<'a>(
     service: &'a Service,
     there: &[Allocation],
-    forecast: Option<Forecast>,
+    inputs: Option<Inputs>,
     told: &[Option<u32>],
 ) -> Vec<Run<'a>> {
-    let batches = batches(service, there, forecast);
+    let batches = batches(service, there, inputs);
     let told = told.iter().copied().chain(std::iter::repeat(None));
     let each = service
         .variants
@@ -237,7 +236,7 @@ fn rounded(shares: Vec<f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::tests::service;
+    use crate::spec::tests::service;
 
     fn whole(cores: [u32; 2]) -> [Allocation; 2] {
         cores.map(|cores| Allocation::one(Cores::whole(cores)))
@@ -259,16 +258,8 @@ mod tests {
         assert_eq!(three.1, 3.0 * one.1);
     }
 
-    fn expected(demand_rps: f64) -> Forecast {
-        Forecast {
-            demand: Rps(demand_rps),
-            present: Rps(demand_rps),
-            arriving: Rps(demand_rps),
-            rises: false,
-            settled: true,
-            lasted: None,
-            left_ms: None,
-        }
+    fn expected(demand_rps: f64) -> Inputs {
+        Inputs::steady(Rps(demand_rps))
     }
 
     /// Cores and demand → shares and slots of a (0.8·(20·n − 2), 70 %, one at a time on each core)

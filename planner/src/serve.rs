@@ -6,15 +6,15 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::actuate::{Actuate, Backend, Local};
+use crate::backends::{Actuate, Backend, Local};
 use crate::clock::Clock;
-use crate::config::{Mode, Replicas, Service, Variant};
-use crate::cycle::{Aside, Planner, Ports};
+use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
 use crate::key::Key;
 use crate::observe::{Observe, Scraper, Targets};
 use crate::served::{Served, Services};
-use crate::status::CycleReport;
+use crate::service::{Mode, Replicas, Service, Variant};
+use crate::telemetry::status::CycleReport;
 
 /// Why the planner cannot run.
 #[derive(Debug, thiserror::Error)]

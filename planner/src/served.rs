@@ -7,11 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::config::Service;
-use crate::metrics::{ServiceMetrics, Shown};
-use crate::publish::Publishers;
-use crate::sharing::{Counts, SETTLE};
-use crate::status::Status;
+use crate::distribution::Publishers;
+use crate::distribution::slot_allocation::{Counts, SETTLE};
+use crate::service::Service;
+use crate::telemetry::metrics::{ServiceMetrics, Shown};
+use crate::telemetry::status::Status;
 use weir_api::Revision;
 
 /// One service that is planned for.

@@ -1,24 +1,24 @@
-//! The resource's definition, which is the cluster's and not the namespace's: left as it was found.
+//! The custom resource definition. It belongs to the whole cluster, so it is left as it was found.
 //!
-//! Where there is none, `k8s/base/crd.yaml` is applied, and taken away again. Where there is another, it is brought up
-//! to date if no resource lives by it, and never otherwise.
+//! If the cluster has none, `k8s/base/crd.yaml` is applied and removed afterwards. A different definition is
+//! updated only if no resource of that kind exists.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::core::ApiResource;
 use serde_json::Value;
-use weir_planner::resource::SloService;
+use weir_planner::spec::resource::SloService;
 
-use super::asked::Asked;
-use super::ground::{LIMIT, until_within};
-use super::place::Place;
-use super::stage::manifest;
+use super::clusters::Cluster;
+use super::fixture::manifest;
+use super::request_log::RequestLog;
+use super::sandbox::{LIMIT, until_within};
 
 const NAME: &str = "sloservices.weir.dev";
-/// Whose fields a story's objects are.
+/// Field manager of the tests' objects.
 pub(crate) const MANAGER: &str = "weir-tests";
 
-/// How the definition was found.
+/// State of the definition before the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Definition {
     Absent,
@@ -26,11 +26,11 @@ pub(crate) enum Definition {
 }
 
 impl Definition {
-    /// How it was found, and what the API server warned of as it was applied.
-    pub(crate) async fn ensure(place: &Place) -> (Definition, Vec<String>) {
-        let (client, asked) = Asked::client(place.config.clone());
+    /// Installs the definition if needed; returns its former state and the API server's warnings.
+    pub(crate) async fn ensure(cluster: &Cluster) -> (Definition, Vec<String>) {
+        let (client, log) = RequestLog::client(cluster.config.clone());
         let found = Definition::applied(&client).await;
-        (found, asked.warnings())
+        (found, log.warnings())
     }
 
     async fn applied(client: &kube::Client) -> Definition {
@@ -57,7 +57,7 @@ impl Definition {
         Definition::There
     }
 
-    /// Leaves it as it was found.
+    /// Restores the former state.
     pub(crate) async fn restore(self, client: &kube::Client) {
         if self == Definition::There {
             return;
@@ -86,7 +86,7 @@ async fn apply(api: &Api<CustomResourceDefinition>, shipped: &Value) {
     assert!(until_within(LIMIT, served).await, "{NAME} is not served");
 }
 
-/// How many resources there are in all of the cluster.
+/// Number of `SloService` resources in the whole cluster.
 async fn services(client: &kube::Client) -> usize {
     let kind = ApiResource::erase::<SloService>(&());
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &kind);

@@ -1,80 +1,82 @@
-//! Two planners, one writer: the other one waits, and takes over within 15 s when the first has gone.
+//! Leader election between two planners: only the leader writes, and the other takes over within 15 s of its
+//! end.
 
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
-use weir_planner::operate::leader::LEASE;
+use weir_planner::operator::leader::LEASE;
 
-use super::asked::Asked;
-use super::ground::{LIMIT, until_within};
-use super::place::everywhere;
-use super::stage::Stage;
+use super::clusters::on_each_cluster;
+use super::fixture::Fixture;
+use super::request_log::RequestLog;
+use super::sandbox::{LIMIT, until_within};
 
 const BOTH: [&str; 2] = ["small", "large"];
-/// From a planner's end until another one plans.
-const TAKEN_OVER_MAX: Duration = Duration::from_secs(15);
+/// Longest time from a leader's end to the next leader's first plan.
+const TAKEOVER_MAX: Duration = Duration::from_secs(15);
 
 #[tokio::test]
-async fn one_writes_and_the_other_takes_over() {
-    everywhere(story).await;
+async fn only_the_leader_writes_and_a_standby_takes_over() {
+    on_each_cluster(scenario).await;
 }
 
-async fn story(stage: &Stage<'_>) {
-    if !stage.has_room() {
+async fn scenario(fixture: &Fixture<'_>) {
+    if !fixture.has_room() {
         return;
     }
     for name in BOTH {
-        stage.deploy_cores(name, 1, 1).await;
+        fixture.deploy_cores(name, 1, 1).await;
     }
-    let (first, first_asked) = stage.planner("weir-a").await;
-    stage.proxy.load(2.0);
-    stage.apply(&stage.demo()).await.unwrap();
-    stage.until_condition("demo", "Actuated", "True").await;
-    assert_eq!(holder(stage).await, "weir-a");
-    let (second, second_asked) = stage.planner("weir-b").await;
-    // The second one's answer is the first one's.
+    let (first, first_requests) = fixture.planner("weir-a").await;
+    fixture.proxy.load(2.0);
+    fixture.apply(&fixture.demo()).await.unwrap();
+    fixture.until_condition("demo", "Actuated", "True").await;
+    assert_eq!(holder(fixture).await, "weir-a");
+    let (second, second_requests) = fixture.planner("weir-b").await;
+    // The standby serves the leader's plan.
     let same = async || {
         let (one, other) = (first.plan().await, second.plan().await);
         one.is_ok() && one == other
     };
     assert!(until_within(LIMIT, same).await, "{:?}", second.plan().await);
-    stage.proxy.load(30.0);
-    stage.until_cores(&BOTH, |cores| cores >= 3.0).await;
-    stage.until_said(|cores| cores >= 3.0).await;
-    assert_eq!(beside_the_lease(&second_asked), 0);
-    assert!(beside_the_lease(&first_asked) > 0);
+    fixture.proxy.load(30.0);
+    fixture.until_cores(&BOTH, |cores| cores >= 3.0).await;
+    fixture.until_reported(|cores| cores >= 3.0).await;
+    assert_eq!(writes_beside_lease(&second_requests), 0);
+    assert!(writes_beside_lease(&first_requests) > 0);
 
     first.kill().await;
     let killed = Instant::now();
-    stage.proxy.load(2.0);
-    // Proxies have plans all the while.
+    fixture.proxy.load(2.0);
+    // Proxies get plans during the takeover.
     assert!(second.plan().await.is_ok());
-    let taken = async || holder(stage).await == "weir-b" && beside_the_lease(&second_asked) > 0;
-    assert!(until_within(TAKEN_OVER_MAX, taken).await, "not taken over");
+    let taken =
+        async || holder(fixture).await == "weir-b" && writes_beside_lease(&second_requests) > 0;
+    assert!(until_within(TAKEOVER_MAX, taken).await, "not taken over");
     eprintln!("taken over after {:?}", killed.elapsed());
-    stage.until_cores(&BOTH, |cores| cores <= 2.0).await;
+    fixture.until_cores(&BOTH, |cores| cores <= 2.0).await;
 
-    // Given back, it need not be waited for.
-    let (third, _) = stage.planner("weir-c").await;
+    // A planner that shuts down releases the Lease, so its successor need not wait for the expiry.
+    let (third, _) = fixture.planner("weir-c").await;
     second.end().await.unwrap();
-    let taken = async || holder(stage).await == "weir-c";
+    let taken = async || holder(fixture).await == "weir-c";
     assert!(until_within(LIMIT, taken).await, "not taken over again");
     third.end().await.unwrap();
-    assert_eq!(holder(stage).await, "");
-    assert_eq!(first_asked.forbidden(), []);
-    assert_eq!(second_asked.forbidden(), []);
+    assert_eq!(holder(fixture).await, "");
+    assert_eq!(first_requests.forbidden(), []);
+    assert_eq!(second_requests.forbidden(), []);
 }
 
-async fn holder(stage: &Stage<'_>) -> String {
-    let lease = stage.api::<Lease>().get_opt(LEASE).await.unwrap();
+async fn holder(fixture: &Fixture<'_>) -> String {
+    let lease = fixture.api::<Lease>().get_opt(LEASE).await.unwrap();
     let spec = lease.and_then(|lease| lease.spec).unwrap_or_default();
     spec.holder_identity.unwrap_or_default()
 }
 
-/// How often anything but the Lease was written.
-fn beside_the_lease(asked: &Asked) -> usize {
-    let writes = asked.writes().into_iter();
+/// Number of writes other than to the Lease.
+fn writes_beside_lease(requests: &RequestLog) -> usize {
+    let writes = requests.writes().into_iter();
     let writes = writes.filter(|write| !write.path.contains("/leases"));
     writes.count()
 }

@@ -1,70 +1,76 @@
-//! Demand rises and falls, and cores follow: in place, request and limit together, by no right too many.
+//! Vertical scaling: cores follow rising and falling demand in cluster, with equal requests and limits, and
+//! without a missing right.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::look::{actual_m, identity, server};
-use super::place::everywhere;
-use super::stage::{CORES, Stage};
+use super::clusters::on_each_cluster;
+use super::fixture::{CORES, Fixture};
+use super::observe::{actual_m, identity, server};
 
 const BOTH: [&str; 2] = ["small", "large"];
 
 #[tokio::test]
 async fn cores_follow_demand_in_place() {
-    everywhere(story).await;
+    on_each_cluster(scenario).await;
 }
 
-async fn story(stage: &Stage<'_>) {
-    if !stage.has_room() {
+async fn scenario(fixture: &Fixture<'_>) {
+    if !fixture.has_room() {
         return;
     }
     for name in BOTH {
-        stage.deploy_cores(name, 1, 1).await;
+        fixture.deploy_cores(name, 1, 1).await;
     }
-    let before = identities(stage).await;
-    let (planner, asked) = stage.planner("weir-a").await;
-    stage.proxy.load(2.0);
-    stage.apply(&stage.demo()).await.unwrap();
-    stage
+    let before = identities(fixture).await;
+    let (planner, requests) = fixture.planner("weir-a").await;
+    fixture.proxy.load(2.0);
+    fixture.apply(&fixture.demo()).await.unwrap();
+    fixture
         .until_condition("demo", "Actuated", "True InForce")
         .await;
 
-    // 30 × 1.1 requests/s: more than one core of each carries.
-    stage.proxy.load(30.0);
-    stage.until_cores(&BOTH, |cores| cores >= 3.0).await;
-    stage.until_said(|cores| cores >= 3.0).await;
-    stage
+    // 30 × 1.1 requests/s exceed the capacity of one core of each variant.
+    fixture.proxy.load(30.0);
+    fixture.until_cores(&BOTH, |cores| cores >= 3.0).await;
+    fixture.until_reported(|cores| cores >= 3.0).await;
+    fixture
         .until_condition("demo", "Degraded", "False AsExpected")
         .await;
-    for pod in pods(stage).await {
+    for pod in pods(fixture).await {
         assert_guaranteed(&pod);
     }
 
-    stage.proxy.load(2.0);
-    stage.until_cores(&BOTH, |cores| cores <= 2.0).await;
-    stage.until_said(|cores| cores <= 2.0).await;
-    for pod in pods(stage).await {
+    fixture.proxy.load(2.0);
+    fixture.until_cores(&BOTH, |cores| cores <= 2.0).await;
+    fixture.until_reported(|cores| cores <= 2.0).await;
+    for pod in pods(fixture).await {
         assert_guaranteed(&pod);
     }
-    assert_eq!(identities(stage).await, before, "the same, never restarted");
-    assert!(asked.resizes().len() >= 2, "{:?}", asked.resizes());
-    assert_eq!(asked.forbidden(), []);
+    assert_eq!(
+        identities(fixture).await,
+        before,
+        "the same, never restarted"
+    );
+    assert!(requests.resizes().len() >= 2, "{:?}", requests.resizes());
+    assert_eq!(requests.forbidden(), []);
     planner.end().await.unwrap();
 }
 
-async fn pods(stage: &Stage<'_>) -> Vec<Pod> {
+async fn pods(fixture: &Fixture<'_>) -> Vec<Pod> {
     let mut all = Vec::new();
     for name in BOTH {
-        all.extend(stage.pods(name).await);
+        all.extend(fixture.pods(name).await);
     }
     all
 }
 
-async fn identities(stage: &Stage<'_>) -> Vec<Value> {
-    pods(stage).await.iter().map(identity).collect()
+async fn identities(fixture: &Fixture<'_>) -> Vec<Value> {
+    pods(fixture).await.iter().map(identity).collect()
 }
 
-/// What is requested is the limit, is what the container has, and within the budget.
+/// Asserts that the requests equal the limits and the container's actual resources, and are within the
+/// budget.
 fn assert_guaranteed(pod: &Pod) {
     let resources = |of: &Value| {
         let resources = &of["resources"];

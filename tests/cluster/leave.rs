@@ -1,69 +1,72 @@
-//! A resource that is deleted goes once its last turn is over, and leaves the pods as they are, without a trace.
+//! A deleted resource disappears after its last cycle, and leaves the pods unchanged.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use weir_planner::operate::leader::LEASE;
+use weir_planner::operator::leader::LEASE;
 
-use super::ground::{LIMIT, until_within};
-use super::look::identity;
-use super::place::everywhere;
-use super::stage::Stage;
+use super::clusters::on_each_cluster;
+use super::fixture::Fixture;
+use super::observe::identity;
+use super::sandbox::{LIMIT, until_within};
 
 const BOTH: [&str; 2] = ["small", "large"];
 
 #[tokio::test]
-async fn a_deleted_resource_leaves_pods_as_they_are() {
-    everywhere(story).await;
+async fn deleted_resource_leaves_pods_unchanged() {
+    on_each_cluster(scenario).await;
 }
 
-async fn story(stage: &Stage<'_>) {
-    if !stage.has_room() {
+async fn scenario(fixture: &Fixture<'_>) {
+    if !fixture.has_room() {
         return;
     }
     for name in BOTH {
-        stage.deploy_cores(name, 1, 1).await;
+        fixture.deploy_cores(name, 1, 1).await;
     }
-    let before = (identities(stage).await, templates(stage).await);
-    let (planner, asked) = stage.planner("weir-a").await;
-    stage.proxy.load(30.0);
-    stage.apply(&stage.demo()).await.unwrap();
-    stage.until_cores(&BOTH, |cores| cores >= 3.0).await;
-    stage.until_said(|cores| cores >= 3.0).await;
+    let before = (identities(fixture).await, templates(fixture).await);
+    let (planner, requests) = fixture.planner("weir-a").await;
+    fixture.proxy.load(30.0);
+    fixture.apply(&fixture.demo()).await.unwrap();
+    fixture.until_cores(&BOTH, |cores| cores >= 3.0).await;
+    fixture.until_reported(|cores| cores >= 3.0).await;
 
-    stage.remove("demo").await;
+    fixture.remove("demo").await;
     assert_eq!(planner.plan().await, Err(404));
-    let (left, resizes) = (resources(stage).await, asked.resizes().len());
-    stage.proxy.load(1.0);
-    // The planner lives on, and has had the time to do something.
+    let (left, resizes) = (resources(fixture).await, requests.resizes().len());
+    fixture.proxy.load(1.0);
+    // Two renewals of the Lease: the planner is alive and has had time to act.
     for _ in 0..2 {
-        let renewed = renewed(stage).await;
-        let again = async || self::renewed(stage).await != renewed;
+        let renewed = renewed(fixture).await;
+        let again = async || self::renewed(fixture).await != renewed;
         assert!(until_within(LIMIT, again).await, "the Lease is not renewed");
     }
-    assert_eq!(asked.resizes().len(), resizes);
-    assert_eq!(resources(stage).await, left, "as they were");
-    assert_eq!((identities(stage).await, templates(stage).await), before);
-    assert_eq!(asked.forbidden(), []);
+    assert_eq!(requests.resizes().len(), resizes);
+    assert_eq!(resources(fixture).await, left, "as they were");
+    assert_eq!(
+        (identities(fixture).await, templates(fixture).await),
+        before
+    );
+    assert_eq!(requests.forbidden(), []);
     planner.end().await.unwrap();
 }
 
-async fn pods(stage: &Stage<'_>) -> Vec<Pod> {
+async fn pods(fixture: &Fixture<'_>) -> Vec<Pod> {
     let mut all = Vec::new();
     for name in BOTH {
-        all.extend(stage.pods(name).await);
+        all.extend(fixture.pods(name).await);
     }
     all
 }
 
-async fn identities(stage: &Stage<'_>) -> Vec<Value> {
-    pods(stage).await.iter().map(identity).collect()
+async fn identities(fixture: &Fixture<'_>) -> Vec<Value> {
+    pods(fixture).await.iter().map(identity).collect()
 }
 
-/// What the pods are to have and have.
-async fn resources(stage: &Stage<'_>) -> Vec<Value> {
-    let all = pods(stage).await.into_iter();
+/// Target and actual resources of the pods.
+async fn resources(fixture: &Fixture<'_>) -> Vec<Value> {
+    let all = pods(fixture).await.into_iter();
     let shown = all.map(|pod| serde_json::to_value(pod).unwrap());
     let has = |pod: Value| {
         json!([
@@ -74,11 +77,11 @@ async fn resources(stage: &Stage<'_>) -> Vec<Value> {
     shown.map(has).collect()
 }
 
-/// What the workloads make pods of.
-async fn templates(stage: &Stage<'_>) -> Vec<Value> {
+/// Specifications, labels and finalizers of the Deployments.
+async fn templates(fixture: &Fixture<'_>) -> Vec<Value> {
     let mut all = Vec::new();
     for name in BOTH {
-        let deployment = stage.api::<Deployment>().get(name).await.unwrap();
+        let deployment = fixture.api::<Deployment>().get(name).await.unwrap();
         all.push(json!([
             deployment.spec,
             deployment.metadata.labels,
@@ -88,7 +91,7 @@ async fn templates(stage: &Stage<'_>) -> Vec<Value> {
     all
 }
 
-async fn renewed(stage: &Stage<'_>) -> Value {
-    let lease = stage.api::<Lease>().get(LEASE).await.unwrap();
+async fn renewed(fixture: &Fixture<'_>) -> Value {
+    let lease = fixture.api::<Lease>().get(LEASE).await.unwrap();
     json!(lease.spec.unwrap().renew_time)
 }

@@ -1,24 +1,24 @@
-//! The stories of Kubernetes on any cluster: that of `WEIR_KUBECONFIG` (`cargo xtask test --kubeconfig PATH`), else
-//! on the emulator, once whole and once as an API server alone. Planners, resources, rights and the ends of
-//! namespaces through the `kube` client, and by nothing else.
+//! Kubernetes tests that run on any cluster: the one named by `WEIR_KUBECONFIG` (`cargo xtask test
+//! --kubeconfig PATH`), otherwise the emulator, once with all its parts and once as an API server alone.
+//! Planners, resources, rights and namespaces are driven through the `kube` client only.
 //!
-//! What a cluster has nobody for (Deployments, pods, ends of namespaces), this program plays over the API in its
-//! own namespace, and says so.
+//! Parts that a cluster lacks (Deployment controller, kubelet, namespace controller) are emulated by this
+//! program over the API, in the test's own namespace, and reported.
 
-mod asked;
+mod clusters;
 mod definition;
+mod deletion;
 mod elect;
-mod end;
+mod fixture;
 mod follow;
 mod full;
-mod ground;
 mod leave;
-mod look;
+mod observe;
 mod parts;
-mod place;
 mod planned;
-mod play;
 mod refuse;
+mod request_log;
 mod rights;
+mod sandbox;
 mod scale;
-mod stage;
+mod stand_ins;

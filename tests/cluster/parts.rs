@@ -1,4 +1,4 @@
-//! What a cluster has somebody for, found out by looking; the rest is played.
+//! Detection of the parts that a cluster has; missing parts are emulated.
 
 use std::time::Duration;
 
@@ -8,33 +8,33 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use serde_json::json;
 
-use super::ground::{cpu_m, until_within};
-use super::stage::of_json;
+use super::fixture::of_json;
+use super::sandbox::{cpu_m, until_within};
 
-/// How long a Deployment's controller has to notice a new one.
+/// Time that a Deployment controller gets to observe a new Deployment.
 const NOTICED: Duration = Duration::from_secs(5);
 
-/// Who is there.
+/// Parts of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
-    /// Whether somebody makes the pods of Deployments.
+    /// Whether a controller creates the pods of Deployments.
     pub(crate) deployments: bool,
-    /// Nodes that take pods.
+    /// Number of nodes that accept pods.
     pub(crate) nodes: usize,
-    /// Thousandths of a core that the roomiest of them has left.
-    pub(crate) room_m: i64,
-    /// Thousandths of a core that the greatest of them has, taken or not.
-    pub(crate) greatest_m: i64,
+    /// Free CPU of the node with most free CPU, in thousandths of a core.
+    pub(crate) free_m: i64,
+    /// Allocatable CPU of the largest node, in thousandths of a core.
+    pub(crate) largest_m: i64,
 }
 
 impl Parts {
-    pub(crate) async fn look(client: &kube::Client, namespace: &str) -> Parts {
+    pub(crate) async fn detect(client: &kube::Client, namespace: &str) -> Parts {
         let nodes = nodes(client).await;
         let parts = Parts {
             deployments: deployments(client, namespace).await,
             nodes: nodes.len(),
-            room_m: nodes.iter().map(|node| node.1).max().unwrap_or(0),
-            greatest_m: nodes.iter().map(|node| node.0).max().unwrap_or(0),
+            free_m: nodes.iter().map(|node| node.1).max().unwrap_or(0),
+            largest_m: nodes.iter().map(|node| node.0).max().unwrap_or(0),
         };
         eprintln!("{parts}");
         parts
@@ -53,18 +53,18 @@ impl std::fmt::Display for Parts {
         match self.nodes {
             0 => write!(
                 f,
-                "nodes: none that is ready, this program plays the kubelet"
+                "nodes: none that is ready, this program emulates the kubelet"
             ),
             nodes => write!(
                 f,
                 "nodes: {nodes}, the roomiest with {} cores left",
-                self.room_m as f64 / 1e3
+                self.free_m as f64 / 1e3
             ),
         }
     }
 }
 
-/// Whether a Deployment without pods is noticed.
+/// Whether a controller observes a new Deployment without pods.
 async fn deployments(client: &kube::Client, namespace: &str) -> bool {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let labels = json!({"app": "look"});
@@ -85,7 +85,7 @@ async fn deployments(client: &kube::Client, namespace: &str) -> bool {
     noticed
 }
 
-/// What the nodes that take pods have, and what they have left.
+/// Returns (allocatable, free) CPU of the nodes that accept pods, in thousandths of a core.
 async fn nodes(client: &kube::Client) -> Vec<(i64, i64)> {
     let all: Api<Node> = Api::all(client.clone());
     let all = all.list(&ListParams::default()).await.unwrap().items;

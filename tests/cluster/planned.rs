@@ -1,22 +1,22 @@
-//! A resource that is applied is accepted and planned for, and says so in its status and its columns.
+//! An applied resource is accepted and planned for, as its status and columns show.
 
 use serde_json::json;
 
-use super::place::everywhere;
-use super::stage::Stage;
+use super::clusters::on_each_cluster;
+use super::fixture::Fixture;
 
 #[tokio::test]
-async fn an_applied_resource_is_planned_for_and_says_so() {
-    everywhere(story).await;
+async fn applied_resource_is_planned_for_and_reports_status() {
+    on_each_cluster(scenario).await;
 }
 
-async fn story(stage: &Stage<'_>) {
+async fn scenario(fixture: &Fixture<'_>) {
     for name in ["small", "large"] {
-        stage.deploy_cores(name, 1, 1).await;
+        fixture.deploy_cores(name, 1, 1).await;
     }
-    let (planner, asked) = stage.planner("weir-a").await;
-    stage.proxy.load(5.0);
-    stage.apply(&stage.demo()).await.unwrap();
+    let (planner, requests) = fixture.planner("weir-a").await;
+    fixture.proxy.load(5.0);
+    fixture.apply(&fixture.demo()).await.unwrap();
     for (about, begins) in [
         ("Accepted", "True Valid"),
         ("ProfileReady", "True Given"),
@@ -24,9 +24,9 @@ async fn story(stage: &Stage<'_>) {
         ("Actuated", "True InForce"),
         ("Degraded", "False AsExpected"),
     ] {
-        stage.until_condition("demo", about, begins).await;
+        fixture.until_condition("demo", about, begins).await;
     }
-    let resource = stage.resource("demo").await;
+    let resource = fixture.resource("demo").await;
     assert_eq!(
         resource["metadata"]["finalizers"],
         json!(["weir.dev/planner"])
@@ -42,7 +42,7 @@ async fn story(stage: &Stage<'_>) {
     let plan = planner.plan().await.unwrap();
     assert_eq!(plan["variants"].as_array().unwrap().len(), 2, "{plan}");
 
-    let columns = stage.columns("demo").await;
+    let columns = fixture.columns("demo").await;
     for (name, value) in [
         ("Name", json!("demo")),
         ("Mode", json!("active")),
@@ -59,13 +59,13 @@ async fn story(stage: &Stage<'_>) {
     let age = columns["Age"].as_str().unwrap();
     assert!(age.ends_with('s') || age.ends_with('m'), "{columns:?}");
 
-    // Applied again, nothing changes.
+    // Applying the same resource again changes nothing.
     let before = resource["metadata"]["generation"].clone();
-    stage.apply(&stage.demo()).await.unwrap();
+    fixture.apply(&fixture.demo()).await.unwrap();
     assert_eq!(
-        stage.resource("demo").await["metadata"]["generation"],
+        fixture.resource("demo").await["metadata"]["generation"],
         before
     );
-    assert_eq!(asked.forbidden(), []);
+    assert_eq!(requests.forbidden(), []);
     planner.end().await.unwrap();
 }

@@ -1,19 +1,20 @@
-//! Resources that cannot be gone by: refused by the definition, or told what to change; others go on.
+//! Invalid resources are refused by the definition, or get a condition that says what to change; other
+//! resources are not affected.
 
 use serde_json::{Value, json};
 use weir_bed::operate::condition;
 
-use super::place::everywhere;
-use super::stage::Stage;
+use super::clusters::on_each_cluster;
+use super::fixture::Fixture;
 
 const BOTH: [&str; 2] = ["small", "large"];
 
 #[tokio::test]
-async fn what_the_definition_refuses_is_never_stored() {
-    everywhere(schema).await;
+async fn resource_violating_the_schema_is_refused() {
+    on_each_cluster(schema).await;
 }
 
-async fn schema(stage: &Stage<'_>) {
+async fn schema(fixture: &Fixture<'_>) {
     let table: &[(&str, Value, &str)] = &[
         ("/spec/slo_ms", json!(0), "slo_ms"),
         ("/spec/budget/cores", json!(0), "cores"),
@@ -22,7 +23,7 @@ async fn schema(stage: &Stage<'_>) {
         ("/spec/stages", json!([]), "stages"),
         (
             "/spec/stages",
-            json!([{"name": "a", "variants": stage.demo()["spec"]["variants"]}]),
+            json!([{"name": "a", "variants": fixture.demo()["spec"]["variants"]}]),
             "exactly one of the two: variants (of a service) or stages (of a pipeline)",
         ),
         (
@@ -40,51 +41,51 @@ async fn schema(stage: &Stage<'_>) {
         ("/spec/budget", json!(null), "budget"),
     ];
     for (path, value, says) in table {
-        let mut resource = stage.demo();
+        let mut resource = fixture.demo();
         let (at, key) = path.rsplit_once('/').unwrap();
         resource.pointer_mut(at).unwrap()[key] = value.clone();
-        let status = match stage.apply(&resource).await {
+        let status = match fixture.apply(&resource).await {
             Err(kube::Error::Api(status)) => status,
             other => panic!("{path}: {other:?}"),
         };
         assert_eq!(status.code, 422, "{path}: {}", status.message);
         assert!(status.message.contains(says), "{path}: {}", status.message);
     }
-    assert_eq!(stage.resource("demo").await, Value::Null);
-    stage.apply(&stage.demo()).await.unwrap();
+    assert_eq!(fixture.resource("demo").await, Value::Null);
+    fixture.apply(&fixture.demo()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
-    everywhere(conditions).await;
+async fn invalid_resource_gets_a_condition_and_others_continue() {
+    on_each_cluster(conditions).await;
 }
 
-async fn conditions(stage: &Stage<'_>) {
-    if !stage.has_room() {
+async fn conditions(fixture: &Fixture<'_>) {
+    if !fixture.has_room() {
         return;
     }
     for name in BOTH {
-        stage.deploy_cores(name, 1, 1).await;
+        fixture.deploy_cores(name, 1, 1).await;
     }
-    stage.deploy("bare", 1, json!({})).await;
+    fixture.deploy("bare", 1, json!({})).await;
     let little = json!({"requests": {"cpu": "50m"}});
-    stage.deploy("other", 1, little).await;
-    let (planner, _) = stage.planner("weir-a").await;
-    stage.proxy.load(2.0);
-    stage.apply(&stage.demo()).await.unwrap();
-    stage
+    fixture.deploy("other", 1, little).await;
+    let (planner, _) = fixture.planner("weir-a").await;
+    fixture.proxy.load(2.0);
+    fixture.apply(&fixture.demo()).await.unwrap();
+    fixture
         .until_condition("demo", "Actuated", "True InForce")
         .await;
 
-    // What no definition can know.
-    let taken = stage.named("taken", &BOTH);
-    let mut stale = stage.named("stale", &["other"]);
+    // Faults that a definition's schema cannot detect.
+    let taken = fixture.named("taken", &BOTH);
+    let mut stale = fixture.named("stale", &["other"]);
     stale["spec"]["plan_max_age_ms"] = json!(100);
-    let mut poor = stage.named("poor", &["other", "bare"]);
+    let mut poor = fixture.named("poor", &["other", "bare"]);
     poor["spec"]["budget"]["cores"] = json!(1);
-    let mut twice = stage.named("twice", &["other", "bare"]);
+    let mut twice = fixture.named("twice", &["other", "bare"]);
     twice["spec"]["variants"][1]["name"] = json!("other");
-    let mut overlaps = stage.named("overlaps", &["other", "bare"]);
+    let mut overlaps = fixture.named("overlaps", &["other", "bare"]);
     overlaps["spec"]["variants"][1]["workload"]["name"] = json!("other");
     for (resource, says) in [
         (
@@ -99,29 +100,29 @@ async fn conditions(stage: &Stage<'_>) {
             "False Invalid: variants[].workload: Deployment other",
         ),
     ] {
-        let says = says.replace("NAMESPACE", &stage.ground.namespace);
+        let says = says.replace("NAMESPACE", &fixture.sandbox.namespace);
         let name = resource["metadata"]["name"].as_str().unwrap();
-        stage.apply(&resource).await.unwrap();
-        stage.until_condition(name, "Accepted", &says).await;
-        let resource = stage.resource(name).await;
+        fixture.apply(&resource).await.unwrap();
+        fixture.until_condition(name, "Accepted", &says).await;
+        let resource = fixture.resource(name).await;
         assert_eq!(condition(&resource, "Planned"), "", "{resource}");
-        stage
+        fixture
             .until_event(name, if name == "taken" { "Taken" } else { "Invalid" })
             .await;
-        stage.remove(name).await;
+        fixture.remove(name).await;
     }
 
-    // What only the cluster tells.
-    let mut unnamed = stage.named("unnamed", &["other"]);
+    // Faults that only the cluster's workloads show.
+    let mut unnamed = fixture.named("unnamed", &["other"]);
     unnamed["spec"]["variants"][0]["workload"]["container"] = json!("sidecar");
     for (resource, reason, says) in [
         (
-            stage.named("absent", &["nobody"]),
+            fixture.named("absent", &["nobody"]),
             "True NoWorkload",
             "there is no Deployment nobody",
         ),
         (
-            stage.named("besteffort", &["bare"]),
+            fixture.named("besteffort", &["bare"]),
             "True NotResizable",
             "it is BestEffort, without any request",
         ),
@@ -132,13 +133,13 @@ async fn conditions(stage: &Stage<'_>) {
         ),
     ] {
         let name = resource["metadata"]["name"].as_str().unwrap();
-        stage.apply(&resource).await.unwrap();
-        let said = stage.until_condition(name, "Degraded", reason).await;
+        fixture.apply(&resource).await.unwrap();
+        let said = fixture.until_condition(name, "Degraded", reason).await;
         assert!(said.contains(says), "{said}");
-        stage.remove(name).await;
+        fixture.remove(name).await;
     }
 
-    stage.proxy.load(30.0);
-    stage.until_cores(&BOTH, |cores| cores >= 3.0).await;
+    fixture.proxy.load(30.0);
+    fixture.until_cores(&BOTH, |cores| cores >= 3.0).await;
     planner.end().await.unwrap();
 }

@@ -1,5 +1,5 @@
-//! The planner's rights: those of `k8s/base/rbac.yaml`, rule by rule, as Roles of the story's namespace, so that
-//! nothing of the cluster's is touched. And a story: without those that change anything it says so.
+//! The planner's rights: the rules of `k8s/base/rbac.yaml`, as Roles of the test's namespace, so that nothing
+//! cluster-wide changes. Also the test of a planner without the rights to write.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -7,22 +7,23 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
+use super::clusters::on_each_cluster;
 use super::definition::MANAGER;
-use super::ground::{LIMIT, until_within};
-use super::place::everywhere;
-use super::stage::{Stage, manifest};
+use super::fixture::{Fixture, manifest};
+use super::sandbox::{LIMIT, until_within};
 
-/// The planner's account.
+/// Name of the planner's service account.
 pub(crate) const PLANNER: &str = "weir-planner";
-/// The role of what changes anything.
+/// Name of the role with all rights to write.
 const ACTS: &str = "weir-planner-acts";
 
-/// The planner's roles, bound to its account. Those to read the nodes are for the whole cluster, optional, and not
-/// among them.
+/// Creates the planner's roles and binds them to its account. The optional, cluster-wide right to read nodes
+/// is left out.
 pub(crate) async fn grant(client: &kube::Client, namespace: &str) {
     let mut all: Vec<Value> = manifest("k8s/base/rbac.yaml");
     all.retain(|one| one["metadata"]["name"] != "weir-planner-nodes");
-    // What a binding names is there before it, and who can read can do everything: see `until_in_force`.
+    // Roles come before their bindings. The binding that allows reading comes last: once it is effective, all
+    // of them are (see `until_in_force`).
     let reads = |one: &Value| one["kind"] == "RoleBinding" && one["metadata"]["name"] == PLANNER;
     all.sort_by_key(|one| (one["kind"] == "RoleBinding", reads(one)));
     for mut one in all {
@@ -49,7 +50,7 @@ pub(crate) async fn grant(client: &kube::Client, namespace: &str) {
     }
 }
 
-/// Waits until the authoriser has seen the roles: it watches them, as everybody does.
+/// Waits until the authorizer has the roles; it watches them like any other client.
 pub(crate) async fn until_in_force(planner: &kube::Client, namespace: &str) {
     let pods: Api<Pod> = Api::namespaced(planner.clone(), namespace);
     let may = async || pods.list(&ListParams::default()).await.is_ok();
@@ -57,49 +58,49 @@ pub(crate) async fn until_in_force(planner: &kube::Client, namespace: &str) {
 }
 
 #[tokio::test]
-async fn without_the_right_to_change_anything_it_says_so() {
-    everywhere(story).await;
+async fn planner_without_write_rights_reports_forbidden() {
+    on_each_cluster(scenario).await;
 }
 
-async fn story(stage: &Stage<'_>) {
+async fn scenario(fixture: &Fixture<'_>) {
     for name in ["small", "large"] {
-        stage.deploy_cores(name, 1, 1).await;
+        fixture.deploy_cores(name, 1, 1).await;
     }
-    let bindings: Api<RoleBinding> = stage.api();
+    let bindings: Api<RoleBinding> = fixture.api();
     let params = DeleteParams::default();
     bindings.delete(ACTS, &params).await.unwrap();
-    // Asked for nothing, and refused it, once the authoriser has seen that.
-    let own: Api<Pod> = Api::namespaced(stage.client(), &stage.ground.namespace);
-    let pod = stage.pods("small").await.remove(0).metadata.name.unwrap();
+    // An empty dry-run patch, refused once the authorizer has seen the deletion.
+    let own: Api<Pod> = Api::namespaced(fixture.client(), &fixture.sandbox.namespace);
+    let pod = fixture.pods("small").await.remove(0).metadata.name.unwrap();
     let nothing = Patch::Strategic(json!({}));
     let params = PatchParams::default().dry_run();
     let refused = async || {
-        let asked = own.patch_resize(&pod, &params, &nothing).await;
-        matches!(asked, Err(kube::Error::Api(status)) if status.code == 403)
+        let answer = own.patch_resize(&pod, &params, &nothing).await;
+        matches!(answer, Err(kube::Error::Api(status)) if status.code == 403)
     };
     assert!(until_within(LIMIT, refused).await, "it may still resize");
 
-    let (planner, asked) = stage.planner("weir-a").await;
-    stage.proxy.load(30.0);
-    let mut demo = stage.demo();
+    let (planner, requests) = fixture.planner("weir-a").await;
+    fixture.proxy.load(30.0);
+    let mut demo = fixture.demo();
     demo["spec"].as_object_mut().unwrap().remove("mode");
-    stage.apply(&demo).await.unwrap();
-    let said = stage
+    fixture.apply(&demo).await.unwrap();
+    let said = fixture
         .until_condition("demo", "Actuated", "False Advisory")
         .await;
     assert!(said.contains("cores would be: large"), "{said}");
-    assert_eq!(asked.forbidden(), []);
+    assert_eq!(requests.forbidden(), []);
 
-    // Made active, without the right: said, and nothing breaks.
+    // In active mode without the right: the planner reports it and keeps running.
     demo["spec"]["mode"] = json!("active");
-    stage.apply(&demo).await.unwrap();
-    let said = stage
+    fixture.apply(&demo).await.unwrap();
+    let said = fixture
         .until_condition("demo", "Degraded", "True Forbidden")
         .await;
     assert!(said.contains("not allowed to patch pods/resize"), "{said}");
-    assert_eq!(stage.cores(&["small", "large"]).await, [1.0, 1.0]);
+    assert_eq!(fixture.cores(&["small", "large"]).await, [1.0, 1.0]);
     assert!(planner.plan().await.is_ok());
-    assert_eq!(asked.resizes(), []);
-    stage.until_event("demo", "Forbidden").await;
+    assert_eq!(requests.resizes(), []);
+    fixture.until_event("demo", "Forbidden").await;
     planner.end().await.unwrap();
 }

@@ -1,49 +1,49 @@
-//! More and fewer replicas, through `scale`, where somebody makes the pods of Deployments.
+//! Horizontal scaling through the `scale` subresource, on clusters with a Deployment controller.
 
 use serde_json::json;
 
-use super::look::identity;
-use super::place::everywhere;
-use super::stage::Stage;
+use super::clusters::on_each_cluster;
+use super::fixture::Fixture;
+use super::observe::identity;
 
 #[tokio::test]
 async fn replicas_follow_demand() {
-    everywhere(story).await;
+    on_each_cluster(scenario).await;
 }
 
-async fn story(stage: &Stage<'_>) {
-    if !stage.parts.deployments {
-        eprintln!("LEFT OUT: nobody makes the pods of a Deployment that is scaled");
+async fn scenario(fixture: &Fixture<'_>) {
+    if !fixture.parts.deployments {
+        eprintln!("SKIPPED: no controller makes the pods of a Deployment that is scaled");
         return;
     }
-    if !stage.has_room() {
+    if !fixture.has_room() {
         return;
     }
-    stage.deploy_cores("one", 1, 1).await;
-    let first = identity(&stage.pods("one").await[0]);
-    let (planner, asked) = stage.planner("weir-a").await;
-    stage.proxy.load(5.0);
-    let mut demo = stage.named("demo", &["one"]);
+    fixture.deploy_cores("one", 1, 1).await;
+    let first = identity(&fixture.pods("one").await[0]);
+    let (planner, requests) = fixture.planner("weir-a").await;
+    fixture.proxy.load(5.0);
+    let mut demo = fixture.named("demo", &["one"]);
     demo["spec"]["policy"] = json!("infaas");
     let variant = &mut demo["spec"]["variants"][0];
     variant["cores"] = json!({"initial": 1, "least": 1, "greatest": 1});
     variant["replicas"] = json!({"initial": 1, "least": 0, "greatest": 3});
     variant["latency"]["parallelism"] = json!(1);
-    stage.apply(&demo).await.unwrap();
-    stage
+    fixture.apply(&demo).await.unwrap();
+    fixture
         .until_condition("demo", "Actuated", "True InForce")
         .await;
 
-    // A replica does a request in some 43 ms.
-    stage.proxy.load(45.0);
-    stage.until_ready("one", 3).await;
-    stage.until_said(|cores| cores >= 3.0).await;
-    let kept: Vec<_> = stage.pods("one").await.iter().map(identity).collect();
+    // A replica needs about 43 ms for a request.
+    fixture.proxy.load(45.0);
+    fixture.until_ready("one", 3).await;
+    fixture.until_reported(|cores| cores >= 3.0).await;
+    let kept: Vec<_> = fixture.pods("one").await.iter().map(identity).collect();
     assert!(kept.contains(&first), "{kept:?}");
 
-    stage.proxy.load(5.0);
-    stage.until_ready("one", 1).await;
-    assert_eq!(asked.resizes(), []);
-    assert_eq!(asked.forbidden(), []);
+    fixture.proxy.load(5.0);
+    fixture.until_ready("one", 1).await;
+    assert_eq!(requests.resizes(), []);
+    assert_eq!(requests.forbidden(), []);
     planner.end().await.unwrap();
 }

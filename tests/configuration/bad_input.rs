@@ -1,5 +1,5 @@
-//! Nonsense in every place where somebody can say something: headers, plans, configuration. It is
-//! clamped, ignored or refused, counted where that is documented, and the proxy lives on.
+//! Invalid input from every source: headers, plans, configuration. It is clamped, ignored or refused, and
+//! counted where that is documented; the proxy keeps running.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,12 +18,12 @@ const ONE: Variant = Variant {
     slots: 100,
     service_ms: 1.0,
 };
-/// What an honest request has that says nothing of its budget, in ms.
+/// Budget of a request without deadline headers, in ms.
 const DEFAULT_MS: u64 = 8000;
-/// What a busy machine may take of it on the way.
+/// Tolerance for delays on a busy machine, in ms.
 const SLACK_MS: u64 = 1000;
 
-/// A header as it is sent.
+/// A header line: name and raw value.
 type Line<'a> = (&'a str, &'a [u8]);
 
 async fn scene() -> Scene {
@@ -35,7 +35,7 @@ async fn scene() -> Scene {
     .unwrap()
 }
 
-/// Sends these header lines as they are, byte by byte, and returns the status.
+/// Sends raw header lines and returns the response status.
 async fn raw(scene: &Scene, lines: &[Line<'_>]) -> u16 {
     let mut request = b"POST /v2/models/model/infer HTTP/1.1\r\nhost: story\r\n".to_vec();
     for (name, value) in lines {
@@ -47,7 +47,7 @@ async fn raw(scene: &Scene, lines: &[Line<'_>]) -> u16 {
     request.extend_from_slice(b"content-length: 2\r\nconnection: close\r\n\r\n{}");
     let exchange = async {
         let mut stream = TcpStream::connect(scene.envoy.listener("weir")?).await?;
-        // Envoy answers and closes before it has read what is too large.
+        // The write may fail: Envoy answers and closes before it has read an oversized request.
         let _ = stream.write_all(&request).await;
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
@@ -63,13 +63,13 @@ async fn raw(scene: &Scene, lines: &[Line<'_>]) -> u16 {
     status.unwrap_or_else(|| panic!("no answer: {line}"))
 }
 
-/// What the latest request that reached the server was said to have left, in ms.
+/// Remaining time in the upstream header of the server's latest request, in ms.
 fn remaining(scene: &Scene) -> u64 {
     let headers = scene.backends[0].executions().pop().unwrap().headers;
     headers["x-slo-remaining-ms"].parse().unwrap()
 }
 
-/// Nothing here is a number, percentage, moment, class or variant.
+/// Values that are no valid number, percentage, timestamp, class or variant.
 fn garbage() -> Vec<Vec<u8>> {
     let mut all: Vec<Vec<u8>> = [
         "",
@@ -103,8 +103,8 @@ fn garbage() -> Vec<Vec<u8>> {
     all
 }
 
-/// The contract's headers that are read, and those that only we write.
-const TOLD: [&str; 5] = [
+/// Headers that the filter reads, and headers that only it may write.
+const SLO_HEADERS: [&str; 5] = [
     "x-slo-cluster",
     "x-slo-remaining-ms",
     "x-slo-stage-ms",
@@ -113,11 +113,11 @@ const TOLD: [&str; 5] = [
 ];
 
 #[tokio::test]
-async fn garbage_in_any_header_is_counted_and_never_gains_urgency() {
+async fn invalid_header_is_counted_and_gains_no_urgency() {
     let scene = scene().await;
     let garbage = garbage();
     let read = Field::ALL.map(Field::name);
-    let names = read.iter().copied().chain(TOLD);
+    let names = read.iter().copied().chain(SLO_HEADERS);
     let mut served = 0;
     for name in names.filter(|name| !name.starts_with(':')) {
         for value in &garbage {
@@ -140,7 +140,7 @@ async fn garbage_in_any_header_is_counted_and_never_gains_urgency() {
         .unwrap();
     for field in Field::DOUBTED {
         let counted = match field {
-            // No hop is trusted: it is not even looked at. Envoy itself drops the other.
+            // Without a trusted hop the filter ignores this header. Envoy itself drops the other.
             Field::Deadline | Field::EnvoyTimeoutMs => 0,
             _ => garbage.len() as u64,
         };
@@ -149,11 +149,11 @@ async fn garbage_in_any_header_is_counted_and_never_gains_urgency() {
             .await
             .unwrap();
     }
-    unharmed(&scene).await;
+    assert_running(&scene).await;
 }
 
-/// No VM has trapped, and requests go on.
-async fn unharmed(scene: &Scene) {
+/// Asserts that no VM has trapped and that requests are still answered.
+async fn assert_running(scene: &Scene) {
     let stats = scene.envoy.stats("vm_reload").await.unwrap();
     for line in stats.lines().filter(|line| !line.starts_with('#')) {
         assert!(line.ends_with(" 0"), "a VM was lost: {line}");
@@ -164,7 +164,7 @@ async fn unharmed(scene: &Scene) {
 }
 
 #[tokio::test]
-async fn extremes_are_clamped_and_of_a_repeated_header_the_first_counts() {
+async fn extreme_values_are_clamped_and_first_of_repeated_headers_counts() {
     let scene = scene().await;
     let greatest = 60_000 - SLACK_MS..=60_000;
     let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
@@ -193,7 +193,7 @@ async fn extremes_are_clamped_and_of_a_repeated_header_the_first_counts() {
         (&[("x-slo-ms", b"5000"), ("x-slo-ms", b"1")], &five),
         (&[("x-slo-ms", b"junk"), ("x-slo-ms", b"1")], &honest),
         (&[("x-slo-ms", b"junk"), ("grpc-timeout", b"5S")], &five),
-        // Envoy joins these into one value, which is none.
+        // Envoy joins repeated lines into one value, which is invalid.
         (&[("grpc-timeout", b"5S"), ("grpc-timeout", b"1m")], &honest),
         (&[("x-slo-ms", b" \t5000 \t")], &five),
     ];
@@ -206,7 +206,7 @@ async fn extremes_are_clamped_and_of_a_repeated_header_the_first_counts() {
         let left = remaining(&scene);
         assert!(right.contains(&left), "{shown:?} left {left} ms");
     }
-    // What is written upstream is written once, whatever the client sent how often.
+    // The filter writes each upstream header once, however often the client sent it.
     let forged: [Line<'_>; 6] = [
         ("x-slo-remaining-ms", b"1"),
         ("x-slo-remaining-ms", b"2"),
@@ -219,16 +219,16 @@ async fn extremes_are_clamped_and_of_a_repeated_header_the_first_counts() {
     let headers = scene.backends[0].executions().pop().unwrap().headers;
     assert_eq!(headers["x-slo-variant"], "small");
     assert!(honest.contains(&remaining(&scene)));
-    // The floor and the ceiling of an accuracy: 100 is no nonsense, and nobody has it.
+    // Limits of the accuracy floor: 100 is valid, but no variant reaches it.
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100")]).await, 504);
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"100.1")]).await, 200);
     assert_eq!(raw(&scene, &[("x-slo-min-accuracy", b"0")]).await, 200);
-    unharmed(&scene).await;
+    assert_running(&scene).await;
 }
 
-/// What Envoy refuses by itself never reaches the filter.
+/// Malformed HTTP is refused by Envoy and never reaches the filter.
 #[tokio::test]
-async fn what_is_no_http_is_refused_by_envoy() {
+async fn malformed_http_is_refused_by_envoy() {
     let scene = scene().await;
     let large = b"7".repeat(61 * 1024);
     assert_eq!(raw(&scene, &[("x-slo-ms", &large)]).await, 431);
@@ -244,5 +244,5 @@ async fn what_is_no_http_is_refused_by_envoy() {
         );
     }
     scene.until(Metric::Arrivals, "", 1).await.unwrap();
-    unharmed(&scene).await;
+    assert_running(&scene).await;
 }

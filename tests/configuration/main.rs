@@ -1,4 +1,4 @@
-//! Files that users write, and files that are shipped: what is refused, and that schemas and kinds take them.
+//! Tests of configuration files: invalid ones are refused, and the shipped ones match their schemas.
 
 mod bad_input;
 mod manifests;

@@ -1,6 +1,6 @@
-//! The manifests in `istio/` and `k8s/`: each is what its kind can be, they refer to each other by the right names,
-//! and what they make of an Envoy is one that works, with the real filter in it. No cluster is needed: istiod and
-//! Envoy Gateway are emulated, as far as these manifests need them.
+//! Tests of the manifests in `istio/` and `k8s/`: each matches its kind's schema, references between them
+//! resolve, and the resulting Envoy configuration works with the real filter. No cluster is needed: istiod
+//! and Envoy Gateway are emulated as far as these manifests need them.
 
 mod bed;
 mod envoy_gateway;

@@ -1,40 +1,40 @@
-//! The leader dies, or is cut off, in the middle of a resize, over many schedules made of seeds, while requests fail
-//! in all ways the emulator knows: what must hold is judged over its log and over every change of every pod.
+//! Failover tests: the leader dies, or is cut off, during a resize, in many seeded schedules with faulty
+//! requests. The invariants are checked over the API server's log and over every change of every pod.
 //!
-//! One schedule is one thread with a paused clock: planners, API server, kubelets and proxy share it, and it goes on only
-//! when nobody has anything to do; while a solver computes on a thread of its own, it stands. Tokio takes a socket that has
-//! become readable for idleness once before it looks, and would skip to the next timer, someone's time limit perhaps;
-//! so a task sleeps a millisecond at a time for as long as a schedule runs, and a way over a socket costs a
-//! millisecond of the clock instead. The first test below sees to that.
+//! A schedule runs on one thread with a paused clock, shared by planners, API server, kubelets and proxy. The
+//! clock advances only when all of them are idle; it stands still while a solver computes on its own thread.
+//! Tokio treats a socket that has just become readable as idle once before it polls it. It would then skip to
+//! the next timer, perhaps to a timeout. So a task sleeps one millisecond at a time, and a message over a
+//! socket costs a millisecond of the clock instead. The first test below checks that.
 //!
-//! `WEIR_SEEDS=1000` runs so many schedules, `WEIR_SEED=7` that one alone. A seed says all that a schedule does;
-//! which of two requests comes first within a millisecond is the machine's to say.
+//! `WEIR_SEEDS=1000` runs that many schedules, `WEIR_SEED=7` only that one. A seed determines the whole
+//! schedule, except for the order of two requests within a millisecond.
 
 #[path = "../kubernetes/operate/bed.rs"]
-#[allow(dead_code, reason = "what the stories of `operate` share, and more")]
+#[allow(dead_code, reason = "what the tests of `operate` share, and more")]
 mod bed;
-mod judge;
-mod play;
+mod invariants;
+mod planners;
+mod run;
 mod schedule;
-mod tally;
-mod troupe;
+mod summary;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use play::play;
+use run::run_schedule;
 use schedule::Schedule;
-use tally::{Played, told};
+use summary::{Outcome, summarize};
 use tokio::time::{Instant, sleep, timeout};
 use weir_apiserver::{Fault, Rule};
 use weir_bed::wait;
-use weir_planner::operate::lease::LOOK_EVERY;
+use weir_planner::operator::lease::LOOK_EVERY;
 
-/// Schedules where nobody says how many: some 70 s on two cores.
+/// Default number of schedules: about 70 s on two cores.
 const SEEDS: u64 = 320;
 
-/// Runs with a clock that goes on as the file's head says.
+/// Runs `work` on a paused clock that advances as described above.
 fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_all().start_paused(true).build().unwrap();
@@ -49,7 +49,7 @@ fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn a_way_over_a_socket_costs_next_to_no_time_however_far_the_next_timer_is() {
+fn socket_message_costs_little_virtual_time() {
     in_virtual_time(async {
         let cluster = bed::Cluster::start().await;
         let asked = Instant::now();
@@ -64,16 +64,16 @@ fn a_way_over_a_socket_costs_next_to_no_time_however_far_the_next_timer_is() {
 }
 
 #[test]
-fn who_has_lost_the_lease_asks_for_it_no_more_often_than_others() {
+fn deposed_leader_retries_the_lease_at_the_usual_rate() {
     in_virtual_time(async {
         let cluster = bed::Cluster::start().await;
-        let mut troupe = troupe::Troupe::of(&cluster);
-        troupe.enter("weir-0").await;
-        let leads = || troupe.leader().is_some();
+        let mut planners = planners::PlannerGroup::of(&cluster);
+        planners.start("weir-0").await;
+        let leads = || planners.leader().is_some();
         wait::until("a leader", bed::LIMIT, leads).await.unwrap();
-        // So many at most, or a planner that asks all the time would never let the clock go on.
+        // Bounded, or a planner that retries without delay would never let the clock advance.
         let rule = Rule::always(Fault::HangUp).resource("leases").times(1_000);
-        troupe.faults([rule]);
+        planners.faults([rule]);
         let minute = Duration::from_secs(60);
         sleep(minute).await;
         let asked = cluster.server.faults().met();
@@ -83,7 +83,7 @@ fn who_has_lost_the_lease_asks_for_it_no_more_often_than_others() {
 }
 
 #[test]
-fn whatever_fails_one_plans_within_the_budget_and_nothing_is_resized_twice() {
+fn leader_failure_keeps_budget_and_repeats_no_resize() {
     let number = |name: &str| {
         let given = std::env::var(name).ok();
         given.map(|text| text.parse::<u64>().expect("a whole number"))
@@ -91,7 +91,7 @@ fn whatever_fails_one_plans_within_the_budget_and_nothing_is_resized_twice() {
     let only = number("WEIR_SEED");
     let first = only.unwrap_or(0);
     let count = only.map_or(number("WEIR_SEEDS").unwrap_or(SEEDS), |_| 1);
-    let (next, played) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    let (next, outcomes) = (AtomicU64::new(first), Mutex::new(Vec::new()));
     let threads = std::thread::available_parallelism().unwrap().get();
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -102,28 +102,28 @@ fn whatever_fails_one_plans_within_the_budget_and_nothing_is_resized_twice() {
                         return;
                     }
                     let schedule = Schedule::of(seed);
-                    let result = in_virtual_time(play(&schedule));
+                    let result = in_virtual_time(run_schedule(&schedule));
                     if let Err(why) = &result {
                         eprintln!("WEIR_SEED={seed}: {why}\n{schedule:#?}");
                     } else if only.is_some() {
                         eprintln!("{schedule:#?}");
                     }
-                    played.lock().unwrap().push((seed, result.ok()));
+                    outcomes.lock().unwrap().push((seed, result.ok()));
                 }
             });
         }
     });
-    let played = played.into_inner().unwrap();
-    let failed = played.iter().filter(|(_, played)| played.is_none());
+    let outcomes = outcomes.into_inner().unwrap();
+    let failed = outcomes.iter().filter(|(_, outcome)| outcome.is_none());
     let failed: Vec<u64> = failed.map(|(seed, _)| *seed).collect();
-    let well: Vec<Played> = played
+    let well: Vec<Outcome> = outcomes
         .into_iter()
-        .filter_map(|(_, played)| played)
+        .filter_map(|(_, outcome)| outcome)
         .collect();
-    eprintln!("{}", told(&well));
+    eprintln!("{}", summarize(&well));
     assert!(
         failed.is_empty(),
-        "{} of {count} schedules went wrong, above: seeds {failed:?}",
+        "{} of {count} schedules failed, see above: seeds {failed:?}",
         failed.len()
     );
 }

@@ -1,5 +1,6 @@
-//! Variants whose servers fail while others could answer: killed, without their model, resetting, loading. Each
-//! is left, costs few requests, and comes back with its share. What is counted are requests, not times.
+//! Variants whose servers fail while others could answer: killed, without their model, resetting, loading.
+//! Each is ejected, fails few requests, and gets its share back when it recovers. The tests count requests
+//! and do not measure times.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,9 +25,9 @@ const BAD: Variant = Variant {
     name: "bad",
     ..GOOD
 };
-/// Both workers get some of so many at once.
+/// Requests sent at once, so that both workers get some.
 const AT_ONCE: usize = 4;
-/// Errors in a row by which a variant fails.
+/// Consecutive errors after which a variant fails.
 const ERRORS: usize = 5;
 
 async fn scene() -> Scene {
@@ -38,7 +39,7 @@ async fn scene() -> Scene {
     .unwrap()
 }
 
-/// Sends so many, a few at once: how many answers there were, by status and variant.
+/// Sends `count` requests, a few at once; returns the number of answers by status and variant.
 async fn send(scene: &Scene, count: usize) -> BTreeMap<(u16, String), usize> {
     let mut answers = BTreeMap::new();
     for _ in 0..count / AT_ONCE {
@@ -57,8 +58,8 @@ fn of(answers: &BTreeMap<(u16, String), usize>, status: u16) -> usize {
     of_it.map(|(_, count)| *count).sum()
 }
 
-/// The variant has its half again, to within what each of two workers may be off.
-async fn has_its_share(scene: &Scene) {
+/// Asserts that the variant has its half again, within the rounding of two workers.
+async fn assert_share_restored(scene: &Scene) {
     scene.until(Metric::Failing, "bad", 0).await.unwrap();
     let answers = send(scene, 80).await;
     assert_eq!(of(&answers, 200), 80, "{answers:?}");
@@ -72,7 +73,7 @@ async fn a_killed_server_costs_what_it_had_and_comes_back() {
     send(&scene, 40).await;
     scene.backends[1].crash();
     let answers = send(&scene, 200).await;
-    // Those of the first moment: each worker's, until it has been told.
+    // Requests in flight at the crash, and one per worker until it notices.
     let refused = of(&answers, 503);
     assert!((1..=AT_ONCE).contains(&refused), "{answers:?}");
     assert_eq!(answers.get(&(200, "bad".to_owned())), None);
@@ -80,7 +81,7 @@ async fn a_killed_server_costs_what_it_had_and_comes_back() {
     scene.until(Metric::Failing, "bad", 1).await.unwrap();
     assert_eq!(scene.metric(Metric::Failing, "good").await.unwrap(), 0);
     scene.backends[1].come_back().await.unwrap();
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
 #[tokio::test]
@@ -90,7 +91,7 @@ async fn a_server_that_answers_404_gets_trials_alone_until_it_has_its_model_agai
     scene.backends[1].unload(true);
     let answers = send(&scene, 400).await;
     let unknown = of(&answers, 404);
-    // A few at once may be under way when the last of the row is counted; and trials.
+    // A few requests may be in flight at the last of the consecutive errors; trials come on top.
     assert!(
         (ERRORS..ERRORS + 2 * AT_ONCE).contains(&unknown),
         "{answers:?}"
@@ -108,10 +109,10 @@ async fn a_server_that_answers_404_gets_trials_alone_until_it_has_its_model_agai
     wait::until_async("a trial that is answered", PATIENCE, back)
         .await
         .unwrap();
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
-/// By a path that no server knows a client gets 404 from all; nobody else is harmed.
+/// An unknown path gets 404 from all servers; other clients are not affected.
 #[tokio::test]
 async fn a_client_that_provokes_404_everywhere_does_not_stop_the_service() {
     let scene = scene().await;
@@ -129,7 +130,7 @@ async fn a_client_that_provokes_404_everywhere_does_not_stop_the_service() {
     }
 }
 
-/// It accepts connections, answers what is asked by GET, and breaks off all else, until it is told to be well.
+/// A server that accepts connections, answers GET, and resets all other requests until `well` is set.
 async fn resetting(well: Arc<AtomicBool>) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -165,7 +166,7 @@ async fn a_server_that_resets_is_tried_ever_less_often() {
     assert!((1..=3 * AT_ONCE).contains(&refused), "{answers:?}");
     assert_eq!(of(&answers, 200), 400 - refused);
     well.store(true, Ordering::SeqCst);
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
 #[tokio::test]
@@ -175,7 +176,7 @@ async fn a_server_that_still_loads_gets_nothing_until_its_health_path_says_so() 
         (server.cores, server.ready_after) = (1000.0, ready_after);
         server
     };
-    // Longer than the tests before it take to start Envoy and send.
+    // Longer than starting Envoy and sending the first requests takes.
     let servers = vec![
         server("good", Duration::ZERO),
         server("bad", Duration::from_secs(8)),
@@ -190,11 +191,11 @@ async fn a_server_that_still_loads_gets_nothing_until_its_health_path_says_so() 
     let errors = of(&answers, 503);
     assert!((ERRORS..=ERRORS + AT_ONCE).contains(&errors), "{answers:?}");
     scene.until(Metric::Failing, "bad", 1).await.unwrap();
-    has_its_share(&scene).await;
+    assert_share_restored(&scene).await;
 }
 
 #[tokio::test]
-async fn where_ejection_is_off_a_dead_variant_keeps_its_share() {
+async fn dead_variant_keeps_its_share_without_ejection() {
     let scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, plugin| {
         plugin["health"] = json!({ "eject": false });
         bootstrap
@@ -206,7 +207,7 @@ async fn where_ejection_is_off_a_dead_variant_keeps_its_share() {
     assert_eq!((of(&answers, 200), of(&answers, 503)), (20, 20));
 }
 
-/// With the clusters that move on a killed server costs nobody anything, and no slot.
+/// With the failover clusters, a killed server fails no request and loses no slot.
 #[tokio::test]
 async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
     let scene = Scene::start(&[GOOD, BAD], 2, |bootstrap, plugin| {
@@ -228,8 +229,8 @@ async fn where_requests_may_move_on_a_killed_server_costs_nobody_an_answer() {
     let told = see(scene.infer()).await.unwrap();
     assert_eq!(told.header("x-slo-served-by"), "", "not for clients");
     scene.backends[1].come_back().await.unwrap();
-    has_its_share(&scene).await;
-    // All are gone: then it is said.
+    assert_share_restored(&scene).await;
+    // With all servers gone, requests are refused.
     for backend in &scene.backends {
         backend.crash();
     }

@@ -1,4 +1,4 @@
-//! What breaks: configuration, clusters, backends, the planner's address, a plan's age, the wall clock.
+//! Failures of configuration, clusters, servers, the planner's address, a plan's age and the wall clock.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use weir_bed::envoy::{Bootstrap, Clock, Envoy, Launch};
 use weir_bed::scene::{self, KEY, PATIENCE, Scene, ScriptedPlanner, Variant, epoch_ms, see};
 use weir_bed::wait;
 
-/// When a story's short-lived plan is too old.
+/// Maximum age of the short-lived plans here.
 const STALE_AFTER_MS: u64 = 1500;
 
 const GOOD: Variant = Variant {
@@ -24,12 +24,12 @@ const BAD: Variant = Variant {
     service_ms: 1.0,
 };
 
-/// Most requests that a variant out of reach costs: it is left at the first.
+/// Maximum number of requests that an unreachable variant fails: it is ejected at the first.
 const COST_MAX: u64 = 2;
 
-/// A variant out of reach costs hardly a request, which gets 503 with the reason and is counted; the other one
-/// carries all.
-async fn half_fails(adapt: impl FnOnce(Bootstrap) -> Bootstrap, crash: bool) {
+/// An unreachable variant fails hardly any request, each with 503, its reason and a count; the other variant
+/// serves all others.
+async fn assert_unreachable_is_ejected(adapt: impl FnOnce(Bootstrap) -> Bootstrap, crash: bool) {
     let scene = Scene::start(&[GOOD, BAD], 1, |bootstrap, _| adapt(bootstrap))
         .await
         .unwrap();
@@ -51,19 +51,19 @@ async fn half_fails(adapt: impl FnOnce(Bootstrap) -> Bootstrap, crash: bool) {
         scene.metric(Metric::Refused, "no-backend").await.unwrap(),
         refused
     );
-    // Or slots were lost.
+    // Any other value means that slots were lost.
     scene.until(Metric::InFlight, "bad", 0).await.unwrap();
     assert_eq!(scene.backends[0].executions().len(), served);
 }
 
 #[tokio::test]
 async fn a_cluster_that_does_not_exist() {
-    half_fails(|bootstrap| bootstrap.without_backend("bad"), false).await;
+    assert_unreachable_is_ejected(|bootstrap| bootstrap.without_backend("bad"), false).await;
 }
 
 #[tokio::test]
 async fn a_cluster_without_hosts() {
-    half_fails(
+    assert_unreachable_is_ejected(
         |bootstrap| bootstrap.without_backend("bad").backends("bad", &[]),
         false,
     )
@@ -72,7 +72,7 @@ async fn a_cluster_without_hosts() {
 
 #[tokio::test]
 async fn a_server_that_refuses_connections() {
-    half_fails(|bootstrap| bootstrap, true).await;
+    assert_unreachable_is_ejected(|bootstrap| bootstrap, true).await;
 }
 
 #[tokio::test]
@@ -98,9 +98,9 @@ async fn a_server_that_breaks_off_frees_its_slots() {
     assert_eq!(held.await.unwrap().unwrap().status, 200);
 }
 
-/// An answer that takes longer than the deadline is cut off there, and says why.
+/// An answer past the deadline is cut off, with the reason.
 #[tokio::test]
-async fn an_answer_past_the_deadline_is_cut_off() {
+async fn answer_past_the_deadline_is_cut_off() {
     let one = Variant {
         share: 1.0,
         slots: 1,
@@ -117,7 +117,7 @@ async fn an_answer_past_the_deadline_is_cut_off() {
     );
 }
 
-/// Lets the shipped route retry and hedge, as a route of one's own may.
+/// Configures the shipped route to retry and hedge, as a user's route may.
 fn with_retries(bootstrap: Bootstrap) -> Bootstrap {
     let route = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/route_config\
                  /virtual_hosts/0/routes/0/route";
@@ -129,7 +129,7 @@ fn with_retries(bootstrap: Bootstrap) -> Bootstrap {
         .amend("/static_resources/clusters/0/circuit_breakers", json!({}))
 }
 
-/// A retry is another execution, which no slot counts: none is made unless the configuration allows it.
+/// A retry is another execution outside the slots: it is refused unless the configuration allows it.
 #[tokio::test]
 async fn retries_of_a_route_are_refused_unless_allowed() {
     for (allowed, status, retried) in [(None, 500, 0), (Some(2), 200, 2)] {
@@ -168,7 +168,7 @@ async fn hedges_of_a_route_are_refused_unless_allowed() {
 }
 
 #[tokio::test]
-async fn a_planner_that_is_nowhere_leaves_the_static_plan_in_force() {
+async fn unreachable_planner_leaves_the_static_plan_in_force() {
     let scene = Scene::start(&[Variant { share: 1.0, ..GOOD }], 1, |bootstrap, plugin| {
         plugin["planner"] = json!({ "cluster": "nowhere", "key": "k" });
         bootstrap
@@ -190,7 +190,7 @@ async fn a_planner_that_is_nowhere_leaves_the_static_plan_in_force() {
     );
 }
 
-/// Without any plan requests go by Envoy's own routes, untouched; or are refused, where so configured.
+/// Without a plan, requests use Envoy's own routes unchanged, or are refused if so configured.
 #[tokio::test]
 async fn before_the_first_plan() {
     for (on_stale, expected) in [("keep", (200, "")), ("refuse", (503, "no-plan"))] {
@@ -210,9 +210,9 @@ async fn before_the_first_plan() {
     }
 }
 
-/// A configuration that is wrong keeps Envoy from starting, and its log says what and where.
+/// An invalid configuration keeps Envoy from starting, and the log names the field and the error.
 #[tokio::test]
-async fn a_plugin_configuration_that_is_wrong_is_refused_at_start() {
+async fn invalid_plugin_configuration_is_refused_at_start() {
     let plan = json!({ "variants": [{ "name": "a", "cluster": "a", "share": 1, "slots": 1 }] });
     let table: [(Value, &str); 4] = [
         (
@@ -234,7 +234,7 @@ async fn a_plugin_configuration_that_is_wrong_is_refused_at_start() {
     }
 }
 
-/// A plan that has grown too old and has no successor: kept or refused, as configured.
+/// A plan past its maximum age is kept or refused, as configured.
 #[tokio::test]
 async fn a_plan_too_old_is_kept_or_nothing_served() {
     for (on_stale, expected) in [("keep", (200, "")), ("refuse", (503, "no-plan"))] {
@@ -263,7 +263,7 @@ async fn a_plan_too_old_is_kept_or_nothing_served() {
         wait::until_async(on_stale, PATIENCE, too_old)
             .await
             .unwrap();
-        // A plan too old is no reason not to take a new one.
+        // A newer plan is still accepted.
         planner.publish(20, &only);
         let again = async || see(scene.infer()).await.unwrap().refusal() == (200, "");
         wait::until_async("the new plan", PATIENCE, again)
@@ -272,8 +272,8 @@ async fn a_plan_too_old_is_kept_or_nothing_served() {
     }
 }
 
-/// Envoy's wall clock jumps, by more than any start is believed, by less, and backwards. What is held
-/// stays held and in order; new requests are judged by the new clock, where their start is believed.
+/// Envoy's wall clock jumps forward beyond the accepted age of a start, by less, and backwards. Held requests
+/// keep their order; new requests with an accepted start are judged by the new clock.
 #[tokio::test]
 async fn a_clock_step() {
     const STEPS_S: [i64; 4] = [3600, 5, -5, -3600];
@@ -307,7 +307,7 @@ async fn a_clock_step() {
     scene.until(Metric::Held, "", 4).await.unwrap();
     for step in STEPS_S {
         clock.set(step).unwrap();
-        // Nothing that is held minds, through many ticks and another arrival.
+        // Held requests are unaffected by many ticks and another arrival.
         let probe = see(scene.infer_within(50)).await.unwrap();
         assert_eq!(probe.status, 504, "{step}");
         scene.until(Metric::Held, "", 4).await.unwrap();
@@ -334,7 +334,7 @@ async fn a_clock_step() {
         let before = counted().await;
         assert_eq!(see(started(2000)).await.unwrap().refusal(), expected);
         assert_eq!(counted().await > before, disbelieved, "{step}");
-        // Without a start the clock does not matter.
+        // Requests without a start do not depend on the clock.
         let plain = see(scene.infer_within(2000)).await.unwrap();
         assert_eq!(plain.refusal(), (200, ""), "{step}");
     }

@@ -1,4 +1,4 @@
-//! Faults on a real Envoy: servers, planners and modules that fail, and come back.
+//! Failure tests on a real Envoy: servers, planners and modules fail and recover.
 
 mod failing;
 mod failure;

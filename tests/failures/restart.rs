@@ -1,4 +1,4 @@
-//! Ending an Envoy that holds requests: drained, succeeded by a hot restart, or simply stopped.
+//! Shutdown of an Envoy that holds requests: with a drain, by a hot restart, or at once.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ const SLOW: Variant = Variant {
     service_ms: 400.0,
 };
 const HELD: u64 = 4;
-/// Of the drain; Envoy counts whole seconds.
+/// Drain time; Envoy counts whole seconds.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Until a successor ends its predecessor: after all that it holds is served.
+/// Time until a successor stops its predecessor: long enough to serve all held requests.
 const SHUTDOWN: Duration = Duration::from_secs(5);
 const ADDRESS: &str = "/static_resources/listeners/0/address";
 
@@ -39,7 +39,7 @@ fn at(bootstrap: Bootstrap, address: SocketAddr, restart: Option<Restart>) -> Bo
     })
 }
 
-/// Every slot taken, and [`HELD`] requests behind them.
+/// Fills every slot and queues [`HELD`] requests.
 async fn holding(scene: &Scene) -> Vec<Answer> {
     let count = u64::from(SLOTS) + HELD;
     let asked: Vec<_> = (0..count)
@@ -52,7 +52,7 @@ async fn holding(scene: &Scene) -> Vec<Answer> {
     asked
 }
 
-/// How often each id was executed whose beginning this is.
+/// Ids of all executions with that prefix, duplicates included.
 fn executions(scene: &Scene, prefix: &str) -> Vec<String> {
     let mut ids: Vec<_> = scene.backends[0]
         .executions()
@@ -77,14 +77,14 @@ async fn all_served_once(scene: &Scene, asked: Vec<Answer>) {
 }
 
 #[tokio::test]
-async fn drained_it_serves_what_it_holds_and_then_ends() {
+async fn drained_envoy_serves_held_requests_and_ends() {
     let address = free_port().unwrap();
     let mut scene = Scene::start(&[SLOW], 1, |bootstrap, _| at(bootstrap, address, None))
         .await
         .unwrap();
     let asked = holding(&scene).await;
     scene.envoy.drain().await.unwrap();
-    // Still open: whoever comes during the drain is served too, and told to go elsewhere next.
+    // The listeners are still open: a request during the drain is served, with `connection: close`.
     let late = see(scene.infer_within(9000)).await.unwrap();
     assert_eq!((late.status, late.header("connection")), (200, "close"));
     all_served_once(&scene, asked).await;
@@ -99,7 +99,7 @@ async fn drained_it_serves_what_it_holds_and_then_ends() {
     assert!(scene.envoy.exited().unwrap().unwrap().success());
 }
 
-/// Without a drain nothing is served or refused: connections break off. So drain first.
+/// Without a drain, connections break off without an answer. Drain first.
 #[tokio::test]
 async fn stopped_at_once_it_breaks_off_what_it_holds() {
     let mut scene = Scene::start(&[SLOW], 1, |bootstrap, _| bootstrap)
@@ -115,7 +115,7 @@ async fn stopped_at_once_it_breaks_off_what_it_holds() {
     assert_eq!(executions(&scene, "before-").len(), SLOTS as usize);
 }
 
-/// The old process serves what it holds, the new one whatever comes, from all slots and at once.
+/// The old process serves its held requests; the new one serves new requests at once, with all slots.
 #[tokio::test]
 async fn a_hot_restart_answers_every_request_exactly_once() {
     let address = free_port().unwrap();
@@ -135,12 +135,12 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
         parent_shutdown: SHUTDOWN,
     };
     let next = at(next.unwrap(), address, Some(restart));
-    // Longer than the new process needs to start, so that the old one is still full then.
+    // Longer than the start of the new process, so that the old one is still full then.
     scene.backends[0].slow_by(5.0).unwrap();
     let young = Envoy::start(&next, 1).await.unwrap();
     scene.backends[0].slow_by(1.0).unwrap();
 
-    // On a connection of its own: a kept one would lead to the old process.
+    // On a new connection: a kept one would lead to the old process.
     let stranger = reqwest::Client::new();
     let url = format!("http://{address}/v2/models/model/infer");
     let first = see(stranger.post(url).body("{}")).await.unwrap();
@@ -164,18 +164,18 @@ async fn a_hot_restart_answers_every_request_exactly_once() {
         let held = young.metric(Metric::Held, SERVICE, "").await;
         held.is_ok_and(|held| held == 0)
     };
-    wait::until_async("nobody to be held", PATIENCE, none_held)
+    wait::until_async("no held requests", PATIENCE, none_held)
         .await
         .unwrap();
 }
 
-/// How long it was held, as its answer says.
+/// Queueing time from the answer's header.
 fn queued_ms(seen: &Seen) -> f64 {
     let timing = seen.header("server-timing");
     timing.trim_start_matches("queue;dur=").parse().unwrap()
 }
 
-/// One request after another over kept connections; the ids of all of them.
+/// Sends requests one after another over kept connections; returns their ids.
 fn light_load(scene: &Scene) -> (JoinHandle<Vec<String>>, Arc<AtomicBool>) {
     let stop = Arc::new(AtomicBool::new(false));
     let (told, request) = (Arc::clone(&stop), scene.infer_within(9000));

@@ -1,7 +1,8 @@
-//! What Envoy does when the filter's VM traps: to the request that trapped, to those held and in
-//! flight, to those that come later, under each of its policies.
+//! Envoy's behavior when the filter's VM traps, under each failure policy: for the trapping request, for
+//! requests held and in flight, and for later ones.
 //!
-//! Asserted as it is, so that a change in Envoy shows. The module is built with the feature `trap`.
+//! The assertions record the current behavior, so that a change in Envoy shows. The module is built with the
+//! feature `trap`.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +14,15 @@ use weir_bed::scene::{PATIENCE, Scene, Seen, Variant, see};
 use weir_bed::{built, wait};
 
 const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
-/// The header that the trapping module obeys.
+/// Header that makes the module trap.
 const HEADER: &str = "x-weir-trap";
-/// What a VM may have, in wasm's pages of 64 KiB: 64 MiB.
+/// Memory limit of a VM, in wasm pages of 64 KiB: 64 MiB.
 const PAGES_MAX: u64 = 1024;
-/// How long a hold may last in these stories, instead of the shipped 11 s.
+/// Longest hold in these tests; 11 s as shipped.
 const HOLD_MAX: Duration = Duration::from_secs(3);
-/// Twice the shipped `reload_config`'s: a VM older than this is replaced at once.
+/// Twice the shipped backoff of `reload_config`: an older VM is replaced at once.
 const BACKOFF_MAX: Duration = Duration::from_millis(400);
-/// How much Envoy's timers may be early.
+/// Amount by which Envoy's timers may fire early.
 const TIMER: Duration = Duration::from_millis(50);
 const SLOTS: u32 = 2;
 const HELD: u64 = 2;
@@ -31,7 +32,7 @@ const SMALL: Variant = Variant {
     slots: SLOTS,
     service_ms: 800.0,
 };
-/// Bears what goes past the filter.
+/// Serves requests that bypass the filter.
 const FALLBACK: Variant = Variant {
     name: "fallback",
     share: 0.0,
@@ -41,13 +42,13 @@ const FALLBACK: Variant = Variant {
 
 type Answer = JoinHandle<(anyhow::Result<Seen>, Instant)>;
 
-/// Envoy with the trapping module and this policy, up for long enough that a reload need not wait.
+/// Starts Envoy with the trapping module and this policy, and waits until a reload is allowed at once.
 async fn scene(policy: &str, workers: u32, slots: u32) -> Scene {
     let module = built::trapping_filter().unwrap();
     let small = Variant { slots, ..SMALL };
     let scene = Scene::start(&[small, FALLBACK], workers, |bootstrap, _| {
         let policy_at = format!("{MANAGER}/http_filters/0/typed_config/config/failure_policy");
-        held_at_most(bootstrap, HOLD_MAX)
+        with_hold_max(bootstrap, HOLD_MAX)
             .wasm(module)
             .fallback(FALLBACK.name)
             .amend(&policy_at, json!(policy))
@@ -63,7 +64,7 @@ async fn scene(policy: &str, workers: u32, slots: u32) -> Scene {
     scene
 }
 
-fn held_at_most(bootstrap: Bootstrap, limit: Duration) -> Bootstrap {
+fn with_hold_max(bootstrap: Bootstrap, limit: Duration) -> Bootstrap {
     let pointer = format!("{MANAGER}/route_config/virtual_hosts/0/routes/2/route/idle_timeout");
     bootstrap.amend(&pointer, json!(format!("{}s", limit.as_secs_f64())))
 }
@@ -80,7 +81,7 @@ async fn trap(scene: &Scene, at: &str) -> Seen {
         .unwrap()
 }
 
-/// All slots taken, [`HELD`] requests behind them; one worker.
+/// Fills all slots of the only worker and queues [`HELD`] requests.
 async fn busy(scene: &Scene) -> (Vec<Answer>, Vec<Answer>, Instant) {
     let running: Vec<_> = (0..SLOTS)
         .map(|i| ask(scene, &format!("running-{i}")))
@@ -97,8 +98,8 @@ async fn busy(scene: &Scene) -> (Vec<Answer>, Vec<Answer>, Instant) {
     (running, held, since)
 }
 
-/// Those in flight are lost when their answers come, those held when their hold ends: 503, and no
-/// reason, because nobody is left to give one. No server executes what was held.
+/// Asserts that requests in flight are lost when their answers arrive, and held ones when their hold ends.
+/// Both get 503 without a reason, because the VM is gone. No server executes a held request.
 async fn lost(scene: &Scene, running: Vec<Answer>, held: Vec<Answer>, since: Instant) {
     for answer in running {
         let (seen, _) = answer.await.unwrap();
@@ -130,9 +131,9 @@ async fn reloads(scene: &Scene, outcome: &str) -> u64 {
     scene.envoy.counter(&name).await.unwrap()
 }
 
-/// As shipped: one VM's requests are lost, the very next is served.
+/// The shipped policy: one VM's requests are lost, and the next request is served.
 #[tokio::test]
-async fn reload_serves_the_next_request() {
+async fn reload_policy_serves_the_next_request() {
     let scene = scene("FAIL_RELOAD", 1, SLOTS).await;
     let (running, held, since) = busy(&scene).await;
     let trapping = Instant::now();
@@ -151,7 +152,7 @@ async fn reload_serves_the_next_request() {
     );
     lost(&scene, running, held, since).await;
 
-    // Straight after a reload there is no other: 503 until it is allowed.
+    // Immediately after a reload there is no other: requests get 503 until the backoff has passed.
     trap(&scene, "request").await;
     assert_eq!(trap(&scene, "request").await.refusal(), (503, ""));
     let again = async || see(scene.infer_within(9000)).await.unwrap().status == 200;
@@ -163,9 +164,9 @@ async fn reload_serves_the_next_request() {
     assert!(executions(&scene, 1).is_empty(), "it went past the filter");
 }
 
-/// Whoever comes later goes past the filter, for good: without order, deadline or limit.
+/// Later requests bypass the filter for good: without order, deadline or limit.
 #[tokio::test]
-async fn open_sends_all_later_requests_by_the_fallback_route() {
+async fn open_policy_sends_later_requests_by_the_fallback_route() {
     let scene = scene("FAIL_OPEN", 1, SLOTS).await;
     let (running, held, since) = busy(&scene).await;
     assert_eq!(trap(&scene, "request").await.refusal(), (503, ""));
@@ -180,7 +181,7 @@ async fn open_sends_all_later_requests_by_the_fallback_route() {
 }
 
 #[tokio::test]
-async fn closed_refuses_all_later_requests() {
+async fn closed_policy_refuses_all_later_requests() {
     let scene = scene("FAIL_CLOSED", 1, SLOTS).await;
     let (running, held, since) = busy(&scene).await;
     assert_eq!(trap(&scene, "request").await.refusal(), (503, ""));
@@ -192,14 +193,14 @@ async fn closed_refuses_all_later_requests() {
     assert_eq!(reloads(&scene, "success").await, 0);
 }
 
-/// On the way back, and while nobody's request is at hand.
+/// Traps on the response path and in a tick.
 #[tokio::test]
 async fn a_trap_on_an_answer_or_a_tick_is_like_one_on_a_request() {
     for at in ["response", "tick"] {
         let scene = scene("FAIL_RELOAD", 1, SLOTS).await;
         let request = scene.infer_within(9000).header(HEADER, at);
         let request = request.header("x-request-id", "running-t");
-        // Both are in flight when it traps.
+        // Both requests are in flight at the trap.
         let (trapping, other) = if at == "tick" {
             let other = ask(&scene, "running-o");
             scene.until(Metric::InFlight, "small", 1).await.unwrap();
@@ -209,7 +210,7 @@ async fn a_trap_on_an_answer_or_a_tick_is_like_one_on_a_request() {
             scene.until(Metric::InFlight, "small", 1).await.unwrap();
             (trapping, ask(&scene, "running-o"))
         };
-        // Lost the moment its answer comes, though the server has served it.
+        // The request is lost when its answer arrives, although the server has served it.
         assert_eq!(
             trapping.await.unwrap().unwrap().refusal(),
             (503, ""),
@@ -222,7 +223,7 @@ async fn a_trap_on_an_answer_or_a_tick_is_like_one_on_a_request() {
     }
 }
 
-/// Envoy's other workers have VMs of their own.
+/// Envoy's other workers have their own VMs.
 #[tokio::test]
 async fn a_trap_costs_only_the_requests_of_its_worker() {
     const EACH: u32 = 4;
@@ -249,7 +250,7 @@ async fn a_trap_costs_only_the_requests_of_its_worker() {
     }
 }
 
-/// The VM's own limit ends it long before the machine's.
+/// The VM's own limit applies long before the machine's.
 #[tokio::test]
 async fn a_vm_that_wants_too_much_memory_is_replaced() {
     let scene = scene("FAIL_RELOAD", 1, SLOTS).await;
@@ -263,7 +264,7 @@ async fn a_vm_that_wants_too_much_memory_is_replaced() {
     assert_eq!(next.refusal(), (200, ""));
 }
 
-/// The most that Envoy ever had.
+/// Envoy's peak memory.
 fn peak_bytes(scene: &Scene) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", scene.envoy.pid())).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
@@ -271,13 +272,13 @@ fn peak_bytes(scene: &Scene) -> u64 {
     kb.parse::<u64>().unwrap() * 1024
 }
 
-/// The hold's limit is the fallback route's, and an answer may take longer: until it is forwarded a
-/// request has only that route.
+/// The fallback route's idle timeout limits a hold: until it is forwarded, a request has only that route. An
+/// answer may take longer.
 #[tokio::test]
-async fn only_a_hold_is_bounded_by_the_fallback_routes_idle_timeout() {
+async fn fallback_routes_idle_timeout_bounds_only_a_hold() {
     let short = Duration::from_millis(500);
     let one = Variant { slots: 1, ..SMALL };
-    let scene = Scene::start(&[one], 1, |bootstrap, _| held_at_most(bootstrap, short))
+    let scene = Scene::start(&[one], 1, |bootstrap, _| with_hold_max(bootstrap, short))
         .await
         .unwrap();
     scene.backends[0].slow_by(2.0).unwrap();
@@ -292,9 +293,9 @@ async fn only_a_hold_is_bounded_by_the_fallback_routes_idle_timeout() {
     assert_eq!(seen.unwrap().refusal(), (200, ""), "it ended too");
 }
 
-/// What the stories above replace by shorter ones, in the right order in the shipped file.
+/// The timeouts that these tests shorten are in the right order in the shipped file.
 #[test]
-fn the_shipped_timeouts_are_in_order() {
+fn shipped_timeouts_are_in_order() {
     let shipped = Bootstrap::shipped().unwrap();
     let manager = shipped.value().pointer(MANAGER).unwrap();
     let seconds = |pointer: &str| -> f64 {
@@ -322,9 +323,9 @@ fn the_shipped_timeouts_are_in_order() {
     );
 }
 
-/// No client may ever stop the shipped module.
+/// No client can stop the shipped module.
 #[test]
-fn the_shipped_module_knows_nothing_of_traps() {
+fn shipped_module_has_no_trap() {
     let knows = |module: &std::path::Path| {
         let bytes = std::fs::read(module).unwrap();
         bytes.windows(HEADER.len()).any(|w| w == HEADER.as_bytes())
@@ -334,14 +335,14 @@ fn the_shipped_module_knows_nothing_of_traps() {
 }
 
 #[test]
-fn every_module_declares_the_most_memory_it_may_have() {
+fn every_module_declares_a_memory_maximum() {
     for module in [built::filter().unwrap(), built::trapping_filter().unwrap()] {
         let bytes = std::fs::read(&module).unwrap();
         assert_eq!(memory_max(&bytes), Some(PAGES_MAX), "{}", module.display());
     }
 }
 
-/// The maximum in a module's memory section, in pages.
+/// Maximum of a module's memory section, in pages.
 fn memory_max(module: &[u8]) -> Option<u64> {
     const MEMORY: u8 = 5;
     let mut rest = module.strip_prefix(b"\0asm\x01\0\0\0")?;
@@ -363,7 +364,7 @@ fn memory_max(module: &[u8]) -> Option<u64> {
     }
 }
 
-/// One number of the format's, variable in length.
+/// Reads a LEB128 number.
 fn leb(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..35).step_by(7) {

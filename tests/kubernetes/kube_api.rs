@@ -1,14 +1,14 @@
-//! The API-server emulator, asked by the real `kube` client: does it answer as a real API server does?
+//! Tests of the API-server emulator with the real `kube` client: it must answer as a real API server does.
 //!
-//! `resize.yaml` holds what one was seen to answer; the rest is by Kubernetes' own documents.
+//! `resize.yaml` holds recorded answers of a real server; the rest follows Kubernetes' documentation.
 
 mod apply;
 pub(super) mod bed;
-mod crowd;
 mod custom;
 mod evict;
 mod faults;
 mod lists;
+mod many_pods;
 mod objects;
 mod rbac;
 mod recorded;

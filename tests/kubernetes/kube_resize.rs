@@ -1,12 +1,13 @@
-//! Pods as backends: resized in place and scaled through the real `kube` client, at an emulated API server
-//! with kubelets. What is in force is what they have actuated, whatever goes wrong on the way.
+//! Tests of pods as backends: resized in place and scaled with the real `kube` client, against an emulated
+//! API server with kubelets. The actual state is the one that the kubelets have actuated, whatever fails on
+//! the way.
 
-mod refused;
-mod replaced;
-mod resized;
-mod scaled;
+mod failed_requests;
+mod in_place;
+mod replacement;
+mod scaling;
 mod stage;
 mod stateful;
-mod turns;
+mod transition;
 
 use super::kube_api::bed;

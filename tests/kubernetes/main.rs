@@ -1,4 +1,4 @@
-//! The planner on Kubernetes: an emulated API server, or the cluster that `--kubeconfig` names.
+//! Tests of the planner on Kubernetes, against an emulated API server.
 
 mod kube_api;
 mod kube_resize;

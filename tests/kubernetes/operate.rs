@@ -1,11 +1,11 @@
-//! Planners on Kubernetes, whole: resources, watches, the Lease, resizes and statuses through the real `kube`
-//! client, at an emulated API server with kubelets, with no right but those of `k8s/base/rbac.yaml`. The proxy is a
-//! stand-in that counts.
+//! Tests of complete planners on Kubernetes: resources, watches, the Lease, resizes and statuses, with the
+//! real `kube` client against an emulated API server with kubelets. They have only the rights of
+//! `k8s/base/rbac.yaml`. The proxy is a stand-in that counts requests.
 
 mod bed;
 mod elect;
 mod follow;
-mod held;
+mod memory;
 mod profile;
 mod refuse;
 mod replace;

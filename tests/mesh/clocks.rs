@@ -1,5 +1,5 @@
-//! What clients' clocks say, through a real Envoy: in any unit, ahead, behind, or lying; and how a
-//! client sets its own by ours.
+//! Client clocks through a real Envoy: stamps in any unit, ahead, behind, or forged; and synchronization of a
+//! client's clock with the proxy's.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,14 +17,14 @@ const ONE: Variant = Variant {
     slots: 100,
     service_ms: 1.0,
 };
-/// The budget of every request here, in ms.
+/// Budget of every request here, in ms.
 const BUDGET: u64 = 8000;
-/// What a busy machine may take between a stamp and its reading, in ms.
+/// Tolerance for delays between a stamp and its reading on a busy machine, in ms.
 const SLACK: u64 = 400;
-/// By this header a proxy before ours tells clients apart.
+/// Header by which a trusted proxy tells clients apart.
 const CLIENT: &str = "x-client";
 
-/// An Envoy that believes clocks as `skew` and `deadline` say.
+/// Starts an Envoy with these settings for `skew` and `deadline`.
 async fn clock(skew: Value, deadline: Value) -> Scene {
     Scene::start(&[ONE], 1, |bootstrap, plugin| {
         plugin["skew"] = skew;
@@ -45,7 +45,7 @@ async fn served(request: reqwest::RequestBuilder) -> Seen {
     seen
 }
 
-/// How old the filter took a request to be, in ms, which says that it was sent `stamp`.
+/// Age in ms that the filter computes for a request with this stamp.
 async fn age(scene: &Scene, name: &str, stamp: String) -> u64 {
     served(scene.infer_within(BUDGET).header(name, stamp)).await;
     BUDGET - remaining(scene)
@@ -65,7 +65,7 @@ fn about(what: &str, age: u64, truth: u64) {
 }
 
 #[tokio::test]
-async fn stamps_in_every_unit_say_the_same_moment() {
+async fn stamps_in_every_unit_give_the_same_age() {
     let scene = clock(json!({ "estimate": false }), json!({})).await;
     let ago = || epoch() - Duration::from_millis(1500);
     for header in ["x-slo-start", "x-request-start"] {
@@ -82,7 +82,7 @@ async fn stamps_in_every_unit_say_the_same_moment() {
             }
         }
     }
-    // Whole seconds are older by the part that is cut off.
+    // Stamps in whole seconds are older by the truncated part.
     let whole = age(&scene, "x-slo-start", ago().as_secs().to_string()).await;
     assert!((1500..=2500 + SLACK).contains(&whole), "{whole}");
     let doubted = scene.metric(Metric::Disbelieved, "x-slo-start");
@@ -90,7 +90,7 @@ async fn stamps_in_every_unit_say_the_same_moment() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_counts_as_now_and_is_counted() {
+async fn impossible_stamp_counts_as_now_and_in_the_metric() {
     let scene = clock(json!({ "estimate": false }), json!({})).await;
     // Within the skew allowance a clock may be ahead.
     let ahead = (epoch_ms() + 40).to_string();
@@ -116,19 +116,19 @@ async fn what_cannot_be_counts_as_now_and_is_counted() {
         .until(Metric::Disbelieved, "x-slo-start", table.len() as u64)
         .await
         .unwrap();
-    // The other header still counts where the first is not believed.
+    // If the first header is not accepted, the other one still counts.
     let request = scene
         .infer_within(BUDGET)
         .header("x-slo-start", now + 60_000)
         .header("x-request-start", epoch_ms() - 1000);
     served(request).await;
-    about("the second word", BUDGET - remaining(&scene), 1000);
+    about("the second header", BUDGET - remaining(&scene), 1000);
 }
 
-/// By its stamps alone nobody can tell 2 s of way from a clock 2 s behind: no network is always so
-/// slow, but the allowance bounds what that is worth.
+/// Stamps alone cannot tell a network latency of 2 s from a clock 2 s behind. No network is always so slow,
+/// so it counts as skew; the allowance bounds the correction.
 #[tokio::test]
-async fn a_clock_that_is_behind_is_corrected_within_the_allowance_only() {
+async fn slow_clock_is_corrected_within_the_allowance() {
     let scene = clock(json!({}), json!({ "skew_allowance_ms": 500 })).await;
     let behind = || (epoch_ms() - 2000).to_string();
     for stamp in 1..4 {
@@ -141,7 +141,7 @@ async fn a_clock_that_is_behind_is_corrected_within_the_allowance_only() {
     }
     scene.until(Metric::Clamped, "", 4).await.unwrap();
 
-    // An allowance above what it is behind: all of it but the longest way.
+    // With an allowance above the skew, all of it except the longest latency is corrected.
     let scene = clock(json!({}), json!({ "skew_allowance_ms": 3000 })).await;
     for _ in 0..6 {
         age(&scene, "x-slo-start", behind()).await;
@@ -151,9 +151,9 @@ async fn a_clock_that_is_behind_is_corrected_within_the_allowance_only() {
     assert_eq!(scene.metric(Metric::Clamped, "").await.unwrap(), 0);
 }
 
-/// Told apart by what a trusted proxy says; and by their addresses where it says nothing.
+/// Sources are told apart by a trusted proxy's header, or by their addresses without it.
 #[tokio::test]
-async fn what_one_source_says_of_its_clock_changes_nothing_for_another() {
+async fn clock_skew_is_kept_per_source() {
     let allowance = json!({ "skew_allowance_ms": 3000 });
     let named = clock(json!({ "source_header": CLIENT }), allowance.clone()).await;
     let liar = async |stamp: u64| {
@@ -171,7 +171,7 @@ async fn what_one_source_says_of_its_clock_changes_nothing_for_another() {
         about("ahead, as corrected", liar(epoch_ms() + 2000).await, 0);
     }
     about("after", honest().await, 0);
-    // Its own honest stamps it has spoilt: it is taken for a clock that is ahead.
+    // The source's own honest stamps no longer count: its clock is taken to be ahead.
     about("the liar", liar(epoch_ms()).await, 2000);
     about("long after", honest().await, 0);
 
@@ -195,7 +195,7 @@ async fn what_one_source_says_of_its_clock_changes_nothing_for_another() {
     about("the other", age(&honest, epoch_ms()).await, 0);
 }
 
-/// A client that sends the header itself, in front of the one its proxy appends.
+/// A client that sends the header itself, before the line that its proxy appends.
 #[tokio::test]
 async fn a_repeated_source_header_names_no_source() {
     let allowance = json!({ "skew_allowance_ms": 3000 });
@@ -216,7 +216,7 @@ async fn a_repeated_source_header_names_no_source() {
     about("itself", age(&["liar"], epoch_ms()).await, 0);
     let stamp = epoch_ms() - 1000;
     about("uncorrected", age(&["liar", "liar"], stamp).await, 1000);
-    // Nor are those who repeat it one source.
+    // Nor do all clients that repeat it count as one source.
     let stamp = epoch_ms() + 2000;
     for _ in 0..5 {
         age(&["a", "b"], stamp).await;
@@ -224,9 +224,9 @@ async fn a_repeated_source_header_names_no_source() {
     about("another", age(&["c", "d"], epoch_ms()).await, 0);
 }
 
-/// As NTP does it: four times, two of either clock.
+/// As in NTP, with four timestamps, two from each clock.
 #[tokio::test]
-async fn a_client_can_set_its_clock_by_the_answer() {
+async fn client_can_set_its_clock_by_the_answer() {
     let scene = clock(json!({}), json!({})).await;
     let shift = 37_000_i64;
     let theirs = || i64::try_from(epoch_ms()).unwrap() + shift;
@@ -248,7 +248,7 @@ async fn a_client_can_set_its_clock_by_the_answer() {
     }
     let (way, offset) = best.unwrap();
     println!("an offset of {offset} ms, by an answer {way} ms under way");
-    // Half the way is all that it can be off by, beside what whole ms cut off.
+    // The error is at most half the round trip, besides the truncation to whole ms.
     assert!((offset + shift).abs() <= way / 2 + 2, "{offset} ({way})");
 
     let doubted = async || {
@@ -271,9 +271,9 @@ async fn a_client_can_set_its_clock_by_the_answer() {
     assert!(!unasked.headers.contains_key("x-slo-clock"));
 }
 
-/// Only what is believed: a stamp minutes off would say nothing of the network.
+/// Only accepted stamps are measured: a stamp minutes off says nothing about the network.
 #[tokio::test]
-async fn the_time_under_way_is_measured_where_it_is_believed() {
+async fn network_latency_is_measured_from_accepted_stamps() {
     let scene = clock(json!({ "estimate": false }), json!({})).await;
     let stamps = [
         Some(epoch_ms() - 120),
@@ -308,7 +308,8 @@ async fn the_time_under_way_is_measured_where_it_is_believed() {
     assert!((200.0..=220.0 + 3.0 * SLACK as f64).contains(&sum), "{sum}");
 }
 
-/// What nobody could serve, however it is stamped, is no demand and says nothing of the network.
+/// A request that no variant could serve counts neither as demand nor for the network latency, whatever its
+/// stamp.
 #[tokio::test]
 async fn what_nobody_could_serve_is_no_demand() {
     let scene = clock(json!({}), json!({})).await;
@@ -339,15 +340,15 @@ async fn what_nobody_could_serve_is_no_demand() {
     assert_eq!(counted().await, Some(1));
 }
 
-/// Requests of all ages from 27 ms to 1.5 s; what each had left when it came is known within a few ms.
+/// Requests of all ages from 27 ms to 1.5 s; the remaining time of each on arrival is known within a few ms.
 #[tokio::test]
-async fn the_planner_reads_percentiles_of_the_time_left() {
+async fn planner_reads_percentiles_of_the_remaining_time() {
     const REQUESTS: u64 = 150;
-    /// What rounding to whole ms and the filter's look at the wall clock come to.
+    /// Error from rounding to whole ms and from the filter's reading of the wall clock.
     const ROUNDED_MS: f64 = 2.0;
     const PROMISED_MS: u64 = 1650;
     const RESERVE_MS: u64 = 30;
-    // Each from a client of its own: of one only so many a second are recorded.
+    // Each request comes from its own client, because the filter records only a few per second and client.
     let scene = clock(
         json!({ "source_header": CLIENT }),
         json!({ "reserve_ms": RESERVE_MS }),

@@ -1,5 +1,5 @@
-//! The shipped Envoy configuration: valid as it is, with the limits that holding requests needs, and
-//! safe where the filter is missing.
+//! The shipped Envoy configuration: valid as it is, with the limits that holding requests requires, and safe
+//! without the filter.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 use weir_bed::envoy::{Bootstrap, Careful, Envoy, validate};
 use weir_planner::observe::slack::EDGES_MS;
 
-/// What the shipped file says where the module is.
+/// Path of the module in the shipped file.
 const SHIPPED_MODULE: &str = "/etc/envoy/weir_filter.wasm";
 const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 
 #[test]
-fn the_shipped_file_is_valid() -> Result<()> {
+fn shipped_file_is_valid() -> Result<()> {
     let text = std::fs::read_to_string(Bootstrap::path())?;
     assert!(text.contains(SHIPPED_MODULE));
-    // Only where the module lies: that much a user changes too.
+    // Only the module's path is changed, as users do.
     let adapted = Bootstrap::shipped()?.config()?;
     let module = find(&adapted, "filename").context("no module")?;
     let module = module.as_str().context("not a path")?;
@@ -31,7 +31,7 @@ fn the_shipped_file_is_valid() -> Result<()> {
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_envoys_reason() -> Result<()> {
+fn invalid_file_is_refused_with_envoys_reason() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("weir.yaml");
     std::fs::write(&file, "static_resources: { listeners: nonsense }")?;
@@ -40,9 +40,9 @@ fn a_wrong_file_is_refused_with_envoys_reason() -> Result<()> {
     Ok(())
 }
 
-/// A replay counts by the planner's list: both must mean the same.
+/// The replay uses the planner's histogram buckets: both must be equal.
 #[test]
-fn both_files_have_the_edges_that_the_planner_knows() -> Result<()> {
+fn both_files_have_the_planners_histogram_buckets() -> Result<()> {
     for bootstrap in [Bootstrap::shipped()?, Bootstrap::gate()?] {
         let settings = &bootstrap.value()["stats_config"]["histogram_bucket_settings"];
         let edges = settings[0]["buckets"].as_array().context("no edges")?;
@@ -53,12 +53,12 @@ fn both_files_have_the_edges_that_the_planner_knows() -> Result<()> {
 }
 
 #[test]
-fn it_sets_what_holding_requests_needs() -> Result<()> {
+fn shipped_file_sets_limits_for_held_requests() -> Result<()> {
     let bootstrap = Bootstrap::shipped()?;
     let file = bootstrap.value();
     let manager = file.pointer(MANAGER).context("no connection manager")?;
 
-    // A hold longer than the idle timeout ends without our reason.
+    // A hold longer than the idle timeout would end without the filter's reason.
     let idle = seconds(&manager["stream_idle_timeout"])?;
     let plugin = find(file, "configuration").and_then(|any| any["value"].as_str());
     let plugin: Value = serde_json::from_str(plugin.context("no plugin configuration")?)?;
@@ -101,13 +101,13 @@ fn it_sets_what_holding_requests_needs() -> Result<()> {
         assert_eq!(priorities, ["DEFAULT", "HIGH"], "{name}");
         for threshold in thresholds {
             for limit in ["max_connections", "max_pending_requests", "max_requests"] {
-                // All that 16 workers may hold, released at once.
+                // Everything that 16 workers may hold, released at once.
                 assert!(
                     threshold[limit].as_u64() >= Some(16 * 4096),
                     "{name}: {limit}"
                 );
             }
-            // Only where a refused connection moves on to another variant is anything sent again.
+            // Requests are sent again only where a refused connection falls over to another variant.
             let moves_on = cluster.get("cluster_type").is_some();
             assert_eq!(threshold["max_retries"] != 0, moves_on, "{name}");
         }
@@ -116,7 +116,7 @@ fn it_sets_what_holding_requests_needs() -> Result<()> {
 }
 
 #[test]
-fn its_routes_obey_the_filter_and_do_without_it() -> Result<()> {
+fn routes_obey_the_filter_and_have_a_fallback() -> Result<()> {
     let bootstrap = Bootstrap::shipped()?;
     let manager = bootstrap
         .value()
@@ -132,7 +132,7 @@ fn its_routes_obey_the_filter_and_do_without_it() -> Result<()> {
     assert_eq!(removed, &json!(["x-slo-cluster"]));
     assert_eq!(websocket["match"]["headers"][0]["name"], "upgrade");
     assert_eq!(fallback["match"], json!({ "prefix": "/" }));
-    // What no server has seen is tried again; any other retry is an execution that no slot counts.
+    // Only requests that no server has seen are retried; any other retry is an execution outside the slots.
     assert_eq!(
         variant["route"]["retry_policy"]["retry_on"],
         "connect-failure"
@@ -144,7 +144,7 @@ fn its_routes_obey_the_filter_and_do_without_it() -> Result<()> {
 }
 
 #[tokio::test]
-async fn without_the_filter_all_requests_take_the_fallback_route() -> Result<()> {
+async fn requests_without_filter_take_the_fallback_route() -> Result<()> {
     let fast = server("fast", Duration::ZERO).await?;
     let slow = server("slow", Duration::ZERO).await?;
     let bootstrap = Bootstrap::shipped()?.without_filter().backend("fast", fast);
@@ -155,7 +155,7 @@ async fn without_the_filter_all_requests_take_the_fallback_route() -> Result<()>
     let answer = Client::new().get(&url).send().await?;
     assert_eq!(said(answer).await?["server"], "fast");
 
-    // The header that chooses the cluster is ours alone, on either side of the proxy.
+    // The header that selects the cluster is stripped on both sides of the proxy.
     let answer = Client::new()
         .get(&url)
         .header("x-slo-cluster", "slow")
@@ -169,7 +169,7 @@ async fn without_the_filter_all_requests_take_the_fallback_route() -> Result<()>
 }
 
 #[tokio::test]
-async fn a_client_cannot_set_the_routers_timeout_or_make_it_retry() -> Result<()> {
+async fn client_cannot_set_router_timeout_or_retries() -> Result<()> {
     let server = server("only", Duration::from_millis(100)).await?;
     let bootstrap = Bootstrap::shipped()?
         .without_filter()
@@ -188,7 +188,7 @@ async fn a_client_cannot_set_the_routers_timeout_or_make_it_retry() -> Result<()
 }
 
 #[tokio::test]
-async fn the_plain_listener_spreads_evenly() -> Result<()> {
+async fn plain_listener_spreads_evenly() -> Result<()> {
     let mut variants = Vec::new();
     for name in ["a", "b", "c"] {
         variants.push((name, vec![server(name, Duration::ZERO).await?]));
@@ -203,7 +203,7 @@ async fn the_plain_listener_spreads_evenly() -> Result<()> {
         *counts.entry(answer["server"].to_string()).or_default() += 1;
     }
     assert_eq!(counts.len(), 3);
-    // A random choice: 100 each, and five standard deviations around it.
+    // A random choice: 100 each, with a tolerance of five standard deviations.
     assert!(
         counts.values().all(|count| (59..=141).contains(count)),
         "{counts:?}"
@@ -212,7 +212,7 @@ async fn the_plain_listener_spreads_evenly() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_careful_listener_weighs_by_capacity_and_gives_up_at_the_objective() -> Result<()> {
+async fn careful_listener_weighs_by_capacity_and_times_out_at_the_slo() -> Result<()> {
     let (large, small) = (
         server("large", Duration::ZERO).await?,
         server("small", Duration::ZERO).await?,
@@ -237,7 +237,7 @@ async fn the_careful_listener_weighs_by_capacity_and_gives_up_at_the_objective()
     for _ in 0..200 {
         to_large += u32::from(said(client.get(&url).send().await?).await?["server"] == "large");
     }
-    // One at a time the choice is by weight alone: 150 of 200.
+    // With one request at a time the choice is by weight alone: 150 of 200.
     assert!((140..=160).contains(&to_large), "{to_large}");
 
     let envoy = Envoy::start(&shipped()?.careful(careful(vec![(hangs, 1)])), 1).await?;
@@ -247,7 +247,7 @@ async fn the_careful_listener_weighs_by_capacity_and_gives_up_at_the_objective()
         .send()
         .await?;
     assert_eq!(answer.status(), StatusCode::GATEWAY_TIMEOUT);
-    // Envoy's timers count from when its loop last woke, some ms before.
+    // Envoy's timers count from the last wakeup of its event loop, some ms earlier.
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_millis(270), "{waited:?}");
     assert!(waited < Duration::from_secs(5), "{waited:?}");
@@ -255,7 +255,7 @@ async fn the_careful_listener_weighs_by_capacity_and_gives_up_at_the_objective()
 }
 
 #[tokio::test]
-async fn an_envoy_that_does_not_start_says_why() -> Result<()> {
+async fn failed_envoy_start_reports_the_reason() -> Result<()> {
     let bootstrap = Bootstrap::shipped()?.without_filter();
     let broken = bootstrap.amend("/static_resources/nonsense", json!(1));
     let error = Envoy::start(&broken, 1)
@@ -266,7 +266,7 @@ async fn an_envoy_that_does_not_start_says_why() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_dropped_envoy_is_gone() -> Result<()> {
+async fn dropped_envoy_is_stopped() -> Result<()> {
     let envoy = Envoy::start(&Bootstrap::shipped()?.without_filter(), 1).await?;
     let process = format!("/proc/{}", envoy.pid());
     assert!(std::path::Path::new(&process).exists());
@@ -276,7 +276,7 @@ async fn a_dropped_envoy_is_gone() -> Result<()> {
     Ok(())
 }
 
-/// A server that says who it is and which headers reached it, after `delay`.
+/// Starts a server that answers after `delay` with its name and the headers that reached it.
 async fn server(name: &'static str, delay: Duration) -> Result<SocketAddr> {
     let answer = move |headers: HeaderMap| async move {
         tokio::time::sleep(delay).await;
@@ -301,7 +301,7 @@ async fn said(answer: Response) -> Result<Value> {
     )?)
 }
 
-/// The first value of that name, wherever it is.
+/// Finds the first value of that name at any depth.
 fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     match value {
         Value::Object(fields) => fields
@@ -312,7 +312,7 @@ fn find<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     }
 }
 
-/// A duration as protobuf writes it.
+/// Parses a protobuf duration.
 fn seconds(value: &Value) -> Result<f64> {
     let text = value
         .as_str()

@@ -1,4 +1,5 @@
-//! The filter's configuration and its place in a mesh, on a real Envoy: plans, roles, pipelines, clocks.
+//! Tests of the filter's configuration and its place in a mesh, on a real Envoy: plans, roles, pipelines,
+//! clocks.
 
 mod clocks;
 mod envoy;

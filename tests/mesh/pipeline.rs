@@ -1,5 +1,5 @@
-//! A pipeline over several real Envoys, a service for each stage: one deadline from end to end, told
-//! from hop to hop in headers that others obey too, and a stage that knows what the rest needs.
+//! A pipeline over several real Envoys, with a service for each stage. One deadline holds end to end, passed
+//! on in headers that other proxies obey too. A stage knows its downstream time.
 
 use std::collections::BTreeMap;
 
@@ -23,14 +23,15 @@ const DETECTOR: Variant = model("detector", 30.0);
 const CLASSIFIER: Variant = model("classifier", 20.0);
 const RANKER: Variant = model("ranker", 10.0);
 
-/// A stage: an Envoy of its own, the model's name for its service, and the model.
+/// A stage: its own Envoy, the name of its variant, and the model server.
 struct Stage {
     hop: Hop,
     backend: Emulator,
 }
 
 impl Stage {
-    /// It believes the stage before it where `trusts`; after it the pipeline needs `rest_ms`.
+    /// Starts a stage. With `trusts` it accepts the deadline of the stage before it; after it the pipeline
+    /// needs `rest_ms`.
     async fn start(variant: Variant, trusts: bool, rest_ms: f64) -> Stage {
         let backend = server(variant.name, variant.service_ms).await.unwrap();
         let plugin = json!({
@@ -42,8 +43,8 @@ impl Stage {
         Stage { hop, backend }
     }
 
-    /// What its server was told with the latest request.
-    fn told(&self) -> BTreeMap<String, String> {
+    /// Headers of the latest request at the stage's server.
+    fn received(&self) -> BTreeMap<String, String> {
         self.backend
             .executions()
             .pop()
@@ -51,10 +52,11 @@ impl Stage {
             .headers
     }
 
-    /// The request that a server of the stage before makes: with what it was told itself.
-    fn next(&self, told: &BTreeMap<String, String>) -> reqwest::RequestBuilder {
+    /// The request that a stage's server sends to this stage, with the deadline headers it received itself.
+    fn next(&self, received: &BTreeMap<String, String>) -> reqwest::RequestBuilder {
         let infer = self.hop.infer();
-        told.iter()
+        received
+            .iter()
             .fold(infer, |infer, (name, value)| infer.header(name, value))
     }
 }
@@ -76,39 +78,42 @@ async fn served(request: reqwest::RequestBuilder) -> Seen {
 }
 
 #[tokio::test]
-async fn three_stages_keep_one_deadline_and_each_is_told_what_is_left() {
+async fn three_stages_keep_one_deadline_and_receive_the_remaining_time() {
     let stages = [
         Stage::start(DETECTOR, false, 0.0).await,
         Stage::start(CLASSIFIER, true, 0.0).await,
         Stage::start(RANKER, true, 0.0).await,
     ];
     let sent_ms = epoch_ms() - 200;
-    let mut told = BTreeMap::from([
+    let mut received = BTreeMap::from([
         ("x-slo-ms".to_owned(), "4000".to_owned()),
         ("x-slo-start".to_owned(), sent_ms.to_string()),
         ("grpc-timeout".to_owned(), "9S".to_owned()),
     ]);
     let mut left = 3800;
     for stage in &stages {
-        let arrived_with = told.clone();
-        served(stage.next(&told)).await;
-        told = stage.told();
-        let deadline = number(&told, "x-slo-deadline");
+        let arrived_with = received.clone();
+        served(stage.next(&received)).await;
+        received = stage.received();
+        let deadline = number(&received, "x-slo-deadline");
         assert!(deadline.abs_diff(sent_ms + 4000) <= 2, "{deadline}");
-        let remaining = number(&told, "x-slo-remaining-ms");
+        let remaining = number(&received, "x-slo-remaining-ms");
         assert!((1..=left).contains(&remaining), "{remaining} of {left}");
-        assert_eq!(grpc_ms(&told), remaining);
-        assert_eq!(told["x-slo-variant"], stage.backend.model());
-        assert_eq!(told["x-slo-ms"], arrived_with["x-slo-ms"], "the client's");
+        assert_eq!(grpc_ms(&received), remaining);
+        assert_eq!(received["x-slo-variant"], stage.backend.model());
+        assert_eq!(
+            received["x-slo-ms"], arrived_with["x-slo-ms"],
+            "the client's"
+        );
         let took = &stage.backend.executions()[0];
         left = remaining - (took.ended_ms - took.started_ms) as u64;
     }
     assert!(left <= 4000 - 200 - 60, "{left}");
 }
 
-/// The same in one path: the answer passes all three on its way back.
+/// The same in one path: the answer passes all three Envoys on its way back.
 #[tokio::test]
-async fn three_envoys_before_one_server_keep_one_deadline_too() {
+async fn three_envoys_before_one_server_keep_one_deadline() {
     let backend = server("ranker", 10.0).await.unwrap();
     let trusting =
         |service: &str| json!({ "service": service, "deadline": { "trust_deadline": true } });
@@ -127,14 +132,14 @@ async fn three_envoys_before_one_server_keep_one_deadline_too() {
     let request = first.infer_within(3000).header("x-slo-start", sent_ms);
     let seen = served(request.header("grpc-timeout", "1M")).await;
     assert_eq!(seen.headers.get_all("server-timing").iter().count(), 3);
-    let told = backend.executions()[0].headers.clone();
-    let deadline = number(&told, "x-slo-deadline");
+    let received = backend.executions()[0].headers.clone();
+    let deadline = number(&received, "x-slo-deadline");
     assert!(deadline.abs_diff(sent_ms + 3000) <= 2, "{deadline}");
-    let remaining = number(&told, "x-slo-remaining-ms");
+    let remaining = number(&received, "x-slo-remaining-ms");
     assert!((1..=2800).contains(&remaining), "{remaining}");
-    assert_eq!(grpc_ms(&told), remaining);
+    assert_eq!(grpc_ms(&received), remaining);
 
-    // None of them is patient beyond the deadline; the first to notice answers.
+    // None of them waits beyond the deadline; the first to notice answers.
     backend.slow_by(1000.0).unwrap();
     let seen = see(first.infer_within(300)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "expired"));
@@ -143,28 +148,28 @@ async fn three_envoys_before_one_server_keep_one_deadline_too() {
             hop.metric(Metric::InFlight, "ranker").await.unwrap() <= 1
                 && hop.metric(Metric::Held, "").await.unwrap() == 0
         };
-        wait::until_async("only a ghost to be left", PATIENCE, over)
+        wait::until_async("only an orphaned slot to be left", PATIENCE, over)
             .await
             .unwrap();
     }
 }
 
 #[tokio::test]
-async fn who_cannot_finish_the_rest_is_refused_at_the_first_stage() {
+async fn request_without_downstream_time_is_refused_at_the_first_stage() {
     let first = Stage::start(DETECTOR, false, 400.0).await;
     let second = Stage::start(CLASSIFIER, true, 0.0).await;
     let alone = Stage::start(DETECTOR, false, 0.0).await;
-    // The stage alone takes 30 ms, what comes after it 400 ms.
+    // The stage itself takes 30 ms, its downstream time is 400 ms.
     let seen = see(first.hop.infer_within(300)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     let seen = see(first.hop.infer_within(410)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"), "10 ms are not enough");
     assert_eq!(first.backend.executions().len(), 0);
     served(first.hop.infer_within(2000)).await;
-    let told = first.told();
+    let received = first.received();
     let (remaining, stage) = (
-        number(&told, "x-slo-remaining-ms"),
-        number(&told, "x-slo-stage-ms"),
+        number(&received, "x-slo-remaining-ms"),
+        number(&received, "x-slo-stage-ms"),
     );
     assert!(
         (399..=401).contains(&(remaining - stage)),
@@ -176,19 +181,19 @@ async fn who_cannot_finish_the_rest_is_refused_at_the_first_stage() {
         .await
         .unwrap();
 
-    // A later stage without a rest of its own does not pass the first one's budget on.
-    served(second.next(&told)).await;
-    let told = second.told();
-    assert!(!told.contains_key("x-slo-stage-ms"), "{told:?}");
+    // A later stage without downstream time does not pass the first one's upstream timeout on.
+    served(second.next(&received)).await;
+    let received = second.received();
+    assert!(!received.contains_key("x-slo-stage-ms"), "{received:?}");
 
-    // Without a rest the same budget will do.
+    // Without downstream time the same budget suffices.
     served(alone.hop.infer_within(300)).await;
-    assert!(!alone.told().contains_key("x-slo-stage-ms"));
+    assert!(!alone.received().contains_key("x-slo-stage-ms"));
 }
 
-/// Held, it could be answered before its deadline, but not so long before it that the rest is done.
+/// The held request could be answered before its deadline, but without enough downstream time left.
 #[tokio::test]
-async fn who_is_held_is_refused_when_the_rest_cannot_be_done_any_more() {
+async fn held_request_is_refused_once_downstream_time_runs_out() {
     let single = Variant {
         slots: 1,
         ..DETECTOR
@@ -205,57 +210,57 @@ async fn who_is_held_is_refused_when_the_rest_cannot_be_done_any_more() {
     let seen = see(first.hop.infer_within(1200)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     let waited = began.elapsed().as_millis();
-    // 1200 less the rest and the 30 ms of this stage.
+    // 1200 ms less the downstream time and the 30 ms of this stage.
     assert!((440..=1000).contains(&waited), "after {waited} ms");
     assert_eq!(running.await.unwrap().unwrap().status, 200);
 }
 
-/// The plan of a whole stage is checked: a rest that is no time is refused with its path.
+/// A later stage refuses what can no longer be done there, and ignores deadlines beyond the maximum budget.
 #[tokio::test]
-async fn a_later_stage_refuses_what_has_expired_on_the_way() {
+async fn later_stage_refuses_expired_requests() {
     let second = Stage::start(CLASSIFIER, true, 0.0).await;
     let until = |at: u64| second.hop.infer().header("x-slo-deadline", at);
     let seen = see(until(epoch_ms() - 100)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "expired"));
-    // Too short for what its model takes.
+    // Too short for the model.
     let seen = see(until(epoch_ms() + 10)).await.unwrap();
     assert!(matches!(seen.refusal(), (504, "infeasible" | "expired")));
     assert_eq!(second.backend.executions().len(), 0);
-    // Little left is told as little, and never as none.
+    // A small remaining time is passed on as small, never as 0.
     second.backend.slow_by(0.01).unwrap();
     for left in [22, 25, 30, 60] {
-        let told = second.backend.executions().len();
+        let earlier = second.backend.executions().len();
         let request = until(epoch_ms() + left).header("grpc-timeout", "1S");
         let seen = see(request).await.unwrap();
         let executions = second.backend.executions();
         if seen.status == 200 {
-            let headers = &executions[told].headers;
+            let headers = &executions[earlier].headers;
             assert!((1..=left).contains(&grpc_ms(headers)), "{headers:?}");
             assert!(number(headers, "x-slo-remaining-ms") >= 1);
         } else {
             assert_eq!(seen.status, 504, "{left}");
         }
     }
-    // Beyond the greatest budget nobody's word counts.
+    // A deadline beyond the maximum budget is ignored.
     served(until(epoch_ms() + 86_400_000)).await;
-    let remaining = number(&second.told(), "x-slo-remaining-ms");
+    let remaining = number(&second.received(), "x-slo-remaining-ms");
     assert!((59_000..=60_000).contains(&remaining), "{remaining}");
 }
 
 #[tokio::test]
-async fn where_no_hop_is_trusted_a_forged_deadline_is_ignored() {
+async fn forged_deadline_of_an_untrusted_hop_is_ignored() {
     let first = Stage::start(DETECTOR, false, 0.0).await;
     for forged in [epoch_ms() + 40, epoch_ms() + 50_000, 1] {
         let request = first.hop.infer_within(3000);
         let before_ms = epoch_ms();
         served(request.header("x-slo-deadline", forged)).await;
-        let told = first.told();
-        let deadline = number(&told, "x-slo-deadline");
+        let received = first.received();
+        let deadline = number(&received, "x-slo-deadline");
         assert!(
             (before_ms + 3000..before_ms + 4500).contains(&deadline),
             "{forged}"
         );
-        let remaining = number(&told, "x-slo-remaining-ms");
+        let remaining = number(&received, "x-slo-remaining-ms");
         assert!((1500..=3000).contains(&remaining), "{forged}: {remaining}");
     }
     let disbelieved = first.hop.metric(Metric::Disbelieved, "x-slo-deadline");

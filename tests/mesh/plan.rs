@@ -1,5 +1,5 @@
-//! Plans reaching a real Envoy: taken over without a restart, refused when wrong, kept when the
-//! planner is gone.
+//! Delivery of plans to a real Envoy: adopted without a restart, refused if invalid, kept if the planner is
+//! gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +43,7 @@ fn ask_planner(plugin: &mut Value) {
     plugin["planner"] = json!({ "cluster": "planner", "authority": "planner", "key": KEY });
 }
 
-/// Two variants; the static plan knows the first alone. Two workers.
+/// Two workers and two variants; the static plan knows only the first.
 async fn scripted() -> (Scene, ScriptedPlanner) {
     let planner = ScriptedPlanner::start().await.unwrap();
     let addr = planner.addr();
@@ -62,7 +62,7 @@ async fn serves(scene: &Scene) -> String {
     seen.header("x-slo-variant").to_owned()
 }
 
-/// Both workers, the main thread's VM: each takes a plan over for itself.
+/// Waits until both workers and the main thread's VM have adopted a plan, each for itself.
 async fn until_everywhere(scene: &Scene, plans: u64) {
     scene
         .until(Metric::PlanAccepted, "", 3 * plans)
@@ -71,7 +71,7 @@ async fn until_everywhere(scene: &Scene, plans: u64) {
 }
 
 #[tokio::test]
-async fn a_new_plan_takes_effect_without_a_restart_or_a_failed_request() {
+async fn new_plan_takes_effect_without_restart_or_failed_request() {
     let (scene, planner) = scripted().await;
     let scene = Arc::new(scene);
     let stop = Arc::new(AtomicBool::new(false));
@@ -121,7 +121,7 @@ async fn a_new_plan_takes_effect_without_a_restart_or_a_failed_request() {
 }
 
 #[tokio::test]
-async fn held_requests_are_routed_anew_by_a_new_plan() {
+async fn new_plan_reroutes_held_requests() {
     let (scene, planner) = scripted().await;
     planner.publish(10, &[Variant { slots: 1, ..OLD }]);
     until_everywhere(&scene, 1).await;
@@ -218,7 +218,7 @@ async fn a_planner_that_does_not_answer_is_said_once_and_then_counted() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_wrong_gets_no_plan() {
+async fn wrong_key_gets_no_plan() {
     let planner = ScriptedPlanner::start().await.unwrap();
     planner.publish(10, &only("new"));
     let addr = planner.addr();
@@ -237,7 +237,7 @@ async fn a_key_that_is_wrong_gets_no_plan() {
     assert!(scene.envoy.log().contains("does not answer: status 401"));
 }
 
-/// A plan older than it says it may be gives way to the static one, where so configured.
+/// A plan past its maximum age is replaced by the static one, if so configured.
 #[tokio::test]
 async fn a_plan_too_old_falls_back_to_the_static_one() {
     let planner = ScriptedPlanner::start().await.unwrap();

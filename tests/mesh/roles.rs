@@ -1,5 +1,5 @@
-//! A router before gates, each a real Envoy with the shipped file of its role: who decides what, what
-//! they tell each other, and that no request is counted twice.
+//! A router with gates, each a real Envoy with the shipped file of its role: the division of decisions, the
+//! information they exchange, and requests counted only once.
 
 use serde_json::json;
 use weir_api::metrics::Metric;
@@ -23,17 +23,17 @@ const EXACT: Variant = Variant {
     slots: 50,
     service_ms: 20.0,
 };
-/// How long the execution takes that keeps a single slot busy, in ms.
+/// Execution time that keeps the only slot busy, in ms.
 const BUSY_MS: f64 = 1500.0;
 
-/// A gate and its server.
+/// Starts a gate and its server.
 async fn gated(variant: Variant, plugin: serde_json::Value) -> (Hop, Emulator) {
     let backend = server(variant.name, variant.service_ms).await.unwrap();
     let gate = Hop::gate(variant, backend.addr(), plugin).await.unwrap();
     (gate, backend)
 }
 
-/// The same with a single worker: among several, order is another story's (`workers`).
+/// Starts a gate with a single worker; the order among several is tested in `workers`.
 async fn gated_alone(variant: Variant, plugin: serde_json::Value) -> (Hop, Emulator) {
     let backend = server(variant.name, variant.service_ms).await.unwrap();
     let bootstrap = Bootstrap::gate().unwrap();
@@ -51,7 +51,7 @@ async fn sum(hops: &[&Hop], metric: Metric, label: &str) -> u64 {
     sum
 }
 
-/// Takes the only slot of a gate by an execution that lasts; whoever comes then has to wait.
+/// Fills the only slot of a gate with a long execution, so that later requests wait.
 async fn busy(
     hop: &Hop,
     backend: &Emulator,
@@ -67,7 +67,7 @@ async fn busy(
 }
 
 #[test]
-fn the_shipped_gate_is_valid() {
+fn shipped_gate_is_valid() {
     let text = std::fs::read_to_string(Bootstrap::gate_path()).unwrap();
     let module = weir_bed::built::filter().unwrap();
     let text = text.replace("/etc/envoy/weir_filter.wasm", module.to_str().unwrap());
@@ -77,9 +77,9 @@ fn the_shipped_gate_is_valid() {
     validate(&file).unwrap();
 }
 
-/// A gate holds too, and so needs every limit that the other file explains.
+/// A gate holds requests too, so it needs all limits of the main file.
 #[test]
-fn the_shipped_gate_has_the_limits_of_the_other_file() {
+fn shipped_gate_has_the_main_files_limits() {
     let (all, gate) = (Bootstrap::shipped().unwrap(), Bootstrap::gate().unwrap());
     let listener = "/static_resources/listeners/0";
     let manager = format!("{listener}/filter_chains/0/filters/0/typed_config");
@@ -114,7 +114,7 @@ fn the_shipped_gate_has_the_limits_of_the_other_file() {
         assert!(right.is_some(), "{pointer}");
         assert_eq!(gate.value().pointer(pointer), right, "{pointer}");
     }
-    // A hold ends by the filter's word, not by the route's silence.
+    // A hold is ended by the filter, not by the route's idle timeout.
     let route = format!("{manager}/route_config/virtual_hosts/0/routes/0/route/idle_timeout");
     let idle = gate.value().pointer(&route).and_then(|idle| idle.as_str());
     let idle: f64 = idle.unwrap().strip_suffix('s').unwrap().parse().unwrap();
@@ -127,7 +127,7 @@ fn the_shipped_gate_has_the_limits_of_the_other_file() {
 }
 
 #[tokio::test]
-async fn the_router_chooses_the_gates_give_slots_and_each_counts_its_own() {
+async fn router_routes_gates_admit_and_each_counts_its_part() {
     let (fast, fast_server) = gated(FAST, json!({})).await;
     let (exact, exact_server) = gated(EXACT, json!({})).await;
     let gates = [(FAST, fast.address()), (EXACT, exact.address())];
@@ -138,7 +138,7 @@ async fn the_router_chooses_the_gates_give_slots_and_each_counts_its_own() {
         let seen = see(request).await.unwrap();
         assert_eq!(seen.status, 200, "{:?}", seen.refusal());
         let told = seen.headers.get_all("server-timing").iter().count();
-        assert_eq!(told, 1, "who holds tells how long");
+        assert_eq!(told, 1, "the gate reports the waiting time");
         assert!(!seen.headers.contains_key("x-slo-expected-ms"));
         let backend = match seen.header("x-slo-variant") {
             "fast" => &fast_server,
@@ -169,7 +169,7 @@ async fn the_router_chooses_the_gates_give_slots_and_each_counts_its_own() {
 }
 
 #[tokio::test]
-async fn two_routers_share_one_gate_which_serves_by_deadline() {
+async fn gate_behind_two_routers_serves_by_deadline() {
     let slot = Variant { slots: 1, ..FAST };
     let (gate, backend) = gated_alone(slot, json!({})).await;
     let alone = Variant { share: 1.0, ..slot };
@@ -177,7 +177,7 @@ async fn two_routers_share_one_gate_which_serves_by_deadline() {
     let one = Hop::router(&gates, json!({})).await.unwrap();
     let other = Hop::router(&gates, json!({})).await.unwrap();
     let running = busy(&one, &backend, slot.service_ms).await;
-    // In an order that neither rises nor falls, by either router.
+    // In an order that neither rises nor falls, through either router.
     let held: Vec<_> = (0..30_u64)
         .map(|i| {
             let router = if i % 2 == 0 { &one } else { &other };
@@ -204,15 +204,15 @@ async fn two_routers_share_one_gate_which_serves_by_deadline() {
 }
 
 #[tokio::test]
-async fn a_gates_refusal_passes_the_router_as_it_is_and_is_counted_once() {
-    // Long before its deadline it is known that a request cannot make it.
+async fn gates_refusal_passes_the_router_and_is_counted_once() {
+    // The filter knows long before the deadline that a request cannot meet it.
     let slot = Variant {
         share: 1.0,
         slots: 1,
         service_ms: 200.0,
         ..FAST
     };
-    // What may be held is for each worker: with one alone it is known who is too many.
+    // The limit of held requests is per worker; with a single one it is known which request exceeds it.
     let plugin = json!({ "queue": { "held_max": 1 } });
     let (gate, backend) = gated_alone(slot, plugin).await;
     let router = Hop::router(&[(slot, gate.address())], json!({}))
@@ -238,7 +238,7 @@ async fn a_gates_refusal_passes_the_router_as_it_is_and_is_counted_once() {
     }
     assert_eq!(backend.executions().len(), 2);
 
-    // What the router refuses by itself no gate hears of.
+    // A request refused by the router reaches no gate.
     let floor = router.infer().header("x-slo-min-accuracy", "99");
     assert_eq!(see(floor).await.unwrap().refusal(), (504, "infeasible"));
     router
@@ -248,9 +248,9 @@ async fn a_gates_refusal_passes_the_router_as_it_is_and_is_counted_once() {
     assert_eq!(gate.metric(Metric::Refused, "infeasible").await.unwrap(), 1);
 }
 
-/// The plan says 100 ms for either. What waits at one of the gates only that gate knows.
+/// The plan says 100 ms for both variants. Only the gate knows its queue.
 #[tokio::test]
-async fn the_router_learns_of_a_long_wait_from_the_gate_and_goes_elsewhere() {
+async fn router_avoids_a_gate_that_reports_a_long_wait() {
     let exact = Variant {
         share: 1.0,
         slots: 1,
@@ -276,16 +276,20 @@ async fn the_router_learns_of_a_long_wait_from_the_gate_and_goes_elsewhere() {
     wait::until_async("many to wait", PATIENCE, many)
         .await
         .unwrap();
-    // One through the router, the most urgent of them: its answer tells what waits behind it.
+    // A request through the router, more urgent than all others: its answer reports the queue behind it.
     let seen = see(router.infer_within(1500)).await.unwrap();
-    assert_eq!(seen.header("x-slo-variant"), "exact", "nobody has told yet");
+    assert_eq!(
+        seen.header("x-slo-variant"),
+        "exact",
+        "no wait has been reported yet"
+    );
     assert!(exact_gate.metric(Metric::Waiting, "exact").await.unwrap() > 8);
     let seen = see(router.infer_within(600)).await.unwrap();
     assert_eq!(seen.refusal(), (200, ""));
     assert_eq!(seen.header("x-slo-variant"), "fast");
     router.until(Metric::Routed, "fast", 1).await.unwrap();
     assert_eq!(router.metric(Metric::Routed, "exact").await.unwrap(), 1);
-    // Who has time goes there all the same.
+    // A request with enough time still goes there.
     let seen = see(router.infer_within(9000)).await.unwrap();
     assert_eq!(seen.header("x-slo-variant"), "exact");
     for answer in crowd {
@@ -295,7 +299,7 @@ async fn the_router_learns_of_a_long_wait_from_the_gate_and_goes_elsewhere() {
 }
 
 #[tokio::test]
-async fn what_a_client_forges_at_the_router_counts_for_nothing() {
+async fn forged_headers_at_the_router_are_ignored() {
     let fast = Variant { share: 1.0, ..FAST };
     let exact = Variant {
         share: 0.0,
@@ -333,8 +337,8 @@ async fn what_a_client_forges_at_the_router_counts_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_gate_works_alone_and_never_goes_to_another_variant() {
-    // Its plan knows a faster one; it stands before the other.
+async fn gate_without_router_never_uses_another_variant() {
+    // The gate's plan contains a faster variant, but the gate stands before the other.
     let slow = Variant {
         service_ms: 300.0,
         slots: 1,
@@ -346,7 +350,7 @@ async fn a_gate_works_alone_and_never_goes_to_another_variant() {
     assert_eq!(seen.refusal(), (200, ""));
     assert_eq!(seen.header("x-slo-variant"), "exact");
     let expected: u64 = seen.header("x-slo-expected-ms").parse().unwrap();
-    assert_eq!(expected, 300, "nobody waits");
+    assert_eq!(expected, 300, "no request waits");
     let refused = see(gate.infer_within(150)).await.unwrap();
     assert_eq!(refused.refusal(), (504, "infeasible"));
     assert_eq!(
@@ -365,7 +369,7 @@ async fn a_gate_works_alone_and_never_goes_to_another_variant() {
     let runs = backend.executions();
     assert_eq!(runs.len(), 3);
     assert!(runs[2].started_ms >= runs[1].ended_ms, "one slot: {runs:?}");
-    // Nobody else has counted them; more cores might have served the two that were refused.
+    // The gate counts them itself: with more cores the two refused requests might have been served.
     gate.until(Metric::Arrivals, "", 5).await.unwrap();
     gate.until(Metric::Admitted, "", 3).await.unwrap();
     assert_eq!(

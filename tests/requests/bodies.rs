@@ -1,5 +1,5 @@
-//! Bodies that come slowly, never, or in floods, before a real Envoy: a request owns a slot once its last byte
-//! is there, and what is held is bounded.
+//! Bodies that are slow, incomplete or numerous, through a real Envoy: a request takes a slot only once its
+//! last byte has arrived, and held bytes are bounded.
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,7 +15,7 @@ const ONE: Variant = Variant {
     slots: 1,
     service_ms: 1.0,
 };
-/// Where the shipped bootstrap has its filters, of which the first is ours.
+/// Pointer to the shipped bootstrap's filters, of which the first is Weir's.
 const FILTERS: &str =
     "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
 
@@ -28,7 +28,7 @@ async fn scene(adapt: impl FnOnce(&mut Value)) -> Scene {
     Scene::start(&[ONE], 1, adapt).await.unwrap()
 }
 
-/// A client that has sent its request's head and so many bytes of a body that should have `length`.
+/// Opens a client that has sent its request's head and `bytes` of a body of `length`.
 async fn begun(scene: &Scene, budget_ms: u64, length: usize, bytes: usize) -> TcpStream {
     let address = scene.envoy.listener("weir").unwrap();
     let mut client = TcpStream::connect(address).await.unwrap();
@@ -41,7 +41,7 @@ async fn begun(scene: &Scene, budget_ms: u64, length: usize, bytes: usize) -> Tc
     client
 }
 
-/// All that the proxy says before it closes the connection.
+/// Reads everything until the proxy closes the connection.
 async fn answer(mut client: TcpStream) -> String {
     let mut answer = Vec::new();
     let read = tokio::time::timeout(PATIENCE, client.read_to_end(&mut answer));
@@ -63,7 +63,7 @@ fn is_refused(answer: &str, status: u16, reason: &str) -> bool {
 }
 
 #[tokio::test]
-async fn unfinished_bodies_take_nobodys_slot() {
+async fn unfinished_bodies_take_no_slot() {
     const MANY: u64 = 40;
     let scene = scene(|_| {}).await;
     let mut unfinished = Vec::new();
@@ -75,7 +75,7 @@ async fn unfinished_bodies_take_nobodys_slot() {
         assert_eq!(see(scene.infer_within(2000)).await.unwrap().status, 200);
     }
     assert_eq!(scene.metric(Metric::Held, "").await.unwrap(), MANY);
-    // Their bodies come after all: each is served.
+    // The bodies are completed after all: each request is served.
     for mut client in unfinished {
         client.write_all(&vec![b' '; 100_000 - 11]).await.unwrap();
         let answer = answer(client).await;
@@ -102,7 +102,7 @@ async fn bytes_held_are_bounded_and_the_rest_is_refused() {
     let limits =
         json!({ "request_max_bytes": 200_000, "source_max_bytes": LIMIT, "held_max_bytes": LIMIT });
     let scene = scene(|plugin| plugin["body"] = limits).await;
-    // The first has Envoy and the VM make themselves at home.
+    // The first request makes Envoy and the VM allocate what they keep.
     assert_eq!(see(scene.infer_within(2000)).await.unwrap().status, 200);
     let before = allocated(&scene).await;
     let fits = LIMIT / EACH as u64;
@@ -116,7 +116,7 @@ async fn bytes_held_are_bounded_and_the_rest_is_refused() {
         .await
         .unwrap();
     let held = allocated(&scene).await - before;
-    // A buffer's last slice is not full, and a connection has its own needs.
+    // A buffer's last slice is not full, and each connection needs memory of its own.
     let bound = 1.5 * LIMIT as f64 + 3.0 * fits as f64 * 65_536.0;
     println!("{held:.0} bytes allocated for {LIMIT} of bodies held; at most {bound:.0}");
     assert!(held <= bound, "{held} bytes for {LIMIT} held");
@@ -136,7 +136,7 @@ async fn bytes_held_are_bounded_and_the_rest_is_refused() {
 async fn a_server_that_hangs_holds_nobody_beyond_the_deadline() {
     let scene = scene(|plugin| plugin["streams"] = json!({ "answers": ["/v2/*"] })).await;
     scene.backends[0].slow_by(100_000.0).unwrap();
-    // Neither a stream's path nor what the client accepts takes it off the clock before its first byte.
+    // Before the first byte, neither a stream's path nor the `accept` header lifts the deadline.
     let hangs = scene
         .infer_within(400)
         .header("accept", "text/event-stream");
@@ -144,7 +144,7 @@ async fn a_server_that_hangs_holds_nobody_beyond_the_deadline() {
     assert_eq!(scene.metric(Metric::Refused, "expired").await.unwrap(), 1);
 }
 
-/// Envoy's buffer filter before ours, which is not told of bodies.
+/// Puts Envoy's buffer filter before Weir's, which is then not told of bodies.
 fn buffered(bootstrap: Bootstrap, plugin: &Value) -> Bootstrap {
     let buffer = json!({ "name": "envoy.filters.http.buffer", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer", "max_request_bytes": 8 << 20,
@@ -157,9 +157,9 @@ fn buffered(bootstrap: Bootstrap, plugin: &Value) -> Bootstrap {
     bootstrap.amend(FILTERS, json!(filters))
 }
 
-/// As Istio and Envoy Gateway have it.
+/// The order of filters in Istio and Envoy Gateway.
 #[tokio::test]
-async fn envoys_buffer_filter_before_it_does_as_well() {
+async fn envoys_buffer_filter_before_weir_works_too() {
     let adapt = |bootstrap, plugin: &mut Value| buffered(bootstrap, plugin);
     let scene = Scene::start(&[ONE], 1, adapt).await.unwrap();
     let _unfinished = [
@@ -194,7 +194,7 @@ async fn where_envoy_does_not_tell_of_bodies_headers_decide() {
             .log()
             .contains("allow_on_headers_stop_iteration")
     };
-    wait::until("the log says what is missing", PATIENCE, told)
+    wait::until("the log to name the missing setting", PATIENCE, told)
         .await
         .unwrap();
     let slow = begun(&scene, 400, 100_000, 11).await;

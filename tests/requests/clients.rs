@@ -1,5 +1,5 @@
-//! Clients that others wrote, through a real Envoy with the filter: curl, h2load, tonic and tritonclient
-//! get their answers with no change to them, tagged, and are refused in words they understand.
+//! Existing clients through a real Envoy with the filter: curl, h2load, tonic and tritonclient work
+//! unchanged. Their answers are tagged, and they understand refusals.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use weir_bed::emulator::Door;
 use weir_bed::oip::{Client, ModelInferRequest};
 use weir_bed::scene::{Scene, Variant, epoch_ms};
 
-/// Its service time is more than [`TOO_SHORT`].
+/// Its service time exceeds [`TOO_SHORT`].
 const ONE: Variant = Variant {
     name: "small",
     share: 1.0,
@@ -25,7 +25,7 @@ async fn one() -> Scene {
         .unwrap()
 }
 
-/// Its server speaks HTTP/2, as gRPC servers do.
+/// Starts a server that speaks HTTP/2, like gRPC servers.
 async fn one_http2() -> Scene {
     Scene::start(&[ONE], 2, |bootstrap, _| bootstrap.http2_backends())
         .await
@@ -38,7 +38,7 @@ fn url(scene: &Scene) -> String {
 }
 
 #[tokio::test]
-async fn curl_is_answered_and_refused_over_both_versions() {
+async fn curl_is_answered_and_refused_over_http1_and_http2() {
     let scene = one().await;
     let url = url(&scene);
     let long_ago = format!("x-slo-start: {}", epoch_ms() - 15_000);
@@ -53,8 +53,8 @@ async fn curl_is_answered_and_refused_over_both_versions() {
         assert_eq!(heard.header("x-emulated"), "small");
         let left_ms: u64 = heard.header("x-slo-remaining-ms").parse().unwrap();
         assert!(left_ms <= 9950, "{left_ms}");
-        // Without bodies: over HTTP/2 Envoy resets a request that it answers before all of it has come,
-        // which curl 7.88 calls an error though the answer was whole.
+        // Without bodies: Envoy resets an HTTP/2 request that it answers before the body is complete. curl
+        // 7.88 reports that as an error although the answer was complete.
         for (headers, reason) in [
             (vec!["--header", TOO_SHORT], "infeasible"),
             (vec!["--header", LONG, "--header", &long_ago], "expired"),
@@ -68,9 +68,9 @@ async fn curl_is_answered_and_refused_over_both_versions() {
     assert_eq!(scene.backends[0].executions().len(), 2);
 }
 
-/// More at once than there are slots: all are answered, and the server never has more than its slots.
+/// More concurrent requests than slots: all are answered, and the server never executes more than its slots.
 #[tokio::test]
-async fn h2load_is_held_and_answered_or_refused_whole() {
+async fn h2load_is_held_and_answered_or_refused_completely() {
     let scene = one().await;
     let url = url(&scene);
     let folder = tempfile::tempdir().unwrap();
@@ -105,7 +105,7 @@ fn covers(execution: &weir_bed::emulator::Execution, at: f64) -> bool {
 }
 
 #[tokio::test]
-async fn tonic_is_answered_one_by_one_and_in_a_stream() {
+async fn tonic_unary_and_streaming_calls_are_answered() {
     let scene = one_http2().await;
     let client = Client::of(scene.envoy.listener("weir").unwrap()).unwrap();
     let bytes = [7; 1000];
@@ -185,7 +185,7 @@ async fn tritonclient_is_answered_over_http_and_grpc() {
 }
 
 #[tokio::test]
-async fn tritonclient_is_told_over_http_why_it_is_refused() {
+async fn tritonclient_gets_the_refusal_reason_over_http() {
     let scene = one().await;
     let address = scene.envoy.listener("weir").unwrap();
     let asked = ask(Some(("x-slo-ms", "20".to_owned())));
@@ -195,9 +195,9 @@ async fn tritonclient_is_told_over_http_why_it_is_refused() {
     assert_eq!(scene.backends[0].executions(), []);
 }
 
-/// Its own time limit travels as `grpc-timeout`.
+/// The client's own timeout is sent as `grpc-timeout`.
 #[tokio::test]
-async fn tritonclients_own_timeout_is_the_budget() {
+async fn tritonclients_timeout_is_the_budget() {
     let scene = one_http2().await;
     let address = scene.envoy.listener("weir").unwrap();
     let within = |timeout_s| Ask {
@@ -210,12 +210,12 @@ async fn tritonclients_own_timeout_is_the_budget() {
     assert_eq!((told.status.as_str(), told.bytes.len()), ("", 1));
     let headers = scene.backends[0].executions().pop().unwrap().headers;
     let left_ms: u64 = headers["x-slo-remaining-ms"].parse().unwrap();
-    // gRPC's library rounds up to three digits.
+    // The gRPC library rounds up to three digits.
     assert!((1001..=5100).contains(&left_ms), "{left_ms}");
 }
 
 #[tokio::test]
-async fn tritonclient_is_told_over_grpc_that_its_deadline_cannot_be_met() {
+async fn tritonclient_gets_deadline_exceeded_over_grpc() {
     let scene = one_http2().await;
     let address = scene.envoy.listener("weir").unwrap();
     let asked = ask(Some(("x-slo-ms", "20".to_owned())));

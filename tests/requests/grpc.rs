@@ -1,5 +1,5 @@
-//! gRPC through a real Envoy with the filter: every refusal is an answer of trailers alone, in gRPC's own
-//! statuses, with our reason beside them.
+//! gRPC through a real Envoy with the filter: every refusal is a trailers-only answer with a standard gRPC
+//! status and the filter's reason.
 
 use futures_util::stream;
 use serde_json::json;
@@ -17,12 +17,12 @@ const SLOW: Variant = Variant {
     service_ms: 100.0,
     ..ONE
 };
-/// Long enough that a busy machine's delays do not matter.
+/// Long enough that delays of a busy machine do not matter.
 const LONG_STAGE: Variant = Variant {
     service_ms: 1000.0,
     ..ONE
 };
-/// Enough for one such stage and not for two.
+/// Enough for one such stage, but not for two.
 const ONE_AND_A_HALF_MS: u64 = 1500;
 
 async fn scene_http2(variant: Variant) -> Scene {
@@ -43,7 +43,7 @@ fn infer_request() -> ModelInferRequest {
     ModelInferRequest::of("model", b"tensor")
 }
 
-/// An inference as it goes over the wire, so that the answer is seen as it comes.
+/// Sends an inference as raw HTTP/2, so that the answer can be inspected.
 async fn raw_grpc(scene: &Scene, headers: &[(&str, &str)]) -> Seen {
     let client = reqwest::Client::builder()
         .http2_prior_knowledge()
@@ -61,7 +61,7 @@ async fn raw_grpc(scene: &Scene, headers: &[(&str, &str)]) -> Seen {
     see(request).await.unwrap()
 }
 
-/// A refusal as gRPC's clients understand it: HTTP 200, and all of it in the headers.
+/// Asserts a refusal as gRPC clients expect it: HTTP 200, with the status in the headers.
 fn assert_trailers_only(seen: &Seen, grpc_status: &str, reason: &str) {
     assert_eq!(seen.status, 200, "{reason}");
     assert_eq!(seen.header("grpc-status"), grpc_status, "{reason}");
@@ -71,7 +71,7 @@ fn assert_trailers_only(seen: &Seen, grpc_status: &str, reason: &str) {
 }
 
 #[tokio::test]
-async fn grpc_is_refused_by_trailers_alone() {
+async fn grpc_refusal_is_trailers_only() {
     let scene = Scene::start(&[Variant { slots: 1, ..SLOW }], 1, |bootstrap, plugin| {
         plugin["queue"] = json!({ "held_max": 1 });
         bootstrap.http2_backends()
@@ -86,7 +86,7 @@ async fn grpc_is_refused_by_trailers_alone() {
     let late = [("x-slo-ms", "1000"), ("x-slo-start", long_ago.as_str())];
     assert_trailers_only(&raw_grpc(&scene, &late).await, "4", "expired");
 
-    // One runs, one is held: there is no room for a third.
+    // One request runs and one is held: there is no room for a third.
     scene.backends[0].slow_by(50.0).unwrap();
     let running = Scene::spawn(scene.infer_within(20_000));
     scene.until(Metric::InFlight, "small", 1).await.unwrap();
@@ -100,7 +100,7 @@ async fn grpc_is_refused_by_trailers_alone() {
 }
 
 #[tokio::test]
-async fn grpc_is_told_that_the_plan_gives_no_slot() {
+async fn grpc_refusal_reports_no_slots() {
     let idle = Variant {
         share: 0.0,
         slots: 0,
@@ -110,9 +110,9 @@ async fn grpc_is_told_that_the_plan_gives_no_slot() {
     assert_trailers_only(&raw_grpc(&scene, &[]).await, "14", "no-capacity");
 }
 
-/// Envoy's own answers, in which only the filter knows the reason.
+/// Envoy's own answers, to which the filter adds the reason.
 #[tokio::test]
-async fn grpc_is_told_that_there_is_no_backend() {
+async fn grpc_refusal_reports_no_backend() {
     let scene = Scene::start(&[ONE], 1, |bootstrap, _| {
         let bootstrap = bootstrap.without_backend("small");
         bootstrap.backends("small", &[]).http2_backends()
@@ -122,9 +122,9 @@ async fn grpc_is_told_that_there_is_no_backend() {
     assert_trailers_only(&raw_grpc(&scene, &[]).await, "14", "no-backend");
 }
 
-/// It was begun in time and is not done in time: Envoy's own timeout, which alone would say UNAVAILABLE.
+/// The execution began in time but does not end in time. Envoy's own timeout alone would answer UNAVAILABLE.
 #[tokio::test]
-async fn grpc_is_told_that_its_time_is_up() {
+async fn grpc_refusal_reports_expired_deadline() {
     let scene = scene_http2(SLOW).await;
     scene.backends[0].slow_by(50.0).unwrap();
     let late = raw_grpc(&scene, &[("x-slo-ms", "700")]).await;
@@ -133,9 +133,9 @@ async fn grpc_is_told_that_its_time_is_up() {
 }
 
 #[tokio::test]
-async fn a_grpc_client_sees_status_and_reason() {
+async fn grpc_client_sees_status_and_reason() {
     let scene = scene_http2(SLOW).await;
-    // Not by `grpc-timeout`: tonic's own clock would be first.
+    // Without `grpc-timeout`: tonic's own timer would fire first.
     let short = [("x-slo-ms", "20".to_owned())];
     let status = client(&scene).infer(infer_request(), &short).await;
     let status = status.unwrap_err();
@@ -149,7 +149,7 @@ async fn a_grpc_client_sees_status_and_reason() {
 }
 
 #[tokio::test]
-async fn a_later_stages_refusal_reaches_a_grpc_client() {
+async fn later_stages_refusal_reaches_grpc_client() {
     let classifier = Scene::start(&[LONG_STAGE], 1, |bootstrap, plugin| {
         plugin["deadline"] = json!({ "trust_deadline": true });
         bootstrap.http2_backends()

@@ -1,5 +1,5 @@
-//! Who a client is, as its class asks for: by its certificate, through a real Envoy that asks for one, and by
-//! what a proxy before ours says in a header.
+//! Client identity for classes: by its certificate, through a real Envoy that requests one, and by a header
+//! of a proxy before it.
 
 use std::path::{Path, PathBuf};
 
@@ -18,10 +18,10 @@ const SLOT: Variant = Variant {
     slots: 4,
     service_ms: 5.0,
 };
-/// Where the shipped listener would have its transport.
+/// Pointer to the transport socket of the shipped listener.
 const TRANSPORT: &str = "/static_resources/listeners/0/filter_chains/0/transport_socket";
 
-/// An authority, and what it has signed.
+/// A certificate authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: Certificate,
@@ -32,7 +32,7 @@ impl Authority {
     fn new() -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Who signs and who is signed must not have one name: it would look self-signed.
+        // Issuer and subject need different names, or the certificate would look self-signed.
         params
             .distinguished_name
             .push(DnType::CommonName, "authority");
@@ -45,7 +45,7 @@ impl Authority {
         }
     }
 
-    /// A certificate in that name and its key, as PEM.
+    /// Issues a certificate for that name; returns it and its key as PEM.
     fn sign(&self, name: SanType) -> (String, String) {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![name];
@@ -54,7 +54,7 @@ impl Authority {
         (signed.pem(), key.serialize_pem())
     }
 
-    /// A client that is who `uri` says: its certificate and key, as files.
+    /// Writes a client certificate for `uri` and its key to files.
     fn client(&self, name: &str, uri: &str) -> (PathBuf, PathBuf) {
         let (certificate, key) = self.sign(SanType::URI(uri.try_into().unwrap()));
         (
@@ -69,7 +69,7 @@ impl Authority {
         path
     }
 
-    /// TLS of a server on loopback that asks its clients for a certificate, and serves without one too.
+    /// TLS of a server on loopback that requests client certificates but also serves clients without one.
     fn transport(&self) -> Value {
         let (certificate, key) = self.sign(SanType::IpAddress([127, 0, 0, 1].into()));
         json!({
@@ -91,7 +91,7 @@ impl Authority {
 }
 
 #[tokio::test]
-async fn a_clients_certificate_proves_its_class() {
+async fn client_certificate_proves_its_class() {
     let authority = Authority::new();
     let claim = json!({ "property": ["connection", "uri_san_peer_certificate"],
                         "values": ["spiffe://mesh/ns/vision/*"] });
@@ -141,9 +141,9 @@ async fn a_clients_certificate_proves_its_class() {
     }
 }
 
-/// An Envoy before ours that says who a token belongs to, as `request_headers_to_add` does by default: a
-/// line of its own behind what the client sent.
-async fn appending_hop(scene: &Scene) -> Envoy {
+/// A proxy before Envoy that adds the owner of a token in a header, as `request_headers_to_add` does by
+/// default: as another line after the client's.
+async fn appending_proxy(scene: &Scene) -> Envoy {
     const ROUTES: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/\
                           route_config/request_headers_to_add";
     let tier = json!({ "header": { "key": "x-tier", "value": "%REQ(x-token)%" } });
@@ -168,12 +168,12 @@ async fn a_repeated_claim_header_proves_nothing() {
     })
     .await
     .unwrap();
-    let hop = appending_hop(&scene).await;
+    let hop = appending_proxy(&scene).await;
     let url = format!(
         "http://{}/v2/models/model/infer",
         hop.listener("weir").unwrap()
     );
-    /// What the client says of itself, the token by which the hop knows it, and what it gets.
+    /// Entries: header lines sent by the client, its token known to the proxy, and the class it gets.
     const TABLE: [(&[&str], &str, &str); 6] = [
         (&[], "gold", "gold"),
         (&[], "bronze", "free"),

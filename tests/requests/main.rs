@@ -1,4 +1,4 @@
-//! A request and its answer through a real Envoy: headers, bodies, protocols, clients.
+//! Tests of a request and its answer through a real Envoy: headers, bodies, protocols, clients.
 
 mod bodies;
 mod clients;

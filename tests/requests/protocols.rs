@@ -1,5 +1,5 @@
-//! Whatever a model server speaks, through a real Envoy with the filter: requests are tagged and take a
-//! slot for as long as they last, streams to their end; websockets go past; a chain keeps one deadline.
+//! Protocols of model servers through a real Envoy with the filter. Requests are tagged and take a slot for
+//! as long as they last, streams until their end; websockets bypass the filter; a chain keeps one deadline.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ async fn scene(variant: Variant) -> Scene {
         .unwrap()
 }
 
-/// Its server speaks HTTP/2, as gRPC servers do.
+/// Starts a server that speaks HTTP/2, like gRPC servers.
 async fn scene_http2(variant: Variant) -> Scene {
     Scene::start(&[variant], 1, |bootstrap, _| bootstrap.http2_backends())
         .await
@@ -96,7 +96,7 @@ async fn every_protocol_is_answered_and_tagged() {
 }
 
 #[tokio::test]
-async fn a_grpc_stream_holds_its_slot_to_its_end() {
+async fn grpc_stream_holds_its_slot_to_its_end() {
     let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
     let (send, receive) = mpsc::unbounded_channel();
     let asked = stream::unfold(receive, async |mut receive| {
@@ -110,7 +110,7 @@ async fn a_grpc_stream_holds_its_slot_to_its_end() {
         .unwrap()
         .into_inner();
     assert!(answers.message().await.unwrap().is_some());
-    // Executed and answered, and the stream is open: so is its slot taken.
+    // The server has answered, but the stream is open, so its slot is taken.
     let waiting = Scene::spawn(scene.infer_within(10_000));
     scene.until(Metric::Held, "", 1).await.unwrap();
     for _ in 0..3 {
@@ -131,7 +131,7 @@ async fn a_grpc_stream_holds_its_slot_to_its_end() {
     assert_eq!(doors[3..], [Door::OipGrpcStream, Door::OipHttp]);
 }
 
-/// A stream that its client leaves open.
+/// Opens a stream that its client does not close.
 async fn unending(client: Client) -> tonic::Streaming<ModelStreamInferResponse> {
     let asked = stream::iter([infer_request()]).chain(stream::pending());
     let mut answers = client.stream(asked, &[]).await.unwrap().into_inner();
@@ -140,7 +140,7 @@ async fn unending(client: Client) -> tonic::Streaming<ModelStreamInferResponse> 
 }
 
 #[tokio::test]
-async fn a_grpc_stream_that_breaks_off_gives_its_slot_back() {
+async fn broken_grpc_stream_releases_its_slot() {
     let scene = scene_http2(Variant { slots: 1, ..ONE }).await;
     let mut answers = unending(client(&scene)).await;
     scene.until(Metric::InFlight, "small", 1).await.unwrap();
@@ -149,7 +149,7 @@ async fn a_grpc_stream_that_breaks_off_gives_its_slot_back() {
     let seen = see(scene.infer_within(10_000)).await.unwrap();
     assert_eq!(seen.status, 200, "the server broke it off");
 
-    // A client that is gone with all it runs on: its connection closes.
+    // A client on its own runtime: when the runtime is dropped, its connection closes.
     let elsewhere = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -166,7 +166,7 @@ async fn a_grpc_stream_that_breaks_off_gives_its_slot_back() {
 }
 
 #[tokio::test]
-async fn events_hold_their_slot_to_their_end() {
+async fn event_stream_holds_its_slot_to_its_end() {
     let slow = Variant {
         slots: 1,
         service_ms: 400.0,
@@ -193,9 +193,9 @@ async fn events_hold_their_slot_to_their_end() {
     );
 }
 
-/// As shipped: they take no slot, wait for none, and what goes through is untouched.
+/// As shipped: websockets take no slot, do not wait for one, and pass unchanged.
 #[tokio::test]
-async fn websockets_go_past_the_filter() {
+async fn websockets_bypass_the_filter() {
     let slow = Variant {
         slots: 1,
         service_ms: 5000.0,
@@ -232,15 +232,15 @@ const STAGE: Variant = Variant {
     ..ONE
 };
 
-/// Long enough that a busy machine's delays do not matter.
+/// Long enough that delays of a busy machine do not matter.
 const LONG_STAGE: Variant = Variant {
     service_ms: 1000.0,
     ..ONE
 };
-/// Enough for one such stage and not for two.
+/// Enough for one such stage, but not for two.
 const ONE_AND_A_HALF_MS: u64 = 1500;
 
-/// Detector → classifier, each behind an Envoy of its own, the first calling the second.
+/// A detector that calls a classifier, each behind its own Envoy.
 async fn pipeline(stage: Variant) -> (Scene, Scene) {
     let classifier = Scene::start(&[stage], 1, |bootstrap, plugin| {
         plugin["deadline"] = json!({ "trust_deadline": true });
@@ -255,7 +255,7 @@ async fn pipeline(stage: Variant) -> (Scene, Scene) {
 }
 
 #[tokio::test]
-async fn a_chain_keeps_one_deadline() {
+async fn chained_stages_keep_one_deadline() {
     let (detector, classifier) = pipeline(STAGE).await;
     let seen = see(detector.infer_within(3000)).await.unwrap();
     assert_eq!(seen.status, 200, "{}", String::from_utf8_lossy(&seen.body));
@@ -291,7 +291,7 @@ async fn a_chain_keeps_one_deadline() {
 }
 
 #[tokio::test]
-async fn a_later_stages_refusal_reaches_the_client() {
+async fn later_stages_refusal_reaches_the_client() {
     let (detector, classifier) = pipeline(LONG_STAGE).await;
     let seen = see(detector.infer_within(ONE_AND_A_HALF_MS)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
@@ -299,7 +299,8 @@ async fn a_later_stages_refusal_reaches_the_client() {
     assert_eq!(classifier.backends[0].executions(), []);
 }
 
-/// Fifteen events, one after the other, over twice the budget; `/v1/stream` is configured as a path of streams.
+/// Requests fifteen events, one after another, over twice the budget; `/v1/stream` is configured as a path of
+/// streams.
 async fn long_stream(scene: &Scene, path: &str) -> reqwest::Result<reqwest::Response> {
     // Fifteen times as long as planned.
     scene.backends[0].slow_by(15.0).unwrap();
@@ -308,7 +309,7 @@ async fn long_stream(scene: &Scene, path: &str) -> reqwest::Result<reqwest::Resp
     events.header("x-slo-ms", "700").send().await
 }
 
-/// A scene in which an answer may not outlast its deadline, but for those on that path.
+/// Starts a scene in which an answer must not outlast its deadline, except for streams on these paths.
 async fn with_streams(paths: Value) -> Scene {
     let configured = |bootstrap, plugin: &mut Value| {
         plugin["deadline"]["finish_ms"] = json!(0);
@@ -318,18 +319,18 @@ async fn with_streams(paths: Value) -> Scene {
     Scene::start(&[STAGE], 1, configured).await.unwrap()
 }
 
-/// Whatever its client says that it accepts: a stream is what is configured as one.
+/// Only a configured path makes a stream, whatever the client's `accept` header says.
 #[tokio::test]
-async fn events_that_are_no_configured_stream_end_with_the_budget() {
+async fn unconfigured_event_stream_ends_with_the_budget() {
     let scene = with_streams(json!([])).await;
     let answer = long_stream(&scene, "/v1/stream?events=15").await.unwrap();
     assert_eq!(answer.status(), 200);
     assert!(answer.bytes().await.is_err(), "it was not cut");
 }
 
-/// Before its first byte a stream is on the clock as any other.
+/// Until its first byte, a stream is subject to its deadline.
 #[tokio::test]
-async fn a_stream_that_does_not_begin_is_ended_at_its_deadline() {
+async fn stream_without_first_byte_ends_at_its_deadline() {
     let scene = with_streams(json!(["/v2/models/*"])).await;
     scene.backends[0].slow_by(10_000.0).unwrap();
     let silent = scene.infer().header("accept", "text/event-stream");
@@ -337,9 +338,9 @@ async fn a_stream_that_does_not_begin_is_ended_at_its_deadline() {
     assert_eq!(seen.refusal(), (504, "expired"));
 }
 
-/// The deadline is for the first event: a stream that has begun goes on past it.
+/// The deadline applies to the first event: a stream that has begun may go on past it.
 #[tokio::test]
-async fn events_are_not_cut_by_the_budget_once_they_have_begun() {
+async fn started_event_stream_is_not_cut_by_the_budget() {
     let scene = with_streams(json!(["/v1/stream"])).await;
     // Fifteen times as long as planned, and twice as long as the budget.
     scene.backends[0].slow_by(15.0).unwrap();
@@ -352,13 +353,13 @@ async fn events_are_not_cut_by_the_budget_once_they_have_begun() {
     assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
     let headers = scene.backends[0].executions().pop().unwrap().headers;
     assert!(number(&headers, "x-slo-remaining-ms") <= 700);
-    // What this Envoy's own router would have cut it by.
+    // The timeout that this Envoy's router would have applied.
     assert!(!headers.contains_key("x-envoy-expected-rq-timeout-ms"));
 }
 
-/// With every slot taken and the queue full: what asks for no work waits for none.
+/// With all slots taken and a full queue, requests that need no slot do not wait.
 #[tokio::test]
-async fn what_is_no_work_goes_past_though_every_slot_is_taken() {
+async fn bypassed_requests_pass_with_every_slot_taken() {
     let slow = Variant {
         slots: 1,
         service_ms: 5000.0,
@@ -396,9 +397,9 @@ async fn what_is_no_work_goes_past_though_every_slot_is_taken() {
     running.abort();
 }
 
-/// Where Envoy is configured to send them through the filter too.
+/// With Envoy configured to send websockets through the filter too.
 #[tokio::test]
-async fn websockets_are_untouched_by_the_filter() {
+async fn websockets_through_the_filter_are_unchanged() {
     const MANAGER: &str =
         "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/upgrade_configs";
     let slow = Variant {

@@ -1,5 +1,5 @@
-//! One request through a real Envoy: its deadline read, its variant chosen, its headers written, its
-//! answer tagged, whatever its body, its protocol, and whatever nonsense its headers hold.
+//! One request through a real Envoy: its deadline is read, its variant chosen, its headers written and its
+//! answer tagged, whatever its body, protocol or invalid headers.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ fn number(headers: &BTreeMap<String, String>, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn upstream_is_told_what_is_left_and_the_client_who_answered() {
+async fn upstream_gets_the_remaining_time_and_client_the_variant() {
     let scene = one().await;
     let sent_ms = epoch_ms() - 300;
     let request = scene
@@ -84,22 +84,22 @@ async fn variants_get_their_quotas() {
     }
 }
 
-/// For each header what must come of it: clamped, never more urgent than an honest request, and the
-/// proxy lives on.
+/// For each invalid header the expected result: it is clamped, never more urgent than an honest request, and
+/// the proxy keeps running.
 #[tokio::test]
-async fn nonsense_in_a_header_is_clamped_and_never_gains_urgency() {
+async fn invalid_header_is_clamped_and_gains_no_urgency() {
     let scene = one().await;
     let budget = |scene: &Scene| number(&last(scene).headers, "x-slo-remaining-ms");
     let in_an_hour = epoch_ms() + 3_600_000;
     let a_day_ago = epoch_ms() - 86_400_000;
     let table: &[(&str, String, std::ops::RangeInclusive<u64>)] = &[
-        // The default budget where none can be read.
+        // The default budget if no value can be read.
         ("x-slo-ms", "soon".into(), 900..=1000),
         ("x-slo-ms", "-1".into(), 900..=1000),
         ("x-slo-ms", "0".into(), 900..=1000),
         ("x-slo-ms", "NaN".into(), 900..=1000),
         ("x-slo-ms", "".into(), 900..=1000),
-        // Cut to the greatest, raised to the least.
+        // Clamped to the maximum, raised to the minimum.
         (
             "x-slo-ms",
             "99999999999999999999999".into(),
@@ -108,13 +108,13 @@ async fn nonsense_in_a_header_is_clamped_and_never_gains_urgency() {
         ("x-slo-ms", "0.001".into(), 1..=10),
         ("grpc-timeout", "99999999H".into(), 59_900..=60_000),
         ("grpc-timeout", "1x".into(), 900..=1000),
-        // A start that cannot be is now.
+        // An impossible start counts as now.
         ("x-slo-start", in_an_hour.to_string(), 900..=1000),
         ("x-slo-start", a_day_ago.to_string(), 900..=1000),
         ("x-slo-start", "18446744073709551616000".into(), 900..=1000),
         ("x-slo-start", "t=noon".into(), 900..=1000),
         ("x-request-start", "-5".into(), 900..=1000),
-        // An earlier hop's word counts only where it is trusted.
+        // The deadline of an earlier hop counts only if that hop is trusted.
         ("x-slo-deadline", "1".into(), 900..=1000),
         ("x-slo-min-accuracy", "very".into(), 900..=1000),
         (
@@ -160,7 +160,7 @@ async fn nonsense_in_a_header_is_clamped_and_never_gains_urgency() {
     assert_eq!(see(floor).await.unwrap().refusal(), (504, "infeasible"));
 }
 
-/// Held behind a busy slot and then forwarded, byte for byte, whatever the size; over both protocols.
+/// Held behind a busy slot and then forwarded byte for byte, whatever the size, over both protocols.
 #[tokio::test]
 async fn bodies_are_held_and_forwarded_intact() {
     let slot = Variant {

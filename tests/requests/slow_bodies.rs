@@ -1,5 +1,5 @@
-//! Slow clients among quick ones, before a real Envoy: those who drip, fall silent, upload or read slowly
-//! take nobody's slot, over HTTP/1.1, HTTP/2 and gRPC.
+//! Slow clients among quick ones, through a real Envoy: clients that drip, stall, upload slowly or read
+//! slowly take no slot, over HTTP/1.1, HTTP/2 and gRPC.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,30 +24,30 @@ const ONE: Variant = Variant {
     slots: SLOTS,
     service_ms: SERVICE_MS,
 };
-/// What the slots execute, in requests/s.
+/// Capacity of the slots, in requests/s.
 const CAPACITY_RPS: f64 = 1000.0 / SERVICE_MS * SLOTS as f64;
-/// Of the capacity.
+/// Fraction of the capacity.
 const LOAD: f64 = 0.7;
-/// A quick client's promise.
+/// SLO of quick clients.
 const SLO: Duration = Duration::from_secs(1);
-/// How long quick clients send.
+/// Duration of the quick load, in s.
 const SECONDS: usize = 8;
-/// The greatest budget of the scenes, ms: with it a slow client stays as long as it may.
+/// Maximum budget of the scenes, in ms: the longest time that a slow client may stay.
 const GREATEST_MS: u64 = 10_000;
 /// A slow upload, and its rate in bytes/s.
 const UPLOAD_BYTES: usize = 200_000;
 const UPLOAD_BYTES_PER_S: f64 = 100_000.0;
-/// How much of the load uploads slowly.
+/// Fraction of the load that uploads slowly.
 const UPLOADING: f64 = 0.05;
 
-/// A scene and how its clients speak.
-struct Stage {
+/// A scene and the clients' protocol.
+struct ProtocolScene {
     scene: Scene,
     protocol: Protocol,
 }
 
-impl Stage {
-    async fn new(protocol: Protocol) -> Stage {
+impl ProtocolScene {
+    async fn new(protocol: Protocol) -> ProtocolScene {
         let scene = Scene::start(&[ONE], 1, |bootstrap, plugin| {
             plugin["deadline"] = json!({ "greatest_ms": GREATEST_MS });
             plugin["queue"] = json!({ "overlap": true });
@@ -56,7 +56,7 @@ impl Stage {
                 Protocol::Http1 | Protocol::Http2 => bootstrap,
             }
         });
-        Stage {
+        ProtocolScene {
             scene: scene.await.unwrap(),
             protocol,
         }
@@ -70,7 +70,7 @@ impl Stage {
         }
     }
 
-    /// A body with about so many bytes.
+    /// Returns a body of about `bytes` bytes.
     fn body(&self, bytes: usize) -> Bytes {
         match self.protocol {
             Protocol::Grpc => oip::frame(&ModelInferRequest::of("model", &vec![7; bytes])).into(),
@@ -78,7 +78,7 @@ impl Stage {
         }
     }
 
-    /// What becomes of so many requests/s over such a network.
+    /// Sends `rps` requests/s over that network, and summarizes the outcomes.
     async fn load(&self, rps: f64, seed: u64, slo: Duration, network: Network) -> Summary {
         let payload = if network == Network::none() {
             2
@@ -107,7 +107,7 @@ impl Stage {
         Summary::of(&record.outcomes[0], slo, |_| None).unwrap()
     }
 
-    /// Quick requests, at so much of the capacity.
+    /// Sends quick requests at that fraction of the capacity.
     async fn quick(&self, of_capacity: f64) -> Summary {
         self.load(of_capacity * CAPACITY_RPS, 1, SLO, Network::none())
             .await
@@ -125,14 +125,14 @@ impl Stage {
         }
     }
 
-    /// One slow client's end.
+    /// Runs one slow client to its end.
     async fn alone(&self, habit: Habit, bytes: usize, budget_ms: u64) -> SlowEnd {
         let clients = self.crowd(1, habit, bytes, budget_ms).start().unwrap();
         clients.finish().await.unwrap().remove(0)
     }
 
-    /// All but one of a run are on time, at most: one may be this machine's noise.
-    fn all_on_time(&self, what: &str, sum: &Summary) {
+    /// Asserts that at most one request of a run was late; one may be noise of the machine.
+    fn assert_all_on_time(&self, what: &str, sum: &Summary) {
         println!("{:?}: {what}: {sum:?}", self.protocol);
         assert!(sum.sent > 100, "{sum:?}");
         assert!(
@@ -142,8 +142,8 @@ impl Stage {
         );
     }
 
-    /// No server heard of the slow ones, and every slot is free: so many run at once.
-    async fn nothing_is_left(&self) {
+    /// Asserts that no slow request reached a server and that every slot is free.
+    async fn assert_nothing_left(&self) {
         let scene = &self.scene;
         scene.until(Metric::Held, "", 0).await.unwrap();
         scene.until(Metric::InFlight, "small", 0).await.unwrap();
@@ -163,7 +163,7 @@ impl Stage {
     }
 }
 
-/// 504 in the protocol's numbers.
+/// Status 504 in the protocol's terms.
 fn deadline_exceeded(protocol: Protocol) -> Option<u16> {
     match protocol {
         Protocol::Http1 | Protocol::Http2 => Some(504),
@@ -173,39 +173,39 @@ fn deadline_exceeded(protocol: Protocol) -> Option<u16> {
 
 async fn dripping_clients_change_nothing(protocol: Protocol) {
     const PER_SLOT: u32 = 20;
-    let stage = Stage::new(protocol).await;
+    let run = ProtocolScene::new(protocol).await;
     // 0.3 bytes/s.
     let habit = Habit::Drip(Duration::from_millis(3333));
-    let crowd = stage.crowd(PER_SLOT * SLOTS, habit, 1000, GREATEST_MS);
+    let crowd = run.crowd(PER_SLOT * SLOTS, habit, 1000, GREATEST_MS);
     let dripping = crowd.start().unwrap();
     dripping.until_begun(PATIENCE).await.unwrap();
-    let sum = stage.quick(LOAD).await;
-    stage.all_on_time("beside those who drip", &sum);
+    let sum = run.quick(LOAD).await;
+    run.assert_all_on_time("beside dripping clients", &sum);
     for end in dripping.finish().await.unwrap() {
         assert_eq!(end.status, deadline_exceeded(protocol), "{end:?}");
         assert_eq!(end.reason, "expired", "{end:?}");
         assert!(end.cut_after.is_some(), "{end:?}");
     }
-    // Quick ones have their schedule's ids.
-    let executed = stage.scene.backends[0].executions();
+    // Ids of quick requests come from their schedule.
+    let executed = run.scene.backends[0].executions();
     let mut dripping = executed
         .iter()
         .filter(|one| !one.request_id.starts_with("1-"));
-    assert_eq!(dripping.next(), None, "a server heard of those who drip");
-    stage.nothing_is_left().await;
+    assert_eq!(dripping.next(), None, "a dripping request reached a server");
+    run.assert_nothing_left().await;
 }
 
 async fn slow_uploads_cost_the_quick_nothing(protocol: Protocol) {
     let slo = Duration::from_secs(5);
     let quick = LOAD * (1.0 - UPLOADING);
-    let alone = Stage::new(protocol).await.quick(quick).await;
-    let stage = Stage::new(protocol).await;
+    let alone = ProtocolScene::new(protocol).await.quick(quick).await;
+    let run = ProtocolScene::new(protocol).await;
     let link = Network::constant(UPLOAD_BYTES_PER_S, Duration::ZERO);
-    let slow = stage.load(LOAD * UPLOADING * CAPACITY_RPS, 2, slo, link);
-    let (beside, slow) = tokio::join!(stage.quick(quick), slow);
+    let slow = run.load(LOAD * UPLOADING * CAPACITY_RPS, 2, slo, link);
+    let (beside, slow) = tokio::join!(run.quick(quick), slow);
     println!("{protocol:?}: alone {alone:?}\nbeside {beside:?}\nslow {slow:?}");
     assert_eq!(alone.sent, beside.sent);
-    // 0.2 points, or one request: this machine's noise.
+    // 0.2 percentage points, or one request, for noise of the machine.
     let lost = alone.on_time.saturating_sub(beside.on_time);
     let allowed = (0.002 * alone.sent as f64).max(1.0);
     assert!(lost as f64 <= allowed, "{lost} of {} fewer", alone.sent);
@@ -217,12 +217,12 @@ async fn slow_readers_take_nobodys_slot(protocol: Protocol) {
     const PER_SLOT: u32 = 5;
     /// More than the kernel and Envoy buffer.
     const ANSWER: &str = "16000000";
-    let stage = Stage::new(protocol).await;
-    let mut reader = stage.crowd(1, Habit::Read(100_000), 2, GREATEST_MS);
+    let run = ProtocolScene::new(protocol).await;
+    let mut reader = run.crowd(1, Habit::Read(100_000), 2, GREATEST_MS);
     reader.headers.push((ANSWER_BYTES, ANSWER.to_owned()));
-    let backend = &stage.scene.backends[0];
+    let backend = &run.scene.backends[0];
     let mut reading = Vec::new();
-    // One after the other: all at once they would slow the emulated server itself.
+    // One after another: all at once would slow down the emulated server itself.
     for nth in 1..=(PER_SLOT * SLOTS) as usize {
         reading.push(reader.clone().start().unwrap());
         let answered = || backend.executions().len() == nth && backend.load() == (0, 0);
@@ -230,45 +230,46 @@ async fn slow_readers_take_nobodys_slot(protocol: Protocol) {
             .await
             .unwrap();
     }
-    let sum = stage.quick(LOAD).await;
-    stage.all_on_time("beside those who hardly read", &sum);
+    let sum = run.quick(LOAD).await;
+    run.assert_all_on_time("beside slow readers", &sum);
     drop(reading);
-    stage.nothing_is_left().await;
+    run.assert_nothing_left().await;
 }
 
 async fn a_hopeless_upload_is_refused_when_that_is_known(protocol: Protocol) {
-    let stage = Stage::new(protocol).await;
+    let run = ProtocolScene::new(protocol).await;
     // It would take 20 s.
-    let end = stage.alone(Habit::Upload(10_000), UPLOAD_BYTES, 1000).await;
-    refused_at_the_deadline(&stage, &end).await;
+    let end = run.alone(Habit::Upload(10_000), UPLOAD_BYTES, 1000).await;
+    refused_at_the_deadline(&run, &end).await;
 }
 
 async fn a_silent_client_is_refused_at_its_deadline(protocol: Protocol) {
-    let stage = Stage::new(protocol).await;
-    let end = stage.alone(Habit::Silent, UPLOAD_BYTES, 1000).await;
-    refused_at_the_deadline(&stage, &end).await;
+    let run = ProtocolScene::new(protocol).await;
+    let end = run.alone(Habit::Silent, UPLOAD_BYTES, 1000).await;
+    refused_at_the_deadline(&run, &end).await;
 }
 
-async fn refused_at_the_deadline(stage: &Stage, end: &SlowEnd) {
-    println!("{:?}: {end:?}", stage.protocol);
-    assert_eq!(end.status, deadline_exceeded(stage.protocol), "{end:?}");
+async fn refused_at_the_deadline(run: &ProtocolScene, end: &SlowEnd) {
+    println!("{:?}: {end:?}", run.protocol);
+    assert_eq!(end.status, deadline_exceeded(run.protocol), "{end:?}");
     assert_eq!(end.reason, "expired", "{end:?}");
     let after = end.answered_after.unwrap();
-    // Not before the time that its execution takes before its deadline; long before any other limit.
+    // The refusal comes no earlier than the execution time before the deadline, and long before any other
+    // limit.
     assert!(after >= Duration::from_millis(900), "{end:?}");
     assert!(after < Duration::from_secs(4), "{end:?}");
     assert!(end.cut_after.unwrap() < Duration::from_secs(8), "{end:?}");
-    assert_eq!(stage.scene.backends[0].executions(), []);
-    stage.nothing_is_left().await;
+    assert_eq!(run.scene.backends[0].executions(), []);
+    run.assert_nothing_left().await;
 }
 
-/// Stories over protocols.
+/// Runs tests over several protocols.
 macro_rules! over {
-    ($($module:ident $protocol:ident { $($story:ident),* $(,)? })*) => {$(
+    ($($module:ident $protocol:ident { $($test:ident),* $(,)? })*) => {$(
         mod $module {
             $(#[tokio::test(flavor = "multi_thread")]
-            async fn $story() {
-                super::$story(super::Protocol::$protocol).await;
+            async fn $test() {
+                super::$test(super::Protocol::$protocol).await;
             })*
         }
     )*};

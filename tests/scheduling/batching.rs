@@ -1,5 +1,5 @@
-//! Batches through a real Envoy: requests are let go in groups, so that a server that batches finds full
-//! ones, and nobody is late for company's sake.
+//! Batching through a real Envoy: requests are released in groups, so that a batching server gets full
+//! batches, and no request is late because it waited for one.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use weir_bed::wait;
 
 const FOUR: NonZeroU32 = NonZeroU32::new(4).unwrap();
 
-/// A server that executes one batch of at most four at a time and waits a little for the rest of one
-/// that is not full. A batch of four takes hardly longer than one of one.
+/// A server that executes one batch of at most four at a time, and waits a little for an incomplete batch to
+/// fill. A batch of four takes hardly longer than a batch of one.
 fn server(batch_delay_ms: u64) -> ServerConfig {
     let law = Law {
         eta_ms: 100.0,
@@ -32,9 +32,9 @@ fn plan(batch: u32, slots: u32, service_ms: f64) -> Value {
              "service_ms": service_ms, "accuracy": 70.0 }])
 }
 
-/// Batches of four, as many slots, a service time of 500 ms by the plan (so that "now" is well before
-/// the deadline); the server waits 100 ms for the members of a batch, which leave Envoy together but
-/// come by different connections.
+/// Batches of four, as many slots, and a planned service time of 500 ms, so that the latest start is well
+/// before the deadline. The server waits 100 ms for the members of a batch, which leave Envoy together but
+/// over different connections.
 async fn in_fours(workers: u32, queue: Value) -> Scene {
     Scene::start_with(
         vec![server(100)],
@@ -59,14 +59,14 @@ fn timed(request: reqwest::RequestBuilder) -> Answer {
     })
 }
 
-/// One that waits by itself, the `nth` to be held.
+/// Sends a request that is held alone, as the `nth`.
 async fn holds(scene: &Scene, budget_ms: u64, nth: u64) -> Answer {
     let answer = timed(scene.infer_within(budget_ms));
     scene.until(Metric::Held, "", nth).await.unwrap();
     answer
 }
 
-async fn all_served(answers: impl IntoIterator<Item = Answer>) {
+async fn assert_all_served(answers: impl IntoIterator<Item = Answer>) {
     for answer in answers {
         assert_eq!(answer.await.unwrap().0.refusal(), (200, ""));
     }
@@ -77,19 +77,19 @@ fn batches(executions: &[Execution]) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn four_that_come_one_after_the_other_are_executed_together() {
+async fn requests_within_the_batch_window_are_executed_together() {
     let scene = in_fours(1, json!({})).await;
     for round in 1..=2 {
-        // Each is held for longer than the server would wait for company.
+        // Each request is held for longer than the server's batch window.
         let mut four = Vec::new();
         for nth in 1..=3 {
             four.push(holds(&scene, 8000, nth).await);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         let executed = scene.backends[0].executions().len();
-        assert_eq!(executed, 4 * (round - 1), "somebody did not wait");
+        assert_eq!(executed, 4 * (round - 1), "a request did not wait");
         four.push(timed(scene.infer_within(8000)));
-        all_served(four).await;
+        assert_all_served(four).await;
         let batches = batches(&scene.backends[0].executions());
         assert_eq!(batches, vec![4; 4 * round]);
     }
@@ -97,20 +97,20 @@ async fn four_that_come_one_after_the_other_are_executed_together() {
 }
 
 #[tokio::test]
-async fn a_backlog_is_executed_in_full_batches() {
+async fn backlog_is_executed_in_full_batches() {
     let scene = in_fours(1, json!({})).await;
     let sixteen: Vec<_> = (0..16).map(|_| timed(scene.infer_within(9000))).collect();
-    all_served(sixteen).await;
+    assert_all_served(sixteen).await;
     let executions = scene.backends[0].executions();
     assert_eq!(batches(&executions), vec![4; 16]);
 }
 
 #[tokio::test]
-async fn who_stays_alone_leaves_when_its_slack_says_now_and_is_in_time() {
+async fn lone_request_leaves_at_its_latest_start_and_is_on_time() {
     let scene = in_fours(1, json!({})).await;
     let (seen, after) = timed(scene.infer_within(2000)).await.unwrap();
     assert_eq!(seen.refusal(), (200, ""), "after {after:?}");
-    // 500 ms, the planned service time, and the margin before its deadline.
+    // 500 ms before the deadline: the planned service time and the margin.
     assert!(queued_ms(&seen) >= 1400.0, "{:?}", seen.headers);
     assert!(queued_ms(&seen) <= 1500.0, "{:?}", seen.headers);
     assert!(after < Duration::from_millis(2000), "after {after:?}");
@@ -118,21 +118,21 @@ async fn who_stays_alone_leaves_when_its_slack_says_now_and_is_in_time() {
     scene.until(Metric::OnTime, "batched", 1).await.unwrap();
 }
 
-/// Its slack takes everybody along who waits: they would only wait for the next batch.
+/// A request at its latest start takes along all waiting ones, which would otherwise wait for the next batch.
 #[tokio::test]
-async fn who_can_wait_no_longer_takes_the_others_along() {
+async fn urgent_request_takes_waiting_ones_along() {
     let scene = in_fours(1, json!({})).await;
     let patient = holds(&scene, 9000, 1).await;
     let urgent = timed(scene.infer_within(1500));
     let (seen, after) = patient.await.unwrap();
     assert_eq!(seen.refusal(), (200, ""));
     assert!(after < Duration::from_millis(5000), "after {after:?}");
-    all_served([urgent]).await;
+    assert_all_served([urgent]).await;
     assert_eq!(batches(&scene.backends[0].executions()), [2, 2]);
 }
 
 #[tokio::test]
-async fn one_that_is_too_late_for_its_batch_is_refused_alone() {
+async fn request_too_late_for_its_batch_is_refused_alone() {
     let scene = in_fours(1, json!({})).await;
     let backend = &scene.backends[0];
     backend.slow_by(30.0).unwrap();
@@ -150,7 +150,7 @@ async fn one_that_is_too_late_for_its_batch_is_refused_alone() {
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert!(after < Duration::from_millis(1450), "after {after:?}");
     others.push(holds(&scene, 9000, 4).await);
-    all_served(others.into_iter().chain(running)).await;
+    assert_all_served(others.into_iter().chain(running)).await;
     assert_eq!(batches(&backend.executions()), [4; 8]);
     scene.until(Metric::Refused, "infeasible", 1).await.unwrap();
 }
@@ -164,11 +164,11 @@ async fn batches_fill_across_workers() {
             four.push(holds(&scene, 8000, nth).await);
         }
         four.push(timed(scene.infer_within(8000)));
-        all_served(four).await;
+        assert_all_served(four).await;
         let batches = batches(&scene.backends[0].executions());
         assert_eq!(batches, vec![4; 4 * round]);
     }
-    // Connections are spread evenly, so that each batch had members at both workers.
+    // Connections are spread evenly, so each batch had members on both workers.
     let connections = scene.envoy.stats("worker_.*downstream_cx_total").await;
     let connections = connections.unwrap();
     let by_worker: Vec<u64> = connections
@@ -180,7 +180,7 @@ async fn batches_fill_across_workers() {
 }
 
 #[tokio::test]
-async fn the_wait_for_company_can_be_capped() {
+async fn batch_window_can_be_capped() {
     let scene = in_fours(1, json!({ "batch_wait_ms": 300 })).await;
     for _ in 0..2 {
         let (seen, after) = timed(scene.infer_within(9000)).await.unwrap();
@@ -191,9 +191,9 @@ async fn the_wait_for_company_can_be_capped() {
     assert_eq!(batches(&scene.backends[0].executions()), [1, 1]);
 }
 
-/// What all that is for: the same server, the same requests, and only the plan is another.
+/// The benefit of batching: the same server and requests, with only a different plan.
 #[tokio::test]
-async fn a_server_that_batches_does_more_with_batches() {
+async fn batching_server_serves_more_with_batches() {
     const REQUESTS: usize = 40;
     let mut took_ms = Vec::new();
     for plan in [plan(4, 4, 150.0), plan(1, 1, 150.0)] {
@@ -203,7 +203,7 @@ async fn a_server_that_batches_does_more_with_batches() {
         let asked: Vec<_> = (0..REQUESTS)
             .map(|_| timed(scene.infer_within(10_000)))
             .collect();
-        all_served(asked).await;
+        assert_all_served(asked).await;
         let executions = scene.backends[0].executions();
         assert_eq!(executions.len(), REQUESTS);
         let last = executions.iter().map(|execution| execution.ended_ms);

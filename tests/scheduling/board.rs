@@ -1,6 +1,7 @@
-//! Workers that meet on a board: one queue and one set of slots for all, whatever becomes of the board.
+//! Workers that coordinate through the slot table: one queue and one set of slots for all, even if the table
+//! is corrupted.
 //!
-//! What the board says is read from a module built with the feature `trap`, which shows it on demand.
+//! The table is read through a module built with the feature `trap`, which shows it on demand.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +26,7 @@ const SLOW: Variant = Variant {
 };
 const WORKERS: u32 = 4;
 
-/// Envoy with the module that shows the board.
+/// Starts Envoy with the module that shows the table.
 async fn scene(variant: Variant, workers: u32) -> Scene {
     let module = built::trapping_filter().unwrap();
     Scene::start(&[variant], workers, |bootstrap, _| bootstrap.wasm(module))
@@ -33,7 +34,7 @@ async fn scene(variant: Variant, workers: u32) -> Scene {
         .unwrap()
 }
 
-async fn nothing_is_taken(scene: &Scene) {
+async fn until_no_slot_taken(scene: &Scene) {
     let nothing = async || {
         let board = scene.board().await.unwrap();
         taken_by_the_living(&board, SLOW.name) == 0
@@ -43,7 +44,7 @@ async fn nothing_is_taken(scene: &Scene) {
         .unwrap();
 }
 
-/// The most that were executed at once.
+/// Maximum number of concurrent executions.
 fn most_at_once(executions: &[Execution]) -> usize {
     let under_way = |at: &Execution| {
         let running = |other: &&Execution| {
@@ -54,8 +55,8 @@ fn most_at_once(executions: &[Execution]) -> usize {
     executions.iter().map(under_way).max().unwrap_or(0)
 }
 
-/// Two requests that take long enough for a crowd to gather behind them, on a busy machine too; whoever
-/// comes after takes the usual time.
+/// Sends two requests that last long enough for others to queue behind them, even on a busy machine; later
+/// requests take the usual time.
 async fn both_slots_taken(scene: &Scene) -> [Answer; 2] {
     const LONG: f64 = 4.0;
     scene.backends[0].slow_by(LONG).unwrap();
@@ -68,8 +69,8 @@ async fn both_slots_taken(scene: &Scene) -> [Answer; 2] {
     first
 }
 
-/// Requests that are all held before the first of them goes, with budgets in an order that is neither
-/// rising nor falling.
+/// Sends requests that are all held before the first one is released, with budgets that neither rise nor
+/// fall.
 async fn crowd(scene: &Scene, count: u64) -> Vec<Answer> {
     let budgets = (0..count).map(|i| 5000 + (i * 17 % count) * 50);
     let mut held = Vec::new();
@@ -80,15 +81,15 @@ async fn crowd(scene: &Scene, count: u64) -> Vec<Answer> {
     held
 }
 
-async fn all_served(answers: Vec<Answer>) {
+async fn assert_all_served(answers: Vec<Answer>) {
     for answer in answers {
         let seen = answer.await.unwrap().unwrap();
         assert_eq!(seen.status, 200, "{:?}", seen.refusal());
     }
 }
 
-/// Executions that began well after one with a later deadline. Two that are let go together may reach
-/// the server in either order.
+/// Number of executions that began well after one with a later deadline. Two requests released together may
+/// reach the server in either order.
 fn out_of_order(executions: &[Execution]) -> usize {
     const TOGETHER_MS: f64 = 15.0;
     let deadline =
@@ -102,9 +103,9 @@ fn out_of_order(executions: &[Execution]) -> usize {
     executions.iter().filter(overtaken).count()
 }
 
-/// Two at a time, as there are slots, and by deadline, although four workers hold them.
+/// Two at a time, like the slots, and by deadline, although four workers hold the requests.
 #[tokio::test]
-async fn the_workers_of_a_proxy_hold_one_queue() {
+async fn workers_of_a_proxy_share_one_queue() {
     let scene = scene(SLOW, WORKERS).await;
     let first = both_slots_taken(&scene).await;
     scene.backends[0].slow_by(0.1).unwrap();
@@ -114,26 +115,26 @@ async fn the_workers_of_a_proxy_hold_one_queue() {
     let holding =
         (0..board.entries.len()).filter(|entry| board.cell(*entry, column).head.is_some());
     assert!(holding.count() > 1, "one worker held them all");
-    all_served(first.into_iter().chain(held).collect()).await;
+    assert_all_served(first.into_iter().chain(held).collect()).await;
     let executions = scene.backends[0].executions();
     assert!(most_at_once(&executions) <= 2);
     assert_eq!(executions.len(), 42);
     let out_of_order = out_of_order(&executions[2..]);
     assert!(out_of_order <= 2, "{out_of_order} of 40: {executions:?}");
-    nothing_is_taken(&scene).await;
+    until_no_slot_taken(&scene).await;
 }
 
-/// Somebody else writes where the board is: those held and in flight are served, no slot is given
-/// twice, and it is counted.
+/// After foreign data is written over the table, requests held and in flight are served, no slot is used
+/// twice, and the reset is counted.
 #[tokio::test]
 async fn a_spoilt_board_is_begun_anew() {
     let scene = scene(SLOW, WORKERS).await;
     let first = both_slots_taken(&scene).await;
     let held = crowd(&scene, 10).await;
-    // Answered like any other: it waits for a slot.
+    // The corrupting request is answered like any other: it waits for a slot.
     let spoiler = Scene::spawn(scene.infer_within(9000).header("x-weir-trap", "spoil"));
     let later = Scene::spawn(scene.infer_within(9000));
-    all_served(
+    assert_all_served(
         first
             .into_iter()
             .chain(held)
@@ -146,7 +147,7 @@ async fn a_spoilt_board_is_begun_anew() {
     assert!(most_at_once(&executions) <= 2, "{executions:?}");
     assert!(scene.board().await.unwrap().resets > 0);
     assert_eq!(scene.metric(Metric::BoardResets, "").await.unwrap(), 1);
-    nothing_is_taken(&scene).await;
+    until_no_slot_taken(&scene).await;
 }
 
 fn twin(service: &str) -> Value {
@@ -155,14 +156,14 @@ fn twin(service: &str) -> Value {
     plugin
 }
 
-/// One VM serves both: each has its own slots.
+/// One VM serves both services: each has its own slots.
 #[tokio::test]
 async fn two_services_under_one_vm_id_do_not_share_slots() {
     let executions = twins("another").await;
     assert_eq!(most_at_once(&executions), 4, "two slots each");
 }
 
-/// The same service twice: its slots are shared, each listener's root being a member for itself.
+/// The same service twice: its slots are shared, and each listener's root context is a worker of its own.
 #[tokio::test]
 async fn two_listeners_of_one_service_share_its_slots() {
     let executions = twins(SERVICE).await;
@@ -179,25 +180,25 @@ async fn twins(service: &str) -> Vec<Execution> {
         let beside = scene.infer_by("beside").unwrap();
         answers.push(Scene::spawn(beside.header("x-slo-ms", "9000")));
     }
-    all_served(answers).await;
+    assert_all_served(answers).await;
     let executions = scene.backends[0].executions();
     assert_eq!(executions.len(), 12);
     executions
 }
 
-/// A process starts with an empty board, however many workers the one before had.
+/// A new process starts with an empty table, however many workers the previous one had.
 #[tokio::test]
-async fn another_number_of_workers_after_a_restart_finds_an_empty_board() {
+async fn restart_with_fewer_or_more_workers_finds_an_empty_slot_table() {
     for workers in [WORKERS, 1] {
         let scene = scene(SLOW, workers).await;
-        all_served(
+        assert_all_served(
             (0..8)
                 .map(|_| Scene::spawn(scene.infer_within(9000)))
                 .collect(),
         )
         .await;
         let board = scene.board().await.unwrap();
-        // The main thread's VM has an entry too.
+        // The main thread's VM has a row too.
         assert!(
             board.entries.len() <= workers as usize + 1,
             "{:?}",
@@ -208,9 +209,9 @@ async fn another_number_of_workers_after_a_restart_finds_an_empty_board() {
     }
 }
 
-/// Plans come and go, workers stay: neither entries nor columns grow with them.
+/// Plans change while workers stay: neither rows nor columns of the table grow.
 #[tokio::test]
-async fn the_board_does_not_grow_with_the_plans() {
+async fn slot_table_does_not_grow_with_the_plans() {
     let planner = ScriptedPlanner::start().await.unwrap();
     let module = built::trapping_filter().unwrap();
     let fast = Variant {
@@ -229,7 +230,7 @@ async fn the_board_does_not_grow_with_the_plans() {
             .until(Metric::PlanRevision, "", revision)
             .await
             .unwrap();
-        all_served(
+        assert_all_served(
             (0..4)
                 .map(|_| Scene::spawn(scene.infer_within(5000)))
                 .collect(),

@@ -1,5 +1,5 @@
-//! Classes of requests through a real Envoy: who gets which, what each gets of the slots while they are
-//! short, and what stands in the metrics.
+//! Request classes through a real Envoy: assignment of classes, each class's share of scarce slots, and the
+//! metrics.
 
 use std::time::{Duration, Instant};
 
@@ -16,13 +16,13 @@ const SLOT: Variant = Variant {
     slots: 1,
     service_ms: 20.0,
 };
-/// Where the shipped listener keeps its filters.
+/// Pointer to the shipped listener's filters.
 const FILTERS: &str =
     "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
 
 type Answer = tokio::task::JoinHandle<anyhow::Result<Seen>>;
 
-/// Two classes that share three to one.
+/// Two classes with shares of three to one.
 fn gold_and_bulk() -> Value {
     json!({ "default_class": "bulk", "classes": [
         { "name": "gold", "share": 0.75 }, { "name": "bulk", "share": 0.25 }] })
@@ -43,7 +43,7 @@ async fn scene(variant: Variant, workers: u32, rest: Value) -> Scene {
     .unwrap()
 }
 
-/// One slot, and a request that takes it for `factor` times 20 ms, so that the others queue up.
+/// One slot, and a request that takes it for `factor` times 20 ms, so that later requests queue.
 async fn busy(rest: Value, factor: f64) -> (Scene, Answer) {
     let scene = scene(SLOT, 1, rest).await;
     let backend = &scene.backends[0];
@@ -60,7 +60,7 @@ fn of(scene: &Scene, class: &str, budget_ms: u64) -> RequestBuilder {
     scene.infer_within(budget_ms).header("x-slo-class", class)
 }
 
-/// `each` of gold and as many of bulk, their deadlines alternating.
+/// Sends `each` requests of gold and as many of bulk, with alternating deadlines.
 fn alternating(scene: &Scene, each: u64) -> Vec<Answer> {
     let class = |i| if i % 2 == 0 { "gold" } else { "bulk" };
     (0..2 * each)
@@ -68,13 +68,13 @@ fn alternating(scene: &Scene, each: u64) -> Vec<Answer> {
         .collect()
 }
 
-async fn all_served(answers: impl IntoIterator<Item = Answer>) {
+async fn assert_all_served(answers: impl IntoIterator<Item = Answer>) {
     for answer in answers {
         assert_eq!(answer.await.unwrap().unwrap().refusal(), (200, ""));
     }
 }
 
-/// The classes executed after the first request, in order.
+/// Classes of the executions after the first, in order.
 fn executed(scene: &Scene) -> Vec<String> {
     let executions = scene.backends[0].executions().into_iter().skip(1);
     let class = |headers: std::collections::BTreeMap<String, String>| {
@@ -90,17 +90,17 @@ fn count(classes: &[String], class: &str) -> usize {
 }
 
 #[tokio::test]
-async fn while_slots_are_short_each_class_gets_its_share() {
+async fn each_class_gets_its_share_of_scarce_slots() {
     let mut rest = gold_and_bulk();
     rest["queue"] = json!({ "held_max": 120 });
     let (scene, running) = busy(rest, 100.0).await;
     let held = alternating(&scene, 60);
     scene.until(Metric::Held, "", 120).await.unwrap();
-    // One too many shows that they are.
+    // One request beyond the limit shows that slots are scarce.
     let seen = see(of(&scene, "gold", 9500)).await.unwrap();
     assert_eq!(seen.refusal(), (429, "queue-full"));
-    all_served(held.into_iter().chain([running])).await;
-    // Both classes have somebody waiting for the first eighty at least.
+    assert_all_served(held.into_iter().chain([running])).await;
+    // Both classes have requests waiting during at least the first eighty executions.
     let classes = executed(&scene);
     for (until, due) in [(20, 15), (40, 30), (72, 54)] {
         let gold = count(&classes[..until], "gold");
@@ -108,9 +108,10 @@ async fn while_slots_are_short_each_class_gets_its_share() {
     }
 }
 
-/// The same when nobody prepares it: twice as much of each as there is room for, by two workers.
+/// The same under a continuous load through two workers: twice as many requests of each class as there is
+/// room for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_lasting_overload_answers_come_by_share() {
+async fn lasting_overload_is_answered_by_share() {
     const SECONDS: u64 = 5;
     let eight = Variant {
         slots: 8,
@@ -118,7 +119,7 @@ async fn in_a_lasting_overload_answers_come_by_share() {
         ..SLOT
     };
     let scene = scene(eight, 2, gold_and_bulk()).await;
-    // 8 slots of 100 ms: 80 requests/s; offered are 100 of gold and 60 of bulk.
+    // 8 slots of 100 ms serve 80 requests/s; 100 of gold and 60 of bulk are offered.
     let mut turn = tokio::time::interval(Duration::from_millis(50));
     let mut asked = Vec::new();
     for _ in 0..SECONDS * 20 {
@@ -140,7 +141,7 @@ async fn in_a_lasting_overload_answers_come_by_share() {
     }
     assert!(refused > 100, "{refused} refused: there was no overload");
     let executions = scene.backends[0].executions();
-    // From the second second on, when the queue had filled up.
+    // Counted from the second second, when the queue has filled.
     let begin = executions[0].started_ms;
     let settled = executions.iter().filter(|execution| {
         (1000.0..SECONDS as f64 * 1000.0).contains(&(execution.started_ms - begin))
@@ -153,16 +154,16 @@ async fn in_a_lasting_overload_answers_come_by_share() {
 }
 
 #[tokio::test]
-async fn while_there_is_room_for_all_only_deadlines_count() {
+async fn only_deadlines_count_while_slots_suffice() {
     let (scene, running) = busy(gold_and_bulk(), 100.0).await;
     let held = alternating(&scene, 20);
     scene.until(Metric::Held, "", 40).await.unwrap();
-    // One that no empty queue could bring home either says nothing of the slots.
+    // A request that not even an empty queue could serve in time does not mean that slots are scarce.
     assert_eq!(
         see(of(&scene, "gold", 10)).await.unwrap().refusal(),
         (504, "infeasible")
     );
-    all_served(held.into_iter().chain([running])).await;
+    assert_all_served(held.into_iter().chain([running])).await;
     let executions = scene.backends[0].executions();
     let deadlines = executions.iter().skip(1);
     let deadlines: Vec<u64> = deadlines
@@ -173,20 +174,20 @@ async fn while_there_is_room_for_all_only_deadlines_count() {
 }
 
 #[tokio::test]
-async fn a_higher_priority_goes_first_and_a_lower_one_still_has_its_turn() {
+async fn higher_priority_goes_first_and_lower_one_is_not_starved() {
     let rest = json!({ "default_class": "low", "starvation": 5, "classes": [
         { "name": "high", "share": 1.0, "priority": 3 }, { "name": "low", "share": 1.0 }] });
     let (scene, running) = busy(rest, 100.0).await;
-    // Whoever is low is more urgent; that does not help.
+    // Low requests are more urgent, which does not help them.
     let low = (0..8).map(|_| Scene::spawn(of(&scene, "low", 7000)));
     let low: Vec<_> = low.collect();
     let high = (0..30).map(|_| Scene::spawn(of(&scene, "high", 9000)));
     let high: Vec<_> = high.collect();
     scene.until(Metric::Held, "", 38).await.unwrap();
-    all_served(low.into_iter().chain(high).chain([running])).await;
+    assert_all_served(low.into_iter().chain(high).chain([running])).await;
     let classes = executed(&scene);
     assert_eq!(count(&classes[..5], "high"), 5, "{classes:?}");
-    // Until no high one is left, every sixth is low.
+    // While there are high requests, every sixth execution is low.
     let (together, rest) = classes.split_at(36);
     for round in together.chunks(6) {
         assert_eq!(count(round, "low"), 1, "{classes:?}");
@@ -195,7 +196,7 @@ async fn a_higher_priority_goes_first_and_a_lower_one_still_has_its_turn() {
 }
 
 #[tokio::test]
-async fn an_unknown_class_is_the_default_and_upstream_sees_which() {
+async fn unknown_class_becomes_the_default_and_upstream_sees_it() {
     let scene = scene(SLOT, 1, gold_and_bulk()).await;
     for (asked, got) in [
         (Some("gold"), Some("gold")),
@@ -221,9 +222,9 @@ async fn an_unknown_class_is_the_default_and_upstream_sees_which() {
     scene.until(Metric::ClassArrivals, "gold", 1).await.unwrap();
 }
 
-/// Two filters before ours: one says in a header, one in metadata, who a token belongs to. What the client
-/// itself puts into the header is removed by the first.
-fn who_is_it() -> [Value; 2] {
+/// Two filters before Weir's: one sets a header and one sets metadata with the owner of a token. The first
+/// removes the header if the client sent it.
+fn identity_filters() -> [Value; 2] {
     let set = json!({ "header": { "key": "x-team", "value": "%REQ(x-token)%" },
                       "append_action": "OVERWRITE_IF_EXISTS_OR_ADD" });
     [
@@ -237,7 +238,7 @@ fn who_is_it() -> [Value; 2] {
     ]
 }
 
-/// Puts filters before ours, which is configured by `plugin`.
+/// Puts filters before Weir's, which is configured by `plugin`.
 fn behind(
     bootstrap: Bootstrap,
     plugin: &Value,
@@ -251,7 +252,7 @@ fn behind(
 }
 
 #[tokio::test]
-async fn who_may_claim_a_class_is_proved_by_filters_before_or_by_the_connection() {
+async fn class_claim_is_proved_by_earlier_filters_or_the_connection() {
     let claimed = |name: &str, claim: Value| json!({ "name": name, "share": 0.1, "claim": claim });
     let metadata = ["metadata", "filter_metadata", "story.who", "team"];
     let near = json!({ "property": ["source", "address"], "values": ["127.0.0.1:*"] });
@@ -264,11 +265,11 @@ async fn who_may_claim_a_class_is_proved_by_filters_before_or_by_the_connection(
         claimed("near", near), claimed("far", far), claimed("mtls", mtls) ] });
     let scene = Scene::start(&[SLOT], 1, |bootstrap, plugin| {
         merge(plugin, &rest);
-        behind(bootstrap, plugin, who_is_it())
+        behind(bootstrap, plugin, identity_filters())
     })
     .await
     .unwrap();
-    /// The class asked for, the headers sent with that, and whether it is granted.
+    /// Requested class, request headers, and whether the class is granted.
     type Case = (&'static str, &'static [(&'static str, &'static str)], bool);
     let table: &[Case] = &[
         ("header", &[("x-token", "vision")], true),
@@ -276,7 +277,7 @@ async fn who_may_claim_a_class_is_proved_by_filters_before_or_by_the_connection(
         ("header", &[("x-token", "vision, audio-2")], false),
         ("header", &[("x-token", "visions")], false),
         ("header", &[], false),
-        // Its own word is no proof.
+        // The client's own header is no proof.
         ("header", &[("x-team", "vision")], false),
         (
             "header",
@@ -321,7 +322,7 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
         .map(|budget| Scene::spawn(of(&scene, "bulk", budget)))
         .into();
     scene.until(Metric::Held, "", 3).await.unwrap();
-    // The more urgent of the class takes the place of its least urgent.
+    // A more urgent request of the class replaces the class's least urgent one.
     let least = bulk.pop().unwrap();
     bulk.push(Scene::spawn(of(&scene, "bulk", 7500)));
     let seen = least.await.unwrap().unwrap();
@@ -335,9 +336,9 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
         .map(|_| Scene::spawn(of(&scene, "gold", 8000)))
         .collect();
     scene.until(Metric::Held, "", 8).await.unwrap();
-    all_served(bulk.into_iter().chain(gold).chain([running])).await;
+    assert_all_served(bulk.into_iter().chain(gold).chain([running])).await;
 
-    // The first request named none: it was of the default class.
+    // The first request named no class, so it has the default class.
     for (metric, gold, bulk) in [
         (Metric::ClassArrivals, 5, 6),
         (Metric::ClassAdmitted, 5, 5),
@@ -353,7 +354,7 @@ async fn a_class_at_its_limit_sheds_with_429_and_leaves_room_for_the_others() {
         .unwrap();
 }
 
-/// Classes that contradict each other keep Envoy from starting, and its log says where.
+/// Contradictory classes keep Envoy from starting, and the log names the field.
 #[tokio::test]
 async fn contradictory_classes_are_refused_at_start_with_their_path() {
     let class = |name: &str, share: f64| json!({ "name": name, "share": share });

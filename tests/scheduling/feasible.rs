@@ -1,6 +1,5 @@
-//! Whether a request can still finish in time, asked on arrival, while it is held and by each new plan;
-//! what is predicted follows what is measured; quotas hold while nobody is pressed; overload does not
-//! spread.
+//! Feasibility of deadlines: checked on arrival, while a request is held, and with each new plan. Predictions
+//! follow measurements; quotas hold as long as deadlines allow; overload does not spread.
 
 use std::time::{Duration, Instant};
 
@@ -18,14 +17,14 @@ const ONE: Variant = Variant {
     service_ms: 20.0,
 };
 
-/// A server that takes so long, however many ask at once.
+/// A server with a constant service time, whatever the number of concurrent requests.
 fn server(name: &str, service_ms: f64) -> ServerConfig {
     let mut server = ServerConfig::new(name, Law::constant(service_ms));
     server.cores = 1000.0;
     server
 }
 
-/// An accurate variant with one slot and all the share, and a fast one for those who cannot wait.
+/// An accurate variant with one slot and the whole share, and a fast one for requests that cannot wait.
 fn slow_and_fast(slow_ms: f64) -> Value {
     json!([
         { "name": "slow", "cluster": "slow", "share": 1.0, "slots": 1, "service_ms": slow_ms, "accuracy": 80.0 },
@@ -35,7 +34,7 @@ fn slow_and_fast(slow_ms: f64) -> Value {
 
 type Answer = tokio::task::JoinHandle<(Seen, Duration)>;
 
-/// Sends in a task of its own and takes the time.
+/// Sends a request in a task of its own and measures its time.
 fn timed(request: reqwest::RequestBuilder) -> Answer {
     tokio::spawn(async move {
         let sent = Instant::now();
@@ -44,7 +43,7 @@ fn timed(request: reqwest::RequestBuilder) -> Answer {
     })
 }
 
-/// Gives the first server a request that it runs for `factor` times its service time.
+/// Sends the first server a request that runs for `factor` times its service time.
 async fn occupy(scene: &Scene, factor: f64) -> Answer {
     let backend = &scene.backends[0];
     backend.slow_by(factor).unwrap();
@@ -56,7 +55,7 @@ async fn occupy(scene: &Scene, factor: f64) -> Answer {
     running
 }
 
-/// Metrics are handed over within 50 ms.
+/// Waits for metrics, which workers report every 50 ms.
 async fn until_all(scene: &Scene, value: u64, metrics: &[(Metric, &str)]) {
     for (metric, label) in metrics {
         scene.until(*metric, label, value).await.unwrap();
@@ -64,7 +63,7 @@ async fn until_all(scene: &Scene, value: u64, metrics: &[(Metric, &str)]) {
 }
 
 #[tokio::test]
-async fn who_is_held_too_long_for_the_slow_variant_is_answered_in_time_by_the_fast_one() {
+async fn overdue_held_request_is_answered_by_the_fast_variant() {
     let servers = vec![server("slow", 600.0), server("fast", 20.0)];
     let scene = Scene::start_with(servers, &slow_and_fast(600.0), 1, |bootstrap, _| bootstrap)
         .await
@@ -78,11 +77,11 @@ async fn who_is_held_too_long_for_the_slow_variant_is_answered_in_time_by_the_fa
     assert_eq!(seen.refusal(), (200, ""), "after {after:?}");
     assert_eq!(seen.header("x-slo-variant"), "fast");
     assert!(seen.header("x-slo-remaining-ms").parse::<u64>().unwrap() > 0);
-    // Not before it had to: up to 600 ms before its deadline the slow one might have become free.
+    // Not earlier than necessary: until 600 ms before the deadline the slow variant might have become free.
     assert!(after >= Duration::from_millis(1390), "after {after:?}");
 
-    // The other wants more accuracy than the fast one has: it too is told while it can still turn
-    // elsewhere, not at its deadline.
+    // This request demands more accuracy than the fast variant has. It is refused while its client can still
+    // go elsewhere, not at its deadline.
     let (seen, after) = stays.await.unwrap();
     assert_eq!(seen.refusal(), (504, "infeasible"));
     assert!(after >= Duration::from_millis(1390), "after {after:?}");
@@ -101,9 +100,9 @@ async fn who_is_held_too_long_for_the_slow_variant_is_answered_in_time_by_the_fa
     assert_eq!(scene.backends[0].executions().len(), 1);
 }
 
-/// On arrival there is no need to wait for the queue to prove too long.
+/// An infeasible request is refused on arrival, without waiting in the queue.
 #[tokio::test]
-async fn who_would_come_too_late_by_those_before_it_is_refused_on_arrival() {
+async fn infeasible_request_is_refused_on_arrival() {
     let only = Variant {
         slots: 1,
         service_ms: 500.0,
@@ -118,7 +117,7 @@ async fn who_would_come_too_late_by_those_before_it_is_refused_on_arrival() {
     scene.until(Metric::Arrivals, "", 16).await.unwrap();
     scene.until(Metric::Waiting, "only", 9).await.unwrap();
     scene.until(Metric::Refused, "infeasible", 6).await.unwrap();
-    // Who is more urgent than all of them waits for nobody but the slot.
+    // A request more urgent than all others waits only for the slot.
     let urgent = timed(scene.infer_within(2500));
     scene.until(Metric::Waiting, "only", 10).await.unwrap();
     let (mut at_once, mut held) = (0, 0);
@@ -138,7 +137,7 @@ async fn who_would_come_too_late_by_those_before_it_is_refused_on_arrival() {
 }
 
 #[tokio::test]
-async fn a_plan_that_makes_the_held_infeasible_moves_or_refuses_them_at_once() {
+async fn plan_that_makes_held_requests_infeasible_moves_or_refuses_them() {
     let planner = ScriptedPlanner::start().await.unwrap();
     let addr = planner.addr();
     let servers = vec![server("slow", 600.0), server("fast", 20.0)];
@@ -159,7 +158,7 @@ async fn a_plan_that_makes_the_held_infeasible_moves_or_refuses_them_at_once() {
     let (patient, hasty) = (accurate(20_000), accurate(8000));
     scene.until(Metric::Waiting, "slow", 3).await.unwrap();
 
-    // The slow one takes longer than planned, and the fast one is there now.
+    // The slow variant takes longer than planned, and the fast one now exists.
     let mut plan = scene::plan(10, &[]);
     plan["variants"] = slow_and_fast(8500.0);
     planner.say(10, 200, plan);
@@ -181,7 +180,7 @@ async fn a_plan_that_makes_the_held_infeasible_moves_or_refuses_them_at_once() {
 }
 
 #[tokio::test]
-async fn what_the_server_takes_corrects_what_the_plan_says() {
+async fn measured_service_time_corrects_the_planned_one() {
     let scene = Scene::start_with(
         vec![server("only", 200.0)],
         &scene::planned(&[ONE]),
@@ -191,7 +190,7 @@ async fn what_the_server_takes_corrects_what_the_plan_says() {
     .await
     .unwrap();
     scene.until(Metric::PredictedMs, "only", 20).await.unwrap();
-    // As planned it would do: it is sent, and comes too late.
+    // Feasible by the plan: it is forwarded, and ends too late.
     let seen = see(scene.infer_within(100)).await.unwrap();
     assert_eq!(seen.refusal(), (504, "expired"));
     for _ in 0..3 {
@@ -213,17 +212,17 @@ async fn what_the_server_takes_corrects_what_the_plan_says() {
     assert_eq!(see(scene.infer_within(5000)).await.unwrap().status, 200);
 }
 
-/// Envoy's main thread has a VM too, which serves nobody and has measured nothing: what is shown is not
-/// the plan's word by turns.
+/// The VM of Envoy's main thread serves no requests and has no measurements. The metric must not alternate
+/// between its planned value and the corrected one.
 #[tokio::test]
-async fn a_prediction_once_corrected_is_shown_as_one_value() {
+async fn corrected_prediction_is_reported_as_one_value() {
     let servers = vec![server("only", 200.0)];
     let scene = Scene::start_with(servers, &scene::planned(&[ONE]), 2, |bootstrap, _| {
         bootstrap
     })
     .await
     .unwrap();
-    // On a worker of which no VM has measured enough the plan's word would hold.
+    // On a worker without enough measurements the planned value would apply.
     let load = async || {
         let asked: Vec<_> = (0..60).map(|_| timed(scene.infer_within(5000))).collect();
         for answer in asked {
@@ -249,7 +248,7 @@ async fn a_prediction_once_corrected_is_shown_as_one_value() {
 
 /// A server that fails fast is not a fast server.
 #[tokio::test]
-async fn errors_make_no_prediction_better() {
+async fn errors_do_not_shorten_the_prediction() {
     let scene = Scene::start(
         &[Variant {
             service_ms: 200.0,
@@ -272,8 +271,7 @@ async fn errors_make_no_prediction_better() {
 }
 
 #[tokio::test]
-async fn where_nobody_is_pressed_shares_are_within_two_points_of_the_quotas_and_the_metric_says_so()
-{
+async fn shares_are_within_two_points_of_quotas_without_pressure() {
     const REQUESTS: usize = 2000;
     let variant = |name, share| Variant { name, share, ..ONE };
     let variants = [variant("a", 0.5), variant("b", 0.3), variant("c", 0.2)];
@@ -303,12 +301,12 @@ async fn where_nobody_is_pressed_shares_are_within_two_points_of_the_quotas_and_
     }
 }
 
-/// Three times what the slots can do: as much is answered in time as they can do, next to nothing late,
-/// and the others hear of it while their time is not up.
+/// Three times the capacity of the slots: as many requests as the slots can serve are answered in time,
+/// almost none are late, and the others are refused before their deadline.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overload_does_not_spread() {
-    // 32 slots of 400 ms: 80 requests/s; offered are 240. So long that what a busy machine adds to each
-    // execution is a small part of it.
+    // 32 slots of 400 ms serve 80 requests/s; 240 are offered. The executions are so long that a busy machine
+    // adds little to them.
     const SLOTS: u32 = 32;
     const SERVICE_MS: u64 = 400;
     const REQUESTS: u64 = 1200;
@@ -358,10 +356,10 @@ async fn overload_does_not_spread() {
     );
 }
 
-/// Refusals that fall due while others arrive: each gets its own answer, with its reason, and nobody's
-/// verdict is carried out in another's name.
+/// Refusals that become due while others arrive: each request gets its own answer and reason, and no verdict
+/// is applied to another request.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_burst_everybody_gets_an_answer_of_its_own() {
+async fn every_request_of_a_burst_gets_its_own_answer() {
     let only = Variant {
         slots: 4,
         service_ms: 10.0,

@@ -1,4 +1,4 @@
-//! Requests that wait for a slot, on a real Envoy: order, classes, batches, refusals, overload.
+//! Tests of requests that wait for a slot, on a real Envoy: order, classes, batches, refusals, overload.
 
 mod batching;
 mod board;

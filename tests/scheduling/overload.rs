@@ -1,4 +1,4 @@
-//! More than the slots can take: who goes first, who is refused and how, and who is forgotten.
+//! Overload of the slots: order of service, refusals, and clients that disconnect.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const SLOT: Variant = Variant {
     slots: 1,
     service_ms: 10.0,
 };
-/// How much slower the first request's execution is, so that others arrive while it runs.
+/// Slowdown of the first request's execution, so that others arrive while it runs.
 const SLOW: f64 = 100.0;
 
 /// One slot, taken by a request that runs for `SLOW` × 10 ms.
@@ -44,9 +44,9 @@ async fn busy(
 }
 
 #[tokio::test]
-async fn the_held_are_served_in_order_of_their_deadlines() {
+async fn held_requests_are_served_by_deadline() {
     let (scene, running) = busy(json!({})).await;
-    // 40 distinct budgets, in an order that is neither rising nor falling.
+    // 40 distinct budgets, in an order that neither rises nor falls.
     let budgets = (0..40_u64).map(|i| 4000 + (i * 17 % 40) * 50);
     let held: Vec<_> = budgets
         .map(|budget| Scene::spawn(scene.infer_within(budget)))
@@ -65,7 +65,7 @@ async fn the_held_are_served_in_order_of_their_deadlines() {
 }
 
 #[tokio::test]
-async fn who_is_held_gets_504_as_soon_as_it_cannot_finish_and_not_before() {
+async fn held_request_gets_504_once_it_cannot_finish() {
     let (scene, running) = busy(json!({})).await;
     let started = std::time::Instant::now();
     let seen = see(scene.infer_within(200)).await.unwrap();
@@ -87,7 +87,7 @@ async fn who_is_held_gets_504_as_soon_as_it_cannot_finish_and_not_before() {
 }
 
 #[tokio::test]
-async fn a_full_queue_sheds_with_429_and_says_when_to_come_back() {
+async fn full_queue_sheds_with_429_and_retry_after() {
     let (scene, running) = busy(json!({ "queue": { "held_max": 3 } })).await;
     let held: Vec<_> = (0..3)
         .map(|_| Scene::spawn(scene.infer_within(8000)))
@@ -106,7 +106,7 @@ async fn a_full_queue_sheds_with_429_and_says_when_to_come_back() {
     );
 }
 
-/// All who wait have time, and wait for a variant that the newcomer does not ask for.
+/// All waiting requests have enough time, and wait for a variant other than the new request's.
 #[tokio::test]
 async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
     let accurate = Variant {
@@ -153,7 +153,7 @@ async fn a_full_queue_makes_room_whatever_variant_it_is_full_of() {
 }
 
 #[tokio::test]
-async fn a_client_gone_while_held_frees_its_place_and_reaches_no_server() {
+async fn client_disconnect_while_held_frees_its_place() {
     let (scene, running) = busy(json!({ "queue": { "held_max": 2 } })).await;
     let leaving = Scene::spawn(scene.infer_within(8000).header("x-request-id", "leaving"));
     let staying = Scene::spawn(scene.infer_within(8000).header("x-request-id", "staying"));
@@ -174,7 +174,7 @@ async fn a_client_gone_while_held_frees_its_place_and_reaches_no_server() {
     assert_eq!(executed, ["first", "staying", "next"]);
 }
 
-/// One slot, and an execution long enough to be left.
+/// One slot, and an execution long enough to be abandoned.
 async fn slow_scene() -> Scene {
     let slow = Variant {
         service_ms: 600.0,
@@ -185,9 +185,9 @@ async fn slow_scene() -> Scene {
         .unwrap()
 }
 
-/// Over HTTP/2 only its stream ends, by a reset; its connection stays. That is no failure of the server's.
+/// Over HTTP/2 only the stream is reset and the connection stays. That is no failure of the server.
 #[tokio::test]
-async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
+async fn stream_reset_counts_as_client_disconnect_not_as_failure() {
     let scene = slow_scene().await;
     let client = reqwest::Client::builder()
         .http2_prior_knowledge()
@@ -211,9 +211,9 @@ async fn a_client_that_resets_its_stream_has_gone_and_no_server_has_failed() {
     assert_eq!(resets.unwrap(), 1, "it was a reset that Envoy saw");
 }
 
-/// What the server goes on executing still counts: its slot is not given to another while it runs.
+/// An abandoned execution that the server continues still takes its slot while it runs.
 #[tokio::test]
-async fn an_abandoned_execution_keeps_its_slot() {
+async fn abandoned_execution_keeps_its_slot() {
     let scene = slow_scene().await;
     let leaving = Scene::spawn(scene.infer_within(5000));
     scene.until(Metric::InFlight, "small", 1).await.unwrap();
@@ -223,16 +223,16 @@ async fn an_abandoned_execution_keeps_its_slot() {
     let executions = scene.backends[0].executions();
     assert_eq!(executions.len(), 2);
     assert!(
-        // The ghost's end is predicted from when the request was sent on: what the way to the server
-        // took, it is early by.
+        // The orphaned slot's end is predicted from the forwarding time, so it is early by the network
+        // latency to the server.
         executions[1].started_ms + 100.0 >= executions[0].ended_ms,
         "{executions:?}"
     );
 }
 
-/// Requests that were held leave nothing behind: slots, gauges and places are as before.
+/// Held requests leave nothing behind: slots, gauges and queue places are as before.
 #[tokio::test]
-async fn after_an_overload_all_is_as_before() {
+async fn overload_leaves_no_state_behind() {
     let busy = Variant {
         slots: 4,
         service_ms: 20.0,

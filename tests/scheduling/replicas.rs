@@ -1,5 +1,5 @@
-//! Several servers behind one cluster of a real Envoy: they come once they have loaded, go when they have done what they
-//! had, and are told the batch that the planner wants.
+//! Several servers behind one cluster of a real Envoy. Servers join once they have loaded, leave when their
+//! work is done, and are told the planner's batch size.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -16,8 +16,8 @@ use weir_bed::wait;
 const KEY_VARIABLE: &str = "WEIR_STORY_KEY";
 const THREE: NonZeroU32 = NonZeroU32::new(3).unwrap();
 
-/// Three servers that load for 0.4 s and wait for so many ms until a batch is full, as the cluster `model`; the folder has
-/// their endpoints.
+/// Starts three servers as the cluster `model`. They load for 0.4 s, and wait up to `delay_ms` for a full
+/// batch. The folder holds their endpoints.
 async fn replicas(cores: f64, batch: u32, delay_ms: u64) -> (Replicas, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let law = Law {
@@ -52,7 +52,7 @@ fn bootstrap(replicas: &Replicas) -> Bootstrap {
         .fallback(cluster)
 }
 
-/// Sends requests on so many clients until `done`; all are answered well.
+/// Sends requests from `clients` clients until `done`; all must be answered with 200.
 async fn load(url: &str, clients: usize, done: impl Future<Output = ()>) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let sent = futures_util::stream::repeat(())
@@ -75,14 +75,14 @@ async fn resize(replicas: &Replicas, cores: f64) -> (Value, Duration) {
     (answer.json().await.unwrap(), begin.elapsed())
 }
 
-/// Executions so far of each server.
+/// Number of executions so far on each server.
 fn executed(replicas: &Replicas) -> Vec<usize> {
     let servers = replicas.servers().iter();
     servers.map(|server| server.executions().len()).collect()
 }
 
 #[tokio::test]
-async fn servers_come_loaded_and_go_when_they_have_done_what_they_had() {
+async fn servers_join_loaded_and_leave_drained() {
     let (replicas, _folder) = replicas(0.0, 1, 0).await;
     let bootstrap = bootstrap(&replicas).without_filter();
     let envoy = Envoy::start(&bootstrap, 2).await.unwrap();
@@ -126,8 +126,8 @@ async fn servers_come_loaded_and_go_when_they_have_done_what_they_had() {
     .await;
 }
 
-/// A proxy and a planner of those servers: six cores carry 150 requests/s one by one, 200 in twos, 225 in threes. `keys` are
-/// those of the variant that differ. Also where requests go.
+/// Starts a proxy and a planner for those servers: six cores carry 150 requests/s with batches of one, 200
+/// with two, 225 with three. `keys` override those of the variant. Also returns the URL for requests.
 async fn planned(replicas: &Replicas, keys: Value) -> (Envoy, Planner, String) {
     let address = free_port().unwrap();
     let variant = json!({ "name": "model", "cluster": "model", "share": 1.0, "slots": 6, "service_ms": 80.0,
@@ -163,7 +163,7 @@ async fn planned(replicas: &Replicas, keys: Value) -> (Envoy, Planner, String) {
 }
 
 #[tokio::test]
-async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater() {
+async fn servers_are_told_the_planned_batch_and_never_exceed_it() {
     let (replicas, _folder) = replicas(6.0, 8, 5).await;
     let told = json!({ "batch": 8, "batch_delay_ms": 5, "tell_batch": true });
     let (_envoy, planner, url) = planned(&replicas, told).await;
@@ -186,7 +186,7 @@ async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater
         wait::until("40 executions", PATIENCE, more).await.unwrap();
         let done = replicas.executions();
         let most = done[before..].iter().map(|one| one.batch).max().unwrap();
-        // They are told no smaller ones for 30 s.
+        // A smaller batch is not set for 30 s.
         assert!((2..=batches()[0]).contains(&most), "{most} {:?}", batches());
         let shown = async || {
             let status = planner.status(1).await.unwrap();
@@ -200,9 +200,9 @@ async fn servers_are_told_the_batch_that_the_planner_wants_and_make_none_greater
     .await;
 }
 
-/// A profile of 40 ms, of servers that wait for 200 ms to make batches.
+/// A profile of 40 ms, for servers with a batch window of 200 ms.
 #[tokio::test]
-async fn batches_that_the_profile_does_not_know_of_are_said_in_the_why() {
+async fn batches_missing_in_the_profile_are_reported_in_the_reason() {
     let (replicas, _folder) = replicas(6.0, 8, 200).await;
     let (_envoy, planner, url) =
         planned(&replicas, json!({ "cores": { "initial": 6, "least": 6 } })).await;

@@ -1,7 +1,7 @@
-//! The variant emulator over HTTP: does it behave like the model servers it stands for?
+//! The variant emulator over HTTP, compared with the model servers it stands for.
 //!
-//! Its order, batching and capacity are tested on a virtual clock beside the code; here only what needs
-//! a socket: the protocol, bodies, resources while it runs, abandoned work, faults.
+//! Order, batching and capacity are tested on a virtual clock beside the code. These tests cover what needs a
+//! socket: the protocol, bodies, resources while it runs, abandoned requests, faults.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ async fn status(emulator: &Emulator, path: &str) -> reqwest::Result<u16> {
 }
 
 #[tokio::test]
-async fn it_speaks_the_open_inference_protocol() {
+async fn emulator_speaks_the_open_inference_protocol() {
     let emulator = emulator(|config| config.aliases.push("classifier".into()))
         .await
         .unwrap();
@@ -67,7 +67,7 @@ async fn it_speaks_the_open_inference_protocol() {
 }
 
 #[tokio::test]
-async fn a_body_of_any_kind_is_counted_and_checked_up_to_the_limit() {
+async fn body_of_any_kind_is_counted_and_limited() {
     let emulator = emulator(|_| {}).await.unwrap();
     let bytes: Vec<u8> = (0..3_000_000u32)
         .map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
@@ -86,7 +86,7 @@ async fn a_body_of_any_kind_is_counted_and_checked_up_to_the_limit() {
         );
         assert_eq!(answer.id, "r1");
     }
-    // Refused by its announced length; the client may notice while it still sends.
+    // Refused by its announced length; the client may notice while it is still sending.
     if let Ok(refused) = infer(&emulator, vec![0; BODY_MAX + 1]).await {
         assert_eq!(refused.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
@@ -94,7 +94,7 @@ async fn a_body_of_any_kind_is_counted_and_checked_up_to_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_takes_as_long_as_its_law_says_on_the_cores_it_has() {
+async fn execution_takes_the_latency_models_time() {
     let emulator = emulator(|config| {
         config.law = Law {
             gamma_ms: 30.0,
@@ -114,7 +114,7 @@ async fn it_takes_as_long_as_its_law_says_on_the_cores_it_has() {
     {
         assert_eq!(answer.await, 200);
     }
-    // Six of 42 ms, awaited one after the other, so one at a time.
+    // Six of 42 ms, each awaited before the next, so one at a time.
     assert!(started.elapsed() >= Duration::from_millis(6 * 42));
     for execution in emulator.executions() {
         let took = execution.ended_ms - execution.started_ms;
@@ -130,7 +130,7 @@ async fn it_takes_as_long_as_its_law_says_on_the_cores_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cores_change_while_it_runs_and_nothing_exceeds_them() {
+async fn cores_change_at_run_time_and_are_never_exceeded() {
     let emulator = emulator(|config| {
         config.law = Law {
             gamma_ms: 40.0,
@@ -187,7 +187,7 @@ async fn cores_change_while_it_runs_and_nothing_exceeds_them() {
 }
 
 #[tokio::test]
-async fn bad_resources_are_refused_by_name_and_change_nothing() {
+async fn invalid_resources_are_refused_by_name_and_change_nothing() {
     let emulator = emulator(|config| {
         config.parallelism = Parallelism::Fixed(NonZeroU32::new(3).unwrap());
     })
@@ -230,7 +230,7 @@ async fn bad_resources_are_refused_by_name_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_gets_requests_later_and_answers_later() {
+async fn network_latency_delays_requests_and_answers() {
     const HOP: Duration = Duration::from_millis(50);
     let emulator = emulator(|_| {}).await.unwrap();
     emulator.away_by(HOP);
@@ -248,7 +248,7 @@ async fn a_server_that_is_away_gets_requests_later_and_answers_later() {
 }
 
 #[tokio::test]
-async fn what_a_client_abandons_is_executed_all_the_same() {
+async fn abandoned_request_is_executed_all_the_same() {
     let emulator = emulator(|config| config.law = Law::constant(50.0))
         .await
         .unwrap();
@@ -286,7 +286,7 @@ async fn what_a_client_abandons_is_executed_all_the_same() {
 }
 
 #[tokio::test]
-async fn it_fails_when_asked_to() {
+async fn emulator_fails_as_configured() {
     let emulator = emulator(|_| {}).await.unwrap();
     emulator.fail_next(2);
     for wanted in [500, 500, 200] {
@@ -320,7 +320,7 @@ async fn it_fails_when_asked_to() {
 }
 
 #[tokio::test]
-async fn until_its_model_is_loaded_it_is_alive_but_not_ready() {
+async fn loading_server_is_alive_but_not_ready() {
     let emulator = emulator(|config| config.ready_after = Duration::from_millis(300))
         .await
         .unwrap();

@@ -1,4 +1,5 @@
-//! The load generator against emulators, without a proxy: is the load open, and is every fate told?
+//! The load generator against emulators, without a proxy: the load is open-loop, and every outcome is
+//! recorded.
 
 mod uploads;
 
@@ -63,13 +64,13 @@ fn run(
 }
 
 #[tokio::test]
-async fn a_stalled_server_does_not_slow_the_load_down() {
+async fn stalled_server_does_not_slow_the_load() {
     let stalled = emulator("stalled", Law::constant(1.0), 0.0).await.unwrap();
     let rates = Rates::constant(200.0, 1).unwrap();
     let schedule = Schedule::new(&rates, &Network::none(), 0, 1).unwrap();
     let sent = schedule.requests.len();
     let run = run(&schedule, Network::none(), sender(), &[&stalled]).unwrap();
-    // All of them are with the server at once, though it has answered none.
+    // All requests are at the server at once, although it has answered none.
     wait::until("all to be sent", LIMIT, || stalled.load() == (sent, 0))
         .await
         .unwrap();
@@ -81,7 +82,7 @@ async fn a_stalled_server_does_not_slow_the_load_down() {
 }
 
 #[tokio::test]
-async fn the_same_schedule_goes_to_every_target_with_honest_stamps() {
+async fn every_target_gets_the_same_schedule_with_true_stamps() {
     let (small, large) = tokio::try_join!(
         emulator("small", Law::constant(1.0), 8.0),
         emulator("large", Law::constant(1.0), 8.0)
@@ -127,9 +128,9 @@ async fn the_same_schedule_goes_to_every_target_with_honest_stamps() {
     }
 }
 
-/// On the one thread of this test, whoever blocks it delays the generator too.
+/// The test has a single thread, so blocking it delays the generator too.
 #[tokio::test(flavor = "current_thread")]
-async fn a_generator_that_was_late_says_so() {
+async fn late_generator_reports_its_lag() {
     let emulator = emulator("m", Law::constant(1.0), 8.0).await.unwrap();
     let schedule = Schedule::at(vec![ms(0), ms(50)], &Network::none(), 0, 1).unwrap();
     let run = run(&schedule, Network::none(), sender(), &[&emulator]).unwrap();
@@ -137,7 +138,7 @@ async fn a_generator_that_was_late_says_so() {
     std::thread::sleep(ms(250));
     let record = run.finish().await.unwrap();
     assert!(record.lag.max_ms >= 195.0, "{:?}", record.lag);
-    // Latency counts from the planned send time, so the client's lag is in it.
+    // Latency counts from the planned send time, so it includes the client's lag.
     assert!(
         record.outcomes[0]
             .iter()
@@ -146,7 +147,7 @@ async fn a_generator_that_was_late_says_so() {
 }
 
 #[tokio::test]
-async fn every_fate_is_told() {
+async fn every_outcome_is_recorded() {
     let emulator = emulator("m", Law::constant(1.0), 1.0).await.unwrap();
     let one = Schedule::at(vec![ms(0)], &Network::none(), 0, 1).unwrap();
     let fate_over = async |network: Network, sender: Sender, schedule: &Schedule| {
@@ -181,7 +182,7 @@ async fn every_fate_is_told() {
     .await
     .unwrap();
 
-    // Patience ends while the request is still on its way: the server never hears all of it.
+    // The client gives up during the upload: the server never receives the whole request.
     let network = Network::constant(1.0, ms(0));
     let slow = Schedule::at(vec![ms(0)], &network, 1000, 1).unwrap();
     let impatient = Sender {
@@ -206,9 +207,9 @@ async fn every_fate_is_told() {
 }
 
 #[tokio::test]
-async fn the_books_of_a_run_balance_with_those_of_its_backends() {
+async fn outcomes_of_a_run_match_its_backends_executions() {
     let emulator = emulator("m", Law::constant(20.0), 1.0).await.unwrap();
-    // Twice what one core can do: some late, some gone, none lost, each executed once.
+    // Twice the capacity of one core: some are late, some abandoned, none lost, each executed once.
     let rates = Rates::constant(100.0, 1).unwrap();
     let schedule = Schedule::new(&rates, &Network::none(), 0, 5).unwrap();
     let sender = Sender {
@@ -233,7 +234,7 @@ async fn the_books_of_a_run_balance_with_those_of_its_backends() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_none_is_refused_before_the_run() {
+async fn invalid_target_is_refused_before_the_run() {
     let schedule = Arc::new(Schedule::at(vec![], &Network::none(), 0, 1).unwrap());
     for (url, header) in [("not a url", "x-a"), ("http://127.0.0.1:1/", "bad header")] {
         let headers = vec![(header.to_owned(), "1".to_owned())];
@@ -253,7 +254,8 @@ async fn a_target_that_is_none_is_refused_before_the_run() {
     }
 }
 
-/// Four requests to a pipeline of two servers, the second of which fails the first `failing` that reach it.
+/// Sends four requests to a pipeline of two servers; the second server fails the first `failing` requests
+/// that reach it.
 async fn pipeline(failing: u32) -> anyhow::Result<(Record, [Emulator; 2])> {
     let (detect, classify) = tokio::try_join!(
         emulator("detect", Law::constant(60.0), 100.0),
@@ -272,7 +274,7 @@ async fn pipeline(failing: u32) -> anyhow::Result<(Record, [Emulator; 2])> {
 }
 
 #[tokio::test]
-async fn a_pipeline_is_asked_stage_after_stage_and_has_one_end() {
+async fn pipeline_is_called_stage_by_stage_with_one_outcome() {
     let (record, [detect, classify]) = pipeline(0).await.unwrap();
     let outcomes = &record.outcomes[0];
     assert_eq!(outcomes.len(), 4);
@@ -281,7 +283,7 @@ async fn a_pipeline_is_asked_stage_after_stage_and_has_one_end() {
             panic!("{outcome:?}");
         };
         assert_eq!(variant.as_deref(), Some("detect+classify"));
-        // Up, both stages, down; nothing between the stages.
+        // Up, both stages, down; no latency between the stages.
         let took = outcome.latency();
         assert!(took >= ms(140), "{took:?}");
     }
@@ -309,7 +311,7 @@ async fn a_pipeline_is_asked_stage_after_stage_and_has_one_end() {
 }
 
 #[tokio::test]
-async fn a_pipeline_that_one_stage_refuses_is_refused() {
+async fn pipeline_refused_by_one_stage_is_refused() {
     let (record, [detect, classify]) = pipeline(3).await.unwrap();
     let sum = Summary::of(&record.outcomes[0], ms(1000), |_| None).unwrap();
     assert_eq!((sum.on_time, sum.refused_total(), sum.lost), (1, 3, 0));

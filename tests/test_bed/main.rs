@@ -1,5 +1,5 @@
-//! The test bed itself: emulated servers, the load generator, and the paths to them.
+//! Tests of the test bed itself: emulated servers, the load generator, and the network paths.
 
-mod doors;
 mod emulator;
 mod load;
+mod protocols;

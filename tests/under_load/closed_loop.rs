@@ -1,5 +1,5 @@
-//! The whole loop: a real Envoy with the filter, the real planner, emulated servers. Load changes what
-//! the planner plans, the plan changes what the filter does; and neither needs the other to live.
+//! The closed loop: a real Envoy with the filter, the real planner, emulated servers. The load changes the
+//! plan, and the plan changes the filter's behavior; each keeps running without the other.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ const EXACT: Variant = Variant {
 };
 const KEY_VARIABLE: &str = "WEIR_STORY_KEY";
 
-/// Envoy with two workers, which looks for the planner at `planner`.
+/// Starts Envoy with two workers; it polls the planner at `planner`.
 async fn scene(planner: SocketAddr) -> Scene {
     Scene::start(&[FAST, EXACT], 2, |bootstrap, plugin| {
         plugin["planner"] = json!({ "cluster": "planner", "key": KEY });
@@ -34,7 +34,7 @@ async fn scene(planner: SocketAddr) -> Scene {
     .unwrap()
 }
 
-/// Two variants on eight cores: the exact one sustains 18 requests/s on a core, the fast one 180.
+/// Two variants on eight cores: the exact one sustains 18 requests/s per core, the fast one 180.
 async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
     let stats = format!(
         "http://{}/stats/prometheus?filter=weir_",
@@ -60,7 +60,7 @@ async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
     planner
 }
 
-/// Requests one after the other on each of `clients`, until `done`; all are answered.
+/// Sends requests one after another on each of `clients`, until `done`; all must be answered.
 async fn load(scene: &Scene, clients: usize, what: &str, mut done: impl AsyncFnMut() -> bool) {
     let asked = futures_util::stream::repeat(())
         .map(|()| see(scene.infer_within(5000)))
@@ -85,7 +85,7 @@ async fn share_of(planner: &Planner, name: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn load_changes_the_plan_and_the_plan_changes_the_filter() {
+async fn load_changes_the_plan_and_plan_changes_the_filter() {
     let _alone = super::alone().await;
     let address = free_port().unwrap();
     let scene = scene(address).await;
@@ -113,7 +113,7 @@ async fn load_changes_the_plan_and_the_plan_changes_the_filter() {
 }
 
 #[tokio::test]
-async fn the_planner_may_die_and_be_started_anew() {
+async fn planner_can_die_and_be_restarted() {
     let _alone = super::alone().await;
     let address = free_port().unwrap();
     let scene = scene(address).await;

@@ -1,4 +1,5 @@
-//! A real Envoy under a steady load, measured: one test at a time, for all of them need the whole machine.
+//! Measurements of a real Envoy under a steady load. The tests run one at a time, because each needs the
+//! whole machine.
 
 mod closed_loop;
 mod memory;
@@ -11,7 +12,7 @@ mod workers;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Held by the test that runs.
+/// Held by the running test.
 static MACHINE: Mutex<()> = Mutex::const_new(());
 
 /// Waits until no other test of this program runs.

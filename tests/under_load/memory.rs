@@ -1,5 +1,5 @@
-//! What it costs to hold: the module's size, and a held request beside the same request held by Envoy
-//! alone (its own fault filter, which delays and keeps nothing of ours).
+//! Costs of the filter: the module's size, and the memory of a held request. The comparison is a request held
+//! by Envoy alone, by its fault filter, which delays requests without the filter's state.
 
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
@@ -8,20 +8,20 @@ use weir_bed::scene::{PATIENCE, Scene, Variant};
 use weir_bed::wait;
 
 const HELD: u64 = 2000;
-/// What a held request may cost above what Envoy needs, in bytes.
+/// Maximum memory of a held request beyond Envoy's own, in bytes.
 const EXTRA_MAX: f64 = 2048.0;
 const FILTERS: &str =
     "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters";
 
 #[test]
-fn the_module_is_under_a_megabyte() {
+fn module_is_under_a_megabyte() {
     let module = weir_bed::built::filter().unwrap();
     let bytes = std::fs::metadata(&module).unwrap().len();
     assert!(bytes < 1_000_000, "{}: {bytes} bytes", module.display());
 }
 
-/// Bytes that Envoy has allocated, and the anonymous memory the kernel gave it (which counts the
-/// VMs' memory too).
+/// Returns the bytes that Envoy has allocated, and its anonymous memory by the kernel, which includes the
+/// VMs' memory.
 async fn memory(envoy: &Envoy) -> (f64, f64) {
     let url = format!("http://{}/memory", envoy.admin());
     let text = reqwest::get(url).await.unwrap().text().await.unwrap();
@@ -36,7 +36,7 @@ async fn memory(envoy: &Envoy) -> (f64, f64) {
     (allocated, kb * 1024.0)
 }
 
-/// What each of [`HELD`] requests adds, once `held` says that they are all there.
+/// Memory that each of [`HELD`] requests adds, measured once `held` reports all of them.
 async fn cost(envoy: &Envoy, url: &str, held: impl AsyncFnMut() -> bool) -> (f64, f64) {
     let client = reqwest::Client::new();
     let before = memory(envoy).await;
@@ -58,7 +58,7 @@ async fn cost(envoy: &Envoy, url: &str, held: impl AsyncFnMut() -> bool) -> (f64
 }
 
 #[tokio::test]
-async fn a_held_request_costs_little_more_than_envoy_itself_needs() {
+async fn held_request_costs_little_more_memory_than_in_envoy_alone() {
     let _alone = super::alone().await;
     let one = Variant {
         name: "small",

@@ -1,78 +1,88 @@
-//! No request is refused or late because of a resize: a real Envoy with the filter before model servers that have what
-//! kubelets have actuated, an open-loop load that grows, stays and goes, and a planner that follows it with the cores
-//! of two deployments. API server and kubelets are emulated; filter, planner and all that goes between them are real.
+//! No request is refused or late because of a resize. A real Envoy with the filter runs before model servers
+//! with exactly the cores that kubelets have actuated. An open-loop load rises, stays and falls, and the
+//! planner follows it with the cores of two deployments. API server and kubelets are emulated; filter,
+//! planner and everything between them are real.
 
 #[path = "../kubernetes/operate/bed.rs"]
 #[allow(dead_code, reason = "what the tests of `operate` share, and more")]
 mod bed;
 mod mesh;
-mod seen;
+mod results;
 
 use mesh::{Mesh, Restarts};
 use weir_bed::wait;
 
-/// From one rate to another in equal steps, one a second, in requests/s.
+/// Rates in requests/s, from one to another in equal steps of a second.
 fn ramp(from: f64, to: f64, seconds: u32) -> impl Iterator<Item = f64> {
     let step = (to - from) / f64::from(seconds);
     (0..seconds).map(move |second| from + step * f64::from(second))
 }
 
 #[tokio::test]
-async fn cores_grow_shrink_and_change_sides_under_load_and_no_request_is_refused_or_late() {
+async fn resizes_under_load_refuse_or_delay_no_request() {
     let _alone = super::alone().await;
     let mesh = Mesh::start(Restarts::Never).await;
     let before = mesh.pods();
-    // What the accurate variant carries with what the other leaves it of the budget is passed on the way.
+    // The peak exceeds the accurate variant's capacity with the cores that the other leaves it.
     let rates = ramp(5.0, 52.0, 10)
         .chain([52.0; 3])
         .chain(ramp(52.0, 5.0, 10))
         .chain([5.0; 2]);
-    let seen = mesh.play(rates.collect()).await;
-    println!("{}", seen.sum());
-    assert!(seen.unwell().is_empty(), "{}", seen.told());
-    assert!(seen.miscounted().is_empty(), "{:?}", seen.miscounted());
+    let results = mesh.run_load(rates.collect()).await;
+    println!("{}", results.summary());
+    assert!(results.failed().is_empty(), "{}", results.details());
+    assert!(
+        results.not_executed_once().is_empty(),
+        "{:?}",
+        results.not_executed_once()
+    );
 
     assert!(
-        seen.resized().iter().all(|times| *times >= 3),
+        results.resized().iter().all(|times| *times >= 3),
         "{}",
-        seen.told()
+        results.details()
     );
-    // Of the budget the accurate variant gives cores up for the quick one, and has them back when the load has gone.
+    // The accurate variant gives cores to the quick one, and gets them back when the load falls.
     assert!(
-        seen.gave("large", "small") && seen.gave("small", "large"),
+        results.moved_cores("large", "small") && results.moved_cores("small", "large"),
         "{}",
-        seen.told()
+        results.details()
     );
-    let done = seen.patches.iter().filter(|status| **status == 200).count();
-    assert!(done >= seen.resizes.len(), "{:?}", seen.patches);
+    let done = results
+        .patches
+        .iter()
+        .filter(|status| **status == 200)
+        .count();
+    assert!(done >= results.resizes.len(), "{:?}", results.patches);
 
-    // In place: the same pods, and no container anew.
+    // In place: the same pods, and no container was restarted.
     assert_eq!(mesh.pods(), before);
-    assert!(seen.resizes.iter().all(|(_, one)| !one.restarted));
-    // Slots go before cores and come after them: no core went that executed anything, and nothing waited for one.
+    assert!(results.resizes.iter().all(|(_, one)| !one.restarted));
+    // Slots are removed before cores and added after them: no core was removed while it executed a request,
+    // and no request waited for a core.
     assert!(
-        seen.cut.is_empty() && seen.waited().is_empty(),
+        results.cut.is_empty() && results.waited().is_empty(),
         "{}",
-        seen.told()
+        results.details()
     );
 }
 
 #[tokio::test]
-async fn containers_that_a_resize_restarts_are_seen() {
+async fn restart_by_a_resize_is_detected() {
     let _alone = super::alone().await;
     let mesh = Mesh::start(Restarts::AtEachResize).await;
-    let seen = mesh.play(ramp(40.0, 60.0, 5).collect()).await;
-    println!("{}", seen.sum());
+    let results = mesh.run_load(ramp(40.0, 60.0, 5).collect()).await;
+    println!("{}", results.summary());
     assert!(
-        seen.resizes.iter().any(|(_, one)| one.restarted),
+        results.resizes.iter().any(|(_, one)| one.restarted),
         "{}",
-        seen.told()
+        results.details()
     );
-    assert!(!seen.unwell().is_empty(), "{}", seen.told());
+    assert!(!results.failed().is_empty(), "{}", results.details());
 }
 
 #[tokio::test]
-async fn cores_that_go_before_their_slots_are_seen() {
+async fn cores_removed_before_their_slots_are_detected() {
     let _alone = super::alone().await;
     let mesh = Mesh::start(Restarts::Never).await;
     let rates = ramp(8.0, 48.0, 5).chain([48.0; 3]);
@@ -82,8 +92,8 @@ async fn cores_that_go_before_their_slots_are_seen() {
         let waited = wait::until_async("work", bed::LIMIT, taken).await;
         waited.unwrap();
     };
-    let (seen, ()) = tokio::join!(mesh.play(rates.collect()), taken);
-    println!("{}", seen.sum());
-    assert!(!seen.cut.is_empty(), "{}", seen.told());
-    assert!(!seen.waited().is_empty(), "{}", seen.told());
+    let (results, ()) = tokio::join!(mesh.run_load(rates.collect()), taken);
+    println!("{}", results.summary());
+    assert!(!results.cut.is_empty(), "{}", results.details());
+    assert!(!results.waited().is_empty(), "{}", results.details());
 }

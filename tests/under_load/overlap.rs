@@ -1,5 +1,6 @@
-//! A server that executes one request at a time behind a real Envoy, with `queue.overlap` and without: how many
-//! requests it has at once. No timing decides; `cargo xtask workers lane` measures.
+//! A server that executes one request at a time behind a real Envoy, with `queue.overlap` and without: the
+//! number of requests it has at once. The result does not depend on timing; `cargo xtask workers lane`
+//! measures that.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +9,15 @@ use weir_bed::emulator::{Execution, Law, ServerConfig};
 use weir_bed::scene::{Scene, Variant, planned};
 use weir_measure::workers::order::at_once;
 
-/// Requests that come at once: the server is busy until the last.
+/// Concurrent requests: the server is busy until the last one.
 const REQUESTS: usize = 20;
 const SERVICE_MS: f64 = 150.0;
-/// The plan predicts far less than an execution takes, so that the next is due long before the first ends.
+/// The predicted time is far below the execution time, so that the next request is due long before the first
+/// ends.
 const PREDICTED_MS: f64 = 15.0;
 const BUDGET_MS: u64 = 50_000;
 
-/// Executions of a server with one lane, all of whose requests are answered.
+/// Returns the executions of a server with one lane; all its requests must be answered.
 async fn executions(overlap: bool) -> Vec<Execution> {
     let lane = Variant {
         name: "small",
@@ -49,14 +51,14 @@ fn most_at_server(executions: &[Execution]) -> usize {
 }
 
 #[tokio::test]
-async fn with_overlap_the_next_lies_at_the_server_and_never_more() {
+async fn overlap_keeps_one_extra_request_at_the_server() {
     let _alone = super::alone().await;
     let executions = executions(true).await;
     assert_eq!(most_at_server(&executions), 2, "{executions:?}");
 }
 
 #[tokio::test]
-async fn without_overlap_the_server_has_one_at_most() {
+async fn server_has_one_request_at_most_without_overlap() {
     let _alone = super::alone().await;
     let executions = executions(false).await;
     assert_eq!(most_at_server(&executions), 1, "{executions:?}");

@@ -1,5 +1,5 @@
-//! Two real Envoys share the slots of one service: the parts make the whole, and move within two
-//! seconds when one of them dies or comes back.
+//! Two real Envoys share the slots of one service. The allocations add up to the total, and change within two
+//! seconds when a proxy dies or returns.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -12,10 +12,10 @@ use weir_bed::scene::{KEY, PATIENCE, SERVICE, Scene, Variant, see};
 use weir_bed::wait;
 
 const KEY_VARIABLE: &str = "WEIR_STORY_KEY";
-/// How long a part may take to move.
+/// Maximum time until slots are reallocated.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
-/// Three and five slots: neither divides by two.
+/// Three and five slots: neither is divisible by two.
 const VARIANTS: [(Variant, u32); 2] = [(FAST, 3), (EXACT, 5)];
 const FAST: Variant = Variant {
     name: "fast",
@@ -30,7 +30,7 @@ const EXACT: Variant = Variant {
     service_ms: 20.0,
 };
 
-/// An Envoy with that node id, which looks for the planner at `planner`.
+/// Starts an Envoy with that node id; it polls the planner at `planner`.
 async fn proxy(node: &str, planner: SocketAddr) -> Scene {
     Scene::start(&[FAST, EXACT], 2, |bootstrap, plugin| {
         plugin["planner"] = json!({ "cluster": "planner", "key": KEY });
@@ -40,7 +40,7 @@ async fn proxy(node: &str, planner: SocketAddr) -> Scene {
     .unwrap()
 }
 
-/// Plans for as many cores as there are slots, and leaves them as they are.
+/// Starts an advisory planner for as many cores as there are slots.
 async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
     for (backend, (_, slots)) in scene.backends.iter().zip(VARIANTS) {
         let url = format!("{}/emulator/resources", backend.url());
@@ -78,7 +78,7 @@ async fn planner(scene: &Scene, address: SocketAddr) -> Planner {
     planner
 }
 
-/// The slots of a variant, by proxy, where each has said that it works by its part.
+/// Slots of a variant on each proxy that has confirmed its allocation; 0 for the others.
 fn parts(status: &Status, variant: &str) -> Vec<u32> {
     let sharers = status.proxies.values();
     let part = |sharer: &weir_bed::planner::Sharer| {
@@ -88,7 +88,8 @@ fn parts(status: &Status, variant: &str) -> Vec<u32> {
     sharers.map(part).collect()
 }
 
-/// Whether these proxies, and no other, work by parts that make the whole, and are alike but for one.
+/// Whether exactly these proxies have confirmed allocations that add up to the total and differ by at most
+/// one slot.
 async fn shared(planner: &Planner, proxies: &[(&str, &Scene)]) -> bool {
     let status = planner.status(1).await.unwrap();
     let mut shared = status.proxies.len() == proxies.len();
@@ -114,7 +115,7 @@ async fn shared(planner: &Planner, proxies: &[(&str, &Scene)]) -> bool {
 }
 
 #[tokio::test]
-async fn two_proxies_share_the_slots_and_one_takes_over_when_the_other_dies() {
+async fn surviving_proxy_takes_over_all_slots() {
     let _alone = super::alone().await;
     let address = free_port().unwrap();
     let a = proxy("envoy-a", address).await;

@@ -1,5 +1,5 @@
-//! Replay against reality: the lightest of the three loads that `cargo xtask validate` compares, which
-//! depends least on how busy the machine is with other things.
+//! The replay compared with a real Envoy, under the lightest of the three loads of `cargo xtask validate`,
+//! which depends least on other load on the machine.
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! VMs that trap again and again under load: does every request end, and is nothing left behind?
+//! Soak test: VMs trap repeatedly under load. Every request must end, and no state may be left behind.
 //!
-//! Here for a quarter of a minute with short timeouts; `cargo xtask soak --minutes 10` does it at
-//! length and as shipped.
+//! This run takes a quarter of a minute with short timeouts; `cargo xtask soak --minutes 10` runs longer,
+//! with the shipped timeouts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use weir_bed::network::Network;
 use weir_bed::scene::{PATIENCE, Scene, Variant, see, taken_by_the_living};
 use weir_bed::{built, wait};
 
-/// Set by `cargo xtask soak`: how long the load goes on.
+/// Duration of the load, set by `cargo xtask soak`.
 const SECONDS: &str = "WEIR_SOAK_SECONDS";
 const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 const WORKERS: u32 = 2;
 const SLOTS: u32 = 8;
-/// 160 requests/s at most.
+/// At most 160 requests/s.
 const ONE: Variant = Variant {
     name: "one",
     share: 1.0,
     slots: SLOTS,
     service_ms: 50.0,
 };
-/// Close enough to that that there is always somebody held.
+/// Close enough to the capacity that some requests are always held.
 const RATE_RPS: f64 = 150.0;
 const SLO: Duration = Duration::from_secs(1);
-/// By how much an answer may be later than Envoy's timers say, on a busy machine.
+/// Tolerance beyond Envoy's timers on a busy machine.
 const SLACK: Duration = Duration::from_secs(1);
-/// At least this part of the requests must be served in spite of all.
+/// Minimum fraction of the requests that must be served.
 const SERVED_LEAST: f64 = 0.5;
 
-/// How one soak goes.
+/// Settings of a soak.
 struct Soak {
     length: Duration,
     trap_every: Duration,
-    /// Instead of the shipped ones: the hold's limit, and every stream's.
+    /// Limits of holds and of streams, if not the shipped ones.
     timeouts: Option<(Duration, Duration)>,
 }
 
@@ -80,7 +80,7 @@ async fn it_lasts() {
     assert!(reloads >= traps / 2, "{traps} traps, {reloads} reloads");
     let served = fates["served"] as f64 / outcomes.len() as f64;
     assert!(served > SERVED_LEAST, "{served}");
-    nothing_is_left(&scene).await;
+    assert_nothing_left(&scene).await;
 }
 
 async fn scene(soak: &Soak) -> Scene {
@@ -106,7 +106,7 @@ fn shipped_idle() -> Duration {
     Duration::from_secs_f64(seconds.unwrap().parse().unwrap())
 }
 
-/// What became of every request, those that trap left out, and how many of these there were.
+/// Returns the outcome of every request except the trapping ones, and the number of those.
 async fn load(scene: &Scene, soak: &Soak, bound: Duration) -> (Vec<Outcome>, u64) {
     let seconds = soak.length.as_secs_f64().ceil() as usize;
     let rates = Rates::constant(RATE_RPS, seconds).unwrap();
@@ -152,8 +152,9 @@ async fn load(scene: &Scene, soak: &Soak, bound: Duration) -> (Vec<Outcome>, u64
     (record.outcomes.remove(0), traps)
 }
 
-/// Nothing is held or in flight, and there are as many slots as ever: so many run at once, no more.
-async fn nothing_is_left(scene: &Scene) {
+/// Asserts that nothing is held or in flight, and that all slots are usable: as many requests run at once,
+/// and no more.
+async fn assert_nothing_left(scene: &Scene) {
     let free = async || {
         let asked: Vec<_> = (0..SLOTS)
             .map(|_| Scene::spawn(scene.infer_within(5000)))
@@ -175,7 +176,7 @@ async fn nothing_is_left(scene: &Scene) {
         board.entries.len(),
         board.columns.len()
     );
-    // An entry that was left is used again: beside the living there is one that died a moment ago.
+    // Rows are reused: besides the live workers there is one that died a moment ago.
     let entries = board.entries.len();
     assert!(entries <= 2 * WORKERS as usize + 1, "{board:?}");
     assert_eq!((board.columns.len(), board.resets), (1, 0));

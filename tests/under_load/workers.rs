@@ -1,5 +1,5 @@
-//! One queue for all workers, on a real Envoy: order, conservation, and many held at once. Short runs
-//! with generous bounds, because the machine may be busy; `cargo xtask workers` measures.
+//! One queue for all workers, on a real Envoy: order, conservation, and many held requests. The runs are
+//! short with generous bounds, because the machine may be busy; `cargo xtask workers` measures precisely.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use weir_measure::workers::crowd::hold;
 use weir_measure::workers::{Row, SCENARIO, Scope, run};
 
 const LENGTH: Duration = Duration::from_secs(5);
-/// More than this would be no order at all: a queue per worker has some forty.
+/// Maximum rate of inversions; a queue per worker has about forty.
 const INVERSIONS_MAX_PERCENT: f64 = 5.0;
 
-/// A machine that stands still for half of a worker's lease (250 ms) takes workers for dead that are not:
-/// such a run says nothing and is made again, so often at most.
+/// A machine that pauses for half of a worker's lease (250 ms) makes live workers look dead. Such a run is
+/// repeated, up to a limit.
 const STANDSTILL_MS: f64 = 125.0;
 const RUNS_MAX: usize = 3;
 
@@ -34,7 +34,7 @@ async fn at_overload(workers: u32, scope: Scope) -> Row {
 }
 
 #[tokio::test]
-async fn four_workers_keep_the_order_of_one_queue_and_its_slots() {
+async fn four_workers_keep_order_and_slots_of_one_queue() {
     let _alone = super::alone().await;
     let row = at_overload(4, Scope::Proxy).await;
     assert!(
@@ -45,7 +45,7 @@ async fn four_workers_keep_the_order_of_one_queue_and_its_slots() {
 }
 
 #[tokio::test]
-async fn a_queue_per_worker_does_not_and_the_measure_says_so() {
+async fn queue_per_worker_breaks_the_order_measurably() {
     let _alone = super::alone().await;
     let row = at_overload(4, Scope::Worker).await;
     assert!(
@@ -56,7 +56,7 @@ async fn a_queue_per_worker_does_not_and_the_measure_says_so() {
 }
 
 #[tokio::test]
-async fn many_held_over_http_2_are_each_answered_once_and_leave_no_memory_behind() {
+async fn many_held_http2_requests_are_answered_once_without_leak() {
     let _alone = super::alone().await;
     let _ = rlimit::increase_nofile_limit(rlimit::INFINITY);
     for crowd in hold(3000, Duration::from_secs(1), 2, 2).await.unwrap() {

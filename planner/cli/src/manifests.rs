@@ -5,10 +5,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use weir_planner::config::{ServiceFile, ServiceSpec};
 use weir_planner::manifests::{
     COMMAND, FILTER_IMAGE, File, IMAGE, NAMESPACE, Options, Target, render,
 };
+use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 /// For what manifests are made, and of what.
 #[derive(Debug, clap::Args)]

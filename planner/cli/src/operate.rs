@@ -8,7 +8,7 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use weir_planner::key::KeySource;
-use weir_planner::operate::{Options, operate};
+use weir_planner::operator::{Options, operate};
 
 /// What the planner is among others, and where it answers.
 #[derive(Debug, clap::Args)]

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use weir_planner::config::{ServiceFile, ServiceSpec};
 use weir_planner::serve::serve;
+use weir_planner::spec::{ServiceFile, ServiceSpec};
 
 /// The service, and where the planner answers.
 #[derive(Debug, clap::Args)]

@@ -20,9 +20,9 @@ pub(super) use worker::Worker;
 
 use super::scenario::{Plane, Scenario};
 use super::world::PlayError;
-use weir_planner::actuate::Allocation;
+use weir_planner::capacity::Allocation;
+use weir_planner::distribution::slot_allocation::{Role, TooFew, divide};
 use weir_planner::plan::draft;
-use weir_planner::sharing::{Role, TooFew, divide};
 
 /// A data plane.
 pub(super) enum DataPlane {

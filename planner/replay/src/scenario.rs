@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_sim::server::{Law, Parallelism};
 
-use weir_planner::config::Service;
+use weir_planner::service::Service;
 
 pub use read::{Overrides, SCENARIO_BYTES_MAX, read};
 pub use refused::{Refused, VALUE_MAX};

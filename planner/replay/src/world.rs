@@ -38,7 +38,7 @@ use super::control::ControlPlane;
 use super::plane::{DataPlane, Headers, Tally};
 use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
-use weir_planner::sharing::TooFew;
+use weir_planner::distribution::slot_allocation::TooFew;
 
 /// Why a scenario cannot be played.
 #[derive(Debug, thiserror::Error)]

@@ -9,8 +9,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::config::BURSTS_MAX;
-
+/// Longest time for which bursts are remembered.
+pub const BURSTS_MAX: Duration = Duration::from_secs(3600);
 /// Deviations of a count by which an estimate may lie below the rate.
 const DEVIATIONS: f64 = 3.0;
 /// Greatest part of an estimate by which it may lie below the rate: of a few requests/s chance would keep cores for a

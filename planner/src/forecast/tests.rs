@@ -135,10 +135,10 @@ fn irregular_intervals_weigh_by_their_length() {
 #[test]
 fn memory_is_bounded() {
     let mut demand = demand(1.0);
-    for tick in 0..3 * INTERVALS_MAX as u64 {
+    for tick in 0..3 * SAMPLES_MAX as u64 {
         demand.observe(Duration::from_micros(tick), Rps(1.0));
     }
-    assert!(demand.intervals.len() <= INTERVALS_MAX);
+    assert!(demand.samples.len() <= SAMPLES_MAX);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use serde::Deserialize;
 use weir_api::Revision;
 use weir_api::plan::is_name;
 
-use crate::publish::AFTER_MAX;
-use crate::sharing::{Poll, Role};
+use crate::distribution::AFTER_MAX;
+use crate::distribution::slot_allocation::{Poll, Role};
 
 /// Longest node id of a proxy.
 pub(super) const PROXY_BYTES_MAX: usize = 256;

@@ -19,10 +19,10 @@ use weir_api::Revision;
 
 use super::asked::Asked;
 use super::{App, Refusal, admitted, forward, unknown};
-use crate::metrics::PollAnswer;
-use crate::publish::{Published, Publisher, Told};
+use crate::distribution::slot_allocation::Poll;
+use crate::distribution::{Published, Publisher, Told};
 use crate::served::Served;
-use crate::sharing::Poll;
+use crate::telemetry::metrics::PollAnswer;
 
 /// When a proxy that found too many waiting shall ask again.
 const RETRY_AFTER_S: &str = "1";

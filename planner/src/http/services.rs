@@ -16,12 +16,12 @@ use weir_api::{Plan, Revision};
 
 use super::asked::number;
 use super::{App, Refusal, admitted};
-use crate::config::Mode;
-use crate::metrics::Counters;
-use crate::publish::Publisher;
+use crate::distribution::Publisher;
+use crate::distribution::slot_allocation::ProxyView;
 use crate::served::Served;
-use crate::sharing::ProxyView;
-use crate::status::{CYCLES_MAX, CycleReport};
+use crate::service::Mode;
+use crate::telemetry::metrics::Counters;
+use crate::telemetry::status::{CYCLES_MAX, CycleReport};
 
 /// Cycles shown where the query does not say how many. One of three variants is some 1.3 KB.
 pub const CYCLES_SHOWN: usize = 10;

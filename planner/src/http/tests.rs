@@ -12,10 +12,10 @@ use tokio::net::TcpListener;
 use weir_api::{Plan, Revision};
 
 use super::*;
-use crate::actuate::Allocation;
-use crate::config::tests::service;
-use crate::publish::{AFTER_MAX, Publishers};
-use crate::status::{CYCLES_MAX, Status};
+use crate::capacity::Allocation;
+use crate::distribution::{AFTER_MAX, Publishers};
+use crate::spec::tests::service;
+use crate::telemetry::status::{CYCLES_MAX, Status};
 
 const KEY: &str = "secret-key";
 /// As good as for ever, for polls that must not end by themselves.
@@ -314,7 +314,7 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
         let query = format!("?after={after}&proxy=envoy-1&incarnation=3&workers=2&role=gate");
         doors.poll(&query).await;
     }
-    let world = crate::cycle::tests::reports(5).await;
+    let world = crate::control_loop::tests::reports(5).await;
     for report in &world {
         doors.served.metrics.record(report);
         doors.served.status.push(report.clone());
@@ -370,12 +370,15 @@ async fn the_status_shows_plan_proxies_counts_and_turns() {
 #[tokio::test]
 async fn the_status_shows_ten_cycles_unless_asked_for_more() {
     let doors = Doors::open(LONG, 64, 128).await;
-    let report = crate::cycle::tests::reports(3).await.remove(2);
+    let report = crate::control_loop::tests::reports(3).await.remove(2);
     for at_ms in 0..CYCLES_MAX as u64 + 10 {
-        doors.served.status.push(crate::status::CycleReport {
-            at_ms,
-            ..report.clone()
-        });
+        doors
+            .served
+            .status
+            .push(crate::telemetry::status::CycleReport {
+                at_ms,
+                ..report.clone()
+            });
     }
     let newest = CYCLES_MAX as u64 + 9;
     for (query, cycles) in [
@@ -407,9 +410,9 @@ async fn the_status_shows_ten_cycles_unless_asked_for_more() {
 #[tokio::test]
 async fn the_ring_of_turns_is_bounded() {
     let status = Status::default();
-    let report = crate::cycle::tests::reports(1).await.remove(0);
+    let report = crate::control_loop::tests::reports(1).await.remove(0);
     for turn in 0..CYCLES_MAX as u64 + 10 {
-        status.push(crate::status::CycleReport {
+        status.push(crate::telemetry::status::CycleReport {
             at_ms: turn,
             ..report.clone()
         });

@@ -4,7 +4,7 @@
 //! Nothing is guessed: another name is refused.
 
 use super::{ManifestError, refused};
-use crate::config::{Service, Variant};
+use crate::service::{Service, Variant};
 
 /// One variant and its servers.
 #[derive(Debug, Clone, Copy, PartialEq)]

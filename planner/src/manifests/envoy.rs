@@ -9,7 +9,7 @@ use weir_filter::config::Role;
 
 use super::plugin::{PlannerAt, Times, fallback, plugin, seconds};
 use super::{Document, File, ManifestError, Options, refused};
-use crate::config::{Service, Variant};
+use crate::service::{Service, Variant};
 
 const SHIPPED: &str = include_str!("../../../envoy/weir.yaml");
 const GATE: &str = include_str!("../../../envoy/gate.yaml");

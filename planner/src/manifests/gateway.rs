@@ -15,7 +15,7 @@ use super::plugin::{
     plugin, seconds,
 };
 use super::{Document, File, ManifestError, Options, refused};
-use crate::config::Service;
+use crate::service::Service;
 
 const FOLDER: &str = "k8s/envoy-gateway";
 const GATEWAY_API: &str = "gateway.networking.k8s.io";

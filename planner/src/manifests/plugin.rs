@@ -11,8 +11,8 @@ use weir_api::plan::HOUR_MS;
 use weir_filter::config::{Config, Role};
 
 use super::{ManifestError, refused};
-use crate::config::{Service, Variant};
 use crate::plan;
+use crate::service::{Service, Variant};
 
 /// The key in rendered manifests, to be replaced.
 pub const KEY: &str = "change-me";

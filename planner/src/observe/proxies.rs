@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Counts, Scrape};
-use crate::config::STATS_MAX;
+use crate::service::STATS_MAX;
 
 /// How long the last rate of a proxy that does not answer counts while others do: it may be busy, or out of
 /// reach of the planner alone.

@@ -8,8 +8,8 @@ use weir_api::metrics::{Metric, PREFIX, decode};
 
 use super::{Counts, Observe, Scrape, ScrapeError, Target, Targets};
 use crate::clock::Clock;
-use crate::config::STATS_MAX;
-use crate::trouble::Troubles;
+use crate::service::STATS_MAX;
+use crate::telemetry::error_log::Troubles;
 
 /// Largest answer of a proxy: 100 times what a filter with 64 variants exports.
 pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -4,9 +4,9 @@ use weir_api::plan::HOUR_MS;
 use weir_api::{Rps, Share, VariantPlan};
 
 use super::{ServiceTime, shortest_ms};
-use crate::actuate::Allocation;
-use crate::config::{Service, Variant};
+use crate::capacity::Allocation;
 use crate::profile::Profile;
+use crate::service::{Service, Variant};
 
 /// One variant, its cores, its batch.
 #[derive(Debug, Clone, Copy)]

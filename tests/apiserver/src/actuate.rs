@@ -1,40 +1,41 @@
-//! A resize on its node: infeasible, deferred, or begun and, a while later, done or failed.
+//! A resize on its node: infeasible, deferred, or started and later done or failed.
 //!
-//! The order of the reasons is a kubelet's: what the node never has first, then what it has not now.
+//! The reasons are checked in a kubelet's order: first resources the node never has, then resources
+//! it lacks now.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::controllers::Due;
+use super::controllers::ScheduledEvent;
 use super::journal::{Actuation, What};
-use super::kubelet::{Resizing, Seen, room_on, undefer};
+use super::kubelet::{ResizeProgress, Resizing, room_on, undefer};
 use super::object::{Key, at, list, number, text};
 use super::pods::{Amount, Resources, allocated, requests};
 use super::status_of;
 use super::world::World;
 
-/// From the change of a spec until a CPU resize has taken effect, as seen on a real kubelet.
+/// Time from a spec change until a CPU resize has taken effect, as measured on a real kubelet.
 pub const ACTUATED_AFTER: Duration = Duration::from_millis(100);
 
-/// A resize that takes longer shows `PodResizeInProgress`; quicker ones are over before a status is
-/// written.
+/// Minimum duration of a resize that shows `PodResizeInProgress`; a shorter one is over before a
+/// status is written.
 const SHOWN_AFTER: Duration = Duration::from_millis(200);
 
-/// What becomes of a resize.
+/// The kubelet's decision about a resize.
 enum Verdict {
-    /// There is nothing to resize.
+    /// Nothing to resize.
     Settled,
     Infeasible(String),
     Deferred(String),
-    /// It begins, and so long after is done, or fails.
+    /// It starts, and after this time succeeds or fails.
     Begun {
         after: Duration,
         fails: bool,
     },
 }
 
-/// Whether any container has other resources than its spec says.
+/// Whether any container's resources differ from its spec.
 fn differs(pod: &Value) -> bool {
     list(pod, "/spec/containers").iter().any(|container| {
         let name = text(container, "/name");
@@ -55,7 +56,7 @@ fn verdict(world: &World, key: &Key, pod: &Value) -> Verdict {
     let wanted = requests(pod);
     let kubelet = &world.controllers.kubelet;
     let resizing = kubelet.resizing(key);
-    // No node lacks what a pod gives back.
+    // A resize that only shrinks fits any node.
     let grows = wanted.beyond(allocated(pod)).is_some();
     if let Resizing::Infeasible(why) = resizing
         && grows
@@ -90,7 +91,8 @@ fn verdict(world: &World, key: &Key, pod: &Value) -> Verdict {
             after: *after,
             fails: true,
         },
-        // What is refused never comes here; a change that came before it was, goes as usual.
+        // The API server rejects these resizes, so they never arrive here. One accepted earlier
+        // proceeds as usual.
         _ => Verdict::Begun {
             after: ACTUATED_AFTER,
             fails: false,
@@ -98,7 +100,7 @@ fn verdict(world: &World, key: &Key, pod: &Value) -> Verdict {
     }
 }
 
-/// Sees to the latest spec of a running pod.
+/// Handles the latest spec of a running pod.
 pub(super) fn resize(world: &mut World, key: &Key) {
     let Some(pod) = world.store.get("pods", key) else {
         return;
@@ -109,7 +111,7 @@ pub(super) fn resize(world: &mut World, key: &Key) {
     undefer(kubelet, key);
     let under_way = matches!(verdict, Verdict::Begun { .. });
     let seen = kubelet.seen.entry(key.clone()).or_default();
-    *seen = Seen {
+    *seen = ResizeProgress {
         generation,
         under_way,
         ..*seen
@@ -151,13 +153,13 @@ fn begin(world: &mut World, key: &Key, pod: &Value, (after, fails): (Duration, b
     let uid = text(pod, "/metadata/uid").to_owned();
     let generation = number(pod, "/metadata/generation").unwrap_or(0);
     let due = match fails {
-        true => Due::Fail(key.clone(), uid, generation),
-        false => Due::Resize(key.clone(), uid, generation),
+        true => ScheduledEvent::Fail(key.clone(), uid, generation),
+        false => ScheduledEvent::Resize(key.clone(), uid, generation),
     };
     world.controllers.plan(world.clock.elapsed() + after, due);
 }
 
-/// The containers have what they were allotted.
+/// The containers have got their allocated resources.
 pub(super) fn done(world: &mut World, key: &Key, uid: &str, generation: i64) {
     let Some(pod) = world.store.get("pods", key) else {
         return;
@@ -200,7 +202,7 @@ pub(super) fn done(world: &mut World, key: &Key, uid: &str, generation: i64) {
         let at = world.clock.elapsed() + world.options.ready_after;
         world
             .controllers
-            .plan(at, Due::Ready(key.clone(), uid.to_owned()));
+            .plan(at, ScheduledEvent::Ready(key.clone(), uid.to_owned()));
     }
     finish(world, key);
 }
@@ -217,7 +219,7 @@ pub(super) fn fail(world: &mut World, key: &Key, generation: i64) {
     finish(world, key);
 }
 
-/// A resize is over; a change of the spec that came meanwhile is seen to now.
+/// Ends a resize and handles a spec change that arrived meanwhile.
 fn finish(world: &mut World, key: &Key) {
     let generation = world
         .store

@@ -1,6 +1,6 @@
-//! Whether a body is any good: types or schema, names, defaults, and what each kind checks.
+//! Validation of a body: types or schema, names, defaults, and the checks of each kind.
 //!
-//! It changes only the body it is given, never the store.
+//! It changes only the body, never the store.
 
 use serde_json::{Value, json};
 
@@ -13,11 +13,11 @@ use super::schema;
 use super::select::Labels;
 use super::status::{Cause, Refusal};
 
-/// Longest name of an object.
+/// Maximum length of an object's name.
 const NAME_MAX: usize = 253;
 
 impl Kind {
-    /// How its lists and maps are merged.
+    /// Merge rules of the kind's lists and maps.
     pub(super) fn shape(&self, version: &str) -> Shape<'_> {
         match self.schemas.as_ref().and_then(|all| all.get(version)) {
             Some(schema) => Shape::Schema(schema),
@@ -25,23 +25,24 @@ impl Kind {
         }
     }
 
-    /// A refusal of the object as invalid.
+    /// Rejects the object as invalid.
     pub(super) fn invalid(&self, name: &str, causes: Vec<Cause>) -> Refusal {
         Refusal::invalid(&self.group, &self.kind, name, causes)
     }
 }
 
-/// Brings a body into the form of its kind: types checked, unknown fields dropped, defaults filled in.
+/// Converts a body to its kind's form: checks types, drops unknown fields, fills in defaults.
 ///
 /// # Errors
-/// Wrong types, or, where `strict`, fields the kind does not know.
+///
+/// Wrong types, or, if `strict`, unknown fields.
 pub(super) fn conform(
     kind: &Kind,
     version: &str,
     body: Value,
     strict: bool,
 ) -> Result<Value, Refusal> {
-    // Both faces of events are stored, and typed, as core's.
+    // Events of both API groups are stored, and typed, as core's.
     let api_version = match kind.shelf == kind.id {
         true => kind.api_version(version),
         false => "v1".to_owned(),
@@ -145,7 +146,8 @@ fn default_workload(kind: &Kind, body: &mut Value) {
 /// Checks a new object, or one changed from `old`.
 ///
 /// # Errors
-/// 422 with everything that is wrong.
+///
+/// 422 with all violations.
 pub(super) fn check(
     rules: &mut Rules,
     kind: &Kind,
@@ -176,7 +178,7 @@ pub(super) fn check(
 }
 
 fn check_name(kind: &Kind, name: &str) -> Vec<Cause> {
-    // RBAC's names may be anything that is a path segment.
+    // RBAC names may be any valid path segment.
     let any = kind.group == "rbac.authorization.k8s.io";
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let fits = any && !name.contains('/')
@@ -250,9 +252,10 @@ fn check_definition(new: &Value) -> Vec<Cause> {
     causes
 }
 
-/// The key a new object will have; its namespace must be the path's.
+/// The key of a new object; its namespace must be the path's.
 ///
 /// # Errors
+///
 /// It names another namespace.
 pub(super) fn place(kind: &Kind, namespace: &str, body: &mut Value) -> Result<Key, Refusal> {
     let own = text(body, "/metadata/namespace");

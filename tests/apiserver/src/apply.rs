@@ -1,9 +1,9 @@
-//! Server-side apply and who manages which field.
+//! Server-side apply and field ownership.
 //!
-//! An applied configuration owns the fields it names; a field it named before and no longer does is
-//! removed unless somebody else owns it; a field somebody else owns and has another value is a conflict
-//! (409) unless forced. Every other write over HTTP makes its writer the owner of what it changed.
-//! Simplified: what the emulator's own controllers write is nobody's, and versions of a kind share paths.
+//! An applied configuration owns the fields it names. A field it named before and no longer names is removed, unless
+//! another manager owns it. A field with another value and another owner is a conflict (409) unless forced. Every
+//! other write over HTTP makes its writer the owner of the changed fields. Simplified: writes of the emulator's own
+//! controllers have no owner, and the versions of a kind share paths.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use super::fields::{self, Fields, ListType, Path, Shape, item_step, leaves, valu
 use super::object::{list, set, text};
 use super::status::{Cause, Refusal};
 
-/// Who writes, and how.
+/// The manager of a write, and its mode.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Writer {
     pub(super) manager: String,
@@ -49,7 +49,7 @@ impl Writer {
 
 const MANAGED: &str = "/metadata/managedFields";
 
-/// One manager's entry with its set read.
+/// One manager's entry with its parsed field set.
 struct Managed {
     entry: Value,
     owns: Fields,
@@ -84,7 +84,7 @@ fn write(object: &mut Value, managed: Vec<Managed>) {
     }
 }
 
-/// Gives `writer` the fields that differ between `old` and `new`, and writes that into `managed_in`.
+/// Makes `writer` the owner of the fields that differ between `old` and `new`, and updates `managed_in`.
 pub(super) fn own_changes(
     old: &Value,
     new: &Value,
@@ -136,7 +136,8 @@ fn lose(one: &mut Managed, lost: &Fields) {
 /// Applies a configuration to an object (or to nothing).
 ///
 /// # Errors
-/// Fields of others with other values, unless forced.
+///
+/// A conflict: another manager owns a field with another value, and `force` is not set.
 pub(super) fn apply(
     live: &Value,
     applied: &Value,
@@ -170,7 +171,7 @@ pub(super) fn apply(
     let before = own.map(|at| managed.remove(at));
     let others: BTreeSet<&Path> = managed.iter().flat_map(|one| &one.owns).collect();
     if let Some(before) = &before {
-        // Items of lists before their fields: without its key an item would not be found.
+        // List items are removed before their fields: without its key an item could not be found.
         for path in before.owns.difference(&owns) {
             let kept = others.iter().any(|other| other.starts_with(path));
             if !kept {
@@ -190,7 +191,7 @@ pub(super) fn apply(
     Ok(merged)
 }
 
-/// Whether a field is the same before and after; an item of a list is itself only there or not.
+/// Whether a field is unchanged; for a list item only its presence is compared.
 fn same(before: Option<&Value>, after: Option<&Value>, path: &[String]) -> bool {
     if path.last().is_some_and(|step| step.starts_with("k:")) {
         return before.is_some() == after.is_some();
@@ -247,7 +248,7 @@ fn merge_list(live: &mut Value, items: &[Value], shape: Shape<'_>) {
     }
 }
 
-/// A manager as conflicts name it.
+/// A manager as conflict messages name it.
 fn named(entry: &Value) -> String {
     let mut told = format!("{:?}", text(entry, "/manager"));
     let subresource = text(entry, "/subresource");

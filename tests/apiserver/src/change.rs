@@ -1,7 +1,8 @@
-//! What every change of an object passes, whoever asked in whatever form.
+//! Steps common to all changes of an object, whatever the request.
 //!
-//! Versions are compared, what clients may not set is kept, a subresource changes its own part only, the
-//! generation counts changes of the spec, a change of nothing writes nothing, a dry run stores nothing.
+//! Compares versions, keeps fields that clients may not set, restricts a subresource to its own
+//! part, and increments the generation when the spec changes. A change of nothing writes nothing; a
+//! dry run stores nothing.
 
 use serde_json::Value;
 
@@ -10,7 +11,7 @@ use super::apply;
 use super::kinds::Kind;
 use super::object::{Key, at, remove, set, text};
 use super::pods;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::resize;
 use super::status::{Cause, Refusal};
 use super::views;
@@ -31,7 +32,7 @@ const SERVERS_OWN: [&str; 7] = [
 const VERSION: &str = "/metadata/resourceVersion";
 const MANAGED: &str = "/metadata/managedFields";
 
-/// Whether the writer saw the latest version, and the same object.
+/// Checks that the writer read the latest version of the same object.
 fn check_version(kind: &Kind, old: &Value, new: &Value) -> Result<(), Refusal> {
     let name = text(old, "/metadata/name");
     let (version, uid) = (text(new, VERSION), text(new, "/metadata/uid"));
@@ -48,11 +49,11 @@ fn check_version(kind: &Kind, old: &Value, new: &Value) -> Result<(), Refusal> {
     }
 }
 
-/// Changes `old` into `new`, as far as the subresource lets it. `managed`: who manages what, where an
-/// apply has already said so.
+/// Changes `old` into `new`, as far as the subresource allows. `managed`: the field managers, if an
+/// apply has already computed them.
 pub(super) fn change(
     world: &mut World,
-    asked: &Asked,
+    asked: &ApiRequest,
     old: &Value,
     mut new: Value,
     managed: Option<Value>,
@@ -117,7 +118,7 @@ pub(super) fn change(
     Ok((200, views::shown(kind, &asked.version, &stored)))
 }
 
-/// What the generation counts changes of.
+/// The part whose changes increment the generation.
 fn spec(kind: &Kind, object: &Value) -> Value {
     if !kind.is_custom() {
         return at(object, "/spec").clone();
@@ -132,7 +133,7 @@ fn spec(kind: &Kind, object: &Value) -> Value {
     all
 }
 
-fn resized(world: &World, asked: &Asked, old: &Value, new: &Value) -> Result<Value, Refusal> {
+fn resized(world: &World, asked: &ApiRequest, old: &Value, new: &Value) -> Result<Value, Refusal> {
     let kind = &asked.kind;
     let taken = resize::taken(old, new);
     let node = world

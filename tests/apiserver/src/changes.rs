@@ -1,6 +1,6 @@
-//! What tests are told of pods as it happens, so that a model server can follow each of them.
+//! Notifications of pod changes, so that a test's model servers can follow their pods.
 //!
-//! Told from the store's changes: whoever wrote a status, it is what the pod has.
+//! Derived from the store's changes: the status counts, whoever wrote it.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use serde_json::Value;
 
 use super::object::{Key, at, holds, list, number, text, texts};
 use super::pods::{self, Amount, Resources};
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::world::World;
 
-/// What happened to a pod.
+/// The kind of a pod change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happening {
-    /// It was made.
+    /// It was created.
     Made,
-    /// It asks for other resources, or has been allotted others.
+    /// Its requested or allocated resources have changed.
     Asked,
     /// Its containers run.
     Started,
@@ -24,41 +24,41 @@ pub enum Happening {
     Ready,
     /// It is no longer ready.
     NotReady,
-    /// Its containers have other resources.
+    /// Its containers' actual resources have changed.
     Resized,
     /// A container was restarted.
     Restarted,
-    /// It has been told to end.
+    /// It has been told to terminate.
     Ending,
     /// It is gone.
     Deleted,
 }
 
-/// A pod as it is at a change.
+/// A pod at the time of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodNow {
     /// Namespace and name.
     pub key: Key,
     /// Its uid.
     pub uid: String,
-    /// Its node, or empty.
+    /// Its node, or "".
     pub node: String,
-    /// Its address, or empty.
+    /// Its address, or "".
     pub ip: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
-    /// What each container really has, by name.
+    /// Actual resources of each container, by name.
     pub containers: BTreeMap<String, Resources>,
-    /// What its spec requests.
+    /// Requests of its spec.
     pub wanted: Amount,
-    /// What its node keeps for it.
+    /// Resources allocated to it on its node.
     pub allotted: Amount,
 }
 
 impl PodNow {
-    /// Reads a pod.
+    /// Reads a pod object.
     pub(super) fn of(pod: &Value) -> PodNow {
         PodNow {
             key: Key::of(pod),
@@ -79,13 +79,13 @@ impl PodNow {
         }
     }
 
-    /// Cores that it may hold, whatever becomes of a resize under way.
+    /// Upper bound of its cores while a resize is in progress.
     pub fn cores_at_most(&self) -> f64 {
         let asked = self.wanted.most(self.allotted).cpu_m as f64 / 1e3;
         self.cores().max(asked)
     }
 
-    /// Cores its containers may use together.
+    /// Total cores that its containers may use.
     pub fn cores(&self) -> f64 {
         self.containers.values().map(Resources::cores).sum()
     }
@@ -94,20 +94,20 @@ impl PodNow {
 /// One change of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What happened.
+    /// The kind of change.
     pub happening: Happening,
-    /// The pod as it is now; as it was last, where it is gone.
+    /// The pod after the change; a deleted pod as it was last.
     pub pod: PodNow,
 }
 
-/// Tells whoever listens.
+/// Notifies the subscribers.
 pub(super) fn tell(world: &World, event: &Event) {
     if world.changes.receiver_count() == 0 {
         return;
     }
     let pod = &*event.object;
     for happening in happenings(event.before.as_deref(), pod, event.happened) {
-        // Nobody listens any more: nobody is to be told.
+        // Fails only if the last receiver has been dropped.
         let _ = world.changes.send(Change {
             happening,
             pod: PodNow::of(pod),
@@ -115,10 +115,10 @@ pub(super) fn tell(world: &World, event: &Event) {
     }
 }
 
-fn happenings(before: Option<&Value>, pod: &Value, happened: Happened) -> Vec<Happening> {
+fn happenings(before: Option<&Value>, pod: &Value, happened: EventKind) -> Vec<Happening> {
     let nothing = Value::Null;
     let before = match happened {
-        Happened::Deleted => return vec![Happening::Deleted],
+        EventKind::Deleted => return vec![Happening::Deleted],
         _ => before.unwrap_or(&nothing),
     };
     let actual = |pod: &Value| Resources::of_status(pod);
@@ -133,9 +133,9 @@ fn happenings(before: Option<&Value>, pod: &Value, happened: Happened) -> Vec<Ha
     let ready = |pod: &Value| holds(pod, "Ready");
     let asked = |pod: &Value| (pods::requests(pod), pods::allocated(pod));
     let all = [
-        (happened == Happened::Added, Happening::Made),
+        (happened == EventKind::Added, Happening::Made),
         (
-            happened != Happened::Added && asked(pod) != asked(before),
+            happened != EventKind::Added && asked(pod) != asked(before),
             Happening::Asked,
         ),
         (runs(pod) && !runs(before), Happening::Started),

@@ -1,10 +1,10 @@
-//! The emulator's clock: tokio's, so that a paused one pauses it, told as Kubernetes writes times.
+//! The emulator's clock: tokio's, so that it pauses with it, formatted like Kubernetes timestamps.
 
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// When it started, on both clocks.
+/// The start, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     started: Instant,
@@ -19,22 +19,22 @@ impl Clock {
         }
     }
 
-    /// Since the start.
+    /// Time since the start.
     pub(super) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The instant so long after the start.
+    /// The instant `after` the start.
     pub(super) fn instant(&self, after: Duration) -> Instant {
         self.started + after
     }
 
-    /// Now, in whole seconds, as `metav1.Time` is written.
+    /// Current time in whole seconds, in the format of `metav1.Time`.
     pub(super) fn now(&self) -> String {
         self.after(Duration::ZERO)
     }
 
-    /// So long from now.
+    /// The time after `wait` from now.
     pub(super) fn after(&self, wait: Duration) -> String {
         let time = self.epoch + self.elapsed() + wait;
         time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

@@ -1,8 +1,9 @@
-//! What works by itself: kubelet, scheduler, workload controllers, disruption controller, collector.
+//! Autonomous parts of the cluster: kubelets, scheduler, workload controllers, disruption controller, garbage
+//! collector.
 //!
-//! One function, [`run`]: it shows every change in the store to those it concerns, lets them act, and does
-//! what is due. Deterministic given the same requests at the same times: no task of its own, no order but
-//! the store's and the clock's.
+//! One function, [`run`], passes every store change to the controllers concerned, lets them act, and performs
+//! scheduled events. Deterministic given the same requests at the same times: there are no tasks, and the only order
+//! is the store's and the clock's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,24 +15,24 @@ use super::kubelet::{self, Kubelet};
 use super::object::{Key, at, controller, holds, list, text};
 use super::scheduler;
 use super::stateful;
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::workloads;
 use super::world::{FOREGROUND, World};
 
-/// What is to be done at a time. The uid or generation says of which object: another may have its name.
+/// A scheduled event. The uid or generation identifies the object: another may have the same name by then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum ScheduledEvent {
     /// A pod's containers are running.
     Start(Key, String),
-    /// A pod is ready.
+    /// A pod becomes ready.
     Ready(Key, String),
     /// A pod has ended.
     End(Key, String),
     /// The resize to a generation takes effect.
     Resize(Key, String, i64),
-    /// The resize to a generation turns out to have failed.
+    /// The resize to a generation fails.
     Fail(Key, String, i64),
-    /// Resizes deferred on a node are tried again.
+    /// Retries the deferred resizes on a node.
     Retry(String),
 }
 
@@ -39,15 +40,15 @@ pub(super) enum Due {
 #[derive(Debug)]
 pub(super) struct Controllers {
     pub(super) kubelet: Kubelet,
-    due: BTreeMap<(Duration, u64), Due>,
+    due: BTreeMap<(Duration, u64), ScheduledEvent>,
     planned: u64,
-    /// Deployments and ReplicaSets to be looked at, by kind and key.
+    /// Workloads to reconcile, by kind and key.
     pub(super) dirty: BTreeSet<(&'static str, Key)>,
-    /// Namespaces whose budgets are to be looked at.
+    /// Namespaces whose disruption budgets are to be updated.
     pub(super) budgets: BTreeSet<String>,
     /// Pods without a node.
     pub(super) unscheduled: BTreeSet<Key>,
-    /// Whether some of them may have found room.
+    /// Whether a node may have room for some of them.
     pub(super) room: bool,
 }
 
@@ -64,14 +65,14 @@ impl Controllers {
         }
     }
 
-    /// Plans something for a time since the start; of the same time, in this order.
-    pub(super) fn plan(&mut self, at: Duration, due: Due) {
+    /// Schedules an event at a time since the start; events of the same time keep this order.
+    pub(super) fn plan(&mut self, at: Duration, due: ScheduledEvent) {
         self.planned += 1;
         self.due.insert((at, self.planned), due);
     }
 }
 
-/// Lets everything that works by itself work until nothing is left to do now; when to come again.
+/// Runs all controllers until nothing is left to do now. Returns the time of the next scheduled event.
 pub(super) fn run(world: &mut World) -> Option<Duration> {
     loop {
         let events = world.store.unseen();
@@ -81,7 +82,7 @@ pub(super) fn run(world: &mut World) -> Option<Duration> {
             }
             continue;
         }
-        // What is due at once goes before what looks at many pods: it then looks once.
+        // Due events go before the scans of many pods, which then run only once.
         let now = world.clock.elapsed();
         let next = world.controllers.due.first_key_value().map(|(key, _)| *key);
         if let Some(key) = next.filter(|(at, _)| *at <= now) {
@@ -100,12 +101,12 @@ pub(super) fn run(world: &mut World) -> Option<Duration> {
     }
 }
 
-/// Whether a change of a pod changes how many there are, or are ready.
+/// Whether a change of a pod affects the number of pods or of ready pods.
 fn counts(event: &Event) -> bool {
     let Some(before) = event
         .before
         .as_deref()
-        .filter(|_| event.happened == Happened::Modified)
+        .filter(|_| event.happened == EventKind::Modified)
     else {
         return true;
     };
@@ -126,7 +127,7 @@ fn see(world: &mut World, event: &Event) {
     let key = Key::of(object);
     match &*event.shelf {
         "pods" => {
-            // The scheduler keeps the ledger that the kubelet reads.
+            // The scheduler updates the ledger that the kubelet reads.
             scheduler::see_pod(world, event);
             kubelet::see_pod(world, event);
             if !counts(event) {
@@ -181,7 +182,7 @@ fn owner_name(object: &Value) -> &str {
         .map_or("", |owner| text(owner, "/name"))
 }
 
-/// The collector: what is owned goes with its owner; an owner that waits for what it owns goes after it.
+/// Garbage collection: owned objects are deleted with their owner; with foreground deletion, the owner after them.
 fn collect(world: &mut World, event: &Event) {
     let object = &event.object;
     let uid = text(object, "/metadata/uid");
@@ -191,7 +192,7 @@ fn collect(world: &mut World, event: &Event) {
             .iter()
             .any(|name| name.as_str() == Some(FOREGROUND))
     };
-    let gone = event.happened == Happened::Deleted;
+    let gone = event.happened == EventKind::Deleted;
     if gone || waits(object) {
         let owned = world.store.owned_by(uid);
         for (shelf, key) in &owned {

@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and resources there are, as clients ask before anything else.
+//! Discovery of groups, versions and resources, which clients request first.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use super::Options;
 use super::kinds::{Kind, Kinds};
 
-/// What every resource can do.
+/// The verbs of every resource.
 const VERBS: [&str; 7] = [
     "create", "delete", "get", "list", "patch", "update", "watch",
 ];
 
-/// The answer to a path that is no resource's, if it is one of discovery's.
+/// The response to a discovery path; `None` for other paths.
 pub(super) fn answer(kinds: &Kinds, options: &Options, path: &str) -> Option<Value> {
     let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
     match steps.as_slice() {

@@ -1,33 +1,33 @@
-//! Evictions and disruption budgets: how many of a budget's pods may go now, and the answer where none may.
+//! Evictions and disruption budgets: the number of pods that may be disrupted now, and the refusal if it is 0.
 
 use serde_json::{Value, json};
 
 use super::object::{Key, at, holds, number, set, text};
 use super::patch;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::select::Labels;
 use super::status::{Cause, Refusal};
 use super::world::World;
 use super::write::{Answer, delete_with, success};
 
-/// The kind of budgets.
+/// Kind id of disruption budgets.
 pub(super) const BUDGETS: &str = "poddisruptionbudgets.policy";
 
-/// How a budget stands.
+/// Status of a disruption budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct BudgetStatus {
     healthy: i64,
     desired: i64,
     expected: i64,
 }
 
-impl Standing {
+impl BudgetStatus {
     fn allowed(self) -> i64 {
         (self.healthy - self.desired).max(0)
     }
 }
 
-/// A number or a percentage of `of`, rounded up.
+/// A number, or a percentage of `of` rounded up.
 pub(super) fn share(value: &Value, of: i64) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),
@@ -43,7 +43,7 @@ pub(super) fn share(value: &Value, of: i64) -> Option<i64> {
     }
 }
 
-fn standing(world: &World, budget: &Value) -> Standing {
+fn standing(world: &World, budget: &Value) -> BudgetStatus {
     let namespace = text(budget, "/metadata/namespace");
     let labels = Labels::of(at(budget, "/spec/selector"));
     let pods = world.store.list("pods", namespace, None);
@@ -57,14 +57,14 @@ fn standing(world: &World, budget: &Value) -> Standing {
     let least = share(at(budget, "/spec/minAvailable"), expected);
     let most = share(at(budget, "/spec/maxUnavailable"), expected);
     let desired = least.or(most.map(|most| (expected - most).max(0)));
-    Standing {
+    BudgetStatus {
         healthy,
         desired: desired.unwrap_or(0),
         expected,
     }
 }
 
-/// Writes the status of every budget of a namespace.
+/// Updates the status of every budget of a namespace.
 pub(super) fn refresh(world: &mut World, namespace: &str) {
     let budgets = world.store.list(BUDGETS, namespace, None);
     let budgets: Vec<Key> = budgets.map(|(key, _)| key.clone()).collect();
@@ -88,8 +88,8 @@ pub(super) fn refresh(world: &mut World, namespace: &str) {
     }
 }
 
-/// POST to `pods/eviction`.
-pub(super) fn evict(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+/// Handles POST to `pods/eviction`.
+pub(super) fn evict(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let pod = world
         .store
         .get("pods", &asked.key)
@@ -106,7 +106,7 @@ pub(super) fn evict(world: &mut World, asked: &Asked) -> Result<Answer, Refusal>
         let message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
         return Err(Refusal::new(500, "InternalError", message));
     }
-    // A pod that does not run, or is going anyway, disrupts nothing.
+    // A pod that is pending or already terminating disrupts nothing.
     let pending = text(&pod, "/status/phase") == "Pending";
     let going = !text(&pod, "/metadata/deletionTimestamp").is_empty();
     if let Some(budget) = budgets.first().filter(|_| !pending && !going) {

@@ -1,8 +1,8 @@
-//! Faults, by rule and by chance: slow or refused answers, broken connections, answers lost after the
-//! write took effect, watches that close or lag.
+//! Fault injection, by rule and probability: slow or refused responses, broken connections,
+//! responses lost after the write took effect, watches that close or lag.
 //!
-//! Seeded: the same requests in the same order meet the same faults. Nothing here knows what a request
-//! does; `serve` carries the faults out.
+//! Seeded: the same requests in the same order get the same faults. This file does not know the
+//! requests' effects; `serve` carries the faults out.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,26 +12,26 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use tokio::sync::watch;
 
-use super::request::{Asked, Verb};
+use super::request::{ApiRequest, Verb};
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// It is answered so much later; it takes effect when it arrives.
+    /// The response is delayed; the request takes effect on arrival.
     Slow(Duration),
-    /// It is answered so much later, and takes effect only then.
+    /// The request is delayed: it takes effect, and is answered, only after this time.
     Late(Duration),
-    /// It is answered with this status (500 to 599) and takes no effect.
+    /// The response has this status (500 to 599); the request takes no effect.
     Error(u16),
-    /// It is answered 429 with `Retry-After`, in seconds, and takes no effect.
+    /// The response is 429 with `Retry-After`, in seconds; the request takes no effect.
     TooMany(u64),
-    /// The connection is closed without an answer; it takes no effect.
+    /// The connection is closed without a response; the request takes no effect.
     HangUp,
-    /// It takes effect, then the connection is closed without an answer.
+    /// The request takes effect, then the connection is closed without a response.
     LoseAnswer,
-    /// A watch ends after so many changes.
+    /// A watch ends after this many changes.
     CloseWatch(usize),
-    /// A watch is told of each change so much later.
+    /// A watch delivers each change with this delay.
     LagWatch(Duration),
 }
 
@@ -41,27 +41,27 @@ impl Fault {
     }
 }
 
-/// Which requests a fault befalls. What is left empty or `None` is not asked for.
+/// A fault and the requests it applies to. Empty and `None` match everything.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
-    /// What goes wrong.
+    /// The fault.
     pub fault: Fault,
-    /// Only these verbs.
+    /// Matches these verbs.
     pub verbs: Vec<Verb>,
-    /// Only this resource, with its subresource, such as `pods/resize`.
+    /// Matches this resource, with its subresource, such as `pods/resize`.
     pub resource: Option<String>,
-    /// Only objects of this name.
+    /// Matches objects of this name.
     pub name: Option<String>,
-    /// Only this subject.
+    /// Matches this subject.
     pub subject: Option<String>,
-    /// How likely, 0 to 1.
+    /// Probability, 0 to 1.
     pub probability: f64,
-    /// At most so many times.
+    /// Maximum number of faults.
     pub times: Option<u32>,
 }
 
 impl Rule {
-    /// A fault that befalls every request it can.
+    /// A fault of every request to which it can apply.
     pub fn always(fault: Fault) -> Rule {
         Rule {
             fault,
@@ -74,43 +74,43 @@ impl Rule {
         }
     }
 
-    /// Only for these verbs.
+    /// Restricts the rule to these verbs.
     pub fn verbs(mut self, verbs: &[Verb]) -> Rule {
         self.verbs = verbs.to_vec();
         self
     }
 
-    /// Only for this resource (and subresource, behind a slash).
+    /// Restricts the rule to this resource (and subresource, after a slash).
     pub fn resource(mut self, resource: &str) -> Rule {
         self.resource = Some(resource.to_owned());
         self
     }
 
-    /// Only for objects of this name.
+    /// Restricts the rule to objects of this name.
     pub fn name(mut self, name: &str) -> Rule {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// Only for this subject.
+    /// Restricts the rule to this subject.
     pub fn subject(mut self, subject: &str) -> Rule {
         self.subject = Some(subject.to_owned());
         self
     }
 
-    /// So likely.
+    /// Sets the probability.
     pub fn probability(mut self, probability: f64) -> Rule {
         self.probability = probability;
         self
     }
 
-    /// At most so many times.
+    /// Sets the maximum number of faults.
     pub fn times(mut self, times: u32) -> Rule {
         self.times = Some(times);
         self
     }
 
-    fn fits(&self, asked: &Asked) -> bool {
+    fn fits(&self, asked: &ApiRequest) -> bool {
         let watches = asked.verb == Verb::Watch;
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
@@ -123,7 +123,7 @@ impl Rule {
     }
 }
 
-/// What befalls one watch.
+/// The faults of one watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WatchFault {
     pub(super) events_left: usize,
@@ -161,17 +161,17 @@ impl Faults {
         self.rules.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on this goes wrong too. Of several that fit a request, the first that chance picks.
+    /// Adds a rule. If several match a request, the first that its probability selects applies.
     pub fn add(&self, rule: Rule) {
         self.lock().rules.push(rule);
     }
 
-    /// Nothing goes wrong any more.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.lock().rules.clear();
     }
 
-    /// How many faults there have been.
+    /// Number of faults so far.
     pub fn met(&self) -> u64 {
         self.lock().met
     }
@@ -185,13 +185,13 @@ impl Faults {
         self.close_watches.subscribe()
     }
 
-    /// What befalls a request.
-    pub(super) fn of(&self, asked: &Asked) -> Option<Fault> {
+    /// The fault of a request.
+    pub(super) fn of(&self, asked: &ApiRequest) -> Option<Fault> {
         self.lock().pick(asked, false)
     }
 
-    /// What befalls a watch once it has begun.
-    pub(super) fn of_watch(&self, asked: &Asked) -> Option<WatchFault> {
+    /// The fault of a watch after its start.
+    pub(super) fn of_watch(&self, asked: &ApiRequest) -> Option<WatchFault> {
         let none = WatchFault {
             events_left: usize::MAX,
             lag: Duration::ZERO,
@@ -208,7 +208,7 @@ impl Faults {
 }
 
 impl Rules {
-    fn pick(&mut self, asked: &Asked, of_watch: bool) -> Option<Fault> {
+    fn pick(&mut self, asked: &ApiRequest, of_watch: bool) -> Option<Fault> {
         for rule in &mut self.rules {
             if rule.fault.is_of_watches() != of_watch || rule.times == Some(0) || !rule.fits(asked)
             {

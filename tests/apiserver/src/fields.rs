@@ -1,8 +1,8 @@
-//! Sets of fields, as `managedFields` keeps them, and how an object's lists and maps are to be read.
+//! Field sets, as in `managedFields`, and the merge rules of an object's lists and maps.
 //!
-//! A path is a list of steps: `f:field`, `k:{keys of an item}`, `v:value of a set`. Simplified against
-//! Kubernetes: of built-in kinds only the lists that strategic merge knows are merged by key, `finalizers`
-//! is a set, selectors are atomic, everything else as its JSON shows.
+//! A path is a list of steps: `f:field`, `k:{keys of an item}`, `v:value of a set`. Simplified against Kubernetes: in
+//! built-in kinds only the lists that strategic merge knows are merged by key, `finalizers` is a set, selectors are
+//! atomic, and the rest follows from the JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use super::strategic::merge_key;
 /// A path to a field.
 pub(super) type Path = Vec<String>;
 
-/// Fields by their paths.
+/// A set of fields, by their paths.
 pub(super) type Fields = BTreeSet<Path>;
 
-/// Metadata that nobody manages.
+/// Metadata without managers.
 const UNMANAGED: [&str; 10] = [
     "name",
     "namespace",
@@ -30,7 +30,7 @@ const UNMANAGED: [&str; 10] = [
     "selfLink",
 ];
 
-/// Maps of built-in kinds that are one value.
+/// Maps of built-in kinds that are atomic.
 const ATOMIC: [&str; 4] = [
     "selector",
     "nodeSelector",
@@ -38,7 +38,7 @@ const ATOMIC: [&str; 4] = [
     "labelSelector",
 ];
 
-/// How a list is merged.
+/// Merge rule of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ListType {
     Map(Vec<String>),
@@ -46,7 +46,7 @@ pub(super) enum ListType {
     Atomic,
 }
 
-/// What is known of a place in an object.
+/// Type information of a place in an object.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape<'a> {
     /// A built-in kind's field.
@@ -118,7 +118,7 @@ pub(super) fn item_step(item: &Value, keys: &[String]) -> String {
     format!("k:{}", Value::Object(named))
 }
 
-/// All leaves of an object with their values, without what nobody manages.
+/// All leaves of an object with their values, without unmanaged metadata.
 pub(super) fn leaves<'a>(object: &'a Value, shape: Shape<'a>) -> BTreeMap<Path, &'a Value> {
     let mut found = BTreeMap::new();
     let Some(map) = object.as_object() else {
@@ -166,7 +166,7 @@ fn walk<'a>(value: &'a Value, shape: Shape<'a>, path: Path, found: &mut BTreeMap
                 for item in items {
                     let mut path = path.clone();
                     path.push(item_step(item, &keys));
-                    // The item itself is owned too: who owns nothing else of it still keeps it.
+                    // The item itself is owned too, so that a manager without any of its fields still keeps it.
                     found.insert(path.clone(), &Value::Null);
                     walk(item, shape.items(), path, found);
                 }
@@ -202,7 +202,7 @@ fn is_item(item: &Value, kind: &str, wanted: &Value) -> bool {
     keys.all(|(key, value)| item.get(key) == Some(value))
 }
 
-/// Takes what is at a path out of the object, and maps that this leaves empty.
+/// Removes the value at a path, and maps that this leaves empty.
 pub(super) fn remove_at(object: &mut Value, path: &[String]) {
     let Some((step, rest)) = path.split_first() else {
         return;
@@ -237,7 +237,7 @@ pub(super) fn remove_at(object: &mut Value, path: &[String]) {
     }
 }
 
-/// A set as `fieldsV1` writes it.
+/// A set in the format of `fieldsV1`.
 pub(super) fn written(fields: &Fields) -> Value {
     let mut root = Map::new();
     for path in fields {
@@ -248,7 +248,7 @@ pub(super) fn written(fields: &Fields) -> Value {
                 .or_insert_with(|| Value::Object(Map::new()));
             match next {
                 Value::Object(map) => here = map,
-                // Never: only maps are put in.
+                // Unreachable: only maps are inserted.
                 _ => return Value::Null,
             }
         }
@@ -258,7 +258,7 @@ pub(super) fn written(fields: &Fields) -> Value {
     Value::Object(root)
 }
 
-/// A leaf is an empty map; only a member that has others below it is marked `.`.
+/// Leaves become empty maps; `.` remains only in members with children.
 fn tidy(map: &mut Map<String, Value>) {
     if map.len() == 1 {
         map.remove(".");
@@ -270,7 +270,7 @@ fn tidy(map: &mut Map<String, Value>) {
     }
 }
 
-/// Reads `fieldsV1`.
+/// Parses `fieldsV1`.
 pub(super) fn read(fields: &Value) -> Fields {
     let mut found = Fields::new();
     if let Some(map) = fields.as_object() {
@@ -292,7 +292,7 @@ fn read_into(map: &Map<String, Value>, path: &mut Path, found: &mut Fields) {
     }
 }
 
-/// A path as conflicts name it: `.spec.containers[name="app"].image`.
+/// A path as conflict messages show it: `.spec.containers[name="app"].image`.
 pub(super) fn shown(path: &[String]) -> String {
     let mut text = String::new();
     for step in path {

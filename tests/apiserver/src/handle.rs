@@ -1,4 +1,4 @@
-//! The emulator as a test holds it: start, clients, objects, kubelets, log, faults.
+//! The test's handle of the emulator: start, clients, objects, kubelets, log, faults.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::store::Store;
 use super::world::World;
 use super::{Change, Options, PodNow};
 
-/// A running emulator; it stops when dropped, and with it every connection.
+/// A running emulator; it stops when dropped, and all its connections close.
 #[derive(Debug)]
 pub struct ApiServer {
     server: Arc<Server>,
@@ -36,19 +36,20 @@ impl ApiServer {
     /// Starts on a free port.
     ///
     /// # Errors
-    /// No port.
+    ///
+    /// There is no free port.
     pub async fn start(options: Options) -> anyhow::Result<ApiServer> {
         let faults = Faults::new(options.seed);
         let world = World::new(options, Arc::new(Journal::default()), Clock::new());
         let server = Arc::new(Server::new(world, faults));
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
         let addr = listener.local_addr()?;
-        let clockwork = tokio::spawn(serve::run_clockwork(Arc::clone(&server)));
+        let controllers = tokio::spawn(serve::run_controllers(Arc::clone(&server)));
         let accepting = tokio::spawn(serve::accept(Arc::clone(&server), listener));
         Ok(ApiServer {
             server,
             addr,
-            tasks: [clockwork.abort_handle(), accepting.abort_handle()],
+            tasks: [controllers.abort_handle(), accepting.abort_handle()],
         })
     }
 
@@ -73,17 +74,19 @@ impl ApiServer {
         )
     }
 
-    /// A client of a subject, with kube's own defaults: it tries again after 429, 503 and 504.
+    /// A client of a subject, with kube's own defaults: it retries after 429, 503 and 504.
     ///
     /// # Errors
-    /// kube does not take the configuration.
+    ///
+    /// kube rejects the configuration.
     pub async fn client(&self, subject: &str) -> anyhow::Result<kube::Client> {
         Ok(kube::Client::try_from(self.config(subject).await?)?)
     }
 
-    /// A client that asks once and tells what it was answered.
+    /// A client without retries, which returns the first response.
     ///
     /// # Errors
+    ///
     /// As [`ApiServer::client`].
     pub async fn client_without_retries(&self, subject: &str) -> anyhow::Result<kube::Client> {
         let mut config = self.config(subject).await?;
@@ -96,7 +99,7 @@ impl ApiServer {
         Ok(kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?)
     }
 
-    /// The objects, past HTTP, RBAC, faults and the log.
+    /// Direct access to the objects, without HTTP, RBAC, faults and the log.
     pub fn store(&self) -> Objects<'_> {
         Objects(&self.server)
     }
@@ -116,13 +119,13 @@ impl ApiServer {
         &self.server.faults
     }
 
-    /// Every change of a pod from now on. Who lags by more than [`super::CHANGES_MAX`] is told so.
+    /// Receives every pod change from now on. A receiver that lags by more than [`super::CHANGES_MAX`] gets an error.
     pub fn subscribe(&self) -> broadcast::Receiver<Change> {
         self.server.world().changes.subscribe()
     }
 
-    /// Rules in CEL that were met and could not be evaluated, each with the reason. A test that relies on
-    /// rules asserts that there are none.
+    /// CEL rules that could not be evaluated, each with the reason. A test that relies on rules asserts that there
+    /// are none.
     pub fn unevaluated_rules(&self) -> Vec<(String, String)> {
         self.server
             .world()
@@ -133,7 +136,7 @@ impl ApiServer {
             .collect()
     }
 
-    /// Since the start, on the emulator's clock, as the log counts.
+    /// Time since the start on the emulator's clock, the time base of the log.
     pub fn elapsed(&self) -> Duration {
         self.server.world().clock.elapsed()
     }
@@ -147,20 +150,21 @@ impl Drop for ApiServer {
     }
 }
 
-/// The objects of an emulator, for tests to set the scene.
+/// The objects of an emulator, for a test's setup.
 #[derive(Debug, Clone, Copy)]
 pub struct Objects<'a>(&'a Arc<Server>);
 
 impl Objects<'_> {
-    /// Makes a namespace, unless it is there.
+    /// Creates a namespace, unless it exists.
     pub fn namespace(&self, name: &str) {
         self.0.change(|world| world.make_namespace(name));
     }
 
-    /// Makes a node with so many cores and MiB of memory.
+    /// Creates a node with this many cores and MiB of memory.
     ///
     /// # Errors
-    /// There is one of that name.
+    ///
+    /// A node of that name exists.
     pub fn node(&self, name: &str, cores: u32, memory_mib: u32) -> anyhow::Result<()> {
         let room =
             json!({"cpu": cores.to_string(), "memory": format!("{memory_mib}Mi"), "pods": "110"});
@@ -171,11 +175,12 @@ impl Objects<'_> {
         .map(drop)
     }
 
-    /// Stores an object as it is, with its status; its namespace is made where it is missing. Types are
-    /// checked and defaults filled in.
+    /// Stores an object as given, with its status, and creates its namespace if missing. Types are checked and
+    /// defaults filled in.
     ///
     /// # Errors
-    /// An unknown kind, a body of wrong types, or it is there already.
+    ///
+    /// The kind is unknown, the body has wrong types, or the object exists.
     pub fn create(&self, object: &impl Serialize) -> anyhow::Result<Value> {
         let mut object = serde_json::to_value(object)?;
         self.0.change(|world| {
@@ -211,16 +216,17 @@ impl Objects<'_> {
         })
     }
 
-    /// An object by the `plural.group` of its kind.
+    /// An object, by the `plural.group` of its kind.
     pub fn get(&self, kind: &str, key: &Key) -> Option<Value> {
         let found = self.0.world().store.get(kind, key);
         found.map(|object| Value::clone(&object))
     }
 
-    /// All objects of a kind in a namespace (all, where that is empty), read as `T`.
+    /// All objects of a kind in a namespace (in all, if empty), parsed as `T`.
     ///
     /// # Errors
-    /// They are no `T`.
+    ///
+    /// An object is not a valid `T`.
     pub fn list<T: DeserializeOwned>(&self, kind: &str, namespace: &str) -> anyhow::Result<Vec<T>> {
         let world = self.0.world();
         let all = world.store.list(kind, namespace, None);
@@ -228,26 +234,26 @@ impl Objects<'_> {
             .collect()
     }
 
-    /// Changes an object in place; its generation counts where its spec changes.
+    /// Changes an object in place; its generation increases if its spec changes.
     pub fn amend(&self, kind: &str, key: &Key, change: impl FnOnce(&mut Value)) {
         self.0.change(|world| world.amend(kind, key, change));
     }
 
-    /// Takes an object away at once, whatever holds it back.
+    /// Removes an object at once, despite finalizers.
     pub fn remove(&self, kind: &str, key: &Key) {
         self.0.change(|world| {
             if let Some(kind) = world.kinds.by_id(kind) {
-                world.bury(&kind, key);
+                world.remove_now(&kind, key);
             }
         });
     }
 
-    /// Forgets all history: watches that have not seen the latest are told 410.
+    /// Drops all history: watches that lag get 410.
     pub fn forget_history(&self) {
         self.0.change(|world| Store::forget(&mut world.store));
     }
 
-    /// The version of the latest change.
+    /// Version of the latest change.
     pub fn version(&self) -> u64 {
         self.0.world().store.version()
     }
@@ -258,20 +264,20 @@ impl Objects<'_> {
 pub struct Kubelets<'a>(&'a Arc<Server>);
 
 impl Kubelets<'_> {
-    /// How resizes go from now on; what waits is tried again.
+    /// Sets the default result of resizes; waiting ones are retried.
     pub fn resizes(&self, resizing: Resizing) {
         self.0.change(|world| {
             world.controllers.kubelet.usual = resizing;
-            kubelet::reconsider(world, None);
+            kubelet::retry_resizes(world, None);
         });
     }
 
-    /// They begin anew: what was infeasible is looked at again.
+    /// Restarts the kubelets: infeasible resizes are checked again.
     pub fn restart(&self) {
         self.0.change(kubelet::restart);
     }
 
-    /// How one pod's resizes go from now on, or `None`: as usual; what waits is tried again.
+    /// Sets the result of one pod's resizes; `None` restores the default. A waiting one is retried.
     pub fn resizes_of(&self, pod: &Key, resizing: Option<Resizing>) {
         self.0.change(|world| {
             let by_pod = &mut world.controllers.kubelet.by_pod;
@@ -279,16 +285,16 @@ impl Kubelets<'_> {
                 Some(resizing) => drop(by_pod.insert(pod.clone(), resizing)),
                 None => drop(by_pod.remove(pod)),
             }
-            kubelet::reconsider(world, Some(pod));
+            kubelet::retry_resizes(world, Some(pod));
         });
     }
 
-    /// From now on pods become ready so long after their start.
+    /// Sets the time from a pod's start until it is ready.
     pub fn ready_after(&self, wait: Duration) {
         self.0.change(|world| world.options.ready_after = wait);
     }
 
-    /// A pod becomes ready, or unready, now.
+    /// Makes a pod ready or unready now.
     pub fn set_ready(&self, pod: &Key, ready: bool) {
         self.0.change(|world| {
             let now = world.clock.now();
@@ -296,7 +302,7 @@ impl Kubelets<'_> {
         });
     }
 
-    /// All pods as they are, in order of namespace and name.
+    /// All pods, in order of namespace and name.
     pub fn pods(&self) -> Vec<PodNow> {
         let world = self.0.world();
         world

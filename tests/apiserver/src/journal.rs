@@ -1,6 +1,7 @@
-//! The log: every request and every actuation, in the order they took effect.
+//! The log: every request and every resize, in the order they took effect.
 //!
-//! Invariants are checked over it. It decides nothing, and forgets the oldest beyond [`ENTRIES_MAX`].
+//! Tests check invariants on it. It decides nothing, and drops the oldest entries beyond
+//! [`ENTRIES_MAX`].
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,37 +13,37 @@ use super::object::Key;
 use super::pods::Resources;
 use super::request::Verb;
 
-/// Entries remembered: ten minutes at 150 requests a second.
+/// Maximum entries kept: ten minutes at 150 requests a second.
 pub const ENTRIES_MAX: usize = 100_000;
 
-/// One request as it was answered.
+/// One request with its response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Who asked.
+    /// The requesting subject.
     pub subject: String,
-    /// What was asked.
+    /// Its verb.
     pub verb: Verb,
     /// API group, empty for core.
     pub group: String,
-    /// Plural name, with its subresource behind a slash.
+    /// Plural name, with its subresource after a slash.
     pub resource: String,
-    /// Of which object, or in which namespace.
+    /// The object, or the namespace.
     pub key: Key,
-    /// The HTTP status it was answered with, or would have been had the answer not been lost.
+    /// The HTTP status of the response, even if the response was lost.
     pub status: u16,
-    /// `Status.reason` of a refusal, else empty.
+    /// `Status.reason` of a refusal, else "".
     pub reason: String,
     /// The content type of a patch.
     pub content_type: String,
     /// The body of a patch, null for others.
     pub body: Value,
-    /// Nothing was to be stored.
+    /// Whether it was a dry run.
     pub dry_run: bool,
-    /// The client did not get the answer: a fault took it.
+    /// Whether a fault kept the response from the client.
     pub lost: bool,
 }
 
-/// What the kubelet did to a pod's resources.
+/// A resize carried out by the kubelet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Actuation {
     /// The pod.
@@ -51,17 +52,17 @@ pub struct Actuation {
     pub uid: String,
     /// Its node.
     pub node: String,
-    /// The generation of the spec that was actuated.
+    /// The generation of the applied spec.
     pub generation: i64,
-    /// What the pod's containers had before, added up.
+    /// Total resources of the pod's containers before.
     pub before: Resources,
-    /// What they have now.
+    /// Total resources afterwards.
     pub after: Resources,
-    /// Whether a container was restarted for it.
+    /// Whether it restarted a container.
     pub restarted: bool,
 }
 
-/// What happened.
+/// The content of a log entry.
 #[derive(Debug, Clone, PartialEq)]
 pub enum What {
     /// A request was answered.
@@ -73,11 +74,11 @@ pub enum What {
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Counted from 1, without gaps.
+    /// Position, from 1 without gaps.
     pub order: u64,
-    /// Since the start, on tokio's clock.
+    /// Time since the start, on tokio's clock.
     pub at: Duration,
-    /// What happened.
+    /// Its content.
     pub what: What,
 }
 
@@ -108,25 +109,25 @@ impl Journal {
         entries.kept.push_back(Entry { order, at, what });
     }
 
-    /// All entries after the one of this order, oldest first; 0 for all that are kept.
+    /// All entries after position `order`, oldest first; 0 for all that are kept.
     pub fn after(&self, order: u64) -> Vec<Entry> {
         let entries = self.lock();
         let first = entries.kept.partition_point(|entry| entry.order <= order);
         entries.kept.range(first..).cloned().collect()
     }
 
-    /// The order of the latest entry.
+    /// Position of the latest entry.
     pub fn latest(&self) -> u64 {
         self.lock().order
     }
 
-    /// Entries that were forgotten.
+    /// Number of dropped entries.
     pub fn forgotten(&self) -> u64 {
         let entries = self.lock();
         entries.order - entries.kept.len() as u64
     }
 
-    /// All requests that are kept.
+    /// All requests kept in the log.
     pub fn requests(&self) -> Vec<Request> {
         let read = |entry: Entry| match entry.what {
             What::Request(request) => Some(request),
@@ -135,7 +136,7 @@ impl Journal {
         self.after(0).into_iter().filter_map(read).collect()
     }
 
-    /// All actuations that are kept.
+    /// All resizes kept in the log.
     pub fn actuations(&self) -> Vec<Actuation> {
         let read = |entry: Entry| match entry.what {
             What::Actuated(actuation) => Some(actuation),

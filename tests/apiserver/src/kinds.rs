@@ -1,8 +1,8 @@
-//! The resources that are served: their names, versions, subresources and what checks their bodies.
+//! The served resources: names, versions, subresources and body validation.
 //!
-//! The built-in ones are a table; a CustomResourceDefinition adds one while it exists. Bodies of built-in
-//! kinds go through Kubernetes' own types (k8s-openapi), which drops unknown fields and refuses wrong
-//! types; custom ones through their schema. VerticalPodAutoscalers are plain: kept as they come.
+//! The built-in ones are a table; a CustomResourceDefinition adds one while it exists. Bodies of built-in kinds are
+//! converted to Kubernetes' own types (k8s-openapi), which drops unknown fields and rejects wrong types; custom ones
+//! are checked by their schema. VerticalPodAutoscalers are stored unchecked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,15 +22,15 @@ use serde_json::Value;
 
 use super::object::{at, list, text};
 
-/// Reads a body as its type and writes it again.
+/// Parses a body as its type and serializes it again.
 type Typed = fn(Value) -> Result<Value, String>;
 
 /// One served resource.
 #[derive(Debug, Clone)]
 pub(super) struct Kind {
-    /// `plural.group`, as messages name it.
+    /// `plural.group`, as in messages.
     pub(super) id: String,
-    /// The shelf of the store: two kinds may show the same objects.
+    /// Shelf of the store; two kinds may show the same objects.
     pub(super) shelf: String,
     pub(super) group: String,
     /// Served versions, the stored one first.
@@ -42,20 +42,20 @@ pub(super) struct Kind {
     pub(super) namespaced: bool,
     /// Whether `/status` is a subresource.
     pub(super) status: bool,
-    /// Whether changes of the spec are counted.
+    /// Whether spec changes increment the generation.
     pub(super) generation: bool,
-    /// Pointers to what `/scale` shows and sets, where there is one.
+    /// Pointers to the fields that `/scale` shows and sets, if it has that subresource.
     pub(super) scale: Option<Scale>,
-    /// Further subresources.
+    /// Other subresources.
     pub(super) further: &'static [&'static str],
     pub(super) typed: Option<Typed>,
-    /// Version → its schema, for custom kinds.
+    /// Version → schema, for custom kinds.
     pub(super) schemas: Option<BTreeMap<String, Value>>,
-    /// Version → what a table of them shows, for custom kinds.
+    /// Version → columns of its table, for custom kinds.
     pub(super) columns: BTreeMap<String, Vec<Value>>,
 }
 
-/// Where a kind keeps what `/scale` shows.
+/// JSON pointers to the fields that `/scale` shows.
 #[derive(Debug, Clone)]
 pub(super) struct Scale {
     pub(super) replicas: String,
@@ -115,7 +115,7 @@ impl Kind {
         self
     }
 
-    /// `group/version` as objects carry it.
+    /// `group/version` as in objects.
     pub(super) fn api_version(&self, version: &str) -> String {
         match self.group.as_str() {
             "" => version.to_owned(),
@@ -128,7 +128,7 @@ impl Kind {
         self.versions.first().map_or("v1", String::as_str)
     }
 
-    /// Whether a strategic merge knows the kind: never a custom one.
+    /// Whether the kind is custom; strategic merge then does not apply.
     pub(super) fn is_custom(&self) -> bool {
         self.typed.is_none()
     }
@@ -142,7 +142,7 @@ impl Kind {
         all
     }
 
-    /// What a CustomResourceDefinition declares.
+    /// The kind declared by a CustomResourceDefinition.
     pub(super) fn custom(definition: &Value) -> Option<Kind> {
         let group = text(definition, "/spec/group");
         let plural = text(definition, "/spec/names/plural");
@@ -218,7 +218,7 @@ fn built_in() -> Vec<Kind> {
         ("events", "Event"),
         Some(typed::<Event>),
     );
-    // One storage, two faces: `events` turns one into the other.
+    // Both kinds of events share a shelf: `views` converts between them.
     events.shelf = "events".to_owned();
     let mut nodes = core("nodes", "Node", typed::<Node>)
         .cluster_wide()
@@ -280,7 +280,7 @@ fn built_in() -> Vec<Kind> {
     ]
 }
 
-/// All kinds that are served now.
+/// All kinds served now.
 #[derive(Debug)]
 pub(super) struct Kinds {
     by_id: BTreeMap<String, Arc<Kind>>,
@@ -305,12 +305,12 @@ impl Kinds {
         served.then(|| Arc::clone(kind))
     }
 
-    /// By `plural.group`.
+    /// The kind with this `plural.group`.
     pub(super) fn by_id(&self, id: &str) -> Option<Arc<Kind>> {
         self.by_id.get(id).cloned()
     }
 
-    /// By the `apiVersion` and `kind` an object carries.
+    /// The kind of an object, by its `apiVersion` and `kind`.
     pub(super) fn of_object(&self, object: &Value) -> Option<Arc<Kind>> {
         let api_version = text(object, "/apiVersion");
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -328,12 +328,12 @@ impl Kinds {
         self.by_id.values()
     }
 
-    /// Serves a custom kind, or its changed definition.
+    /// Adds a custom kind, or replaces its definition.
     pub(super) fn serve(&mut self, kind: Kind) {
         self.by_id.insert(kind.id.clone(), Arc::new(kind));
     }
 
-    /// No longer serves it.
+    /// Removes a kind.
     pub(super) fn withdraw(&mut self, id: &str) {
         self.by_id.remove(id);
     }

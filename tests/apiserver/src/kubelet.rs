@@ -1,8 +1,8 @@
-//! The kubelets: pods start, become ready, are resized and end, and their status says so.
+//! The kubelets: pods start, become ready, are resized and end, and their status shows it.
 //!
-//! How a resize goes is a [`Resizing`] per pod, changeable while it runs. A kubelet never changes a spec.
-//! What a pod's containers have is what `status.containerStatuses[].resources` says; [`Change`]s tell
-//! tests of it. Statuses themselves are written in `status_of`.
+//! A [`Resizing`] per pod, changeable at any time, sets the result of its resizes. A kubelet never changes a spec.
+//! `status.containerStatuses[].resources` holds the containers' actual resources; [`Change`]s report it to tests.
+//! `status_of` writes the statuses.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,37 +11,37 @@ use serde_json::Value;
 
 use super::actuate::{self, ACTUATED_AFTER};
 use super::changes;
-use super::controllers::Due;
+use super::controllers::ScheduledEvent;
 use super::ledger::Ledger;
 use super::object::{Key, at, list, number, set, text};
 use super::status_of;
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::world::World;
 
-/// How resizes of a pod go.
+/// The result of a pod's resizes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resizing {
-    /// They take effect after so long, if the node has room; else they are deferred until it has.
+    /// They take effect after a delay if the node has room; else they are deferred until it has.
     Actuated {
-        /// From the change of the spec until the containers have it.
+        /// Delay from the spec change until the containers are resized.
         after: Duration,
     },
-    /// They are deferred until this is changed.
+    /// They are deferred until this setting changes.
     Deferred,
-    /// They are infeasible, for the reason told (condition `PodResizePending`, reason `Infeasible`).
+    /// They are infeasible, with this message (condition `PodResizePending`, reason `Infeasible`).
     Infeasible(String),
-    /// They are refused by the API server: 403, with cause `UnsupportedPlatform`.
+    /// The API server rejects them: 403, with cause `UnsupportedPlatform`.
     Refused(String),
-    /// They begin, and after so long turn out to have failed (`PodResizeInProgress`, reason `Error`).
+    /// They start, and fail after a delay (`PodResizeInProgress`, reason `Error`).
     Failed {
-        /// From the change of the spec until the condition says so.
+        /// Delay from the spec change until the condition shows it.
         after: Duration,
     },
 }
 
-/// A resize that has been seen: of which generation, and whether it still goes on.
+/// A resize handled by the kubelet: its generation and state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ResizeProgress {
     pub(super) generation: i64,
     pub(super) under_way: bool,
     pub(super) started: bool,
@@ -53,16 +53,16 @@ pub(super) struct Kubelet {
     pub(super) ledger: Ledger,
     pub(super) usual: Resizing,
     pub(super) by_pod: BTreeMap<Key, Resizing>,
-    pub(super) seen: BTreeMap<Key, Seen>,
-    /// Pod → what its containers are being given, by their names.
+    pub(super) seen: BTreeMap<Key, ResizeProgress>,
+    /// Pod → resources that its containers are being given, by container name.
     pub(super) targets: BTreeMap<Key, Value>,
-    /// Node → pods whose resize waits for room, in the order they began to.
+    /// Node → pods with a deferred resize, in the order they were deferred.
     pub(super) deferred: BTreeMap<String, Vec<Key>>,
     pub(super) addresses: u32,
     pub(super) events: std::collections::VecDeque<Key>,
 }
 
-/// From the moment there is room until a deferred resize is tried again, as seen on a real kubelet.
+/// Delay until a deferred resize is retried once there is room, as measured on a real kubelet.
 const RETRIED_AFTER: Duration = Duration::from_secs(1);
 
 impl Kubelet {
@@ -85,7 +85,7 @@ impl Kubelet {
         self.by_pod.get(pod).unwrap_or(&self.usual)
     }
 
-    /// Why the API server refuses to resize a pod, if it is to.
+    /// The message with which the API server rejects resizes of the pod, if it does.
     pub(super) fn refuses(&self, pod: &Key) -> Option<String> {
         match self.resizing(pod) {
             Resizing::Refused(why) => Some(why.clone()),
@@ -94,8 +94,8 @@ impl Kubelet {
     }
 }
 
-/// Tries the resize of a pod, or of all, again: how they go has changed.
-pub(super) fn reconsider(world: &mut World, pod: Option<&Key>) {
+/// Retries the resize of a pod, or of all, after its [`Resizing`] has changed.
+pub(super) fn retry_resizes(world: &mut World, pod: Option<&Key>) {
     let waiting = world.controllers.kubelet.deferred.values().flatten();
     let waiting: Vec<Key> = waiting
         .filter(|key| pod.is_none_or(|pod| pod == *key))
@@ -106,7 +106,7 @@ pub(super) fn reconsider(world: &mut World, pod: Option<&Key>) {
     }
 }
 
-/// All kubelets begin anew: what was infeasible is looked at again, as it is not otherwise.
+/// Restarts all kubelets: only a restart makes them check infeasible resizes again.
 pub(super) fn restart(world: &mut World) {
     let keys: Vec<Key> = world.controllers.kubelet.seen.keys().cloned().collect();
     let infeasible = |key: &Key| {
@@ -122,11 +122,13 @@ pub(super) fn restart(world: &mut World) {
     }
 }
 
-/// There is more room on a node: what is deferred there is tried again a while later.
+/// Schedules a retry of the deferred resizes on a node that has got more room.
 pub(super) fn room_on(world: &mut World, node: &str) {
     if world.controllers.kubelet.deferred.contains_key(node) {
         let at = world.clock.elapsed() + RETRIED_AFTER;
-        world.controllers.plan(at, Due::Retry(node.to_owned()));
+        world
+            .controllers
+            .plan(at, ScheduledEvent::Retry(node.to_owned()));
     }
 }
 
@@ -138,7 +140,7 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
     changes::tell(world, event);
     let pod = &event.object;
     let key = Key::of(pod);
-    if event.happened == Happened::Deleted {
+    if event.happened == EventKind::Deleted {
         let kubelet = &mut world.controllers.kubelet;
         kubelet.seen.remove(&key);
         kubelet.by_pod.remove(&key);
@@ -161,7 +163,9 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
                 .options
                 .exits_after
                 .map_or(grace, |exits| exits.min(grace));
-            world.controllers.plan(now + wait, Due::End(key, uid()));
+            world
+                .controllers
+                .plan(now + wait, ScheduledEvent::End(key, uid()));
         }
         return;
     }
@@ -175,7 +179,9 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
         if !seen.started {
             seen.started = true;
             let at = now + world.options.starts_after;
-            world.controllers.plan(at, Due::Start(key, uid()));
+            world
+                .controllers
+                .plan(at, ScheduledEvent::Start(key, uid()));
         }
         return;
     }
@@ -192,41 +198,41 @@ pub(super) fn undefer(kubelet: &mut Kubelet, key: &Key) {
     kubelet.deferred.retain(|_, waiting| !waiting.is_empty());
 }
 
-/// Does what is due.
-pub(super) fn act(world: &mut World, due: Due) {
+/// Performs a scheduled event.
+pub(super) fn act(world: &mut World, due: ScheduledEvent) {
     let is = |world: &World, key: &Key, uid: &str| {
         let pod = world.store.get("pods", key);
         pod.is_some_and(|pod| text(&pod, "/metadata/uid") == uid)
     };
     match due {
-        Due::Start(key, uid) if is(world, &key, &uid) => start(world, key, uid),
-        Due::Ready(key, uid) if is(world, &key, &uid) => {
+        ScheduledEvent::Start(key, uid) if is(world, &key, &uid) => start(world, key, uid),
+        ScheduledEvent::Ready(key, uid) if is(world, &key, &uid) => {
             let now = world.clock.now();
             world.amend("pods", &key, |pod| {
-                // What is on its way out does not become ready any more.
+                // A terminating pod no longer becomes ready.
                 if text(pod, "/metadata/deletionTimestamp").is_empty() {
                     status_of::ready(pod, true, &now);
                 }
             });
         }
-        Due::End(key, uid) if is(world, &key, &uid) => {
+        ScheduledEvent::End(key, uid) if is(world, &key, &uid) => {
             world.amend("pods", &key, |pod| {
                 set(pod, "/metadata/deletionGracePeriodSeconds", 0.into());
             });
         }
-        Due::Resize(key, uid, generation) if is(world, &key, &uid) => {
+        ScheduledEvent::Resize(key, uid, generation) if is(world, &key, &uid) => {
             actuate::done(world, &key, &uid, generation)
         }
-        Due::Fail(key, uid, generation) if is(world, &key, &uid) => {
+        ScheduledEvent::Fail(key, uid, generation) if is(world, &key, &uid) => {
             actuate::fail(world, &key, generation)
         }
-        Due::Retry(node) => {
+        ScheduledEvent::Retry(node) => {
             let waiting = world.controllers.kubelet.deferred.get(&node).cloned();
             for key in waiting.into_iter().flatten() {
                 actuate::resize(world, &key);
             }
         }
-        // Of a pod that is gone.
+        // The pod is gone.
         _ => {}
     }
 }
@@ -250,5 +256,5 @@ fn start(world: &mut World, key: Key, uid: String) {
         .or_default();
     seen.generation = generation;
     let at = world.clock.elapsed() + world.options.ready_after;
-    world.controllers.plan(at, Due::Ready(key, uid));
+    world.controllers.plan(at, ScheduledEvent::Ready(key, uid));
 }

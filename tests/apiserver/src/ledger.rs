@@ -1,7 +1,7 @@
-//! What each node has and has given away, kept up to date pod by pod.
+//! Capacity and usage of each node, updated with every pod change.
 //!
-//! Two sums: what the scheduler counts (the greater of requested and allotted) and what the kubelet has
-//! allotted. Pods that have ended count nothing.
+//! Two sums: the scheduler's (the larger of requested and allocated) and the kubelet's (allocated).
+//! Ended pods do not count.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub(super) struct Sums {
     pub(super) pods: usize,
 }
 
-/// The ledger.
+/// The sums of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     pods: BTreeMap<Key, Counted>,
@@ -33,7 +33,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Counts a pod anew, or no longer; the node on which there is more room than before, if any.
+    /// Updates the count of a pod, or removes it. Returns the node that has more room than before,
+    /// if any.
     pub(super) fn count(&mut self, key: &Key, pod: Option<&Value>) -> Option<String> {
         let old = self.pods.remove(key).unwrap_or_default();
         self.add(&old, |sum, own| sum.minus(own), -1);
@@ -73,7 +74,7 @@ impl Ledger {
         self.nodes.get(node).copied().unwrap_or_default()
     }
 
-    /// What others than this pod have been allotted on its node.
+    /// Resources allocated on the pod's node to other pods.
     pub(super) fn others(&self, node: &str, pod: &Key) -> Amount {
         let own = self
             .pods

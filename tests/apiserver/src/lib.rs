@@ -1,18 +1,17 @@
 //! An emulator of a Kubernetes API server with kubelets, a scheduler and a deployment controller.
 //!
-//! In process, over real HTTP on a free port of 127.0.0.1: the real `kube` client and its watchers speak
-//! to it, and get the answers a real API server was seen to give (`tests/kube_api/resize.yaml`). It knows
-//! nothing of Weir.
+//! In process, over real HTTP on a free port of 127.0.0.1. The real `kube` client and its watchers use it, and get
+//! the responses recorded from a real API server (`tests/kube_api/resize.yaml`). It knows nothing of Weir.
 //!
-//! Real here: objects with versions, generations and uids; lists, pages, watches with bookmarks and 410;
-//! JSON, merge and strategic patches, server-side apply; custom resources with schemas and CEL rules; RBAC;
-//! `pods/resize`, `/status`, `/scale`, `/eviction`, `/token`; tables; discovery. Emulated by [`Kubelets`]: pods that start,
-//! become ready, are resized, end. Simplified where a file says so: what managers own of the controllers'
-//! writes, pages of a list, conversion between versions, rollouts, and no admission but what is named.
-//! Not there: quotas, priorities, taints, services' addresses, autoscalers' controllers.
+//! Real here: objects with versions, generations and uids; lists, pages, watches with bookmarks and 410; JSON, merge
+//! and strategic patches, server-side apply; custom resources with schemas and CEL rules; RBAC; `pods/resize`,
+//! `/status`, `/scale`, `/eviction`, `/token`; tables; discovery. Emulated by [`Kubelets`]: pods that start, become
+//! ready, are resized and end. Simplified, as the files say: field managers of the controllers' writes, pages of a
+//! list, conversion between versions, rollouts, and admission. Missing: quotas, priorities, taints, services'
+//! addresses, autoscalers' controllers.
 //!
-//! Read `serve` for a request's way, `write` for what a change passes, `controllers` for what works by
-//! itself; [`Faults`] break things, the [`Journal`] says what happened.
+//! `serve` shows the path of a request, `write` the steps of a change, `controllers` the autonomous parts. [`Faults`]
+//! injects faults; the [`Journal`] records requests and resizes.
 
 mod actuate;
 mod admit;
@@ -69,18 +68,18 @@ pub use object::Key;
 pub use pods::{Amount, Resources};
 pub use request::Verb;
 
-/// The subject that may do everything.
+/// The subject with all rights.
 pub const ADMIN: &str = "admin";
 
-/// Changes of pods kept for a listener that lags.
+/// Pod changes kept for a lagging receiver.
 pub const CHANGES_MAX: usize = 16_384;
 
-/// Which Kubernetes it is like, where they differ.
+/// Kubernetes version to emulate, where versions differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// A resize beyond what the node has is taken, and `Infeasible` by its condition.
+    /// A resize beyond the node's capacity is accepted, and its condition becomes `Infeasible`.
     V1_35,
-    /// Such a resize is refused: 403, with cause `NodeCapacity`.
+    /// Such a resize is rejected: 403, with cause `NodeCapacity`.
     V1_36,
 }
 
@@ -97,28 +96,29 @@ impl Version {
     }
 }
 
-/// How an emulator is to be.
+/// Configuration of an emulator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Names, uids and faults come of it.
+    /// Seed of names, uids and faults.
     pub seed: u64,
-    /// Which Kubernetes it is like.
+    /// Emulated Kubernetes version.
     pub version: Version,
-    /// Whether pods start, become ready, are resized and end by themselves.
+    /// Whether pods start, become ready, are resized and end automatically.
     pub kubelet: bool,
-    /// Whether pods are given nodes.
+    /// Whether pods are assigned to nodes.
     pub scheduler: bool,
-    /// Whether Deployments, ReplicaSets and StatefulSets make pods.
+    /// Whether Deployments, ReplicaSets and StatefulSets create pods.
     pub workloads: bool,
-    /// The address of all pods, so that a test can answer for them; `None`: each has its own, where nobody answers.
+    /// The address of all pods, so that a test can answer for them; `None`: each has its own, at which nothing
+    /// answers.
     pub pods_at: Option<std::net::IpAddr>,
-    /// From a pod's having a node until its containers run.
+    /// Time from a pod's assignment to a node until its containers run.
     pub starts_after: Duration,
-    /// From then, or a restart, until it is ready.
+    /// Time from then, or from a restart, until it is ready.
     pub ready_after: Duration,
-    /// From the order to end until a pod has; `None`, or longer: all of its grace period.
+    /// Time a pod takes to terminate, limited by its grace period; `None`: the whole grace period.
     pub exits_after: Option<Duration>,
-    /// How often a quiet watch is told the version, where it asked for that.
+    /// Interval of bookmarks on a quiet watch that asked for them.
     pub bookmarks_every: Duration,
 }
 

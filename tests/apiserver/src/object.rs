@@ -1,22 +1,22 @@
 //! An API object as JSON: its fields by JSON pointer, its key, its labels.
 //!
-//! Nothing here knows a kind. A field that is not there, or is of another type, reads as empty.
+//! Independent of the kind. A field that is missing, or has another type, reads as empty.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Namespace (empty where the kind has none) and name of an object.
+/// Namespace (empty for cluster-wide kinds) and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key {
-    /// The namespace, or empty.
+    /// The namespace, or "".
     pub namespace: String,
     /// The name.
     pub name: String,
 }
 
 impl Key {
-    /// A key; an empty namespace for kinds that have none.
+    /// A key; the namespace is empty for cluster-wide kinds.
     pub fn new(namespace: &str, name: &str) -> Key {
         Key {
             namespace: namespace.to_owned(),
@@ -42,7 +42,7 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// The text at `path`, or empty.
+/// The text at `path`, or "".
 pub(super) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
     object
         .pointer(path)
@@ -50,7 +50,7 @@ pub(super) fn text<'a>(object: &'a Value, path: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// The whole number at `path`.
+/// The integer at `path`.
 pub(super) fn number(object: &Value, path: &str) -> Option<i64> {
     object.pointer(path).and_then(Value::as_i64)
 }
@@ -63,7 +63,7 @@ pub(super) fn list<'a>(object: &'a Value, path: &str) -> &'a [Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// The map at `path`, if there is one.
+/// The map at `path`, if it exists.
 pub(super) fn map<'a>(object: &'a Value, path: &str) -> Option<&'a Map<String, Value>> {
     object.pointer(path).and_then(Value::as_object)
 }
@@ -73,14 +73,14 @@ pub(super) fn at<'a>(object: &'a Value, path: &str) -> &'a Value {
     object.pointer(path).unwrap_or(&Value::Null)
 }
 
-/// Puts `value` at `path`, making maps on the way; lists are entered, never made.
+/// Sets the value at `path`, creating missing maps, but no lists.
 pub(super) fn set(object: &mut Value, path: &str, value: Value) {
     if let Some(place) = place(object, path) {
         *place = value;
     }
 }
 
-/// The place at `path`, made where it is missing.
+/// The place at `path`, created if missing.
 pub(super) fn place<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Value> {
     let mut here = object;
     for step in path.split('/').skip(1) {
@@ -98,14 +98,14 @@ pub(super) fn place<'a>(object: &'a mut Value, path: &str) -> Option<&'a mut Val
     Some(here)
 }
 
-/// Takes away what is at `path`.
+/// Removes the value at `path`.
 pub(super) fn remove(object: &mut Value, path: &str) -> Option<Value> {
     let (parent, last) = path.rsplit_once('/')?;
     let last = last.replace("~1", "/").replace("~0", "~");
     object.pointer_mut(parent)?.as_object_mut()?.remove(&last)
 }
 
-/// The texts of a map of texts, such as labels.
+/// A map of strings, such as labels.
 pub(super) fn texts(object: &Value, path: &str) -> BTreeMap<String, String> {
     map(object, path)
         .into_iter()
@@ -114,7 +114,7 @@ pub(super) fn texts(object: &Value, path: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The `ownerReferences` entry of whoever controls the object: its kind and uid.
+/// Kind and uid of the object's controller, from `ownerReferences`.
 pub(super) fn controller(object: &Value) -> Option<(&str, &str)> {
     list(object, "/metadata/ownerReferences")
         .iter()
@@ -134,7 +134,7 @@ pub(super) fn holds(object: &Value, name: &str) -> bool {
     condition(object, name).is_some_and(|condition| text(condition, "/status") == "True")
 }
 
-/// Sets the condition, by its type; the time of its last transition stays where its status does.
+/// Sets the condition of this type; the last transition time is kept if the status is unchanged.
 pub(super) fn set_condition(object: &mut Value, mut condition: Value) {
     let name = text(&condition, "/type").to_owned();
     let Some(conditions) = place(object, "/status/conditions") else {
@@ -160,7 +160,7 @@ pub(super) fn set_condition(object: &mut Value, mut condition: Value) {
     }
 }
 
-/// Drops the condition of type `name`; whether there was one.
+/// Removes the condition of type `name`; returns whether it existed.
 pub(super) fn drop_condition(object: &mut Value, name: &str) -> bool {
     let Some(Value::Array(conditions)) = object.pointer_mut("/status/conditions") else {
         return false;

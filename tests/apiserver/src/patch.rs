@@ -1,17 +1,17 @@
-//! PATCH: which of the four kinds a body is, and the object it makes of the old one.
+//! PATCH: detects the kind of patch and applies it to the old object.
 //!
-//! JSON patch and merge patch are the `json-patch` crate's, strategic merge is `strategic`'s, server-side
-//! apply is `apply`'s. It decides nothing about whether the result is allowed.
+//! The `json-patch` crate applies JSON and merge patches, `strategic` strategic merges, and `apply` server-side
+//! apply. It does not check whether the result is allowed.
 
 use serde_json::Value;
 
 use super::object::text;
 use super::pods;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::status::{Cause, Refusal};
 use super::strategic;
 
-/// Most operations of a JSON patch, as in Kubernetes.
+/// Maximum operations of a JSON patch, as in Kubernetes.
 const OPERATIONS_MAX: usize = 10_000;
 
 /// The kinds of patch, by content type.
@@ -24,11 +24,12 @@ pub(super) enum Patch {
 }
 
 impl Patch {
-    /// What the content type says.
+    /// The kind of patch, by content type.
     ///
     /// # Errors
-    /// 415: none of them, or strategic merge of a custom resource.
-    pub(super) fn of(asked: &Asked) -> Result<Patch, Refusal> {
+    ///
+    /// 415: the content type is unknown, or asks for a strategic merge of a custom resource.
+    pub(super) fn of(asked: &ApiRequest) -> Result<Patch, Refusal> {
         let content = asked
             .content_type
             .split(';')
@@ -51,11 +52,12 @@ impl Patch {
     }
 }
 
-/// Reads a body as JSON, or as YAML where it is none.
+/// Parses a body as JSON or, if the content type says so, as YAML.
 ///
 /// # Errors
+///
 /// It is neither.
-pub(super) fn body(asked: &Asked) -> Result<Value, Refusal> {
+pub(super) fn body(asked: &ApiRequest) -> Result<Value, Refusal> {
     let json = serde_json::from_slice(&asked.body);
     json.or_else(|error| {
         let text = std::str::from_utf8(&asked.body).unwrap_or_default();
@@ -67,11 +69,12 @@ pub(super) fn body(asked: &Asked) -> Result<Value, Refusal> {
     .map_err(|error| Refusal::bad(format!("the object provided is unrecognized: {error}")))
 }
 
-/// The object that a patch (not an apply) makes of `old`.
+/// Applies a patch (not server-side apply) to `old`.
 ///
 /// # Errors
-/// It is malformed, a `test` fails, or a quantity is none.
-pub(super) fn patched(asked: &Asked, patch: Patch, old: &Value) -> Result<Value, Refusal> {
+///
+/// It is malformed, a `test` fails, or a quantity is invalid.
+pub(super) fn patched(asked: &ApiRequest, patch: Patch, old: &Value) -> Result<Value, Refusal> {
     let body = body(asked)?;
     let mut new = old.clone();
     match patch {
@@ -102,7 +105,7 @@ pub(super) fn patched(asked: &Asked, patch: Patch, old: &Value) -> Result<Value,
     if asked.kind.id == "pods"
         && let Some(pattern) = pods::bad_quantity(&new)
     {
-        // A strategic merge is refused as a whole, in the words Go prints a map in.
+        // A strategic merge is rejected as a whole, with the map printed as by Go.
         return Err(match patch {
             Patch::Strategic => {
                 let shown = Value::from(as_go(&body));
@@ -121,7 +124,7 @@ pub(super) fn patched(asked: &Asked, patch: Patch, old: &Value) -> Result<Value,
     Ok(new)
 }
 
-/// To the API server's library what is absent equals null; kube's finalizers rely on it.
+/// The API server's patch library treats a missing value as null; kube's finalizers rely on it.
 fn tests_absence(operation: &json_patch::PatchOperation, object: &Value) -> bool {
     let json_patch::PatchOperation::Test(test) = operation else {
         return false;
@@ -129,7 +132,7 @@ fn tests_absence(operation: &json_patch::PatchOperation, object: &Value) -> bool
     test.value.is_null() && object.pointer(test.path.as_str()).is_none()
 }
 
-/// A value as Go's `%v` prints it.
+/// A value as printed by Go's `%v`.
 fn as_go(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
@@ -151,11 +154,12 @@ fn as_go(value: &Value) -> String {
     }
 }
 
-/// An applied configuration, which must say what it is.
+/// Parses an applied configuration, which must contain apiVersion and kind.
 ///
 /// # Errors
+///
 /// It is malformed, or names another object.
-pub(super) fn applied(asked: &Asked) -> Result<Value, Refusal> {
+pub(super) fn applied(asked: &ApiRequest) -> Result<Value, Refusal> {
     let body = body(asked)?;
     let name = text(&body, "/metadata/name");
     if text(&body, "/apiVersion").is_empty() || text(&body, "/kind").is_empty() {

@@ -1,6 +1,6 @@
-//! Pods as the API server sees them: defaults, what they ask for, QoS class, what an update may change.
+//! Pods in the API server: defaults, requests, QoS class, and the fields an update may change.
 //!
-//! It never decides where a pod runs or what it really has; that is the scheduler's and the kubelet's.
+//! The scheduler chooses a pod's node, and the kubelet its actual resources.
 
 use std::cmp::max;
 
@@ -10,10 +10,10 @@ use super::object::{at, list, map, set, text};
 use super::quantity::{PATTERN, Quantity};
 use super::status::Cause;
 
-/// Seconds a pod has to end, where it does not say.
+/// Default grace period, in seconds.
 const GRACE_S: i64 = 30;
 
-/// CPU and memory, added up.
+/// An amount of CPU and memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Amount {
     /// Thousandths of a core.
@@ -23,7 +23,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// What a map of quantities says of cpu and memory.
+    /// Reads cpu and memory from a map of quantities.
     pub(super) fn of(quantities: &Value) -> Amount {
         let read = |name: &str| Quantity::parse(text(quantities, name));
         Amount {
@@ -53,7 +53,7 @@ impl Amount {
         }
     }
 
-    /// The first resource of which there is not enough: its name, how much is wanted, how much there is.
+    /// The first resource that exceeds `room`: its name, the amount and the room.
     pub(super) fn beyond(self, room: Amount) -> Option<(&'static str, i64, i64)> {
         if self.cpu_m > room.cpu_m {
             return Some(("cpu", self.cpu_m, room.cpu_m));
@@ -62,12 +62,12 @@ impl Amount {
     }
 }
 
-/// What containers have, or are to have.
+/// Requests and limits of a container, or their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resources {
-    /// What is kept for them.
+    /// Requests.
     pub requests: Amount,
-    /// What they may use; 0 where nothing limits it.
+    /// Limits; 0 if there is none.
     pub limits: Amount,
 }
 
@@ -80,7 +80,7 @@ impl Resources {
         }
     }
 
-    /// What a pod's containers really have, by its status, added up.
+    /// Total actual resources of a pod's containers, from its status.
     pub(super) fn of_status(pod: &Value) -> Resources {
         let statuses = list(pod, "/status/containerStatuses").iter();
         let all = statuses.map(|status| Resources::of(at(status, "/resources")));
@@ -90,7 +90,7 @@ impl Resources {
         })
     }
 
-    /// Cores that may be used: the limit, or what is requested where there is none.
+    /// Usable cores: the limit, or the request if there is none.
     pub fn cores(&self) -> f64 {
         let millis = if self.limits.cpu_m > 0 {
             self.limits.cpu_m
@@ -101,7 +101,7 @@ impl Resources {
     }
 }
 
-/// What a pod's spec requests.
+/// Total requests of a pod's spec.
 pub(super) fn requests(pod: &Value) -> Amount {
     let of = |container: &Value| Amount::of(at(container, "/resources/requests"));
     let main = list(pod, "/spec/containers").iter().map(of);
@@ -111,7 +111,7 @@ pub(super) fn requests(pod: &Value) -> Amount {
     init.fold(main, Amount::most)
 }
 
-/// What a pod has been allotted, by its status; what it requests where the status does not say.
+/// Resources allocated to a pod, from its status; its requests if the status has none.
 pub(super) fn allocated(pod: &Value) -> Amount {
     let statuses = list(pod, "/status/containerStatuses");
     let mut found = statuses
@@ -125,7 +125,7 @@ pub(super) fn allocated(pod: &Value) -> Amount {
     found.fold(Amount::default(), Amount::plus)
 }
 
-/// What a new pod is given that it did not say.
+/// Fills in the defaults of a new pod.
 pub(super) fn default_new(pod: &mut Value) {
     default_spec(pod);
     super::object::remove(pod, "/status");
@@ -137,7 +137,7 @@ pub(super) fn default_new(pod: &mut Value) {
     );
 }
 
-/// Defaults of a spec; the same on every write.
+/// Fills in the defaults of a spec, on every write.
 pub(super) fn default_spec(pod: &mut Value) {
     let fill = |pod: &mut Value, path: &str, value: Value| {
         if at(pod, path).is_null() {
@@ -199,7 +199,7 @@ fn default_container(container: &mut Value) {
     }
 }
 
-/// Quantities in their canonical form, CPU in whole thousandths.
+/// Converts quantities to their canonical form, CPU in whole thousandths.
 fn canonical(amounts: &mut Map<String, Value>) {
     for (name, amount) in amounts.iter_mut() {
         let Some(quantity) = amount.as_str().and_then(Quantity::parse) else {
@@ -214,7 +214,7 @@ fn canonical(amounts: &mut Map<String, Value>) {
     }
 }
 
-/// The first quantity of a spec that is none.
+/// The first invalid quantity of a spec.
 pub(super) fn bad_quantity(pod: &Value) -> Option<&'static str> {
     let containers = ["/spec/containers", "/spec/initContainers"];
     let mut amounts = containers
@@ -233,7 +233,7 @@ pub(super) fn bad_quantity(pod: &Value) -> Option<&'static str> {
     amounts.any(is_bad).then_some(PATTERN)
 }
 
-/// Puts what Kubernetes' own types always write into a pod's status.
+/// Adds the status fields that Kubernetes' own types always serialize.
 pub(super) fn fill_status(pod: &mut Value) {
     if let Some(Value::Array(conditions)) = pod.pointer_mut("/status/conditions") {
         for condition in conditions {
@@ -253,7 +253,7 @@ pub(super) fn fill_status(pod: &mut Value) {
     }
 }
 
-/// The QoS class that a pod's resources make.
+/// The QoS class that follows from a pod's resources.
 pub(super) fn qos_class(pod: &Value) -> &'static str {
     let all = ["/spec/containers", "/spec/initContainers"];
     let (mut any, mut equal) = (false, true);
@@ -276,7 +276,7 @@ pub(super) fn qos_class(pod: &Value) -> &'static str {
     }
 }
 
-/// What is wrong with a pod's spec, new or changed.
+/// Violations in a pod's spec, new or changed.
 pub(super) fn check_spec(pod: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let containers = list(pod, "/spec/containers");
@@ -310,11 +310,11 @@ pub(super) fn check_spec(pod: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What a plain update of a pod may not change.
+/// Error message of an update that changes other fields than those allowed.
 const FIXED: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// What a plain update changes although it may not. Kubernetes adds a diff of its internal types to the
-/// message; here the lines that differ stand in its place.
+/// Violations of an update of a pod. Kubernetes appends a diff of its internal types to the
+/// message; here the differing lines replace it.
 pub(super) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     let mut allowed = old.clone();
     for containers in ["/spec/containers", "/spec/initContainers"] {
@@ -330,7 +330,7 @@ pub(super) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
         "/spec/tolerations",
         "/spec/nodeName",
     ] {
-        // A pod may be bound here too: nothing else would bind it where no scheduler runs.
+        // Binding a pod by an update is allowed: without a scheduler nothing else would bind it.
         let may = field != "/spec/nodeName" || text(old, field).is_empty();
         if let (Some(value), true) = (new.pointer(field), may) {
             set(&mut allowed, field, value.clone());

@@ -1,14 +1,14 @@
-//! Kubernetes quantities: read, compared, added, and written in their canonical form.
+//! Kubernetes quantities: parsing, comparison, addition and canonical form.
 //!
-//! Exact in whole nano-units, in 128 bits; what is finer is rounded up, as Kubernetes does.
+//! Exact in whole nano-units of 128 bits; finer values are rounded up, as in Kubernetes.
 
-/// What a quantity that cannot be read is told.
+/// Error message for a quantity that cannot be parsed.
 pub(super) const PATTERN: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
 const NANO: i128 = 1_000_000_000;
 
-/// Decimal suffixes, greatest first, in nano-units.
+/// Decimal suffixes, largest first, in nano-units.
 const DECIMAL: [(&str, i128); 10] = [
     ("E", NANO * 1_000_000_000_000_000_000),
     ("P", NANO * 1_000_000_000_000_000),
@@ -22,7 +22,7 @@ const DECIMAL: [(&str, i128); 10] = [
     ("n", 1),
 ];
 
-/// Binary suffixes, greatest first, in nano-units.
+/// Binary suffixes, largest first, in nano-units.
 const BINARY: [(&str, i128); 6] = [
     ("Ei", NANO << 60),
     ("Pi", NANO << 50),
@@ -32,10 +32,10 @@ const BINARY: [(&str, i128); 6] = [
     ("Ki", NANO << 10),
 ];
 
-/// Greatest exponent read after `e`; Kubernetes' own greatest value is 2^63 − 1.
+/// Maximum exponent after `e`; the maximum quantity of Kubernetes is 2^63 − 1.
 const EXPONENT_MAX: u32 = 18;
 
-/// An amount in nano-units and how it is written.
+/// An amount in nano-units, and its notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Quantity {
     pub(super) nanos: i128,
@@ -43,7 +43,7 @@ pub(super) struct Quantity {
 }
 
 impl Quantity {
-    /// Reads `text`; `None` where it is no quantity.
+    /// Parses `text`; `None` if it is not a quantity.
     pub(super) fn parse(text: &str) -> Option<Quantity> {
         let end = text
             .char_indices()
@@ -62,17 +62,17 @@ impl Quantity {
         })
     }
 
-    /// Whole thousandths, rounded up: what CPU is counted in.
+    /// Whole thousandths, rounded up: the unit of CPU.
     pub(super) fn millis(self) -> i64 {
         clamp(ceil(self.nanos, NANO / 1_000))
     }
 
-    /// Whole units, rounded up: what memory is counted in.
+    /// Whole units, rounded up: the unit of memory.
     pub(super) fn units(self) -> i64 {
         clamp(ceil(self.nanos, NANO))
     }
 
-    /// The same, nothing finer than a thousandth.
+    /// Rounded up to whole thousandths.
     pub(super) fn to_millis(self) -> Quantity {
         let unit = NANO / 1_000;
         Quantity {
@@ -81,7 +81,7 @@ impl Quantity {
         }
     }
 
-    /// The canonical form: the greatest suffix that leaves a whole number.
+    /// The canonical form: the largest suffix that leaves a whole number.
     pub(super) fn canonical(self) -> String {
         if self.nanos == 0 {
             return "0".to_owned();
@@ -102,7 +102,7 @@ impl Quantity {
     }
 }
 
-/// `1e3`, `12E-2`.
+/// Parses an exponent form: `1e3`, `12E-2`.
 fn exponent(digits: &str, suffix: &str) -> Option<Quantity> {
     let power: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
     let factor = 10i128.pow(power.unsigned_abs().min(EXPONENT_MAX));
@@ -152,7 +152,7 @@ mod tests {
     use super::Quantity;
 
     #[test]
-    fn quantities_are_read_and_written_as_kubernetes_does() {
+    fn quantities_have_kubernetes_canonical_form() {
         for (text, canonical, millis) in [
             ("0", "0", 0),
             ("1", "1", 1_000),

@@ -1,12 +1,12 @@
-//! Who may do what: Roles and ClusterRoles with their bindings, as they are in the store.
+//! Authorization: Roles and ClusterRoles with their bindings, from the store.
 //!
-//! `system:masters` may do everything; discovery is open to all who are known. Aggregated roles are not
-//! aggregated.
+//! `system:masters` has all rights; discovery is open to all authenticated subjects. Aggregated
+//! roles are not supported.
 
 use serde_json::Value;
 
 use super::object::{Key, list, text};
-use super::request::{Asked, Subject};
+use super::request::{ApiRequest, Subject};
 use super::status::Refusal;
 use super::world::World;
 
@@ -15,11 +15,12 @@ const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 const CLUSTER_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 
-/// Lets a request pass.
+/// Authorizes a request.
 ///
 /// # Errors
+///
 /// 403: no rule allows it.
-pub(super) fn authorise(world: &World, asked: &Asked) -> Result<(), Refusal> {
+pub(super) fn authorise(world: &World, asked: &ApiRequest) -> Result<(), Refusal> {
     if asked
         .subject
         .groups
@@ -61,7 +62,7 @@ fn binds(binding: &Value, subject: &Subject) -> bool {
     })
 }
 
-fn role_allows(world: &World, binding: &Value, asked: &Asked) -> bool {
+fn role_allows(world: &World, binding: &Value, asked: &ApiRequest) -> bool {
     let name = text(binding, "/roleRef/name");
     let (shelf, namespace) = match text(binding, "/roleRef/kind") {
         "Role" => (ROLES, text(binding, "/metadata/namespace")),
@@ -75,7 +76,7 @@ fn role_allows(world: &World, binding: &Value, asked: &Asked) -> bool {
     })
 }
 
-fn rule_allows(rule: &Value, asked: &Asked) -> bool {
+fn rule_allows(rule: &Value, asked: &ApiRequest) -> bool {
     let has = |path: &str, wanted: &str| {
         let all = list(rule, path).iter().filter_map(Value::as_str);
         all.into_iter().any(|one| one == "*" || one == wanted)
@@ -92,7 +93,7 @@ fn rule_allows(rule: &Value, asked: &Asked) -> bool {
     has("/verbs", asked.verb.name()) && has("/apiGroups", &asked.kind.group) && resources && named
 }
 
-fn refused(asked: &Asked) -> Refusal {
+fn refused(asked: &ApiRequest) -> Refusal {
     let kind = &asked.kind;
     let place = match asked.key.namespace.as_str() {
         "" => "at the cluster scope".to_owned(),

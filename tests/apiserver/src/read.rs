@@ -1,7 +1,7 @@
-//! The reading verbs: get and list. Lists are in order of namespace and name, page by page if asked.
+//! The read verbs: get and list. Lists are in order of namespace and name, in pages if requested.
 //!
-//! Simplified: a page is of the objects as they are when it is read; its version is the first page's, so
-//! that a watch from it misses nothing.
+//! Simplified: a page shows the objects at the time of its request. Its version is the first
+//! page's, so that a watch from it misses nothing.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::kinds::Kind;
 use super::object::{Key, at};
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::scale;
 use super::select::{Fields, Labels};
 use super::status::Refusal;
@@ -17,7 +17,7 @@ use super::table;
 use super::views;
 use super::world::World;
 
-/// What is selected, of which kind, in which form.
+/// The selected objects, their kind, and their form.
 #[derive(Debug, Clone)]
 pub(super) struct Selection {
     pub(super) kind: Arc<Kind>,
@@ -29,11 +29,12 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// Reads the selectors of a request.
+    /// Parses the selectors of a request.
     ///
     /// # Errors
-    /// They are none, or of fields the kind does not offer.
-    pub(super) fn of(asked: &Asked) -> Result<Selection, Refusal> {
+    ///
+    /// They are malformed, or use fields that the kind does not support.
+    pub(super) fn of(asked: &ApiRequest) -> Result<Selection, Refusal> {
         let mut fields = Fields::parse(asked.param("fieldSelector"), &asked.kind.plural)?;
         if !asked.key.name.is_empty() {
             let named = format!("metadata.name={}", asked.key.name);
@@ -56,7 +57,7 @@ impl Selection {
             && self.fields.select(object)
     }
 
-    /// An object as it is to be shown.
+    /// An object in the requested form.
     pub(super) fn shown(&self, object: &Value) -> Value {
         if self.metadata_only {
             return views::metadata(object);
@@ -64,7 +65,7 @@ impl Selection {
         views::shown(&self.kind, &self.version, object)
     }
 
-    /// An object as it is to be shown, as text; not copied where it is shown as it is stored.
+    /// An object in the requested form, as text; not copied if that is the stored form.
     pub(super) fn written(&self, object: &Value) -> String {
         let as_stored = !self.metadata_only
             && self.kind.shelf == self.kind.id
@@ -75,7 +76,7 @@ impl Selection {
         }
     }
 
-    /// All that is selected now.
+    /// All selected objects.
     pub(super) fn all<'a>(
         &'a self,
         world: &'a World,
@@ -92,7 +93,7 @@ impl Selection {
         all.filter(|(_, object)| self.labels.select(object) && self.fields.select(object))
     }
 
-    /// apiVersion and kind of one object so shown.
+    /// apiVersion and kind of one object in the requested form.
     fn types(&self) -> (String, String) {
         match self.metadata_only {
             true => (
@@ -103,7 +104,7 @@ impl Selection {
         }
     }
 
-    /// An object that says nothing but a version.
+    /// A bookmark: an object with only a version.
     pub(super) fn bookmark(&self, version: u64, annotations: Value) -> Value {
         let (api_version, kind) = self.types();
         let mut metadata =
@@ -116,7 +117,7 @@ impl Selection {
 }
 
 /// One object.
-pub(super) fn get(world: &World, asked: &Asked) -> Result<Value, Refusal> {
+pub(super) fn get(world: &World, asked: &ApiRequest) -> Result<Value, Refusal> {
     let found = world.store.get(&asked.kind.shelf, &asked.key);
     let object = found.ok_or_else(|| asked.not_found())?;
     if asked.subresource == "scale" {
@@ -137,8 +138,8 @@ pub(super) fn get(world: &World, asked: &Asked) -> Result<Value, Refusal> {
     Ok(Selection::of(asked)?.shown(&object))
 }
 
-/// A list, or a page of one.
-pub(super) fn list(world: &World, asked: &Asked) -> Result<Value, Refusal> {
+/// A list, or one page of it.
+pub(super) fn list(world: &World, asked: &ApiRequest) -> Result<Value, Refusal> {
     let selection = Selection::of(asked)?;
     let limit: usize = asked.param("limit").parse().unwrap_or(0);
     let limit = if limit == 0 { usize::MAX } else { limit };
@@ -182,7 +183,8 @@ pub(super) fn list(world: &World, asked: &Asked) -> Result<Value, Refusal> {
     )
 }
 
-/// Where the next page begins: the version of the list, namespace and name of the last item.
+/// Continue token of the next page: the version of the list, and the last item's namespace and
+/// name.
 fn token(version: u64, last: &Key) -> String {
     format!("{version}:{}:{}", last.namespace, last.name)
 }

@@ -1,6 +1,6 @@
-//! A request as Kubernetes reads it: path, query and method → verb, resource, name, subresource.
+//! Parsing of a Kubernetes request: path, query and method → verb, resource, name, subresource.
 //!
-//! It decides nothing about who may do it or what it does.
+//! It decides neither about authorization nor about the effect.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,27 +14,27 @@ use super::kinds::{Kind, Kinds};
 use super::object::Key;
 use super::status::Refusal;
 
-/// What is asked to be done.
+/// The verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verb {
-    /// One object is read.
+    /// Reads one object.
     Get,
-    /// Objects are read.
+    /// Reads a list of objects.
     List,
-    /// Changes are followed.
+    /// Follows changes.
     Watch,
-    /// An object is made.
+    /// Creates an object.
     Create,
-    /// An object is replaced (PUT).
+    /// Replaces an object (PUT).
     Update,
-    /// An object is changed (PATCH), or applied.
+    /// Changes an object (PATCH), or applies one.
     Patch,
-    /// An object is deleted.
+    /// Deletes an object.
     Delete,
 }
 
 impl Verb {
-    /// As RBAC names it.
+    /// Name in RBAC rules.
     pub fn name(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -53,7 +53,7 @@ impl Verb {
     }
 }
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) group: String,
@@ -63,7 +63,7 @@ pub(super) struct Target {
     pub(super) subresource: String,
 }
 
-/// Reads a path; `None` where it is no resource's (discovery, perhaps).
+/// Parses a path; `None` if it is no resource's (perhaps discovery's).
 pub(super) fn target(path: &str) -> Option<Target> {
     let steps: Vec<&str> = path.split('/').filter(|step| !step.is_empty()).collect();
     let (group, version, rest) = match steps.as_slice() {
@@ -92,14 +92,14 @@ pub(super) fn target(path: &str) -> Option<Target> {
     })
 }
 
-/// The query's parameters; of one that is there twice, the last.
+/// The query's parameters; the last one counts if a name is repeated.
 pub(super) fn query(uri: &Uri) -> BTreeMap<String, String> {
     let read = Query::<Vec<(String, String)>>::try_from_uri(uri);
     read.map(|Query(pairs)| pairs.into_iter().collect())
         .unwrap_or_default()
 }
 
-/// Who asks.
+/// The subject of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Subject {
     pub(super) user: String,
@@ -107,7 +107,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// A subject by its name; service accounts have their groups, the admin may do everything.
+    /// A subject by its name; service accounts have their groups, the admin has all rights.
     pub(super) fn named(user: &str) -> Subject {
         let mut groups = vec!["system:authenticated".to_owned()];
         if let Some(account) = user.strip_prefix("system:serviceaccount:")
@@ -126,9 +126,9 @@ impl Subject {
     }
 }
 
-/// A request for a resource, read.
+/// A parsed request for a resource.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct ApiRequest {
     pub(super) verb: Verb,
     pub(super) kind: Arc<Kind>,
     pub(super) version: String,
@@ -142,18 +142,19 @@ pub(super) struct Asked {
     pub(super) body: Bytes,
 }
 
-impl Asked {
-    /// Reads a request for the resource at `target`.
+impl ApiRequest {
+    /// Parses a request for the resource at `target`.
     ///
     /// # Errors
-    /// No such resource or subresource, or a method it has not.
+    ///
+    /// The resource or subresource does not exist, or does not support the method.
     pub(super) fn read(
         kinds: &Kinds,
         target: Target,
         parts: &Parts,
         subject: Subject,
         body: Bytes,
-    ) -> Result<Asked, Refusal> {
+    ) -> Result<ApiRequest, Refusal> {
         let kind = kinds
             .find(&target.group, &target.version, &target.plural)
             .ok_or_else(Refusal::no_path)?;
@@ -175,7 +176,7 @@ impl Asked {
                 .and_then(|value| value.to_str().ok());
             value.unwrap_or_default().to_owned()
         };
-        Ok(Asked {
+        Ok(ApiRequest {
             verb,
             kind,
             version: target.version,
@@ -190,7 +191,7 @@ impl Asked {
         })
     }
 
-    /// A parameter of the query, or empty.
+    /// A parameter of the query, or "".
     pub(super) fn param(&self, name: &str) -> &str {
         self.query.get(name).map_or("", String::as_str)
     }
@@ -207,7 +208,7 @@ impl Asked {
         self.param("fieldValidation") == "Strict"
     }
 
-    /// Who manages the fields it writes.
+    /// Manager of the fields that the request writes.
     pub(super) fn manager(&self) -> String {
         let agent = self.agent.split('/').next().unwrap_or_default();
         match (self.param("fieldManager"), agent) {
@@ -217,7 +218,7 @@ impl Asked {
         }
     }
 
-    /// Resource and subresource, as RBAC and the log name them.
+    /// Resource and subresource, as in RBAC rules and the log.
     pub(super) fn resource(&self) -> String {
         match self.subresource.as_str() {
             "" => self.kind.plural.clone(),
@@ -252,7 +253,7 @@ mod tests {
     use super::{Key, target};
 
     #[test]
-    fn paths_lead_to_resources() {
+    fn paths_parse_to_resources() {
         let read = |path| target(path).map(|t| (t.group, t.plural, t.key, t.subresource));
         let own = |g: &str, p: &str, ns: &str, n: &str, s: &str| {
             Some((g.to_owned(), p.to_owned(), Key::new(ns, n), s.to_owned()))

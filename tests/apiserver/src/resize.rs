@@ -1,7 +1,7 @@
-//! `pods/resize`: what of a changed pod is taken, and what is refused with which words.
+//! `pods/resize`: the accepted changes, and the refusals of the others with their messages.
 //!
-//! As a real API server of 1.36 answers (the recorded cases of `tests/kube_api/resize.yaml`). Whether and
-//! when the change happens is the kubelet's.
+//! As a real API server of 1.36 answers (the recorded cases of `tests/kube_api/resize.yaml`). The kubelet decides
+//! whether and when the change takes effect.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::object::{at, list, map, set, text};
 use super::pods::{Amount, check_spec, qos_class, requests};
 use super::status::Cause;
 
-/// The pod that a resize asks for: the old one with the new one's resources and resize policies. Other
-/// changes are dropped, except containers that the old pod has not, which [`check`] refuses.
+/// The pod that a resize asks for: the old one with the new one's resources and resize policies. Other changes are
+/// dropped, except added containers, which [`check`] rejects.
 pub(super) fn taken(old: &Value, new: &Value) -> Value {
     let mut pod = old.clone();
     for containers in ["/spec/containers", "/spec/initContainers"] {
@@ -42,7 +42,7 @@ pub(super) fn taken(old: &Value, new: &Value) -> Value {
     pod
 }
 
-/// What is wrong with a resize of `old` to `new` (as [`taken`]).
+/// Violations of a resize from `old` to `new` (as [`taken`]).
 pub(super) fn check(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = check_spec(new);
     let class = text(old, "/status/qosClass");
@@ -87,7 +87,7 @@ fn names<'a>(container: &'a Value, path: &str) -> BTreeSet<&'a str> {
     amounts.map(|(name, _)| name.as_str()).collect()
 }
 
-/// Whether every running container's status says what it has.
+/// Whether every running container's status contains its resources.
 fn on_a_node_that_can(pod: &Value) -> bool {
     let running = |status: &&Value| status.pointer("/state/running").is_some();
     let statuses = list(pod, "/status/containerStatuses").iter();
@@ -113,7 +113,7 @@ fn without_cpu_and_memory(pod: &Value) -> Value {
     pod
 }
 
-/// Why a node can never hold what the pod asks for, as the API server of 1.36 says it.
+/// The 1.36 API server's message if the node can never hold the pod's requests.
 pub(super) fn beyond_node(pod: &Value, node: &Value) -> Option<String> {
     let allocatable = node.pointer("/status/allocatable")?;
     let (name, requested, allocatable) = requests(pod).beyond(Amount::of(allocatable))?;

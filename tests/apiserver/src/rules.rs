@@ -1,8 +1,8 @@
-//! `x-kubernetes-validations`: a schema's rules in CEL, evaluated by the `cel` crate.
+//! `x-kubernetes-validations`: a schema's CEL rules, evaluated by the `cel` crate.
 //!
-//! CEL's own functions and its string and list extensions are known; of Kubernetes' own additions
-//! (quantities, URLs, addresses, …) none is. A rule that does not parse or calls what is not known is not
-//! evaluated, and named by [`Unevaluated`] instead of passing in silence.
+//! CEL's own functions and its string and list extensions are supported; Kubernetes' additions (quantities, URLs,
+//! addresses, …) are not. A rule that does not parse or calls an unsupported function is not evaluated. It is listed
+//! in [`Unevaluated`] instead of passing silently.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::status::Cause;
 
-/// Rules met that could not be evaluated: the rule and why.
+/// Rules that could not be evaluated: the rule and the reason.
 pub(super) type Unevaluated = BTreeSet<(String, String)>;
 
 /// Compiled rules, by their text.
@@ -32,7 +32,7 @@ impl std::fmt::Debug for Rules {
 
 fn env() -> Env {
     let mut env = Env::stdlib();
-    // They are the crate's own: a clash would be its defect, and show as rules not evaluated.
+    // Both extensions belong to the crate: a clash would be its bug, and show as unevaluated rules.
     let _ = env.add_extension(cel::extensions::strings);
     let _ = env.add_extension(cel::extensions::lists);
     env
@@ -47,7 +47,7 @@ impl Rules {
         }
     }
 
-    /// Compiles every rule of a schema, so that what cannot be evaluated is known before it is met.
+    /// Compiles every rule of a schema, so that unsupported ones are known before their first use.
     pub(super) fn learn(&mut self, schema: &Value) {
         for rule in rules(schema) {
             let _ = self.program(rule);
@@ -74,8 +74,8 @@ impl Rules {
         program
     }
 
-    /// Checks a value, and all below it, against the rules of its schema. Rules that speak of `oldSelf`
-    /// hold where there is no old value.
+    /// Checks a value, and all below it, against the rules of its schema. Rules with `oldSelf` hold if there is no
+    /// old value.
     pub(super) fn check(
         &mut self,
         schema: &Value,
@@ -178,7 +178,7 @@ fn parts(schema: &Value) -> impl Iterator<Item = &Value> {
         .chain(single)
 }
 
-/// A value as CEL sees it: a whole number is an `int`, or a `double` where the schema says `number`.
+/// A value in CEL's types: an integer is an `int`, or a `double` if the schema says `number`.
 fn converted(schema: &Value, value: &Value) -> cel::Value {
     match value {
         Value::Null => cel::Value::Null,

@@ -1,4 +1,4 @@
-//! `/scale`: how many replicas an object has, whatever its kind, as `autoscaling/v1` shows it.
+//! `/scale`: the replicas of an object of any kind, in the form of `autoscaling/v1`.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::apply::{Writer, own_changes};
 use super::kinds::{Kind, Scale};
 use super::object::{at, number, set, text};
 use super::patch::{self, Patch};
-use super::request::{Asked, Verb};
+use super::request::{ApiRequest, Verb};
 use super::select::Labels;
 use super::status::{Cause, Refusal};
 use super::world::{World, count_generation};
@@ -38,8 +38,8 @@ pub(super) fn shown(kind: &Kind, object: &Value) -> Result<Value, Refusal> {
     }))
 }
 
-/// PUT and PATCH.
-pub(super) fn write(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+/// Handles PUT and PATCH.
+pub(super) fn write(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let kind = &asked.kind;
     let name = &asked.key.name;
     let old = world

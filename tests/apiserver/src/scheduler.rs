@@ -1,7 +1,7 @@
-//! The scheduler: the first node, by name, that has room and the labels a pod selects.
+//! The scheduler: takes the first node, by name, with enough room and the labels a pod selects.
 //!
-//! No priorities, no preemption, no taints; a pod that fits nowhere says so and is tried again when
-//! anything changes that could make room.
+//! No priorities, no preemption, no taints. A pod that fits nowhere gets a condition, and is
+//! retried after any change that could make room.
 
 use std::sync::Arc;
 
@@ -9,15 +9,15 @@ use serde_json::{Value, json};
 
 use super::object::{Key, at, condition, holds, set, set_condition, text, texts};
 use super::pods::{Amount, requests};
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 use super::world::World;
 
-/// Pods a node takes where it does not say; Kubernetes' own default.
+/// Default maximum of pods on a node, as in Kubernetes.
 const PODS_MAX: i64 = 110;
 
 pub(super) fn see_pod(world: &mut World, event: &Event) {
     let key = Key::of(&event.object);
-    let there = event.happened != Happened::Deleted;
+    let there = event.happened != EventKind::Deleted;
     let current = there.then_some(&*event.object);
     if let Some(node) = world.controllers.kubelet.ledger.count(&key, current) {
         world.controllers.room = true;
@@ -27,7 +27,7 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
         && text(&event.object, "/spec/nodeName").is_empty()
         && text(&event.object, "/metadata/deletionTimestamp").is_empty();
     match waits {
-        true if event.happened == Happened::Added => {
+        true if event.happened == EventKind::Added => {
             world.controllers.unscheduled.insert(key);
             world.controllers.room = true;
         }
@@ -36,7 +36,8 @@ pub(super) fn see_pod(world: &mut World, event: &Event) {
     }
 }
 
-/// Tries every pod without a node, if there may be room; whether there was anything to do.
+/// Tries to place every pod without a node, if there may be room. Returns whether there was
+/// anything to do.
 pub(super) fn run(world: &mut World) -> bool {
     if !world.options.scheduler || !std::mem::take(&mut world.controllers.room) {
         return false;
@@ -65,7 +66,7 @@ pub(super) fn run(world: &mut World) -> bool {
                         "lastProbeTime": null, "lastTransitionTime": now}),
                     );
                 });
-                // Counted at once, so that the next pod sees what is left.
+                // Counted at once, so that the next pod sees the remaining room.
                 let bound = world.store.get("pods", &key);
                 world
                     .controllers

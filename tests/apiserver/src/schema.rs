@@ -1,22 +1,22 @@
-//! Structural schemas of custom resources: unknown fields dropped, defaults filled in, values checked.
+//! Structural schemas of custom resources: drops unknown fields, fills in defaults, checks values.
 //!
 //! Types, required, enum, bounds, patterns, lengths, `x-kubernetes-int-or-string`,
-//! `x-kubernetes-preserve-unknown-fields`, embedded metadata. `allOf`, `anyOf`, `oneOf` and `not` check
-//! values only, as in Kubernetes. Rules in CEL are `rules`'.
+//! `x-kubernetes-preserve-unknown-fields`, embedded metadata. `allOf`, `anyOf`, `oneOf` and `not`
+//! only check values, as in Kubernetes. `rules` evaluates CEL rules.
 
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
 use super::status::{Cause, shown};
 
-/// Fields that every object has at its top, whatever its schema says.
+/// Top-level fields of every object, whatever its schema.
 const TOP: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name) == Some(&Value::Bool(true))
 }
 
-/// Drops fields the schema does not know; their paths into `dropped`.
+/// Drops fields unknown to the schema and appends their paths to `dropped`.
 pub(super) fn prune(schema: &Value, value: &mut Value, path: &str, dropped: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -62,7 +62,7 @@ fn join(path: &str, field: &str) -> String {
     }
 }
 
-/// Fills in defaults, and drops nulls where null is not allowed.
+/// Fills in defaults, and drops nulls that are not allowed.
 pub(super) fn fill(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -94,7 +94,7 @@ pub(super) fn fill(schema: &Value, value: &mut Value) {
     }
 }
 
-/// What is wrong with `value`, field by field.
+/// Collects the violations of `value`, field by field.
 pub(super) fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
     if value.is_null() && flag(schema, "nullable") {
         return;
@@ -266,7 +266,7 @@ fn check_text(schema: &Value, text: &str, path: &str, causes: &mut Vec<Cause>) {
         causes.push(Cause::invalid(path, &json!(text), &why));
     }
     if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
-        // A pattern that is none matches nothing: a definition with one must not go unnoticed.
+        // An invalid pattern matches nothing, so that a faulty definition is noticed.
         let fits = Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text));
         if !fits {
             let why = format!("{path} in body should match '{pattern}'");

@@ -1,7 +1,8 @@
-//! Selectors of labels and fields, as LIST and WATCH take them.
+//! Label and field selectors of LIST and WATCH.
 //!
-//! Labels: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`; fields by equality, only
-//! those Kubernetes itself offers. A selector object (`matchLabels`, `matchExpressions`) reads the same.
+//! Labels: `a=b`, `a==b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`. Fields: equality, and
+//! only the fields that Kubernetes supports. A selector object (`matchLabels`, `matchExpressions`)
+//! becomes the same.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use super::object::{at, list, text, texts};
 use super::status::Refusal;
 
-/// What one label must be.
+/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq)]
 enum Term {
     In(String, Vec<String>),
@@ -32,12 +33,12 @@ impl Term {
     }
 }
 
-/// A selector of labels: all of its terms must hold.
+/// A label selector: all of its terms must hold.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Labels(Vec<Term>);
 
 impl Labels {
-    /// Reads `labelSelector`.
+    /// Parses `labelSelector`.
     pub(super) fn parse(text: &str) -> Result<Labels, Refusal> {
         let mut terms = Vec::new();
         for part in split(text) {
@@ -49,7 +50,7 @@ impl Labels {
         Ok(Labels(terms))
     }
 
-    /// Reads a `LabelSelector` object. An empty one selects all, none (null) nothing.
+    /// Parses a `LabelSelector` object. An empty one selects everything, null selects nothing.
     pub(super) fn of(selector: &Value) -> Option<Labels> {
         selector.as_object()?;
         let equal = texts(selector, "/matchLabels")
@@ -80,7 +81,7 @@ impl Labels {
         self.0.iter().all(|term| term.holds(labels))
     }
 
-    /// As a `Scale`'s status writes it.
+    /// The form in a `Scale`'s status.
     pub(super) fn written(&self) -> String {
         let terms = self.0.iter().map(|term| match term {
             Term::In(key, values) if values.len() == 1 => format!("{key}={}", values.join(",")),
@@ -93,7 +94,7 @@ impl Labels {
     }
 }
 
-/// Splits at commas that are in no parentheses.
+/// Splits at commas outside parentheses.
 fn split(text: &str) -> Vec<&str> {
     let mut depth = 0;
     let parts = text.split(|c: char| {
@@ -142,12 +143,12 @@ fn set_of(text: &str) -> Option<Vec<String>> {
     )
 }
 
-/// A selector of fields.
+/// A field selector.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Fields(Vec<(String, String, bool)>);
 
 impl Fields {
-    /// Reads `fieldSelector` for a kind.
+    /// Parses `fieldSelector` for a kind.
     pub(super) fn parse(text: &str, plural: &str) -> Result<Fields, Refusal> {
         let mut terms = Vec::new();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -180,7 +181,7 @@ impl Fields {
     }
 }
 
-/// The fields a kind may be selected by.
+/// Whether the kind can be selected by the field.
 fn offered(plural: &str, field: &str) -> bool {
     let own: &[&str] = match plural {
         "pods" => &[
@@ -211,7 +212,7 @@ mod tests {
     use super::{Fields, Labels};
 
     #[test]
-    fn labels_are_selected_by_every_form() {
+    fn every_label_selector_form_matches() {
         let pod = json!({"metadata": {"labels": {"app": "a", "tier": "web"}}});
         for (selector, selected) in [
             ("", true),
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_that_kubernetes_offers() {
+    fn unsupported_field_selector_is_rejected() {
         let pod = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n"}});
         let select = |text| Fields::parse(text, "pods").map(|fields| fields.select(&pod));
         assert_eq!(select("metadata.name=a,spec.nodeName=n"), Ok(true));

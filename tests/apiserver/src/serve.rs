@@ -1,7 +1,7 @@
-//! The HTTP side: connections, tokens, and each request's way through faults, RBAC, the verbs and the log.
+//! The HTTP side: connections, tokens, and each request's path through faults, RBAC, the verbs and the log.
 //!
-//! One lock around the world, never held across an await. A connection lives in a task of the accepting
-//! one, and ends with it.
+//! One lock around the world, never held across an await. Each connection is a child task of the accepting one, and
+//! ends with it.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -26,15 +26,15 @@ use super::controllers;
 use super::faults::{Fault, Faults};
 use super::journal::{self, Journal, What};
 use super::patch;
-use super::request::{Asked, Subject, Verb, target};
+use super::request::{ApiRequest, Subject, Verb, target};
 use super::status::Refusal;
 use super::world::World;
 use super::{discovery, object, rbac, read, token, watch, write};
 
-/// Pause after a failed accept: out of descriptors, most likely; others must close theirs first.
+/// Pause after a failed accept: most likely out of file descriptors until others close theirs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What connections, clockwork and handle share.
+/// State shared by connections, the controllers' task and the handle.
 #[derive(Debug)]
 pub(super) struct Server {
     world: Mutex<World>,
@@ -42,7 +42,7 @@ pub(super) struct Server {
     pub(super) journal: Arc<Journal>,
     /// Token → subject.
     tokens: Mutex<BTreeMap<String, String>>,
-    /// Something changed: the controllers look again.
+    /// Wakes the controllers after a change.
     changed: Notify,
 }
 
@@ -57,19 +57,19 @@ impl Server {
         }
     }
 
-    /// The world, to be read; who changes it calls [`Server::change`].
+    /// The world, for reading; use [`Server::change`] to change it.
     pub(super) fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the world, and lets the controllers see to it.
+    /// Changes the world and wakes the controllers.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut World) -> R) -> R {
         let result = change(&mut self.world());
         self.changed.notify_one();
         result
     }
 
-    /// The token of a subject; the same one each time.
+    /// The token of a subject; always the same one.
     pub(super) fn token(&self, subject: &str) -> String {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         let known = tokens.iter().find(|(_, of)| *of == subject);
@@ -99,7 +99,7 @@ impl Server {
 }
 
 /// Runs the controllers for as long as the emulator lives.
-pub(super) async fn run_clockwork(server: Arc<Server>) {
+pub(super) async fn run_controllers(server: Arc<Server>) {
     loop {
         let next = {
             let mut world = server.world();
@@ -115,7 +115,7 @@ pub(super) async fn run_clockwork(server: Arc<Server>) {
     }
 }
 
-/// Accepts connections until aborted; they end with it.
+/// Accepts connections until aborted, which also ends the connections.
 pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
     let mut connections = JoinSet::new();
     loop {
@@ -129,25 +129,25 @@ pub(super) async fn accept(server: Arc<Server>, listener: TcpListener) {
     }
 }
 
-/// The connection is to be closed without an answer.
+/// Error that closes the connection without a response.
 #[derive(Debug, thiserror::Error)]
 #[error("a fault closed the connection")]
-struct HungUp;
+struct ConnectionClosed;
 
-/// A connection's way in: axum's own service cannot fail, and a fault must.
+/// Service of a connection. axum's own service cannot fail, which a fault requires.
 #[derive(Debug, Clone)]
-struct Door(Arc<Server>);
+struct ConnectionService(Arc<Server>);
 
-impl<B> tower::Service<axum::http::Request<B>> for Door
+impl<B> tower::Service<axum::http::Request<B>> for ConnectionService
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     type Response = Response;
-    type Error = HungUp;
-    type Future = Pin<Box<dyn Future<Output = Result<Response, HungUp>> + Send>>;
+    type Error = ConnectionClosed;
+    type Future = Pin<Box<dyn Future<Output = Result<Response, ConnectionClosed>> + Send>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), HungUp>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionClosed>> {
         Poll::Ready(Ok(()))
     }
 
@@ -159,7 +159,7 @@ where
 
 async fn connection(server: Arc<Server>, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
-    let service = Door(server);
+    let service = ConnectionService(server);
     let builder = auto::Builder::new(TokioExecutor::new());
     let service = TowerToHyperService::new(service);
     let _ = builder
@@ -167,7 +167,7 @@ async fn connection(server: Arc<Server>, stream: TcpStream) {
         .await;
 }
 
-async fn answer(server: &Arc<Server>, request: Request) -> Result<Response, HungUp> {
+async fn answer(server: &Arc<Server>, request: Request) -> Result<Response, ConnectionClosed> {
     let subject = match server.subject(&request) {
         Ok(subject) => subject,
         Err(refusal) => return Ok(refused(&refusal)),
@@ -190,14 +190,14 @@ async fn answer(server: &Arc<Server>, request: Request) -> Result<Response, Hung
             None => refused(&Refusal::no_path()),
         });
     };
-    let asked = match Asked::read(&server.world().kinds, target, &parts, subject, body) {
+    let asked = match ApiRequest::read(&server.world().kinds, target, &parts, subject, body) {
         Ok(asked) => asked,
         Err(refusal) => return Ok(refused(&refusal)),
     };
     served(server, &asked).await
 }
 
-async fn served(server: &Arc<Server>, asked: &Asked) -> Result<Response, HungUp> {
+async fn served(server: &Arc<Server>, asked: &ApiRequest) -> Result<Response, ConnectionClosed> {
     let fault = server.faults.of(asked);
     match fault {
         Some(Fault::Late(wait)) => tokio::time::sleep(wait).await,
@@ -212,7 +212,7 @@ async fn served(server: &Arc<Server>, asked: &Asked) -> Result<Response, HungUp>
             let refusal = Refusal::new(429, "TooManyRequests", message).again_after(seconds);
             return Ok(log_refused(server, asked, &refusal, false));
         }
-        Some(Fault::HangUp) => return Err(HungUp),
+        Some(Fault::HangUp) => return Err(ConnectionClosed),
         _ => {}
     }
     let lost = fault == Some(Fault::LoseAnswer);
@@ -220,12 +220,15 @@ async fn served(server: &Arc<Server>, asked: &Asked) -> Result<Response, HungUp>
     if let Some(Fault::Slow(wait)) = fault {
         tokio::time::sleep(wait).await;
     }
-    if lost { Err(HungUp) } else { Ok(response) }
+    if lost {
+        Err(ConnectionClosed)
+    } else {
+        Ok(response)
+    }
 }
 
-/// Does what is asked and logs it, in one turn of the lock where it writes: the log's order is the order
-/// in which things took effect.
-fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
+/// Performs a request and logs it. A write does both under one lock, so that the log's order is the order of effects.
+fn carried_out(server: &Arc<Server>, asked: &ApiRequest, lost: bool) -> Response {
     // The lock must be free again for the log.
     let allowed = rbac::authorise(&server.world(), asked);
     if let Err(refusal) = allowed {
@@ -266,7 +269,7 @@ fn carried_out(server: &Arc<Server>, asked: &Asked, lost: bool) -> Response {
     }
 }
 
-fn token_given(server: &Server, asked: &Asked, lost: bool) -> Response {
+fn token_given(server: &Server, asked: &ApiRequest, lost: bool) -> Response {
     let answer = token::answer(&server.world(), asked);
     match answer {
         Ok((subject, mut body)) => {
@@ -279,12 +282,12 @@ fn token_given(server: &Server, asked: &Asked, lost: bool) -> Response {
     }
 }
 
-fn log_refused(server: &Server, asked: &Asked, refusal: &Refusal, lost: bool) -> Response {
+fn log_refused(server: &Server, asked: &ApiRequest, refusal: &Refusal, lost: bool) -> Response {
     log(&server.world(), asked, refusal.code, refusal.reason, lost);
     refused(refusal)
 }
 
-fn log(world: &World, asked: &Asked, status: u16, reason: &str, lost: bool) {
+fn log(world: &World, asked: &ApiRequest, status: u16, reason: &str, lost: bool) {
     let patches = asked.verb == Verb::Patch;
     let body = match patches {
         true => patch::body(asked).unwrap_or_default(),

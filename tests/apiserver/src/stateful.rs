@@ -1,6 +1,7 @@
-//! StatefulSets: pods by ordinal, the next one made once all before it are ready, the last one ended first and the
-//! next once that is gone; all at the same time with `podManagementPolicy: Parallel`. A pod that is gone comes again
-//! under its name. A changed template changes no pod that is there (`updateStrategy: OnDelete`), volume claims are none.
+//! StatefulSets: pods by ordinal. The next one is created once all before it are ready; the last one ends first, and
+//! the next one once that is gone. `podManagementPolicy: Parallel` does all at the same time. A deleted pod is
+//! created again under its name. A changed template changes no existing pod (`updateStrategy: OnDelete`); volume
+//! claims are not supported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! Refusals as Kubernetes words them: `Status` objects with reason, details and causes.
+//! Refusals in Kubernetes' words: `Status` objects with reason, details and causes.
 //!
-//! A refusal is a value; only `serve` turns it into an answer.
+//! A refusal is a value; only `serve` turns it into a response.
 
 use serde_json::{Value, json};
 
 use super::kinds::Kind;
 
-/// Why one field, or one thing, was refused.
+/// The reason for the refusal of one field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Cause {
     pub(super) reason: &'static str,
@@ -27,12 +27,12 @@ impl Cause {
         }
     }
 
-    /// `Forbidden: …` at a field.
+    /// `Forbidden: …` for a field.
     pub(super) fn forbidden(field: impl Into<String>, why: &str) -> Cause {
         Cause::new("FieldValueForbidden", field, format!("Forbidden: {why}"))
     }
 
-    /// `Invalid value: …: why` at a field.
+    /// `Invalid value: …: why` for a field.
     pub(super) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Cause {
         let message = format!("Invalid value: {}: {why}", shown(value));
         Cause::new("FieldValueInvalid", field, message)
@@ -42,7 +42,7 @@ impl Cause {
         Cause::new("FieldValueRequired", field, "Required value")
     }
 
-    /// As the message lists it.
+    /// Its form in the message.
     fn told(&self) -> String {
         if self.field.is_empty() {
             return self.message.clone();
@@ -51,7 +51,7 @@ impl Cause {
     }
 }
 
-/// A value as Go's `field.Invalid` prints it: texts quoted, maps and lists as JSON.
+/// A value as Go's `field.Invalid` prints it: strings quoted, maps and lists as JSON.
 pub(super) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -59,13 +59,13 @@ pub(super) fn shown(value: &Value) -> String {
     }
 }
 
-/// A request that is refused: an HTTP status and the body that explains it.
+/// A refused request: an HTTP status and the body that explains it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Refusal {
     pub(super) code: u16,
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Apart, so that a refusal is small to hand on.
+    /// Boxed, so that a refusal is small to pass on.
     details: Box<Details>,
 }
 
@@ -88,7 +88,7 @@ impl Refusal {
         }
     }
 
-    /// Says of which object.
+    /// Adds the object.
     pub(super) fn of(mut self, group: &str, kind: &str, name: &str) -> Refusal {
         let details = &mut self.details;
         (details.group, details.kind, details.name) = (group.into(), kind.into(), name.into());
@@ -100,13 +100,13 @@ impl Refusal {
         self
     }
 
-    /// Says when to come again.
+    /// Adds the retry delay.
     pub(super) fn again_after(mut self, seconds: u64) -> Refusal {
         self.details.retry_after_s = Some(seconds);
         self
     }
 
-    /// When to come again, if that is told.
+    /// The retry delay, if set.
     pub(super) fn retry_after_s(&self) -> Option<u64> {
         self.details.retry_after_s
     }
@@ -120,7 +120,7 @@ impl Refusal {
         Refusal::new(404, "NotFound", message).of(&kind.group, &kind.plural, name)
     }
 
-    /// No such path.
+    /// Unknown path.
     pub(super) fn no_path() -> Refusal {
         let message = "the server could not find the requested resource";
         Refusal::new(404, "NotFound", message)
@@ -144,7 +144,7 @@ impl Refusal {
         Refusal::new(409, "Conflict", message).of(&kind.group, &kind.plural, name)
     }
 
-    /// Somebody else was quicker.
+    /// Version conflict: another writer was faster.
     pub(super) fn stale(kind: &Kind, name: &str) -> Refusal {
         let why = "the object has been modified; please apply your changes to the latest version and try again";
         Refusal::conflict(kind, name, why)
@@ -175,7 +175,7 @@ impl Refusal {
         .with(causes)
     }
 
-    /// 410: the version asked for is no longer known.
+    /// 410: the requested version has been dropped from the history.
     pub(super) fn expired(asked: u64, oldest: u64) -> Refusal {
         let message = format!("too old resource version: {asked} ({oldest})");
         Refusal::new(410, "Expired", message)

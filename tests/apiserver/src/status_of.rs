@@ -1,16 +1,16 @@
-//! How a kubelet words a pod's status: started, ready, resized, and the events it tells.
+//! The status of a pod as a kubelet writes it: started, ready, resized, and the events.
 //!
-//! Pure changes of a pod; when they happen is the kubelet's.
+//! Pure changes of a pod; the kubelet decides when they happen.
 
 use serde_json::{Value, json};
 
 use super::object::{Key, at, drop_condition, list, number, set, set_condition, text};
 use super::world::World;
 
-/// Events kept in the store; Kubernetes forgets them after an hour.
+/// Maximum events kept in the store; Kubernetes drops them after an hour.
 const EVENTS_MAX: usize = 5_000;
 
-/// The `n`th pod's address.
+/// Address of the `n`th pod.
 pub(super) fn address(n: u32) -> String {
     let [_, a, b, c] = n.to_be_bytes();
     format!("10.{}.{b}.{c}", 64 + a % 64)
@@ -22,19 +22,19 @@ fn condition(name: &str, status: bool, now: &str) -> Value {
     json!({"type": name, "status": status, "lastProbeTime": null, "lastTransitionTime": now})
 }
 
-/// What a container has once its spec is actuated.
+/// Resources of a container once its spec has been applied.
 pub(super) fn actual(container: &Value) -> Value {
     at(container, "/resources").clone()
 }
 
-/// Container names → what their spec gives them.
+/// Container name → resources of its spec.
 pub(super) fn targets(pod: &Value) -> Value {
     let containers = list(pod, "/spec/containers").iter();
     let all = containers.map(|container| (text(container, "/name").to_owned(), actual(container)));
     Value::Object(all.collect())
 }
 
-/// Its containers run.
+/// Sets the status of a pod whose containers run.
 pub(super) fn started(pod: &mut Value, ip: &str, now: &str) {
     let statuses: Vec<Value> = list(pod, "/spec/containers")
         .iter()
@@ -70,7 +70,7 @@ pub(super) fn started(pod: &mut Value, ip: &str, now: &str) {
     observe(pod);
 }
 
-/// It is ready, or no longer.
+/// Makes the pod ready or unready.
 pub(super) fn ready(pod: &mut Value, ready: bool, now: &str) {
     if let Some(Value::Array(statuses)) = pod.pointer_mut("/status/containerStatuses") {
         for status in statuses {
@@ -82,14 +82,14 @@ pub(super) fn ready(pod: &mut Value, ready: bool, now: &str) {
     }
 }
 
-/// The spec has been seen.
+/// Sets the observed generation.
 fn observe(pod: &mut Value) {
     if let Some(generation) = number(pod, "/metadata/generation") {
         set(pod, "/status/observedGeneration", json!(generation));
     }
 }
 
-/// There is nothing to resize (any more).
+/// Clears the conditions of a resize.
 pub(super) fn settled(pod: &mut Value) {
     drop_condition(pod, PENDING);
     drop_condition(pod, PROGRESS);
@@ -113,7 +113,7 @@ fn with_reason(pod: &Value, name: &str, reason: &str, message: &str, now: &str) 
     condition
 }
 
-/// Its resize is deferred, or infeasible.
+/// Marks its resize as deferred or infeasible.
 pub(super) fn pending(pod: &mut Value, reason: &str, message: &str, now: &str) {
     let condition = with_reason(pod, PENDING, reason, message, now);
     drop_condition(pod, PROGRESS);
@@ -121,7 +121,7 @@ pub(super) fn pending(pod: &mut Value, reason: &str, message: &str, now: &str) {
     observe(pod);
 }
 
-/// It has been allotted what its spec requests, and is being resized.
+/// Allocates the resources of its spec; `shows` adds the progress condition.
 pub(super) fn allotted(pod: &mut Value, shows: bool, now: &str) {
     drop_condition(pod, PENDING);
     drop_condition(pod, PROGRESS);
@@ -142,7 +142,7 @@ pub(super) fn allotted(pod: &mut Value, shows: bool, now: &str) {
     observe(pod);
 }
 
-/// Its containers have what they were being given; whether any was restarted for it.
+/// Applies the target resources to its containers. Returns whether any was restarted.
 pub(super) fn actuated(pod: &mut Value, target: &Value, generation: i64, now: &str) -> bool {
     let policies: Vec<(String, Value)> = list(pod, "/spec/containers")
         .iter()
@@ -199,7 +199,7 @@ pub(super) fn actuated(pod: &mut Value, target: &Value, generation: i64, now: &s
     restarted
 }
 
-/// Whether a change of what changed restarts the container.
+/// Whether the resize policies demand a restart for the changed resources.
 fn restarts(policies: &Value, before: &Value, after: &Value) -> bool {
     list(policies, "").iter().any(|policy| {
         let name = text(policy, "/resourceName");
@@ -211,14 +211,14 @@ fn restarts(policies: &Value, before: &Value, after: &Value) -> bool {
     })
 }
 
-/// Its resize turns out to have failed.
+/// Marks its resize as failed.
 pub(super) fn failed(pod: &mut Value, generation: i64, why: &str, now: &str) {
     let mut condition = with_reason(pod, PROGRESS, "Error", why, now);
     set(&mut condition, "/observedGeneration", json!(generation));
     set_condition(pod, condition);
 }
 
-/// Tells an event of a pod.
+/// Creates an event about a pod.
 pub(super) fn event(world: &mut World, pod: &Value, kind: &str, reason: &str, message: &str) {
     let Some(events) = world.kinds.by_id("events") else {
         return;
@@ -243,6 +243,6 @@ pub(super) fn event(world: &mut World, pod: &Value, kind: &str, reason: &str, me
     if kept.len() > EVENTS_MAX
         && let Some(oldest) = kept.pop_front()
     {
-        world.bury(&events, &oldest);
+        world.remove_now(&events, &oldest);
     }
 }

@@ -1,7 +1,7 @@
-//! The store: objects by kind and key, one counter of versions, a bounded history of changes.
+//! The store: objects by kind and key, one version counter, a bounded history of changes.
 //!
-//! It decides nothing about content. Every change has a version of its own and an entry in its kind's
-//! history, from which watches read; what is older than the history is gone (410).
+//! Independent of the content. Every change has a version of its own and an entry in its kind's
+//! history, from which watches read. Versions older than the history are gone (410).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -13,12 +13,12 @@ use tokio::sync::watch;
 use super::kinds::Kind;
 use super::object::{Key, list, set, text};
 
-/// Changes remembered of each kind: ten of each of 500 pods; a version of a pod is some 10 KiB.
+/// Changes kept of each kind: ten for each of 500 pods; one version of a pod takes about 10 KiB.
 pub(super) const HISTORY_MAX: usize = 5_000;
 
-/// What became of an object.
+/// The kind of change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Happened {
+pub(super) enum EventKind {
     Added,
     Modified,
     Deleted,
@@ -29,10 +29,10 @@ pub(super) enum Happened {
 pub(super) struct Event {
     pub(super) version: u64,
     pub(super) shelf: Arc<str>,
-    pub(super) happened: Happened,
-    /// As it is now; of a deleted one, as it was last, with the version of its deletion.
+    pub(super) happened: EventKind,
+    /// The object after the change; a deleted one as it was last, with the version of its deletion.
     pub(super) object: Arc<Value>,
-    /// As it was before, where there was one.
+    /// The object before the change, if it existed.
     pub(super) before: Option<Arc<Value>>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Event {
 struct Shelf {
     objects: BTreeMap<Key, Arc<Value>>,
     history: VecDeque<Event>,
-    /// The version of the latest change that was forgotten.
+    /// Version of the latest dropped change.
     forgotten: u64,
 }
 
@@ -49,9 +49,9 @@ struct Shelf {
 pub(super) struct Store {
     shelves: BTreeMap<Arc<str>, Shelf>,
     version: u64,
-    /// Changes the controllers have not seen yet.
+    /// Changes that the controllers have not seen yet.
     unseen: VecDeque<Event>,
-    /// uid of an owner → what it owns.
+    /// uid of an owner → its objects.
     owned: BTreeMap<String, BTreeSet<(Arc<str>, Key)>>,
     latest: watch::Sender<u64>,
 }
@@ -71,7 +71,7 @@ impl Store {
         self.version
     }
 
-    /// Tells of every new version.
+    /// Receiver of every new version.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.latest.subscribe()
     }
@@ -100,13 +100,13 @@ impl Store {
             .take_while(move |(key, _)| namespace.is_empty() || key.namespace == namespace)
     }
 
-    /// What is owned by the object with this uid.
+    /// Objects owned by the object with this uid.
     pub(super) fn owned_by(&self, uid: &str) -> Vec<(Arc<str>, Key)> {
         let owned = self.owned.get(uid).into_iter().flatten();
         owned.cloned().collect()
     }
 
-    /// Stores an object, new or changed, under a new version.
+    /// Stores an object, new or changed, with a new version.
     pub(super) fn put(&mut self, kind: &Kind, mut object: Value) -> Arc<Value> {
         self.version += 1;
         set(
@@ -128,14 +128,14 @@ impl Store {
             owned.insert((Arc::clone(&name), key.clone()));
         }
         let happened = match before {
-            Some(_) => Happened::Modified,
-            None => Happened::Added,
+            Some(_) => EventKind::Modified,
+            None => EventKind::Added,
         };
         self.tell(name, happened, Arc::clone(&object), before);
         object
     }
 
-    /// Takes an object away, under a new version.
+    /// Removes an object, with a new version.
     pub(super) fn take(&mut self, shelf: &str, key: &Key) -> Option<Arc<Value>> {
         let before = self.shelves.get_mut(shelf)?.objects.remove(key)?;
         self.version += 1;
@@ -148,7 +148,7 @@ impl Store {
             json!(self.version.to_string()),
         );
         let last = Arc::new(last);
-        self.tell(name, Happened::Deleted, Arc::clone(&last), Some(before));
+        self.tell(name, EventKind::Deleted, Arc::clone(&last), Some(before));
         Some(last)
     }
 
@@ -174,7 +174,7 @@ impl Store {
     fn tell(
         &mut self,
         shelf: Arc<str>,
-        happened: Happened,
+        happened: EventKind,
         object: Arc<Value>,
         before: Option<Arc<Value>>,
     ) {
@@ -196,7 +196,7 @@ impl Store {
         self.latest.send_replace(self.version);
     }
 
-    /// The changes the controllers have not seen.
+    /// Takes the changes that the controllers have not seen.
     pub(super) fn unseen(&mut self) -> VecDeque<Event> {
         std::mem::take(&mut self.unseen)
     }
@@ -204,7 +204,8 @@ impl Store {
     /// Changes of a kind after `version`, oldest first.
     ///
     /// # Errors
-    /// Some of them are forgotten; what was the latest of those.
+    ///
+    /// The version of the latest dropped change, if some of them have been dropped.
     pub(super) fn after(
         &self,
         shelf: &str,
@@ -225,7 +226,7 @@ impl Store {
         Ok(events)
     }
 
-    /// Forgets all history, as a compaction of etcd does: watches that lag are told 410.
+    /// Drops all history, like a compaction of etcd: watches that lag get 410.
     pub(super) fn forget(&mut self) {
         for shelf in self.shelves.values_mut() {
             shelf.history.clear();

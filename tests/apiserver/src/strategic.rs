@@ -1,10 +1,9 @@
-//! Strategic merge: lists of named things are merged by their key, other lists replaced.
+//! Strategic merge: lists of named items are merged by their key, other lists are replaced.
 //!
-//! Which list has which key is Kubernetes' own types' to say; this is the part of that table that pods,
-//! workloads, services and conditions need. Directives: `$patch: delete | replace`,
-//! `$deleteFromPrimitiveList`; `$setElementOrder` and `$retainKeys` are accepted and not obeyed. The order
-//! of a merged list is Kubernetes': what is only on the server goes behind what the patch brings, unless
-//! both were there before.
+//! Kubernetes' own types define the keys; this is the part of that table needed for pods, workloads, services and
+//! conditions. Directives: `$patch: delete | replace`, `$deleteFromPrimitiveList`; `$setElementOrder` and
+//! `$retainKeys` are accepted and ignored. A merged list has Kubernetes' order: items only on the server follow those
+//! of the patch, unless both existed before.
 
 use serde_json::{Map, Value};
 
@@ -30,7 +29,7 @@ const KEYS: [(&str, &str); 18] = [
     ("taints", "key"),
 ];
 
-/// The key of the list called `field`, told by an item of it where the name does not say.
+/// The key of the list called `field`. Its items decide if the name is ambiguous.
 pub(super) fn merge_key(field: &str, items: &[Value]) -> Option<&'static str> {
     if field == "ports" {
         let inside = items.iter().any(|item| item.get("containerPort").is_some());
@@ -128,7 +127,7 @@ fn merge_named(old: Vec<Value>, patch: &[Value], key: &str) -> Vec<Value> {
         merge(&mut merged, item);
         patched.push(merged);
     }
-    // Two sorted lists into one: the server's goes first only where both are known to the server.
+    // Merges two sorted lists: the server's item goes first only if the server knows both.
     let mut merged = Vec::with_capacity(server_only.len() + patched.len());
     let mut left = server_only.into_iter().peekable();
     for item in patched {
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn named_lists_are_merged_and_others_replaced() {
+    fn keyed_lists_are_merged_and_others_replaced() {
         let pod =
             json!({"containers": [{"name": "a", "args": ["x"], "image": "1"}, {"name": "b"}]});
         check(
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_new_goes_before_what_only_the_server_has() {
+    fn patch_items_precede_server_only_items() {
         check(
             json!({"conditions": [{"type": "Ready"}]}),
             json!({"conditions": [{"type": "New"}]}),

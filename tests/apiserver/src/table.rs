@@ -1,7 +1,7 @@
-//! Objects as a table, as `kubectl get` asks for them: a custom kind's `additionalPrinterColumns`, else name and age.
+//! Objects as a table for `kubectl get`: a custom kind's `additionalPrinterColumns`, else name and age.
 //!
-//! Simplified: of a JSON path, fields and the item whose field equals a text; built-in kinds have no columns of their
-//! own; ages are in one unit. Watches tell no tables.
+//! Simplified: JSON paths support fields and the item whose field equals a text; built-in kinds have no columns of
+//! their own; ages are in one unit. Watches do not support tables.
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,12 +10,12 @@ use super::kinds::Kind;
 use super::object::text;
 use super::views;
 
-/// Whether a table is asked for.
+/// Whether the request asks for a table.
 pub(super) fn is_asked(accept: &str) -> bool {
     accept.contains("as=Table")
 }
 
-/// The table of these objects, of a list in that version.
+/// The table of these objects; `version` is the list's.
 pub(super) fn of<'a>(
     kind: &Kind,
     version: &str,
@@ -54,7 +54,7 @@ fn cell(column: &Value, object: &Value, now: &str) -> Value {
     }
 }
 
-/// What is at a JSON path of fields (`.a.b`) and choices (`[?(@.a=='b')]`).
+/// The value at a JSON path of fields (`.a.b`) and filters (`[?(@.a=='b')]`).
 fn found<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
     let (mut here, mut rest) = (object, path);
     while !rest.is_empty() {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_ages_are_those_of_kubectl() {
+    fn json_paths_and_ages_match_kubectl() {
         let object = json!({"spec": {"mode": "active"}, "status": {"conditions": [
             {"type": "A", "status": "True"}, {"type": "B", "status": "False"}]}});
         for (path, wanted) in [

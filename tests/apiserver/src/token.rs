@@ -1,23 +1,25 @@
-//! `serviceaccounts/token`: a token by which requests are an account's. It never expires here.
+//! `serviceaccounts/token`: a token that authenticates requests as the account. It never expires
+//! here.
 
 use serde_json::{Value, json};
 
 use super::object::{at, number, set};
 use super::patch;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::status::{Cause, Refusal};
 use super::world::World;
 
-/// Shortest life that may be asked for, as in Kubernetes.
+/// Minimum lifetime, as in Kubernetes.
 const EXPIRES_LEAST_S: i64 = 600;
-/// Where nothing is asked for.
+/// Default lifetime.
 const EXPIRES_S: i64 = 3_600;
 
-/// The answer, which lacks the token, and whose it is to be.
+/// The token's subject, and the response without the token.
 ///
 /// # Errors
-/// There is no such account, or it is to live too shortly.
-pub(super) fn answer(world: &World, asked: &Asked) -> Result<(String, Value), Refusal> {
+///
+/// The account does not exist, or the lifetime is too short.
+pub(super) fn answer(world: &World, asked: &ApiRequest) -> Result<(String, Value), Refusal> {
     if world.store.get(&asked.kind.shelf, &asked.key).is_none() {
         return Err(asked.not_found());
     }

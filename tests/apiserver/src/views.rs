@@ -1,4 +1,4 @@
-//! One stored object, several faces: a kind's other versions, `events.k8s.io`, metadata alone, scale.
+//! Views of a stored object: a kind's other versions, `events.k8s.io`, metadata only, scale.
 //!
 //! Versions of a custom resource differ in name only (conversion strategy None).
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::kinds::Kind;
 use super::object::{at, remove, set};
 
-/// Fields of events: as core stores them, as `events.k8s.io` shows them.
+/// Field names of events: in core, which is stored, and in `events.k8s.io`.
 const EVENT: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -30,7 +30,7 @@ fn is_other_event(kind: &Kind) -> bool {
     kind.id == "events.events.k8s.io"
 }
 
-/// Turns a body as its kind shows it into what is stored.
+/// Converts a body from its kind's form to the stored form.
 pub(super) fn stored(kind: &Kind, object: &mut Value) {
     if is_other_event(kind) {
         rename(object, EVENT.into_iter().map(|(core, other)| (other, core)));
@@ -38,7 +38,7 @@ pub(super) fn stored(kind: &Kind, object: &mut Value) {
     }
 }
 
-/// A stored object as a version of its kind shows it.
+/// Converts a stored object to a version of its kind.
 pub(super) fn shown(kind: &Kind, version: &str, object: &Value) -> Value {
     let mut object = object.clone();
     if is_other_event(kind) {
@@ -49,7 +49,7 @@ pub(super) fn shown(kind: &Kind, version: &str, object: &Value) -> Value {
     object
 }
 
-/// Metadata alone, for those who ask for no more.
+/// Metadata only, for requests of `PartialObjectMetadata`.
 pub(super) fn metadata(object: &Value) -> Value {
     json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
         "metadata": at(object, "/metadata")})

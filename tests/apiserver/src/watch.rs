@@ -1,7 +1,8 @@
-//! WATCH: changes after a version, as a stream of lines, until it ends or is told to.
+//! WATCH: changes after a version, as a stream of lines, until it ends or is closed.
 //!
-//! An object that begins to be selected is ADDED, one that no longer is DELETED. Who lags behind the
-//! history is told 410 and has to list again. Bookmarks tell the version where nothing else does.
+//! An object that begins to match the selector is ADDED, one that no longer matches is DELETED. A
+//! client that lags behind the history gets 410 and has to list again. Bookmarks report the version
+//! while nothing changes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,18 +17,18 @@ use tokio::time::Instant;
 
 use super::faults::WatchFault;
 use super::read::Selection;
-use super::request::Asked;
+use super::request::ApiRequest;
 use super::serve::Server;
 use super::status::Refusal;
-use super::store::{Event, Happened};
+use super::store::{Event, EventKind};
 
-/// Longest watch, where the client does not say; Kubernetes' is 30 to 60 minutes.
+/// Default maximum duration of a watch; Kubernetes' is 30 to 60 minutes.
 const WATCH_MAX: Duration = Duration::from_secs(1_800);
 
-/// Changes sent in one piece.
+/// Maximum changes sent in one chunk.
 const CHUNK_MAX: usize = 100;
 
-struct Watching {
+struct WatchStream {
     server: Arc<Server>,
     selection: Selection,
     seen: u64,
@@ -41,11 +42,12 @@ struct Watching {
     ended: bool,
 }
 
-/// Begins a watch.
+/// Starts a watch.
 ///
 /// # Errors
-/// Selectors that are none.
-pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Refusal> {
+///
+/// The selectors are malformed.
+pub(super) fn begin(server: &Arc<Server>, asked: &ApiRequest) -> Result<Response, Refusal> {
     let selection = Selection::of(asked)?;
     let world = server.world();
     let from = match asked.param("resourceVersion") {
@@ -58,7 +60,7 @@ pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Ref
     };
     let mut first = VecDeque::new();
     let initial = asked.flag("sendInitialEvents");
-    // Without a version, a watch begins with all there is.
+    // Without a version, a watch starts with all existing objects.
     if from.is_none() || initial {
         let all = selection.all(&world);
         first.extend(all.map(|(_, object)| line("ADDED", &selection.written(object))));
@@ -69,7 +71,7 @@ pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Ref
         first.push_back(line("BOOKMARK", &bookmark.to_string()));
     }
     let seconds: Option<u64> = asked.param("timeoutSeconds").parse().ok();
-    let watching = Watching {
+    let watching = WatchStream {
         server: Arc::clone(server),
         seen: from.filter(|_| !initial).unwrap_or(world.store.version()),
         bookmarks: asked.flag("allowWatchBookmarks"),
@@ -93,7 +95,7 @@ pub(super) fn begin(server: &Arc<Server>, asked: &Asked) -> Result<Response, Ref
     Ok(response)
 }
 
-/// An event, as text: the object is text already.
+/// An event as text; the object is serialized already.
 fn line(kind: &str, object: &str) -> String {
     format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n")
 }
@@ -102,8 +104,8 @@ fn chunk(lines: impl IntoIterator<Item = String>) -> Bytes {
     Bytes::from(lines.into_iter().collect::<String>())
 }
 
-impl Watching {
-    /// The next piece of the stream; none when it has ended.
+impl WatchStream {
+    /// The next chunk of the stream; `None` at its end.
     async fn next(&mut self) -> Option<Bytes> {
         if self.ended {
             return None;
@@ -154,7 +156,7 @@ impl Watching {
         }
     }
 
-    /// What has changed since it last looked.
+    /// Changes since the last call.
     fn changes(&mut self) -> Result<Vec<String>, Refusal> {
         let world = self.server.world();
         let events = world.store.after(&self.selection.kind.shelf, self.seen);
@@ -177,7 +179,7 @@ impl Watching {
 }
 
 fn told(selection: &Selection, event: &Event) -> Option<String> {
-    let is = event.happened != Happened::Deleted && selection.selects(&event.object);
+    let is = event.happened != EventKind::Deleted && selection.selects(&event.object);
     let was = event
         .before
         .as_ref()

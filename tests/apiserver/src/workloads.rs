@@ -1,8 +1,8 @@
-//! Deployments and ReplicaSets: pods made from a template and deleted until there are as many as wanted.
+//! Deployments and ReplicaSets: pods are created from a template and deleted until the replica count is reached.
 //!
-//! A changed template rolls over by the deployment's surge and unavailability (or all at once, with
-//! Recreate); no history, no pausing, no rollback. Who goes first on the way down is Kubernetes' order:
-//! without a node, not running, not ready, the lower `pod-deletion-cost`, ready for a shorter time, newest.
+//! A changed template is rolled out within the deployment's surge and unavailability (or all at once, with Recreate);
+//! no history, no pausing, no rollback. Scale-down uses Kubernetes' order: without a node, not running, not ready,
+//! the lower `pod-deletion-cost`, ready for a shorter time, newest.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) const SETS: &str = "replicasets.apps";
 const HASH: &str = "pod-template-hash";
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Looks at whatever is marked; whether there was anything.
+/// Reconciles the next dirty workload. Returns whether there was any.
 pub(super) fn run(world: &mut World) -> bool {
     let Some((kind, key)) = world.controllers.dirty.pop_first() else {
         return false;
@@ -42,7 +42,7 @@ pub(super) fn run(world: &mut World) -> bool {
     true
 }
 
-/// What an owner owns of a kind.
+/// The objects of a kind that an owner owns.
 pub(super) fn owned(world: &World, owner: &Value, shelf: &str) -> Vec<Arc<Value>> {
     let all = world.store.owned_by(text(owner, "/metadata/uid"));
     let of_kind = all.into_iter().filter(|(other, _)| &**other == shelf);
@@ -56,7 +56,7 @@ fn owner_of(object: &Value, kind: &str) -> Value {
         "uid": at(object, "/metadata/uid"), "controller": true, "blockOwnerDeletion": true}])
 }
 
-/// Most pods of a set: ten times what the emulator is meant for; a slip must not fill the memory.
+/// Maximum pods of a set: ten times the intended size, so that a mistake does not fill the memory.
 const REPLICAS_MAX: i64 = 5_000;
 
 pub(super) fn replicas(object: &Value) -> i64 {
@@ -65,7 +65,7 @@ pub(super) fn replicas(object: &Value) -> i64 {
         .clamp(0, REPLICAS_MAX)
 }
 
-/// Ten digits of a template, as its ReplicaSet is named by.
+/// Ten digits of a template's hash, the suffix of its ReplicaSet's name.
 fn hash(template: &Value) -> String {
     let digits = u64::from(crc32fast::hash(template.to_string().as_bytes()));
     format!("{:09x}", digits ^ 0x5_0000_0000)
@@ -95,7 +95,7 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
     };
     let surge = share(&rolling("maxSurge"), wanted).unwrap_or(1);
     let unavailable = match rolling("maxUnavailable") {
-        // Rounded down, unlike all else.
+        // Rounded down, unlike all other percentages.
         Value::String(percent) => {
             percent
                 .trim_end_matches('%')
@@ -115,7 +115,7 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
     match new.first() {
         None => make_set(world, key, deployment, &hash, room),
         Some(set_now) => {
-            // A new set never shrinks to make room: the old ones do.
+            // The new set never shrinks to make room; the old ones do.
             let target = if old_replicas == 0 {
                 wanted
             } else {
@@ -124,7 +124,7 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
             scale_set(world, &Key::of(set_now), target);
         }
     }
-    // A set that was told to shrink counts as shrunk, though its pods may still be there.
+    // A set that was told to shrink counts as shrunk, even if its pods still exist.
     let still = |set: &Value| {
         number(set, "/status/readyReplicas")
             .unwrap_or(0)
@@ -139,7 +139,7 @@ fn roll(world: &mut World, key: &Key, deployment: &Value) {
     for old_set in &old {
         let less = still(old_set).min(spare);
         spare -= less;
-        // What is not ready serves nobody: it goes at once.
+        // Pods that are not ready serve nothing, and are removed at once.
         scale_set(world, &Key::of(old_set), still(old_set) - less);
     }
     report(world, key, &new, &old, wanted);
@@ -194,7 +194,7 @@ fn report(world: &mut World, key: &Key, new: &[Arc<Value>], old: &[Arc<Value>], 
             ("unavailableReplicas", (wanted.max(all) - ready).max(0)),
         ] {
             let path = format!("/status/{field}");
-            // As Kubernetes writes them: what is 0 is left out, except by kinds that must have it.
+            // As Kubernetes does, zeros are left out, except in kinds that require the field.
             match value {
                 0 => drop(remove(deployment, &path)),
                 value => set(deployment, &path, json!(value)),
@@ -248,7 +248,7 @@ fn match_replicas(world: &mut World, key: &Key, owner: &Value) {
     });
 }
 
-/// Who goes first: the least. The later a pod became ready or was made, the sooner it goes.
+/// Deletion order: the smallest rank first. A pod that became ready later, or was created later, goes sooner.
 type Rank = (bool, bool, bool, i64, Reverse<String>, Reverse<String>);
 
 fn rank(pod: &Value) -> Rank {

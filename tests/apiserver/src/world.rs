@@ -1,7 +1,7 @@
-//! The emulated cluster behind one lock: store, kinds, clock, chance, and how objects come, change and go.
+//! The emulated cluster behind one lock: store, kinds, clock, random numbers, and how objects are created, changed
+//! and deleted.
 //!
-//! What a client writes and what a controller writes pass through here alike; who may, and whether a body
-//! is any good, has been decided before.
+//! Writes of clients and of controllers both pass through here; authorization and validation have been done before.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use super::store::Store;
 use super::{Change, Options};
 use tokio::sync::broadcast;
 
-/// Letters of generated names, as Kubernetes chooses them: no word comes of them.
+/// Letters of generated names, chosen by Kubernetes so that they form no words.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Longest grace period, a year: beyond it the clock's arithmetic would end.
+/// Maximum grace period, a year: beyond it the clock's arithmetic would overflow.
 const GRACE_MAX_S: i64 = 365 * 86_400;
 
 /// All state that changes together.
@@ -59,7 +59,7 @@ impl World {
         world
     }
 
-    /// Makes a namespace unless it is there.
+    /// Creates a namespace, unless it exists.
     pub(super) fn make_namespace(&mut self, name: &str) {
         let Some(kind) = self.kinds.by_id("namespaces") else {
             return;
@@ -96,7 +96,7 @@ impl World {
         .join("-")
     }
 
-    /// Gives a new object what the server gives.
+    /// Sets the metadata that the server gives a new object.
     pub(super) fn stamp(&mut self, kind: &Kind, object: &mut Value) {
         set(object, "/metadata/uid", json!(self.uid()));
         set(
@@ -118,13 +118,13 @@ impl World {
         self.put_new(kind, object)
     }
 
-    /// Stores a new object that is [`World::stamp`]ed.
+    /// Stores a new object that has been [`World::stamp`]ed.
     pub(super) fn put_new(&mut self, kind: &Kind, mut object: Value) -> Arc<Value> {
         self.take_definition(kind, &mut object);
         self.store.put(kind, object)
     }
 
-    /// Stores an object changed, or takes it away where nothing holds it back any more.
+    /// Stores a changed object, or removes it if it is being deleted and nothing holds it any longer.
     pub(super) fn put(&mut self, kind: &Kind, mut object: Value) -> Arc<Value> {
         let doomed = !text(&object, "/metadata/deletionTimestamp").is_empty();
         let held = !list(&object, "/metadata/finalizers").is_empty();
@@ -132,14 +132,14 @@ impl World {
         if doomed && !held && !(kind.id == "pods" && graceful) {
             let key = Key::of(&object);
             self.store.put(kind, object);
-            let last = self.bury(kind, &key);
+            let last = self.remove_now(kind, &key);
             return last.unwrap_or_default();
         }
         self.take_definition(kind, &mut object);
         self.store.put(kind, object)
     }
 
-    /// A controller's change of one object; nothing is written where nothing changes.
+    /// Changes one object as a controller; writes nothing if nothing changes.
     pub(super) fn amend(&mut self, id: &str, key: &Key, change: impl FnOnce(&mut Value)) {
         let (Some(kind), Some(old)) = (self.kinds.by_id(id), self.store.get(id, key)) else {
             return;
@@ -154,9 +154,9 @@ impl World {
         }
     }
 
-    /// Begins or carries out a deletion; the object as it is then, where it is still there.
+    /// Starts or completes a deletion. Returns the object in its new state if it still exists.
     ///
-    /// `grace_s`: seconds a pod has to end, unless its own; `None` for its own.
+    /// `grace_s`: seconds a pod has to end; `None` for its own grace period.
     pub(super) fn delete(
         &mut self,
         kind: &Kind,
@@ -182,7 +182,7 @@ impl World {
             false => 0,
         };
         if grace_s == 0 && finalizers.is_empty() {
-            self.bury(kind, key);
+            self.remove_now(kind, key);
             return None;
         }
         finalizers.dedup();
@@ -216,8 +216,8 @@ impl World {
         Some(self.put(kind, object))
     }
 
-    /// Takes an object away, and what its kind takes with it. What it owned goes by the collector.
-    pub(super) fn bury(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
+    /// Removes an object and the effects of its kind. The garbage collector removes the objects it owned.
+    pub(super) fn remove_now(&mut self, kind: &Kind, key: &Key) -> Option<Arc<Value>> {
         let last = self.store.take(&kind.shelf, key)?;
         if kind.id == CRDS
             && let Some(gone) = Kind::custom(&last)
@@ -238,7 +238,7 @@ impl World {
         let all = self.store.list(&kind.shelf, namespace, None);
         let keys: Vec<Key> = all.map(|(key, _)| key.clone()).collect();
         for key in keys {
-            self.bury(kind, &key);
+            self.remove_now(kind, &key);
         }
     }
 
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// A definition of a custom resource is served as soon as it is stored, and says so.
+    /// A custom resource's definition is served as soon as it is stored, and its conditions say so.
     fn take_definition(&mut self, kind: &Kind, object: &mut Value) {
         if kind.id != CRDS {
             return;
@@ -278,13 +278,13 @@ impl World {
     }
 }
 
-/// The finalizer of a deletion that waits for what the object owns.
+/// The finalizer of a deletion that waits for the owned objects.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// The kind that defines kinds.
+/// Kind id of CustomResourceDefinitions.
 pub(super) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// One more change of the spec.
+/// Increments the generation.
 pub(super) fn count_generation(object: &mut Value) {
     let generation = number(object, "/metadata/generation").unwrap_or(0) + 1;
     set(object, "/metadata/generation", json!(generation));

@@ -1,6 +1,6 @@
-//! The writing verbs: create, update, patch, apply, delete.
+//! The write verbs: create, update, patch, apply, delete.
 //!
-//! It finds the object, makes the new one of the body, and leaves to `admit` and `change` what is allowed.
+//! It finds the object and builds the new one from the body; `admit` and `change` decide whether that is allowed.
 
 use serde_json::{Value, json};
 
@@ -11,22 +11,22 @@ use super::kinds::Kind;
 use super::object::{Key, at, list, number, remove, set, text};
 use super::patch::{self, Patch};
 use super::pods;
-use super::request::{Asked, Verb};
+use super::request::{ApiRequest, Verb};
 use super::status::{Cause, Refusal};
 use super::world::World;
 use super::{eviction, scale, views};
 
-/// What is answered: a status and a body.
+/// A response: status and body.
 pub(super) type Answer = (u16, Value);
 
 const VERSION: &str = "/metadata/resourceVersion";
 const MANAGED: &str = "/metadata/managedFields";
 
-/// Longest body of a request, as in Kubernetes.
+/// Maximum size of a request's body, as in Kubernetes.
 pub(super) const BODY_MAX: usize = 3 * 1024 * 1024;
 
-/// Carries out a writing verb.
-pub(super) fn write(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+/// Performs a write verb.
+pub(super) fn write(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     match (asked.verb, asked.subresource.as_str()) {
         (Verb::Create, "eviction") => eviction::evict(world, asked),
         (Verb::Create, "binding") => bind(world, asked),
@@ -39,7 +39,7 @@ pub(super) fn write(world: &mut World, asked: &Asked) -> Result<Answer, Refusal>
     }
 }
 
-pub(super) fn writer(world: &World, asked: &Asked, apply: bool) -> Writer {
+pub(super) fn writer(world: &World, asked: &ApiRequest, apply: bool) -> Writer {
     Writer {
         manager: asked.manager(),
         apply,
@@ -50,12 +50,12 @@ pub(super) fn writer(world: &World, asked: &Asked, apply: bool) -> Writer {
     }
 }
 
-fn create(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+fn create(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let body = patch::body(asked)?;
     create_from(world, asked, body)
 }
 
-fn create_from(world: &mut World, asked: &Asked, mut body: Value) -> Result<Answer, Refusal> {
+fn create_from(world: &mut World, asked: &ApiRequest, mut body: Value) -> Result<Answer, Refusal> {
     let kind = &asked.kind;
     views::stored(kind, &mut body);
     let mut body = admit::conform(kind, &asked.version, body, asked.is_strict())?;
@@ -108,7 +108,7 @@ fn create_from(world: &mut World, asked: &Asked, mut body: Value) -> Result<Answ
     Ok((201, views::shown(kind, &asked.version, &made)))
 }
 
-fn update(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+fn update(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let old = world.store.get(&asked.kind.shelf, &asked.key);
     let old = old.ok_or_else(|| asked.not_found())?;
     let mut body = patch::body(asked)?;
@@ -130,7 +130,7 @@ fn update(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     change(world, asked, &old, body, None)
 }
 
-fn patch(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+fn patch(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let kind = &asked.kind;
     let patch = Patch::of(asked)?;
     let found = world.store.get(&kind.shelf, &asked.key);
@@ -183,7 +183,7 @@ fn patch(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     }
 }
 
-fn bind(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+fn bind(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let old = world
         .store
         .get("pods", &asked.key)
@@ -202,7 +202,7 @@ fn bind(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     Ok((201, success(None)))
 }
 
-fn delete(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
+fn delete(world: &mut World, asked: &ApiRequest) -> Result<Answer, Refusal> {
     let options = match asked.body.is_empty() {
         true => Value::Null,
         false => patch::body(asked)?,
@@ -210,10 +210,10 @@ fn delete(world: &mut World, asked: &Asked) -> Result<Answer, Refusal> {
     delete_with(world, asked, &asked.kind, &options)
 }
 
-/// Deletes the object as `DeleteOptions` say.
+/// Deletes the object according to `DeleteOptions`.
 pub(super) fn delete_with(
     world: &mut World,
-    asked: &Asked,
+    asked: &ApiRequest,
     kind: &Kind,
     options: &Value,
 ) -> Result<Answer, Refusal> {

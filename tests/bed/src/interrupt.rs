@@ -1,4 +1,4 @@
-//! Ctrl-C, and the other ways to ask a program to end.
+//! Ctrl-C and the other signals that end a program.
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -6,15 +6,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// The exit code of a program ended by Ctrl-C: 128 and the signal's number.
 pub const INTERRUPTED: u8 = 130;
 
-/// Ctrl-C, or being asked to end.
+/// Receiver of SIGINT, SIGTERM and SIGHUP.
 #[derive(Debug)]
 pub struct Interrupt([Signal; 3]);
 
 impl Interrupt {
-    /// Catches the signals from now on.
+    /// Starts to catch the signals.
     ///
     /// # Errors
-    /// Signals that cannot be caught.
+    ///
+    /// The signals cannot be caught.
     pub fn new() -> Result<Interrupt> {
         let on = |kind| signal(kind).context("signals cannot be caught");
         Ok(Interrupt([
@@ -24,7 +25,7 @@ impl Interrupt {
         ]))
     }
 
-    /// Waits for the first of them.
+    /// Waits for the first signal.
     pub async fn wait(&mut self) {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {

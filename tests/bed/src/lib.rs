@@ -1,11 +1,11 @@
-//! The test bed, and what the demo is made of: everything around filter and planner that a story needs.
+//! The test bed, also used by the demo: everything that a test needs around the filter and the planner.
 //!
-//! A run goes `load` → `network` → Envoy with the filter → `emulator`, and back into a `fate`:
-//! the **load** generator sends what a schedule says when it says so (open loop, never waiting for
-//! answers), the **network** says how long a payload takes over a link whose bandwidth changes, the
-//! variant **emulator** is a model server without a model (a latency law, bounded parallelism, a FIFO
-//! queue; it executes what clients have abandoned), and every request's **fate** is recorded as the
-//! client saw it. **Slow** clients, who drip, fall silent or hardly read, come beside them. Nothing here decides anything about deadlines; that is what is being tested.
+//! A request goes `load` → `network` → Envoy with the filter → `emulator`, and its result is a `fate`. The **load**
+//! generator sends a schedule on time (open loop, never waiting for responses). The **network** computes the transfer
+//! time of a payload over a link whose bandwidth changes. The variant **emulator** is a model server without a model:
+//! a latency model, bounded parallelism and a FIFO queue. It executes abandoned requests too. The **fate** of every
+//! request is recorded as the client saw it. **Slow** clients, which drip, stall or hardly read, can be added.
+//! Nothing here makes decisions about deadlines; that is the filter's job, which is under test.
 
 pub mod built;
 pub mod clients;

@@ -1,8 +1,8 @@
-//! The Open Inference Protocol v2 over gRPC, as far as it is used here: its messages by hand, tag by tag
-//! from the public specification, and a client of them.
+//! The used part of the Open Inference Protocol v2 over gRPC: messages written by hand, with the
+//! tags of the public specification, and a client.
 //!
-//! Written out instead of generated so that no `protoc` is needed to build; what another's client makes
-//! of these tags is a story (`tests/clients.rs`). It decides nothing.
+//! Handwritten rather than generated, so that the build needs no `protoc`. `tests/clients.rs`
+//! checks the tags with a third-party client. It decides nothing.
 
 mod client;
 
@@ -10,13 +10,13 @@ use std::collections::HashMap;
 
 pub use client::{Client, Headers};
 
-/// The service's full name, as it stands in request paths.
+/// The service's full name, as in request paths.
 pub const SERVICE: &str = "inference.GRPCInferenceService";
 
-/// Bytes before a message on the wire: whether it is compressed, and its length.
+/// Length of the gRPC frame header: a compression flag and the message's length.
 pub const FRAME_HEAD: usize = 5;
 
-/// A message as gRPC sends it, not compressed.
+/// A message in a gRPC frame, not compressed.
 #[must_use]
 pub fn frame(message: &impl prost::Message) -> Vec<u8> {
     let mut frame = vec![0; FRAME_HEAD];
@@ -28,54 +28,54 @@ pub fn frame(message: &impl prost::Message) -> Vec<u8> {
     frame
 }
 
-/// Asks whether the server lives.
+/// Request for the server's liveness.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerLiveRequest {}
 
-/// Whether the server lives.
+/// The server's liveness.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerLiveResponse {
-    /// It does.
+    /// Whether the server is live.
     #[prost(bool, tag = "1")]
     pub live: bool,
 }
 
-/// Asks whether the server is ready.
+/// Request for the server's readiness.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerReadyRequest {}
 
-/// Whether the server is ready.
+/// The server's readiness.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerReadyResponse {
-    /// It is.
+    /// Whether the server is ready.
     #[prost(bool, tag = "1")]
     pub ready: bool,
 }
 
-/// Names a model, to ask whether it is ready or what it is like.
+/// Names a model, to request its readiness or its metadata.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ModelRequest {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version; empty for the server's choice.
+    /// Its version; empty: chosen by the server.
     #[prost(string, tag = "2")]
     pub version: String,
 }
 
-/// Whether a model is ready.
+/// A model's readiness.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ModelReadyResponse {
-    /// It is.
+    /// Whether the model is ready.
     #[prost(bool, tag = "1")]
     pub ready: bool,
 }
 
-/// Asks what the server is.
+/// Request for the server's metadata.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerMetadataRequest {}
 
-/// What the server is.
+/// The server's metadata.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ServerMetadataResponse {
     /// Its name.
@@ -84,12 +84,12 @@ pub struct ServerMetadataResponse {
     /// Its version.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// What it can do beyond the protocol.
+    /// Supported extensions of the protocol.
     #[prost(string, repeated, tag = "3")]
     pub extensions: Vec<String>,
 }
 
-/// What a tensor is like.
+/// Name, type and shape of a tensor.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TensorMetadata {
     /// Its name.
@@ -103,7 +103,7 @@ pub struct TensorMetadata {
     pub shape: Vec<i64>,
 }
 
-/// What a model is like.
+/// A model's metadata.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ModelMetadataResponse {
     /// Its name.
@@ -112,13 +112,13 @@ pub struct ModelMetadataResponse {
     /// Its versions.
     #[prost(string, repeated, tag = "2")]
     pub versions: Vec<String>,
-    /// What executes it.
+    /// The platform that executes it.
     #[prost(string, tag = "3")]
     pub platform: String,
-    /// What it takes.
+    /// Its input tensors.
     #[prost(message, repeated, tag = "4")]
     pub inputs: Vec<TensorMetadata>,
-    /// What it gives.
+    /// Its output tensors.
     #[prost(message, repeated, tag = "5")]
     pub outputs: Vec<TensorMetadata>,
 }
@@ -131,27 +131,27 @@ pub struct InferParameter {
     pub choice: Option<Parameter>,
 }
 
-/// The kinds of value a parameter may have.
+/// The value types of a parameter.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Parameter {
-    /// True or false.
+    /// Boolean.
     #[prost(bool, tag = "1")]
     Bool(bool),
-    /// A whole number.
+    /// Signed integer.
     #[prost(int64, tag = "2")]
     Int64(i64),
     /// Text.
     #[prost(string, tag = "3")]
     Text(String),
-    /// A number.
+    /// Floating-point number.
     #[prost(double, tag = "4")]
     Double(f64),
-    /// A whole number from 0 on.
+    /// Unsigned integer.
     #[prost(uint64, tag = "5")]
     Uint64(u64),
 }
 
-/// A tensor's values where they are not sent as raw bytes.
+/// A tensor's values, if they are not sent as raw bytes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TensorContents {
     /// BOOL.
@@ -180,7 +180,7 @@ pub struct TensorContents {
     pub bytes: Vec<Vec<u8>>,
 }
 
-/// A tensor of a request or an answer.
+/// A tensor of a request or a response.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Tensor {
     /// Its name.
@@ -195,7 +195,7 @@ pub struct Tensor {
     /// Its parameters.
     #[prost(map = "string, message", tag = "4")]
     pub parameters: HashMap<String, InferParameter>,
-    /// Its values, where they are not sent as raw bytes.
+    /// Its values, if they are not sent as raw bytes.
     #[prost(message, optional, tag = "5")]
     pub contents: Option<TensorContents>,
 }
@@ -217,10 +217,10 @@ pub struct ModelInferRequest {
     /// The model.
     #[prost(string, tag = "1")]
     pub model_name: String,
-    /// Its version; empty for the server's choice.
+    /// Its version; empty: chosen by the server.
     #[prost(string, tag = "2")]
     pub model_version: String,
-    /// The client's own name for the request.
+    /// The client's id for the request.
     #[prost(string, tag = "3")]
     pub id: String,
     /// Parameters.
@@ -229,7 +229,7 @@ pub struct ModelInferRequest {
     /// The tensors.
     #[prost(message, repeated, tag = "5")]
     pub inputs: Vec<Tensor>,
-    /// The outputs wanted; none for all.
+    /// The requested outputs; empty for all.
     #[prost(message, repeated, tag = "6")]
     pub outputs: Vec<RequestedOutput>,
     /// The tensors' values, in the order of `inputs`.
@@ -255,7 +255,7 @@ impl ModelInferRequest {
     }
 }
 
-/// The answer to a request for inference.
+/// The response to an inference request.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ModelInferResponse {
     /// The model that answered.
@@ -264,7 +264,7 @@ pub struct ModelInferResponse {
     /// Its version.
     #[prost(string, tag = "2")]
     pub model_version: String,
-    /// The request's own id.
+    /// The request's id.
     #[prost(string, tag = "3")]
     pub id: String,
     /// Parameters.
@@ -289,13 +289,13 @@ impl ModelInferResponse {
     }
 }
 
-/// One answer of a stream of them.
+/// One response of a stream.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ModelStreamInferResponse {
-    /// What went wrong with this one request; empty where nothing did.
+    /// The error of this request; empty if it succeeded.
     #[prost(string, tag = "1")]
     pub error_message: String,
-    /// The answer.
+    /// The response.
     #[prost(message, optional, tag = "2")]
     pub infer_response: Option<ModelInferResponse>,
 }

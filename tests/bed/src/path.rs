@@ -1,6 +1,6 @@
-//! A path of several real Envoys: routers before gates, one stage of a pipeline after another.
+//! A path of several real Envoys: routers before gates, or the stages of a pipeline.
 //!
-//! It sets up and asks; what is right is the stories' to say.
+//! It sets up and sends; the assertions are in the tests.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::envoy::{Bootstrap, Envoy};
 use crate::scene::{PATIENCE, SERVICE, Variant, planned, send_none_ahead};
 use crate::wait;
 
-/// Workers of each Envoy where a story does not say.
+/// Default number of workers of each Envoy.
 const WORKERS: u32 = 2;
 
 /// One Envoy of a path, and a client for it.
@@ -26,13 +26,14 @@ pub struct Hop {
 }
 
 impl Hop {
-    /// Starts an Envoy with so many workers, its filter configured as `plugin` says.
+    /// Starts an Envoy with `workers` workers and the filter configuration `plugin`.
     ///
     /// # Errors
+    ///
     /// It does not start, or `plugin` names no service.
     pub async fn start(bootstrap: Bootstrap, plugin: &Value, workers: u32) -> Result<Hop> {
         let service = plugin.get("service").and_then(Value::as_str);
-        let service = service.context("a plugin without a service")?.to_owned();
+        let service = service.context("plugin: service is missing")?.to_owned();
         let envoy = Envoy::start(&bootstrap.plugin(plugin), workers).await?;
         Ok(Hop {
             service,
@@ -42,9 +43,10 @@ impl Hop {
         })
     }
 
-    /// A router before these gates.
+    /// Starts a router before these gates.
     ///
     /// # Errors
+    ///
     /// It does not start.
     pub async fn router(gates: &[(Variant, SocketAddr)], plugin: Value) -> Result<Hop> {
         let variants: Vec<Variant> = gates.iter().map(|(variant, _)| *variant).collect();
@@ -56,16 +58,17 @@ impl Hop {
         Hop::start(bootstrap, &with(own, plugin), WORKERS).await
     }
 
-    /// A gate before one server: the shipped one, with that variant.
+    /// Starts a gate before one server: the shipped one, with that variant.
     ///
     /// # Errors
+    ///
     /// It does not start.
     pub async fn gate(variant: Variant, server: SocketAddr, plugin: Value) -> Result<Hop> {
         let bootstrap = Bootstrap::gate()?.backend(variant.name, server);
         Hop::start(bootstrap, &Hop::gate_plugin(variant, plugin), WORKERS).await
     }
 
-    /// What a gate's plugin is configured with, but for what `plugin` says otherwise.
+    /// Plugin configuration of a gate; keys of `plugin` take precedence.
     pub fn gate_plugin(variant: Variant, plugin: Value) -> Value {
         let alone = Variant {
             share: 1.0,
@@ -79,9 +82,10 @@ impl Hop {
         with(own, plugin)
     }
 
-    /// Both roles in one, before one server or further Envoy.
+    /// Starts a proxy with both roles before one server or further Envoy.
     ///
     /// # Errors
+    ///
     /// It does not start.
     pub async fn both(variant: Variant, server: SocketAddr, plugin: Value) -> Result<Hop> {
         let own = json!({ "service": SERVICE, "plan": { "variants": planned(&[variant]) } });
@@ -89,12 +93,12 @@ impl Hop {
         Hop::start(bootstrap, &with(own, plugin), WORKERS).await
     }
 
-    /// Where it listens.
+    /// Its listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A request for inference through it, for the caller to add headers to and send.
+    /// An inference request through it; the caller adds headers and sends it.
     pub fn infer(&self) -> reqwest::RequestBuilder {
         let url = format!("http://{}/v2/models/model/infer", self.address);
         self.client.post(url).body("{}")
@@ -116,6 +120,7 @@ impl Hop {
     /// Waits until a metric of its filter is `value`.
     ///
     /// # Errors
+    ///
     /// It is not within [`PATIENCE`].
     pub async fn until(&self, metric: Metric, label: &str, value: u64) -> Result<()> {
         let what = format!("{} {label} = {value}", metric.name());
@@ -127,9 +132,10 @@ impl Hop {
     }
 }
 
-/// A server of a model, which can also be asked for as `model`.
+/// Starts a server of `model`, which also answers to the name `model`.
 ///
 /// # Errors
+///
 /// It does not start.
 pub async fn server(model: &str, service_ms: f64) -> Result<Emulator> {
     let mut config = ServerConfig::new(model, Law::constant(service_ms));
@@ -138,7 +144,7 @@ pub async fn server(model: &str, service_ms: f64) -> Result<Emulator> {
     Emulator::start(config).await
 }
 
-/// The object with the other's keys put in place of its own.
+/// Merges the keys of `other` into `object`; those of `other` take precedence.
 fn with(mut object: Value, other: Value) -> Value {
     if let (Some(object), Value::Object(other)) = (object.as_object_mut(), other) {
         object.extend(other);

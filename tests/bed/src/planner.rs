@@ -1,6 +1,6 @@
-//! The real planner as a child process, and what its status says.
+//! The real planner as a child process, and its status.
 //!
-//! It starts, asks and ends it; what it plans is in its service file.
+//! It starts, queries and ends it; its service file says what it plans.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,9 +18,9 @@ use crate::built;
 use crate::process::Process;
 use crate::wait;
 
-/// How long one answer of the planner may take.
+/// Time limit for one response of the planner.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How much of the log an error repeats, in lines.
+/// Number of log lines that an error repeats.
 const LOG_TAIL_MAX: usize = 20;
 
 /// The running planner; it ends when dropped.
@@ -34,22 +34,22 @@ pub struct Planner {
     client: Client,
 }
 
-/// The part of the status that is read.
+/// The parsed part of the status.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Status {
-    /// Of the plan that is out.
+    /// Revision of the published plan.
     pub revision: Option<u64>,
-    /// The latest turns, oldest first.
+    /// The latest cycles, oldest first.
     pub cycles: Vec<Cycle>,
-    /// The proxies that share the slots, by node id.
+    /// The proxies that have been assigned slots, by node id.
     pub proxies: BTreeMap<String, Sharer>,
-    /// A pipeline's stages, by name; none of a service that is no pipeline.
+    /// A pipeline's stages, by name; empty if the service is no pipeline.
     #[serde(default)]
     pub stages: BTreeMap<String, StageStatus>,
 }
 
 impl Status {
-    /// The revision of that stage's plan, where one is out.
+    /// Revision of the published plan of that stage.
     pub fn revision_at(&self, stage: &str) -> Option<u64> {
         match self.stages.get(stage) {
             Some(stage) => stage.plan.as_ref().map(|plan| plan.revision),
@@ -58,14 +58,14 @@ impl Status {
     }
 }
 
-/// What of one stage is read.
+/// The parsed part of a stage's status.
 #[derive(Debug, Clone, Deserialize)]
 pub struct StageStatus {
-    /// The plan that is out.
+    /// The published plan.
     pub plan: Option<StagePlan>,
 }
 
-/// What of a stage's plan is read.
+/// The parsed part of a stage's plan.
 #[derive(Debug, Clone, Deserialize)]
 pub struct StagePlan {
     /// Its revision.
@@ -75,52 +75,53 @@ pub struct StagePlan {
 /// A proxy that polls.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Sharer {
-    /// Of what polls.
+    /// Incarnation of the proxy process that polls.
     pub incarnation: u64,
-    /// The slots of the plan it is to have, by variant.
+    /// Slots assigned to it, by variant.
     pub part: BTreeMap<String, u32>,
-    /// The revision of that plan.
+    /// Revision of the plan with these slots.
     pub part_revision: Option<u64>,
-    /// Whether it has said that it works by it.
+    /// Whether it has confirmed that it uses them.
     pub settled: bool,
 }
 
-/// One turn of the planner.
+/// One cycle of the planner.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Cycle {
-    /// When it began, Unix time in ms.
+    /// Its start, Unix time in ms.
     pub at_ms: u64,
-    /// From the first observation to the plan handed out.
+    /// Time from the first observation to the published plan.
     pub cycle_ms: f64,
     /// Plans published.
     pub published: u64,
-    /// The demand planned for, in requests/s.
+    /// Planned demand, in requests/s.
     pub demand_rps: Option<f64>,
-    /// Reasons of the decision.
+    /// Reasons for the decision.
     pub why: String,
-    /// By name.
+    /// The variants, by name.
     pub variants: BTreeMap<String, CycleVariant>,
 }
 
-/// One variant at the end of a turn.
+/// One variant at the end of a cycle.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CycleVariant {
-    /// Cores in force.
+    /// Actual cores.
     pub cores_actuated: f64,
-    /// Replicas that serve.
+    /// Ready replicas.
     pub replicas_ready: u32,
     /// Its quota.
     pub share: f64,
-    /// Requests that it executes together.
+    /// Requests in one batch.
     pub batch: u32,
 }
 
 impl Planner {
-    /// Starts it for `service` with this service file, which has it listen on `address`; `key` is the
-    /// environment variable the file names for the shared key, and the key.
+    /// Starts it for `service` with this service file, which makes it listen on `address`. `key` is
+    /// the environment variable that the file names for the shared key, and the key.
     ///
     /// # Errors
-    /// There is no planner, or it cannot be started.
+    ///
+    /// The planner is not found or cannot be started.
     pub fn start(
         service: &str,
         address: SocketAddr,
@@ -148,10 +149,11 @@ impl Planner {
         })
     }
 
-    /// Waits until a plan is out.
+    /// Waits until a plan is published.
     ///
     /// # Errors
-    /// The planner ends, or there is none within `limit`: the message ends with its log.
+    ///
+    /// The planner exits, or publishes none within `limit`; the message ends with its log.
     pub async fn until_ready(&mut self, limit: Duration) -> Result<()> {
         let url = format!("{}/readyz", self.url());
         let mut ended = None;
@@ -163,16 +165,17 @@ impl Planner {
         };
         let waited = wait::until_async("the planner's first plan", limit, ready).await;
         let failed = match ended {
-            Some(status) => Err(anyhow::anyhow!("the planner ended: {status}")),
+            Some(status) => Err(anyhow::anyhow!("the planner exited: {status}")),
             None => waited,
         };
         failed.with_context(|| format!("the planner's log ends:\n{}", self.log_tail()))
     }
 
-    /// The latest `cycles` turns.
+    /// Its status, with the latest `cycles` cycles.
     ///
     /// # Errors
-    /// The planner does not answer, or not with a status.
+    ///
+    /// The planner does not answer, or the response is no status.
     pub async fn status(&self, cycles: usize) -> Result<Status> {
         let url = format!(
             "{}/v1/services/{}?cycles={cycles}",
@@ -181,7 +184,7 @@ impl Planner {
         );
         let asked = self.client.get(url).bearer_auth(&self.key);
         let answer = asked.send().await?.error_for_status()?;
-        answer.json().await.context("the planner's status")
+        answer.json().await.context("invalid status of the planner")
     }
 
     /// `http://127.0.0.1:port`.
@@ -200,23 +203,25 @@ impl Planner {
 
 const LOG: &str = "planner.log";
 
-/// Ports that Linux gives to nobody who asks for any, neither listeners nor outgoing connections.
-const OURS: std::ops::Range<u32> = 12_000..32_000;
+/// Ports outside Linux's ephemeral range: the kernel never assigns them to listeners or outgoing
+/// connections.
+const PORTS: std::ops::Range<u32> = 12_000..32_000;
 
-/// A port nobody listens on. Envoy must know the planner's before the planner can know Envoy's, and
-/// until that starts nobody else may be given it.
+/// A port on which nobody listens. Envoy's configuration needs the planner's port before the
+/// planner starts, and meanwhile no other process may get it.
 ///
 /// # Errors
-/// There is none.
+///
+/// All ports are in use.
 pub fn free_port() -> Result<SocketAddr> {
     static ASKED: AtomicU32 = AtomicU32::new(0);
-    let count = OURS.end - OURS.start;
+    let count = PORTS.end - PORTS.start;
     for _ in 0..count {
-        // Programs that run at once begin at different ones.
+        // Programs that run at the same time begin at different ports.
         let nth = std::process::id()
             .wrapping_mul(97)
             .wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
-        let port = u16::try_from(OURS.start + nth % count)?;
+        let port = u16::try_from(PORTS.start + nth % count)?;
         if let Ok(listener) = std::net::TcpListener::bind(("127.0.0.1", port)) {
             return Ok(listener.local_addr()?);
         }

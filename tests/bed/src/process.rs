@@ -1,7 +1,7 @@
 //! One child process that does not outlive this one.
 //!
-//! Decides only about life and death: killed and waited for on drop, and killed by a watchdog where
-//! this process is itself killed and drops nothing.
+//! It is killed and waited for on drop. A watchdog kills it if this process is itself killed and
+//! drops nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,7 +10,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
 
-/// Reads the child's id, then on until this process closes the pipe, which its end does; then kills.
+/// Reads the child's id, then reads until the pipe closes, which the end of this process does at
+/// the latest; then kills the child.
 const WATCHDOG: &str = "read -r id && { while read -r _; do :; done; kill -KILL \"$id\"; }";
 
 /// A child and its watchdog.
@@ -34,7 +35,8 @@ impl Process {
         let errors = file.try_clone().context("cannot share the log")?;
         command.stdin(Stdio::null()).stdout(file).stderr(errors);
         let shown = Path::new(command.get_program()).display().to_string();
-        // The watchdog first, so that nothing but the writing of the id lies between.
+        // The watchdog starts first, so that only the write of the id follows the start of the
+        // child.
         let watchdog = Watchdog::spawn()?;
         let child = command
             .spawn()
@@ -49,7 +51,7 @@ impl Process {
         self.child.id()
     }
 
-    /// How the child ended, where it has.
+    /// Its exit status, if it has exited.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         self.child
             .try_wait()
@@ -59,7 +61,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog first: once the child is waited for, its id may be another's.
+        // The watchdog ends first: once the child has been waited for, its id may be reused.
         end(&mut self.watchdog.shell);
         end(&mut self.child);
     }
@@ -80,7 +82,7 @@ impl Watchdog {
 
     fn watch(&mut self, id: u32) -> Result<()> {
         let pipe = self.pipe.as_mut().context("the watchdog has no pipe")?;
-        writeln!(pipe, "{id}").context("the watchdog does not listen")
+        writeln!(pipe, "{id}").context("the watchdog does not read its pipe")
     }
 }
 
@@ -90,7 +92,7 @@ impl Drop for Watchdog {
     }
 }
 
-/// Kills and waits; nothing happens to a child that was waited for before.
+/// Kills and waits; does nothing to a child that has already been waited for.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
@@ -101,18 +103,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_dies_with_the_pipe_of_its_watchdog() {
+    fn closed_watchdog_pipe_kills_child() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("sleep");
         let mut process = Process::spawn(command.arg("600"), &folder.path().join("log")).unwrap();
         assert_eq!(process.exited().unwrap(), None);
-        // What the system does for a process that is killed.
+        // As the kernel does for a killed process.
         drop(process.watchdog.pipe.take());
         assert!(!process.child.wait().unwrap().success());
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_named() {
+    fn missing_program_is_named_in_error() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = Command::new("/nonesuch/envoy");
         let error = Process::spawn(&mut command, &folder.path().join("log")).unwrap_err();

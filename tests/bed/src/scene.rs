@@ -1,7 +1,7 @@
-//! A scene for stories about the filter: a real Envoy with the shipped configuration, one emulator per
-//! variant, and a client. Also a scripted planner, for what the real one never says.
+//! Fixture for tests of the filter: a real Envoy with the shipped configuration, one emulator per variant, and a
+//! client. Also a scripted planner, for responses that the real one never gives.
 //!
-//! It sets up and asks; what is right is the stories' to say.
+//! It sets up and sends; the assertions are in the tests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use crate::emulator::{Emulator, Law, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};
 use crate::wait;
 
-/// The service of every scene.
+/// Service name of every scene.
 pub const SERVICE: &str = "story";
-/// The shared key of every scene.
+/// Shared key of every scene.
 pub const KEY: &str = "a-key-for-stories";
-/// How long anything a story waits for may take. Generous: it only bounds a failing run.
+/// Time limit for anything a test waits for. Generous: it only bounds a failing run.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A variant as a story wants it.
+/// A variant of a test.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
-    /// Its name, its cluster's, and its model's.
+    /// Name of the variant, its cluster and its model.
     pub name: &'static str,
     /// Its quota.
     pub share: f64,
     /// Its slots.
     pub slots: u32,
-    /// How long its server takes, ms.
+    /// Service time, ms.
     pub service_ms: f64,
 }
 
-/// Turns `queue.overlap` off unless `plugin` says otherwise: most stories are of who has a slot and who waits.
+/// Turns `queue.overlap` off unless `plugin` sets it: most tests are about requests that have a slot or wait for one.
 pub fn send_none_ahead(plugin: &mut Value) {
     let queue = plugin
         .as_object_mut()
@@ -59,17 +59,18 @@ pub struct Scene {
     pub envoy: Envoy,
     /// One server for each variant, in the order given.
     pub backends: Vec<Emulator>,
-    /// Sends over HTTP/1.1, one connection for each request under way.
+    /// Sends over HTTP/1.1, with one connection for each request in flight.
     pub client: reqwest::Client,
     url: String,
 }
 
 impl Scene {
-    /// Starts one emulator with so many cores (so many executions at once) per variant, and Envoy with
-    /// `workers` workers and the static plan that these variants make; `adapt` may change the rest.
+    /// Starts one emulator per variant, with 1000 cores and as many executions at once, and Envoy with `workers`
+    /// workers and a static plan of these variants; `adapt` may change the rest.
     ///
     /// # Errors
-    /// Something did not start.
+    ///
+    /// Envoy or an emulator does not start.
     pub async fn start(
         variants: &[Variant],
         workers: u32,
@@ -83,10 +84,11 @@ impl Scene {
         Scene::start_with(servers.collect(), &planned(variants), workers, adapt).await
     }
 
-    /// The same with these servers, each behind the cluster of its model's name, and this plan.
+    /// Starts these servers, each behind the cluster of its model's name, and Envoy with this plan.
     ///
     /// # Errors
-    /// Something did not start.
+    ///
+    /// Envoy or an emulator does not start.
     pub async fn start_with(
         servers: Vec<ServerConfig>,
         variants: &Value,
@@ -120,9 +122,10 @@ impl Scene {
         })
     }
 
-    /// The same through another listener.
+    /// An inference request through another listener.
     ///
     /// # Errors
+    ///
     /// There is no listener of that name.
     pub fn infer_by(&self, listener: &str) -> Result<reqwest::RequestBuilder> {
         let address = self.envoy.listener(listener)?;
@@ -130,7 +133,7 @@ impl Scene {
         Ok(self.client.post(url).body("{}"))
     }
 
-    /// A request for inference through the filter, for the caller to add headers to and send.
+    /// An inference request through the filter; the caller adds headers and sends it.
     pub fn infer(&self) -> reqwest::RequestBuilder {
         self.client.post(&self.url).body("{}")
     }
@@ -145,10 +148,11 @@ impl Scene {
         tokio::spawn(async move { see(request).await })
     }
 
-    /// The board as it is, from a module that shows it ([`crate::built::trapping_filter`]).
+    /// The slot table, from a module that shows it ([`crate::built::trapping_filter`]).
     ///
     /// # Errors
-    /// The module does not, or what it shows is none.
+    ///
+    /// The module does not show it, or the response cannot be decoded.
     pub async fn board(&self) -> Result<Board> {
         let seen = see(self.infer().header("x-weir-trap", "show")).await?;
         let mut board = Board::default();
@@ -159,6 +163,7 @@ impl Scene {
     /// Waits until a metric of the filter has reached `value`.
     ///
     /// # Errors
+    ///
     /// It does not within [`PATIENCE`].
     pub async fn until(&self, metric: Metric, label: &str, value: u64) -> Result<()> {
         let what = format!("{} {label} = {value}", metric.name());
@@ -170,10 +175,11 @@ impl Scene {
         wait::until_async(&what, PATIENCE, reached).await
     }
 
-    /// Waits until a metric of the filter is as `holds` says; `what` names that.
+    /// Waits until a metric of the filter satisfies `holds`; `what` names the condition in messages.
     ///
     /// # Errors
-    /// It is not within [`PATIENCE`].
+    ///
+    /// It does not within [`PATIENCE`].
     pub async fn until_metric(
         &self,
         metric: Metric,
@@ -194,8 +200,8 @@ impl Scene {
     }
 }
 
-/// Slots of a variant that the board says are taken by VMs that live: those whose leases end about when
-/// the last one does.
+/// Slots of a variant taken by live VMs, according to the slot table: those whose leases end about when the latest
+/// one does.
 pub fn taken_by_the_living(board: &Board, variant: &str) -> u32 {
     const ABOUT: Duration = Duration::from_millis(150);
     let leases = board.entries.iter().map(|entry| entry.lease);
@@ -210,7 +216,7 @@ pub fn taken_by_the_living(board: &Board, variant: &str) -> u32 {
         .sum()
 }
 
-/// An answer as a client sees it.
+/// A response as a client sees it.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Status.
@@ -222,7 +228,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A header's value, empty where there is none.
+    /// Value of a header, or "" if it is missing.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -236,10 +242,11 @@ impl Seen {
     }
 }
 
-/// Sends and reads the whole answer.
+/// Sends and reads the whole response.
 ///
 /// # Errors
-/// There is none.
+///
+/// There is no response.
 pub async fn see(request: reqwest::RequestBuilder) -> Result<Seen> {
     let answer = request.send().await?;
     let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
@@ -250,7 +257,7 @@ pub async fn see(request: reqwest::RequestBuilder) -> Result<Seen> {
     })
 }
 
-/// Now, as `x-slo-start` says it.
+/// Current time in the unit of `x-slo-start`.
 pub fn epoch_ms() -> u64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -275,7 +282,7 @@ pub fn plan(revision: u64, variants: &[Variant]) -> Value {
             "max_age_ms": 60_000, "variants": planned(variants) })
 }
 
-/// A planner that says what it is told to say: a script, not the real planner.
+/// A planner with scripted responses, not the real planner.
 pub struct ScriptedPlanner {
     script: Arc<Script>,
     addr: SocketAddr,
@@ -283,24 +290,25 @@ pub struct ScriptedPlanner {
 }
 
 struct Script {
-    says: watch::Sender<Says>,
+    says: watch::Sender<ScriptedResponse>,
     polls: watch::Sender<u64>,
 }
 
 #[derive(Debug, Clone)]
-struct Says {
+struct ScriptedResponse {
     revision: u64,
     status: StatusCode,
     body: String,
 }
 
 impl ScriptedPlanner {
-    /// Starts on a free port and has nothing to say yet.
+    /// Starts on a free port, without a response yet.
     ///
     /// # Errors
-    /// No port.
+    ///
+    /// There is no free port.
     pub async fn start() -> Result<ScriptedPlanner> {
-        let nothing = Says {
+        let nothing = ScriptedResponse {
             revision: 0,
             status: StatusCode::OK,
             body: String::new(),
@@ -322,15 +330,15 @@ impl ScriptedPlanner {
         })
     }
 
-    /// Where it listens.
+    /// Its listening address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// From now on answers polls for anything before `revision` with this body and status.
+    /// Answers polls for revisions before `revision` with this body and status from now on.
     pub fn say(&self, revision: u64, status: u16, body: impl ToString) {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        self.script.says.send_replace(Says {
+        self.script.says.send_replace(ScriptedResponse {
             revision,
             status,
             body: body.to_string(),
@@ -342,16 +350,17 @@ impl ScriptedPlanner {
         self.say(revision, 200, plan(revision, variants));
     }
 
-    /// Waits for so many polls in all.
+    /// Waits for `count` polls in total.
     ///
     /// # Errors
-    /// They do not come within [`PATIENCE`].
+    ///
+    /// They do not arrive within [`PATIENCE`].
     pub async fn until_polls(&self, count: u64) -> Result<()> {
         let mut polls = self.script.polls.subscribe();
         let reached = polls.wait_for(|polls| *polls >= count);
         tokio::time::timeout(PATIENCE, reached)
             .await
-            .context("no such poll")??;
+            .context("timed out waiting for polls")??;
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
-//! Slow clients: some that send a head and hardly anything after it, some that upload or read slowly.
+//! Slow clients: some send a head and hardly anything after it, some upload or read slowly.
 //!
-//! Bounded in number and time, and all gone when dropped. Over HTTP/1.1 each has a connection of its own;
-//! over HTTP/2 and gRPC they are streams of one.
+//! Their number and time are bounded, and all end when dropped. Over HTTP/1.1 each has a connection of its own; over
+//! HTTP/2 and gRPC they are streams of one connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,29 +19,29 @@ use crate::load::body::{Lateness, TimedPiece, paced};
 use crate::network::Network;
 use crate::wait;
 
-/// Most clients of one crowd.
+/// Maximum clients of one crowd.
 pub const CLIENTS_MAX: u32 = 1000;
-/// Longest that a crowd stays.
+/// Maximum time that a crowd stays.
 pub const STAY_MAX: Duration = Duration::from_secs(120);
-/// An upload's pieces, on average.
+/// Mean time between the pieces of an upload.
 const PIECE_EVERY: Duration = Duration::from_millis(10);
-/// An HTTP/2 client's window of one answer; beyond it the proxy has to wait.
+/// An HTTP/2 client's window of one response; beyond it the proxy has to wait.
 const WINDOW_BYTES: u32 = 65_535;
 
-/// The way in which a client is slow.
+/// Behaviour of a slow client.
 #[derive(Debug, Clone, Copy)]
 pub enum Habit {
     /// Sends its head and no byte of its body.
     Silent,
-    /// Sends a byte now and one more each time this has passed.
+    /// Sends one byte now and one more at each interval.
     Drip(Duration),
-    /// Sends its body at so many bytes/s.
+    /// Sends its body at this rate, in bytes/s.
     Upload(u32),
-    /// Sends all at once and reads so many bytes/s of the answer.
+    /// Sends everything at once and reads the response at this rate, in bytes/s.
     Read(u32),
 }
 
-/// So many clients that do the same.
+/// A number of clients with the same habit.
 #[derive(Debug, Clone)]
 pub struct Crowd {
     /// URL that they post to.
@@ -50,34 +50,34 @@ pub struct Crowd {
     pub protocol: Protocol,
     /// Number, at most [`CLIENTS_MAX`].
     pub count: u32,
-    /// The way in which they are slow.
+    /// Behaviour of each client.
     pub habit: Habit,
-    /// The body that each promises.
+    /// The body whose length each announces.
     pub body: Bytes,
-    /// Headers beside the protocol's.
+    /// Headers besides the protocol's.
     pub headers: Vec<(&'static str, String)>,
-    /// After this they leave, whatever has come; at most [`STAY_MAX`].
+    /// Time after which they disconnect, whatever has arrived; at most [`STAY_MAX`].
     pub stay: Duration,
 }
 
-/// One client's end. Times count from its start.
+/// The end of one client. Times count from its start.
 #[derive(Debug, Clone, Default)]
 pub struct SlowEnd {
-    /// Status of the answer, in the protocol's own numbers (gRPC: 0 is success).
+    /// Status of the response, in the protocol's own numbers (gRPC: 0 is success).
     pub status: Option<u16>,
-    /// `x-slo-dropped-reason`, or what the status stands for; empty for a success.
+    /// `x-slo-dropped-reason`, or the meaning of the status; empty for a success.
     pub reason: String,
-    /// The answer's bytes.
+    /// Bytes of the response.
     pub answer_bytes: usize,
-    /// When the answer had been read.
+    /// Time until the whole response had been read.
     pub answered_after: Option<Duration>,
-    /// When the other side ended the stream although the body was not complete.
+    /// Time until the other side ended the stream before the body was complete.
     pub cut_after: Option<Duration>,
-    /// Why there was no answer.
+    /// Reason for a missing response.
     pub error: String,
 }
 
-/// A crowd under way; dropping it ends it.
+/// A running crowd; dropping it ends it.
 #[derive(Debug)]
 pub struct SlowClients {
     tasks: JoinSet<SlowEnd>,
@@ -86,10 +86,11 @@ pub struct SlowClients {
 }
 
 impl Crowd {
-    /// Sends all of them off.
+    /// Starts all clients.
     ///
     /// # Errors
-    /// A number out of its range, or a client that cannot be made.
+    ///
+    /// A number is out of its range, or a client cannot be made.
     pub fn start(self) -> Result<SlowClients> {
         let (count, stay) = (self.count, self.stay);
         ensure!(
@@ -126,9 +127,10 @@ impl Crowd {
 }
 
 impl SlowClients {
-    /// Waits until each has a connection and the head has been written to it.
+    /// Waits until each client is connected and has written its head.
     ///
     /// # Errors
+    ///
     /// They have not within `limit`.
     pub async fn until_begun(&self, limit: Duration) -> Result<()> {
         let all = || self.begun.load(Ordering::Relaxed) == self.count;
@@ -138,17 +140,18 @@ impl SlowClients {
     /// Waits until all have ended.
     ///
     /// # Errors
-    /// A client's task broke.
+    ///
+    /// A client's task panicked.
     pub async fn finish(mut self) -> Result<Vec<SlowEnd>> {
         let mut ends = Vec::new();
         while let Some(end) = self.tasks.join_next().await {
-            ends.push(end.context("a slow client's task broke")?);
+            ends.push(end.context("a slow client's task panicked")?);
         }
         Ok(ends)
     }
 }
 
-/// One of them.
+/// One slow client.
 struct SlowClient {
     crowd: Arc<Crowd>,
     client: reqwest::Client,
@@ -160,14 +163,14 @@ impl SlowClient {
     async fn run(self) -> SlowEnd {
         let leaves = self.started + self.crowd.stay;
         let (cut, was_cut) = oneshot::channel();
-        let pieces = Watched {
+        let pieces = ObservedPieces {
             pieces: self.pieces(),
             begun: Some(Arc::clone(&self.begun)),
             left: self.crowd.body.len(),
             due: self.started,
             cut: Some(cut),
         };
-        // Until this client leaves: an answer does not end its body, the other side has to.
+        // Held until this client disconnects: a response does not end its body, only the other side does.
         let (body, _guard) = paced(pieces, Lateness::default());
         let mut request = self.client.post(&self.crowd.url).body(body);
         if self.crowd.protocol != Protocol::Grpc {
@@ -183,7 +186,7 @@ impl SlowClient {
                 ..SlowEnd::default()
             },
             Err(_) => SlowEnd {
-                error: "none in all its stay".to_owned(),
+                error: "no response during its stay".to_owned(),
                 ..SlowEnd::default()
             },
         };
@@ -253,19 +256,19 @@ impl SlowClient {
     }
 }
 
-/// Pieces that tell when the first is wanted, for then the head has gone out, and when they were dropped
-/// before all had been sent.
-struct Watched {
+/// Pieces that report two events: the first one is requested, which means that the head has gone out; and they are
+/// dropped before all have been sent.
+struct ObservedPieces {
     pieces: Box<dyn Iterator<Item = TimedPiece> + Send>,
     begun: Option<Arc<AtomicU32>>,
-    /// Bytes of the body that have not been asked for.
+    /// Bytes of the body that have not been requested.
     left: usize,
-    /// When the latest that were go out.
+    /// Send time of the latest requested bytes.
     due: Instant,
     cut: Option<oneshot::Sender<Instant>>,
 }
 
-impl Iterator for Watched {
+impl Iterator for ObservedPieces {
     type Item = TimedPiece;
 
     fn next(&mut self) -> Option<TimedPiece> {
@@ -279,7 +282,7 @@ impl Iterator for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for ObservedPieces {
     fn drop(&mut self) {
         let now = Instant::now();
         let unsent = self.left > 0 || now < self.due;

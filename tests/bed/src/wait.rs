@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often a condition is looked at.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval between checks of a condition.
+const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Returns as soon as `condition` holds.
 ///
 /// # Errors
-/// It does not within `limit`; the message says `what` was waited for.
+///
+/// It does not within `limit`; the message contains `what`.
 pub async fn until(
     what: &str,
     limit: Duration,
@@ -19,9 +20,10 @@ pub async fn until(
     until_async(what, limit, async || condition()).await
 }
 
-/// [`until`] for a condition that must itself be awaited, such as an answer over HTTP.
+/// [`until`] for an async condition, such as a check over HTTP.
 ///
 /// # Errors
+///
 /// As [`until`].
 pub async fn until_async(
     what: &str,
@@ -32,9 +34,9 @@ pub async fn until_async(
     while !condition().await {
         anyhow::ensure!(
             started.elapsed() < limit,
-            "waited {limit:?} in vain for {what}"
+            "timed out after {limit:?} waiting for {what}"
         );
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
     Ok(())
 }
@@ -44,13 +46,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_returns_when_the_condition_holds_and_names_it_when_it_never_does() {
+    async fn wait_ends_on_condition_and_timeout_names_it() {
         let mut looks = 0;
         let third = || {
             looks += 1;
             looks == 3
         };
-        until("the third look", Duration::from_secs(5), third)
+        until("the third check", Duration::from_secs(5), third)
             .await
             .unwrap();
         let error = until("rain", Duration::from_millis(20), || false)

@@ -1,4 +1,4 @@
-//! Wrong configurations: an Envoy that starts, and one that runs.
+//! Invalid filter configurations, at Envoy's start and while it runs.
 
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
@@ -9,11 +9,11 @@ use weir_bed::scene::{
 };
 use weir_bed::wait;
 
-use super::tables::{wrong_configurations, wrong_texts};
+use super::tables::{invalid_configurations, invalid_texts};
 use super::{DEFAULT_MS, ONE, SLACK_MS};
 
-/// What is right; `at` a JSON pointer in it something else is put.
-fn plugin_but(at: &str, value: Value) -> Value {
+/// Returns a valid configuration with `value` put at the JSON pointer `at`.
+fn plugin_with(at: &str, value: Value) -> Value {
     let mut plugin = json!({
         "service": SERVICE,
         "deadline": { "default_ms": DEFAULT_MS },
@@ -43,26 +43,26 @@ fn plugin_but(at: &str, value: Value) -> Value {
 }
 
 /// An Envoy whose configuration can be changed while it runs.
-struct Changing {
+struct ReconfigurableEnvoy {
     envoy: Envoy,
     bootstrap: Bootstrap,
     client: reqwest::Client,
     refused: u64,
 }
 
-impl Changing {
+impl ReconfigurableEnvoy {
     async fn start(
         discovery: Discovery,
         server: std::net::SocketAddr,
         planner: std::net::SocketAddr,
-    ) -> Changing {
+    ) -> ReconfigurableEnvoy {
         let bootstrap = Bootstrap::shipped()
             .unwrap()
             .backend(ONE.name, server)
             .planner(planner)
             .discovered(discovery);
-        let good = bootstrap.clone().plugin(&plugin_but("", Value::Null));
-        Changing {
+        let good = bootstrap.clone().plugin(&plugin_with("", Value::Null));
+        ReconfigurableEnvoy {
             envoy: Envoy::start(&good, 2).await.unwrap(),
             bootstrap,
             client: reqwest::Client::new(),
@@ -82,7 +82,7 @@ impl Changing {
             .sum()
     }
 
-    /// Says it to Envoy, which must refuse it, and say why.
+    /// Applies a configuration that Envoy must refuse with that reason in its log.
     async fn refuses(&mut self, configuration: String, why: &str) {
         let heard = self.envoy.log().len();
         let update = self.bootstrap.clone().plugin_text(configuration.clone());
@@ -100,7 +100,7 @@ impl Changing {
         assert!(log.contains(why), "{configuration}: not '{why}' but {log}");
     }
 
-    /// The default budget it goes by, as the server is told.
+    /// Returns the default budget in force, as the upstream header shows it.
     async fn left(&self, server: &weir_bed::emulator::Emulator) -> u64 {
         let address = self.envoy.listener("weir").unwrap();
         let url = format!("http://{address}/v2/models/model/infer");
@@ -112,16 +112,17 @@ impl Changing {
 }
 
 #[tokio::test]
-async fn every_wrong_key_is_refused_by_name_and_the_old_configuration_goes_on() {
+async fn invalid_configuration_is_refused_by_name_and_old_one_stays() {
     let backend = server("small", 1.0).await.unwrap();
     let planner = ScriptedPlanner::start().await.unwrap();
-    let mut envoy = Changing::start(Discovery::Listeners, backend.addr(), planner.addr()).await;
+    let mut envoy =
+        ReconfigurableEnvoy::start(Discovery::Listeners, backend.addr(), planner.addr()).await;
     let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
     assert!(honest.contains(&envoy.left(&backend).await));
-    for (at, value, why) in wrong_configurations() {
-        envoy.refuses(plugin_but(at, value).to_string(), why).await;
+    for (at, value, why) in invalid_configurations() {
+        envoy.refuses(plugin_with(at, value).to_string(), why).await;
     }
-    for (text, why) in wrong_texts() {
+    for (text, why) in invalid_texts() {
         envoy.refuses(text, why).await;
     }
     assert!(honest.contains(&envoy.left(&backend).await));
@@ -129,21 +130,22 @@ async fn every_wrong_key_is_refused_by_name_and_the_old_configuration_goes_on() 
     assert!(arrivals.await.unwrap() >= 1);
 }
 
-/// The way Istio hands filters over: the filter alone, by its name.
+/// Istio's way of configuration: the filter alone is updated, by its name (ECDS).
 #[tokio::test]
-async fn a_running_filter_keeps_its_configuration_when_the_new_one_is_wrong() {
+async fn running_filter_keeps_its_configuration_when_update_is_invalid() {
     let backend = server("small", 1.0).await.unwrap();
     let planner = ScriptedPlanner::start().await.unwrap();
-    let mut envoy = Changing::start(Discovery::Filter, backend.addr(), planner.addr()).await;
+    let mut envoy =
+        ReconfigurableEnvoy::start(Discovery::Filter, backend.addr(), planner.addr()).await;
     let honest = DEFAULT_MS - SLACK_MS..=DEFAULT_MS;
     assert!(honest.contains(&envoy.left(&backend).await));
-    let wrong = plugin_but("/deadline/default_ms", json!(0)).to_string();
+    let wrong = plugin_with("/deadline/default_ms", json!(0)).to_string();
     envoy.refuses(wrong, "deadline.default_ms: 0 must be").await;
     assert!(honest.contains(&envoy.left(&backend).await));
 
-    // A right one takes the wrong one's place, and is taken over without a restart.
+    // A valid configuration after the invalid one takes effect without a restart.
     let taken = envoy.count("update_success").await;
-    let longer = plugin_but("/deadline/default_ms", json!(50_000));
+    let longer = plugin_with("/deadline/default_ms", json!(50_000));
     let update = envoy.bootstrap.clone().plugin(&longer);
     envoy.envoy.update(&update).unwrap();
     let over = async || envoy.count("update_success").await > taken;
@@ -160,15 +162,15 @@ async fn a_running_filter_keeps_its_configuration_when_the_new_one_is_wrong() {
     assert!(envoy.left(&backend).await > 40_000);
 }
 
-/// Who came before goes by the old configuration to its end, and its slot is not given twice.
+/// Earlier requests keep the old configuration until they end, and no slot is used twice.
 #[tokio::test]
-async fn who_is_held_stays_so_while_the_filter_is_told_anew() {
+async fn held_requests_survive_a_configuration_update() {
     let backend = server("small", 20.0).await.unwrap();
     let planner = ScriptedPlanner::start().await.unwrap();
-    let envoy = Changing::start(Discovery::Filter, backend.addr(), planner.addr()).await;
+    let envoy = ReconfigurableEnvoy::start(Discovery::Filter, backend.addr(), planner.addr()).await;
     let update = async |default_ms: u64| {
         let taken = envoy.count("update_success").await;
-        let mut single = plugin_but("/plan/variants/0/slots", json!(1));
+        let mut single = plugin_with("/plan/variants/0/slots", json!(1));
         send_none_ahead(&mut single);
         single["deadline"]["default_ms"] = json!(default_ms);
         let update = envoy.bootstrap.clone().plugin(&single);
@@ -216,8 +218,8 @@ async fn who_is_held_stays_so_while_the_filter_is_told_anew() {
 }
 
 #[tokio::test]
-async fn an_envoy_does_not_start_with_a_wrong_configuration_and_validation_finds_it() {
-    let wrong = plugin_but("/queue/held_max", json!(0));
+async fn envoy_neither_starts_nor_validates_with_invalid_configuration() {
+    let wrong = plugin_with("/queue/held_max", json!(0));
     let bootstrap = Bootstrap::shipped().unwrap().plugin(&wrong);
     let why = "queue.held_max: 0 must be 1 to 100000";
     let error = Envoy::start(&bootstrap, 1).await.expect_err("it started");

@@ -1,4 +1,4 @@
-//! Wrong plans, from a planner that says what no real one would.
+//! Invalid plans from a scripted planner.
 
 use serde_json::{Value, json};
 use weir_api::metrics::Metric;
@@ -6,12 +6,12 @@ use weir_bed::scene::{KEY, PATIENCE, Scene, ScriptedPlanner, plan, see};
 use weir_bed::wait;
 
 use super::ONE;
-use super::tables::wrong_plans;
+use super::tables::invalid_plans;
 
-/// What asks again only after a second is asked by many at once.
+/// Several Envoys run at once, because a filter polls again only a second after a refusal.
 #[tokio::test]
-async fn every_wrong_plan_is_refused_by_name_and_the_old_one_stays() {
-    let table = wrong_plans();
+async fn invalid_plan_is_refused_by_name_and_old_one_stays() {
+    let table = invalid_plans();
     let parts = table.chunks(table.len().div_ceil(3));
     futures_util::future::join_all(parts.map(refuse_plans)).await;
 }

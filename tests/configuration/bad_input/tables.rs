@@ -1,12 +1,12 @@
-//! What is wrong with a configuration or a plan, and what has to be said of it.
+//! Tables of invalid configurations and plans, each with the message expected in the log.
 
 use serde_json::{Value, json};
 use weir_bed::scene::planned;
 
 use super::ONE;
 
-/// Where, what, and what the log has to say of it.
-pub(crate) fn wrong_configurations() -> Vec<(&'static str, Value, &'static str)> {
+/// Entries: JSON pointer, invalid value, and the expected message.
+pub(crate) fn invalid_configurations() -> Vec<(&'static str, Value, &'static str)> {
     let hour = 3_600_001;
     vec![
         (
@@ -283,8 +283,8 @@ pub(crate) fn wrong_configurations() -> Vec<(&'static str, Value, &'static str)>
     ]
 }
 
-/// What is wrong as a whole.
-pub(crate) fn wrong_texts() -> Vec<(String, &'static str)> {
+/// Texts that are invalid as a whole, and the expected message.
+pub(crate) fn invalid_texts() -> Vec<(String, &'static str)> {
     let service = |rest: &str| format!(r#"{{"service":"story"{rest}}}"#);
     let planner = r#","planner":{"cluster":"planner","key":"k"}"#;
     let variants = planned(&[ONE]);
@@ -320,8 +320,8 @@ pub(crate) fn wrong_texts() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// By a JSON pointer what is put in its place, and what the log has to say of it.
-pub(crate) fn wrong_plans() -> Vec<(&'static str, Value, &'static str)> {
+/// Entries: JSON pointer, invalid value, and the expected message.
+pub(crate) fn invalid_plans() -> Vec<(&'static str, Value, &'static str)> {
     vec![
         ("/format", json!(2), "format: 2"),
         ("/format", json!("1"), "format: invalid type"),

@@ -1,13 +1,13 @@
-//! The manifests as they lie in the repository, and how stories find what they want in them.
+//! The repository's manifests, and lookups for the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// A document and the file it stands in, from the top of the repository.
+/// A document and its file's path from the root of the repository.
 #[derive(Debug, Clone)]
-pub(crate) struct Found {
+pub(crate) struct Document {
     pub(crate) file: String,
     pub(crate) body: Value,
 }
@@ -16,16 +16,16 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every document below `istio/` and `k8s/`, but for the service file they were made of.
-pub(crate) fn all() -> Vec<Found> {
+/// Returns all documents below `istio/` and `k8s/` except the service file that they are generated from.
+pub(crate) fn all() -> Vec<Document> {
     let mut found = below("istio");
     found.extend(below("k8s"));
     assert!(found.len() > 40, "{} documents", found.len());
     found
 }
 
-/// Every document below a folder.
-pub(crate) fn below(folder: &str) -> Vec<Found> {
+/// Returns all documents below a folder.
+pub(crate) fn below(folder: &str) -> Vec<Document> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -43,28 +43,28 @@ pub(crate) fn below(folder: &str) -> Vec<Found> {
     found
 }
 
-/// The documents of one file.
-pub(crate) fn documents(file: &str) -> Vec<Found> {
+/// Returns the documents of one file.
+pub(crate) fn documents(file: &str) -> Vec<Document> {
     let text =
         fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
     let bodies: Vec<Value> =
         serde_saphyr::from_multiple(&text).unwrap_or_else(|error| panic!("{file}: {error}"));
     let each = bodies.into_iter();
-    each.map(|body| Found {
+    each.map(|body| Document {
         file: file.to_owned(),
         body,
     })
     .collect()
 }
 
-/// The only document of a file.
+/// Returns the only document of a file.
 pub(crate) fn document(file: &str) -> Value {
     let mut documents = documents(file);
     assert_eq!(documents.len(), 1, "{file}");
     documents.remove(0).body
 }
 
-impl Found {
+impl Document {
     pub(crate) fn kind(&self) -> &str {
         self.body["kind"].as_str().unwrap_or_default()
     }
@@ -80,15 +80,15 @@ impl Found {
     }
 }
 
-/// All documents of a kind.
-pub(crate) fn of<'a>(all: &'a [Found], kind: &str) -> Vec<&'a Found> {
+/// Returns all documents of a kind.
+pub(crate) fn of<'a>(all: &'a [Document], kind: &str) -> Vec<&'a Document> {
     let found: Vec<_> = all.iter().filter(|it| it.kind() == kind).collect();
     assert!(!found.is_empty(), "no {kind}");
     found
 }
 
-/// The only one of a kind and name.
-pub(crate) fn one<'a>(all: &'a [Found], kind: &str, name: &str) -> &'a Found {
+/// Returns the only document of that kind and name.
+pub(crate) fn one<'a>(all: &'a [Document], kind: &str, name: &str) -> &'a Document {
     let mut found = all
         .iter()
         .filter(|it| it.kind() == kind && it.name() == name);
@@ -97,7 +97,7 @@ pub(crate) fn one<'a>(all: &'a [Found], kind: &str, name: &str) -> &'a Found {
     first
 }
 
-/// Whether all keys of `part` are in `whole` with the same values.
+/// Whether `whole` contains all keys of `part` with the same values.
 pub(crate) fn within(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part

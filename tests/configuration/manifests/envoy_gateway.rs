@@ -1,5 +1,6 @@
-//! An emulation of Envoy Gateway, no more than these manifests need: what it makes of an HTTPRoute and the policies
-//! on it. Its names for routes and clusters; discovery, TLS and its other defaults are left out.
+//! A partial emulation of Envoy Gateway: translates an HTTPRoute and its policies, as far as these manifests
+//! need it. It uses Envoy Gateway's names for routes and clusters; discovery, TLS and other defaults are left
+//! out.
 
 use std::net::SocketAddr;
 
@@ -12,7 +13,8 @@ pub(crate) const LISTENER: &str = "models/weir-resnet/http";
 const EARLY: &str = "envoy.http.early_header_mutation.header_mutation";
 const EARLY_TYPE: &str = "type.googleapis.com/envoy.extensions.http.early_header_mutation.header_mutation.v3.HeaderMutation";
 
-/// A gateway's configuration; `hosts` are the Services' by name, `key` what the kustomization would copy.
+/// Returns a gateway's configuration; `hosts` holds the Services' addresses by name, `key` the planner's key
+/// that the kustomization would copy.
 pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> Value {
     let all = below("k8s/envoy-gateway");
     let spec = |kind: &str| one(&all, kind, "weir-resnet").body["spec"].clone();
@@ -29,7 +31,7 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
         clusters.push(cluster(&name, host));
         routes.push(route(rule, &name));
     }
-    // The most precise first; otherwise in their order.
+    // Sorts by precision; the sort is stable, so equal routes keep their order.
     routes.sort_by_key(|(headers, _)| std::cmp::Reverse(*headers));
     let routes: Vec<Value> = routes.into_iter().map(|(_, route)| route).collect();
     let client = spec("ClientTrafficPolicy");
@@ -67,7 +69,7 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
     let buffer = json!({ "name": "envoy.filters.http.buffer", "typed_config": {
         "@type": "type.googleapis.com/envoy.extensions.filters.http.buffer.v3.Buffer", "max_request_bytes": bytes,
     } });
-    // Envoy Gateway has it before whatever an EnvoyExtensionPolicy brings.
+    // Envoy Gateway puts this filter before those of an EnvoyExtensionPolicy.
     let filters = manager["http_filters"].as_array_mut().unwrap();
     filters.insert(0, buffer);
     let mut config = json!({
@@ -90,7 +92,7 @@ pub(crate) fn config(hosts: &[(&str, SocketAddr)], key: &str, module: &str) -> V
     config
 }
 
-/// The number of headers it asks for, and the route.
+/// Returns the number of headers that a rule matches, and its route.
 fn route(rule: &Value, cluster: &str) -> (usize, Value) {
     let wanted = rule["matches"][0]["headers"]
         .as_array()
@@ -110,7 +112,7 @@ fn route(rule: &Value, cluster: &str) -> (usize, Value) {
     (wanted.len(), route)
 }
 
-/// RFC 6902's `add`, for objects and at lists' ends.
+/// Applies an RFC 6902 `add` to an object or to the end of a list.
 fn add(config: &mut Value, patch: &Value) {
     assert_eq!(patch["op"], "add");
     let (parent, key) = patch["path"].as_str().unwrap().rsplit_once('/').unwrap();

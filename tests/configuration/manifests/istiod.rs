@@ -1,9 +1,9 @@
-//! An emulation of istiod, no more than these manifests need: what it makes of a Gateway, a VirtualService, a
-//! WasmPlugin and EnvoyFilters for one proxy, with its names for listeners, routes and clusters.
+//! A partial emulation of istiod: translates a Gateway, a VirtualService, a WasmPlugin and EnvoyFilters for
+//! one proxy, with istiod's names for listeners, routes and clusters.
 //!
-//! Routes, clusters and plugins come as files or by discovery there and stand in the bootstrap here; mutual TLS and
-//! Istio's own filters are left out. EnvoyFilters are merged as protobuf merges: lists grow, a member of a oneof
-//! replaces the others.
+//! Routes, clusters and plugins are part of the bootstrap here, instead of being discovered. Mutual TLS and
+//! Istio's own filters are left out. EnvoyFilters are merged like protobuf messages: lists are appended, and
+//! a member of a oneof replaces the others.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use super::bed::within;
 
 pub(crate) const MANAGER: &str = "envoy.filters.network.http_connection_manager";
 pub(crate) const MANAGER_TYPE: &str = "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
-/// `cluster_specifier` of a route's action.
+/// Members of the oneof `cluster_specifier` in a route's action.
 const SPECIFIERS: [&str; 4] = [
     "cluster",
     "cluster_header",
@@ -21,7 +21,7 @@ const SPECIFIERS: [&str; 4] = [
     "cluster_specifier_plugin",
 ];
 
-/// What of a proxy decides which resources are for it.
+/// A proxy: its configuration, and the properties that resources select it by.
 #[derive(Debug, Clone)]
 pub(crate) struct Proxy {
     /// `GATEWAY` or `SIDECAR_INBOUND`.
@@ -32,7 +32,7 @@ pub(crate) struct Proxy {
     pub(crate) config: Value,
 }
 
-/// A cluster's name of a VirtualService's destination.
+/// Returns the cluster name of a VirtualService's destination.
 pub(crate) fn cluster_of(destination: &Value) -> String {
     let subset = destination["subset"].as_str().unwrap_or_default();
     let (port, host) = (
@@ -58,7 +58,7 @@ fn endpoint(host: &str, port: u16) -> Value {
 }
 
 impl Proxy {
-    /// An ingress gateway for one VirtualService.
+    /// Builds an ingress gateway for one VirtualService.
     pub(crate) fn gateway(service: &Value, clusters: Vec<Value>) -> Proxy {
         let routes: Vec<Value> = service["spec"]["http"]
             .as_array()
@@ -77,7 +77,7 @@ impl Proxy {
         )
     }
 
-    /// The inbound half of a model server's sidecar.
+    /// Builds the inbound listener of a model server's sidecar.
     pub(crate) fn sidecar(labels: &Value, port: u16, clusters: Vec<Value>) -> Proxy {
         let name = format!("inbound|{port}||");
         let route = json!({ "name": "default", "match": { "prefix": "/" }, "route": { "cluster": name, "timeout": "0s" } });
@@ -131,7 +131,7 @@ impl Proxy {
             .unwrap_or_else(|| panic!("nothing at {pointer}"))
     }
 
-    /// The filter of that resource, if it is for this proxy.
+    /// Adds the resource's filter if it selects this proxy.
     pub(crate) fn wasm_plugin(&mut self, plugin: &Value, module: &str) -> bool {
         let spec = &plugin["spec"];
         if !within(&spec["selector"]["matchLabels"], &self.labels) {
@@ -144,7 +144,7 @@ impl Proxy {
         if mode == if inbound { "CLIENT" } else { "SERVER" } {
             return false;
         }
-        // Istio's extension wins over what stands below `wasm` in a TrafficExtension.
+        // Istio's extension overrides the fields below `wasm` in a TrafficExtension.
         let wasm = spec.get("wasm").unwrap_or(spec);
         let policy = match wasm["failStrategy"].as_str() {
             Some("FAIL_OPEN") => "FAIL_OPEN",
@@ -156,7 +156,7 @@ impl Proxy {
             plugin["metadata"]["namespace"].as_str().unwrap(),
             plugin["metadata"]["name"].as_str().unwrap()
         );
-        // No vm_id: Istio sets none.
+        // Istio sets no `vm_id`.
         let filter = wasm_filter(
             &name,
             &wasm["pluginName"],
@@ -172,7 +172,7 @@ impl Proxy {
         self.at("/static_resources/listeners/0/filter_chains/0/filters/0/typed_config")
     }
 
-    /// Patches of that resource that are for this proxy; how many have changed something.
+    /// Applies the resource's patches that select this proxy; returns the number that changed something.
     pub(crate) fn envoy_filter(&mut self, filter: &Value) -> usize {
         if !within(&filter["spec"]["workloadSelector"]["labels"], &self.labels) {
             return 0;
@@ -212,7 +212,7 @@ impl Proxy {
         true
     }
 
-    /// Before the filter that the match names, where this proxy has it.
+    /// Inserts before the filter named by the match, if this proxy has it.
     fn insert_filter(&mut self, matched: &Value, value: &Value) -> bool {
         let before = &matched["filterChain"]["filter"];
         assert_eq!(before["name"], MANAGER);
@@ -246,13 +246,13 @@ impl Proxy {
     }
 }
 
-/// Whether its routes are of that port, where one is asked for.
+/// Whether the routes are of that port; true if the match names no port.
 fn of_port(manager: &Value, port: &Value) -> bool {
     let name = manager["route_config"]["name"].as_str().unwrap();
     port.is_null() || name.contains(&port.to_string())
 }
 
-/// A plugin's filter, as Istio and Envoy Gateway both configure it.
+/// Builds a plugin's filter, as Istio and Envoy Gateway both configure it.
 pub(crate) fn wasm_filter(
     name: &str,
     root: &Value,
@@ -277,7 +277,7 @@ pub(crate) fn before_the_router(manager: &mut Value, filter: Value) {
     filters.insert(filters.len() - 1, filter);
 }
 
-/// A route of a VirtualService.
+/// Translates a route of a VirtualService.
 fn route(http: &Value) -> Value {
     let mut headers = Vec::new();
     for (name, wanted) in http["match"][0]["headers"]
@@ -309,7 +309,7 @@ fn route(http: &Value) -> Value {
     })
 }
 
-/// As protobuf merges messages, the one oneof that is merged here included.
+/// Merges like protobuf messages, including the one oneof used here.
 pub(crate) fn merge(into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

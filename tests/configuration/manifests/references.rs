@@ -1,20 +1,20 @@
-//! Names, labels and paths that one document uses are another's.
+//! Tests that names, labels and paths used in one document exist in another.
 
 use serde_json::Value;
 use weir_planner::key::{KEY_MAX, KEY_MIN};
 
-use super::bed::{Found, all, below, document, of, one, root, within};
+use super::bed::{Document, all, below, document, of, one, root, within};
 
 const PLANNER: &str = "weir-planner";
 
-/// The labels of the planner's pods.
-fn pod_labels(all: &[Found]) -> Value {
+/// Labels of the planner's pods.
+fn pod_labels(all: &[Document]) -> Value {
     let deployment = one(all, "Deployment", PLANNER);
     deployment.body["spec"]["template"]["metadata"]["labels"].clone()
 }
 
 #[test]
-fn what_selects_the_planners_pods_finds_them() {
+fn selectors_match_the_planners_pods() {
     let all = all();
     let labels = pod_labels(&all);
     let mut selectors = Vec::new();
@@ -43,7 +43,7 @@ fn what_selects_the_planners_pods_finds_them() {
 }
 
 #[test]
-fn the_planners_ports_account_and_key_are_there() {
+fn planner_ports_account_and_key_exist() {
     let all = all();
     let deployment = one(&all, "Deployment", PLANNER);
     let pod = &deployment.body["spec"]["template"]["spec"];
@@ -95,9 +95,9 @@ fn the_planners_ports_account_and_key_are_there() {
     assert!(arguments.contains(&Value::String(listens)));
 }
 
-/// In every folder with a kustomization: each resource exists, and each file is a resource.
+/// Each folder with a kustomization lists exactly the files that exist.
 #[test]
-fn kustomizations_list_what_there_is() {
+fn kustomizations_list_exactly_the_existing_files() {
     let mut seen = 0;
     for found in all()
         .iter()
@@ -130,7 +130,7 @@ fn kustomizations_list_what_there_is() {
 }
 
 #[test]
-fn overlays_change_what_is_there() {
+fn overlay_patches_match_base_resources() {
     let all = all();
     for overlay in ["gateway", "sidecar", "advisory", "envoy-gateway"] {
         let list = document(&format!("k8s/overlays/{overlay}/kustomization.yaml"));
@@ -180,14 +180,14 @@ fn overlays_change_what_is_there() {
     }
 }
 
-/// `a.b.c` as kustomize writes it.
+/// Converts kustomize's `a.b.c` to a JSON pointer.
 fn pointer(path: &str) -> String {
     format!("/{}", path.replace('.', "/"))
 }
 
-/// The planner's cluster in every configuration of the filter for Istio is istiod's own of the Service.
+/// The planner's cluster in each filter configuration has istiod's name for the planner's Service.
 #[test]
-fn filters_ask_the_planners_service() {
+fn filters_poll_the_planner_service() {
     let all = all();
     let service = one(&all, "Service", PLANNER);
     let host = format!(
@@ -215,7 +215,7 @@ fn filters_ask_the_planners_service() {
 }
 
 #[test]
-fn routes_lead_to_the_clusters_of_the_plan() {
+fn routes_lead_to_the_plans_clusters() {
     let all = all();
     let plugin = one(&all, "WasmPlugin", "weir-resnet");
     let variants = plugin.body["spec"]["pluginConfig"]["plan"]["variants"]
@@ -232,7 +232,7 @@ fn routes_lead_to_the_clusters_of_the_plan() {
     let (gateways, services) = (of(&all, "Gateway"), of(&all, "VirtualService"));
     for service in &services {
         let gateway = service.body["spec"]["gateways"][0].as_str().unwrap();
-        let named = |it: &&Found| format!("{}/{}", it.namespace(), it.name());
+        let named = |it: &&Document| format!("{}/{}", it.namespace(), it.name());
         assert!(gateways.iter().any(|it| named(it) == gateway), "{gateway}");
         for route in service.body["spec"]["http"].as_array().unwrap() {
             let destination = &route["route"][0]["destination"];
@@ -245,7 +245,7 @@ fn routes_lead_to_the_clusters_of_the_plan() {
             );
         }
     }
-    // What the EnvoyFilter changes is there to be changed.
+    // The routes that the EnvoyFilter patches exist.
     let routes = document("istio/gateway/virtualservice.yaml")["spec"]["http"].clone();
     let filter = document("istio/gateway/envoyfilter.yaml");
     let mut changed = 0;
@@ -267,7 +267,7 @@ fn routes_lead_to_the_clusters_of_the_plan() {
 }
 
 #[test]
-fn gates_are_on_the_pods_that_the_patches_make_theirs() {
+fn gates_select_the_patched_pods() {
     let all = all();
     let gates: Vec<_> = of(&all, "WasmPlugin")
         .into_iter()
@@ -287,7 +287,7 @@ fn gates_are_on_the_pods_that_the_patches_make_theirs() {
             ("EnvoyFilter", "/spec/workloadSelector/labels"),
             ("NetworkPolicy", "/spec/podSelector/matchLabels"),
         ] {
-            let ours = |it: &&Found| it.namespace() == "models" && it.name() == "weir-resnet";
+            let ours = |it: &&Document| it.namespace() == "models" && it.name() == "weir-resnet";
             let mut found = of(&all, kind).into_iter().filter(ours);
             assert!(
                 within(found.next().unwrap().body.pointer(pointer).unwrap(), labels),
@@ -305,7 +305,7 @@ fn gates_are_on_the_pods_that_the_patches_make_theirs() {
 }
 
 #[test]
-fn envoy_gateways_policies_lead_to_its_gateway_and_route() {
+fn envoy_gateway_policies_target_its_gateway_and_route() {
     let all = below("k8s/envoy-gateway");
     for policy in [
         "EnvoyExtensionPolicy",

@@ -1,11 +1,11 @@
-//! What the planner may do: all that it does, and nothing more.
+//! Tests of the planner's RBAC rules: they cover what it does, and no more.
 
 use serde_json::Value;
 
-use super::bed::{Found, below, document, of, one};
+use super::bed::{Document, below, document, of, one};
 
-/// Group, resource and verb, for every rule that reaches the planner through these bindings.
-fn granted(all: &[Found], except: &[&str]) -> Vec<(String, String, String)> {
+/// Returns (group, resource, verb) of every rule that these bindings grant to the planner.
+fn granted(all: &[Document], except: &[&str]) -> Vec<(String, String, String)> {
     let mut rights = Vec::new();
     for kind in ["RoleBinding", "ClusterRoleBinding"] {
         for binding in of(all, kind)
@@ -60,7 +60,7 @@ const ACTS: [(&str, &str, &str); 3] = [
 ];
 
 #[test]
-fn the_planner_may_do_what_it_does() {
+fn planner_is_granted_all_rights_it_uses() {
     let rights = granted(&below("k8s/base"), &[]);
     for (group, resource, verb) in ACTS {
         assert!(has(&rights, group, resource, verb), "{verb} {resource}");
@@ -88,14 +88,14 @@ fn the_planner_may_do_what_it_does() {
 }
 
 #[test]
-fn and_nothing_more() {
+fn planner_is_granted_no_other_rights() {
     const VERBS: [&str; 6] = ["get", "list", "watch", "patch", "create", "update"];
     for (group, resource, verb) in granted(&below("k8s/base"), &[]) {
         let named =
             !group.contains('*') && !resource.contains('*') && VERBS.contains(&verb.as_str());
         assert!(named, "{verb} {resource} of '{group}'");
         assert_ne!(resource, "secrets");
-        // By name, for the profiles that resources refer to.
+        // ConfigMaps are read by name, for the profiles that resources refer to.
         assert!(resource != "configmaps" || verb == "get", "{verb}");
         let writes = ["patch", "create", "update"].contains(&verb.as_str());
         let may = ACTS.contains(&(group.as_str(), resource.as_str(), verb.as_str()))
@@ -104,9 +104,9 @@ fn and_nothing_more() {
     }
 }
 
-/// The overlay takes away whatever changes somebody else's things.
+/// The advisory overlay removes every right to write to foreign objects.
 #[test]
-fn advisory_leaves_no_right_to_act() {
+fn advisory_overlay_grants_no_write_rights() {
     let base = below("k8s/base");
     let list = document("k8s/overlays/advisory/kustomization.yaml");
     let mut gone = Vec::new();
@@ -133,7 +133,7 @@ fn advisory_leaves_no_right_to_act() {
 }
 
 #[test]
-fn the_pod_is_no_root_and_writes_nothing() {
+fn planner_pod_is_not_root_and_read_only() {
     let all = below("k8s/base");
     let deployment = one(&all, "Deployment", "weir-planner");
     let pod = &deployment.body["spec"]["template"]["spec"];

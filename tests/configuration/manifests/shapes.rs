@@ -1,5 +1,5 @@
-//! Kinds that no crate has types for: Envoy Gateway's, kustomize's, Prometheus Operator's. Only the fields that our
-//! manifests use; any other is refused, so that whoever adds one looks it up.
+//! Types for kinds that no crate covers: Envoy Gateway's, kustomize's, Prometheus Operator's. They contain
+//! only the fields that the manifests use; any other field is refused until its type has been looked up.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,7 +14,7 @@ pub(crate) fn check(api: &str, kind: &str, body: &Value) -> Result<(), String> {
         ("monitoring.coreos.com/v1", "PodMonitor") => spec::<PodMonitor>(body),
         ("kustomize.config.k8s.io/v1beta1", "Kustomization") => whole::<Kustomization>(body),
         ("kustomize.config.k8s.io/v1alpha1", "Component") => whole::<Kustomization>(body),
-        _ => Err("nobody knows this kind".to_owned()),
+        _ => Err("unknown kind".to_owned()),
     }
 }
 

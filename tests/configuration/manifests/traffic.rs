@@ -1,5 +1,5 @@
-//! Requests through what the manifests make of real Envoys: a gateway alone, a gateway before gates in sidecars,
-//! Envoy Gateway's; with the real filter, emulated model servers and a scripted planner.
+//! Requests through Envoys configured from the manifests: a gateway alone, a gateway with gates in sidecars,
+//! and Envoy Gateway. The filter is real; model servers and planner are emulated.
 
 use std::net::SocketAddr;
 
@@ -28,7 +28,7 @@ fn cluster_name(variant: &str) -> String {
     format!("outbound|8000||{variant}.models.svc.cluster.local")
 }
 
-/// Starts an Envoy with that configuration in place of the shipped one's.
+/// Starts an Envoy with this configuration instead of the shipped one.
 async fn start(config: &Value) -> Envoy {
     let resources = &config["static_resources"];
     let bootstrap = Bootstrap::shipped().unwrap();
@@ -42,7 +42,7 @@ async fn start(config: &Value) -> Envoy {
     Envoy::start(&bootstrap, WORKERS).await.unwrap()
 }
 
-/// A server for each variant, quick enough that any of them can keep the promise.
+/// Starts a server for each variant, all quick enough for the SLO.
 async fn servers() -> Vec<Emulator> {
     let mut servers = Vec::new();
     for variant in VARIANTS {
@@ -51,7 +51,7 @@ async fn servers() -> Vec<Emulator> {
     servers
 }
 
-/// A planner that has published a plan in which all variants get the same.
+/// Starts a planner whose plan gives all variants equal shares.
 async fn planner() -> ScriptedPlanner {
     let planner = ScriptedPlanner::start().await.unwrap();
     let variants: Vec<Value> = VARIANTS
@@ -67,13 +67,13 @@ async fn planner() -> ScriptedPlanner {
     planner
 }
 
-/// What kustomize would copy from the Secret.
+/// Inserts the planner's key, which kustomize would copy from the Secret.
 fn keyed(mut plugin: Value) -> Value {
     plugin["spec"]["pluginConfig"]["planner"]["key"] = json!(KEY);
     plugin
 }
 
-/// An ingress gateway of Istio with these routes before these hosts.
+/// Builds an Istio ingress gateway with these routes and hosts.
 fn gateway(
     routes: &str,
     role: Option<&str>,
@@ -94,16 +94,16 @@ fn gateway(
         plugin["spec"]["pluginConfig"]["role"] = json!(role);
         assert!(proxy.wasm_plugin(&plugin, &module()));
     }
-    // The routes of the header routing are not there to be patched; the limits are.
+    // Patches of header routing find no routes here; those of limits must apply.
     assert!(proxy.envoy_filter(&document("istio/gateway/envoyfilter.yaml")) >= 2);
     proxy
 }
 
-/// A gate before one variant's server.
+/// Starts a gate in the sidecar of one variant's server.
 async fn gate(variant: &str, host: SocketAddr, planner: SocketAddr) -> Envoy {
     let gates = documents("istio/sidecar/wasmplugins.yaml");
     let of_variant =
-        |gate: &&super::bed::Found| gate.body["spec"]["pluginConfig"]["variant"] == variant;
+        |gate: &&super::bed::Document| gate.body["spec"]["pluginConfig"]["variant"] == variant;
     let gate = keyed(gates.iter().find(of_variant).unwrap().body.clone());
     let asked = gate["spec"]["pluginConfig"]["planner"]["cluster"]
         .as_str()
@@ -118,7 +118,7 @@ async fn gate(variant: &str, host: SocketAddr, planner: SocketAddr) -> Envoy {
     start(&proxy.config).await
 }
 
-/// A request that claims what no client may.
+/// Sends a request with headers that clients must not set.
 async fn forged(address: SocketAddr) -> Seen {
     let client = reqwest::Client::builder()
         .timeout(PATIENCE)
@@ -146,9 +146,9 @@ async fn until_planned(envoy: &Envoy) {
         .unwrap();
 }
 
-/// Thirty requests go to the variants as the plan shares them (each worker keeps to within one request), each to the
-/// server that its tag names.
-async fn shared_out(address: SocketAddr, servers: &[Emulator]) {
+/// Sends thirty requests. They must be split by the plan's shares, up to one request per worker, and each
+/// must reach the server named in its tag.
+async fn assert_split_by_plan(address: SocketAddr, servers: &[Emulator]) {
     for _ in 0..30 {
         let seen = forged(address).await;
         assert_eq!(seen.refusal(), (200, ""));
@@ -183,7 +183,7 @@ fn addresses(servers: &[Emulator]) -> Vec<SocketAddr> {
 }
 
 #[tokio::test]
-async fn a_gateway_obeys_the_plan_and_no_client() {
+async fn gateway_obeys_the_plan_and_ignores_client_headers() {
     for routes in [
         "istio/gateway/virtualservice.yaml",
         "istio/header-routing/virtualservice.yaml",
@@ -197,12 +197,12 @@ async fn a_gateway_obeys_the_plan_and_no_client() {
         );
         let envoy = start(&proxy.config).await;
         until_planned(&envoy).await;
-        shared_out(envoy.listener(proxy.listener).unwrap(), &servers).await;
+        assert_split_by_plan(envoy.listener(proxy.listener).unwrap(), &servers).await;
     }
 }
 
 #[tokio::test]
-async fn so_does_one_whose_filter_comes_from_a_file() {
+async fn gateway_with_filter_from_a_file_obeys_the_plan() {
     let (servers, planner) = (servers().await, planner().await);
     let routes = "istio/gateway/virtualservice.yaml";
     let mut proxy = gateway(routes, None, &hosts(&addresses(&servers)), planner.addr());
@@ -214,11 +214,11 @@ async fn so_does_one_whose_filter_comes_from_a_file() {
         .replace("change-me", KEY);
     let envoy = start(&serde_json::from_str(&text).unwrap()).await;
     until_planned(&envoy).await;
-    shared_out(envoy.listener(proxy.listener).unwrap(), &servers).await;
+    assert_split_by_plan(envoy.listener(proxy.listener).unwrap(), &servers).await;
 }
 
 #[tokio::test]
-async fn without_the_filter_the_fallback_serves_and_no_client_chooses() {
+async fn without_the_filter_the_fallback_route_serves() {
     let (servers, planner) = (servers().await, planner().await);
     let routes = "istio/gateway/virtualservice.yaml";
     let proxy = gateway(routes, None, &hosts(&addresses(&servers)), planner.addr());
@@ -234,7 +234,7 @@ async fn without_the_filter_the_fallback_serves_and_no_client_chooses() {
 }
 
 #[tokio::test]
-async fn a_router_at_the_gateway_and_gates_in_sidecars_work_together() {
+async fn router_at_gateway_and_gates_in_sidecars_work_together() {
     let (servers, planner) = (servers().await, planner().await);
     let mut gates = Vec::new();
     for (variant, server) in VARIANTS.into_iter().zip(&servers) {
@@ -251,7 +251,7 @@ async fn a_router_at_the_gateway_and_gates_in_sidecars_work_together() {
     for gate in &gates {
         until_planned(gate).await;
     }
-    shared_out(router.listener(proxy.listener).unwrap(), &servers).await;
+    assert_split_by_plan(router.listener(proxy.listener).unwrap(), &servers).await;
     for (server, gate) in servers.iter().zip(&gates) {
         let (variant, count) = (server.model(), server.executions().len() as u64);
         let served = async || {
@@ -277,7 +277,7 @@ async fn a_router_at_the_gateway_and_gates_in_sidecars_work_together() {
 }
 
 #[tokio::test]
-async fn envoy_gateway_obeys_the_plan_and_no_client() {
+async fn envoy_gateway_obeys_the_plan_and_ignores_client_headers() {
     let (servers, planner) = (servers().await, planner().await);
     let hosts = hosts(&addresses(&servers));
     let mut config = envoy_gateway::config(&hosts, KEY, &module());
@@ -291,5 +291,5 @@ async fn envoy_gateway_obeys_the_plan_and_no_client() {
     *asked = cluster("weir-planner", Some(planner.addr()));
     let envoy = start(&config).await;
     until_planned(&envoy).await;
-    shared_out(envoy.listener(envoy_gateway::LISTENER).unwrap(), &servers).await;
+    assert_split_by_plan(envoy.listener(envoy_gateway::LISTENER).unwrap(), &servers).await;
 }

@@ -1,5 +1,5 @@
-//! Every document is what its kind can be: read into the kind's type and written again it is the same, so that no key
-//! is misspelt and no value is of another type.
+//! Schema tests: every document, read into the type of its kind and written again, is unchanged. Misspelt
+//! keys and values of a wrong type are found.
 
 use k8s_openapi::api::{apps, core, networking, policy, rbac};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -10,11 +10,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::bed::{Found, all, below, documents, within};
+use super::bed::{Document, all, below, documents, within};
 use super::shapes;
 
-/// Why it is none of its kind.
-fn check(found: &Found) -> Result<(), String> {
+/// Checks a document against its kind; the error says how it differs.
+fn check(found: &Document) -> Result<(), String> {
     let api = found.body["apiVersion"].as_str().unwrap_or_default();
     let body = &found.body;
     match (api, found.kind()) {
@@ -36,8 +36,8 @@ fn check(found: &Found) -> Result<(), String> {
             same::<CustomResourceDefinition>(body)
         }
         ("weir.dev/v1alpha1", "SloService") => {
-            // Defaults that are written out are more than was said.
-            serde_json::from_value::<weir_planner::resource::SloService>(body.clone())
+            // The serialized resource also contains the defaults, so only deserialization is checked.
+            serde_json::from_value::<weir_planner::spec::resource::SloService>(body.clone())
                 .map(drop)
                 .map_err(|error| error.to_string())
         }
@@ -73,7 +73,7 @@ fn same<T: DeserializeOwned + Serialize>(body: &Value) -> Result<(), String> {
     Err(format!("{body}\nis read as\n{again}"))
 }
 
-/// No crate knows TrafficExtension yet. Its fields are WasmPlugin's, those of the module below `wasm`.
+/// No crate has a type for TrafficExtension yet. Its fields are WasmPlugin's, with the module's below `wasm`.
 fn extension(body: &Value) -> Result<(), String> {
     const OUTSIDE: [&str; 5] = ["selector", "targetRefs", "phase", "priority", "match"];
     let mut plugin = body.clone();
@@ -93,7 +93,7 @@ fn extension(body: &Value) -> Result<(), String> {
 }
 
 #[test]
-fn every_document_is_what_its_kind_can_be() {
+fn every_document_matches_its_schema() {
     for found in all() {
         if found.file.starts_with("istio/pods/") {
             continue;
@@ -111,7 +111,7 @@ fn every_document_is_what_its_kind_can_be() {
 }
 
 #[test]
-fn patches_for_pods_are_parts_of_deployments() {
+fn pod_patches_are_partial_deployments() {
     let patches = below("istio/pods");
     assert_eq!(patches.len(), 4, "the gateway and three variants");
     for patch in patches {
@@ -121,9 +121,9 @@ fn patches_for_pods_are_parts_of_deployments() {
     }
 }
 
-/// A check that lets everything through would pass the others.
+/// Guards against a check that accepts everything.
 #[test]
-fn what_is_misspelt_is_found() {
+fn misspelt_key_is_found() {
     let table = [
         (
             "k8s/base/deployment.yaml",

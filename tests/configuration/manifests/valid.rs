@@ -1,26 +1,27 @@
-//! What the manifests make of an Envoy is one that Envoy takes; and what is wrong in an EnvoyFilter, which an API
-//! server would store, it does not.
+//! Tests that Envoy accepts the configurations made from the manifests, and rejects the faults in an
+//! EnvoyFilter that an API server would store.
 
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use weir_bed::built;
 use weir_bed::envoy::validate;
-use weir_planner::config::{Service, ServiceSpec};
 use weir_planner::manifests::{Options, Target, render};
+use weir_planner::service::Service;
+use weir_planner::spec::ServiceSpec;
 
 use super::bed::{document, documents, root};
 use super::envoy_gateway;
 use super::istiod::{Proxy, cluster};
 
-/// Nobody is there: only the configuration is looked at.
+/// An unused address: only the configuration is validated.
 const NOBODY: &str = "127.0.0.1:9";
 
 fn module() -> String {
     built::filter().unwrap().to_str().unwrap().to_owned()
 }
 
-/// Whether Envoy would start with it.
+/// Validates a configuration with Envoy.
 fn accepted(config: &Value) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("envoy.json");
@@ -50,7 +51,7 @@ fn gateway(routes: &str) -> Proxy {
     proxy
 }
 
-/// The sidecar of a variant's server and what is for it.
+/// A sidecar of a variant's server, with the resources that select it.
 fn sidecar(gate: &Value) -> Proxy {
     let labels = &gate["spec"]["selector"]["matchLabels"];
     let port = gate["spec"]["match"][0]["ports"][0]["number"]
@@ -65,7 +66,7 @@ fn sidecar(gate: &Value) -> Proxy {
 }
 
 #[test]
-fn a_gateway_takes_all_of_it() {
+fn gateway_accepts_all_resources() {
     let mut proxy = gateway("istio/gateway/virtualservice.yaml");
     let changed = proxy.envoy_filter(&document("istio/gateway/envoyfilter.yaml"));
     assert_eq!(changed, 7, "each patch has its place");
@@ -80,12 +81,12 @@ fn a_gateway_takes_all_of_it() {
 }
 
 #[test]
-fn header_routing_needs_no_patches() {
+fn header_routing_is_valid_without_patches() {
     accepted(&gateway("istio/header-routing/virtualservice.yaml").config).unwrap();
 }
 
 #[test]
-fn sidecars_take_all_of_it_and_no_other_gates() {
+fn sidecar_accepts_all_resources_and_only_its_gate() {
     let gates = documents("istio/sidecar/wasmplugins.yaml");
     for gate in &gates {
         let mut proxy = sidecar(&gate.body);
@@ -108,7 +109,7 @@ fn sidecars_take_all_of_it_and_no_other_gates() {
 }
 
 #[test]
-fn traffic_extensions_make_the_same_filters() {
+fn traffic_extensions_produce_the_same_filters() {
     let extensions = documents("istio/traffic-extension/trafficextensions.yaml");
     let mut proxy = gateway("istio/gateway/virtualservice.yaml");
     let plugin = proxy.manager()["http_filters"]
@@ -142,7 +143,7 @@ fn traffic_extensions_make_the_same_filters() {
 }
 
 #[test]
-fn filters_from_a_file_are_inserted_where_they_belong() {
+fn filters_from_a_file_are_inserted_in_the_right_place() {
     let filters = documents("istio/from-file/envoyfilters.yaml");
     let mut proxies = vec![gateway("istio/gateway/virtualservice.yaml")];
     for gate in documents("istio/sidecar/wasmplugins.yaml") {
@@ -173,21 +174,21 @@ fn filters_from_a_file_are_inserted_where_they_belong() {
             .to_string()
             .replace("/var/lib/weir/weir_filter.wasm", &module());
         accepted(&serde_json::from_str(&text).unwrap()).unwrap();
-        // What its type does not have is found here too.
+        // A field that its type does not have is rejected too.
         let wrong = text.replacen("reload_config", "reload_configs", 1);
         assert!(accepted(&serde_json::from_str(&wrong).unwrap()).is_err());
     }
 }
 
 #[test]
-fn envoy_gateway_takes_all_of_it() {
+fn envoy_gateway_accepts_all_resources() {
     let hosts = ["resnet18", "resnet50", "resnet152"].map(|name| (name, nobody()));
     accepted(&envoy_gateway::config(&hosts, "a-key-for-tests", &module())).unwrap();
 }
 
-/// What is said of `envoy` alone is a whole bootstrap.
+/// The examples for a plain Envoy are complete bootstraps.
 #[test]
-fn envoys_own_bootstraps_are_valid() {
+fn plain_envoy_bootstraps_are_valid() {
     let text = std::fs::read_to_string(root().join("planner/service.example.yaml")).unwrap();
     let service = Service::from_yaml(&text).unwrap();
     let spec = ServiceSpec::from_yaml(&text).unwrap();
@@ -204,7 +205,7 @@ fn envoys_own_bootstraps_are_valid() {
 }
 
 #[test]
-fn what_is_wrong_in_an_envoy_filter_is_found() {
+fn invalid_envoy_filter_is_rejected() {
     let manager = "/spec/configPatches/1/patch/value/typed_config";
     let early = format!("{manager}/early_header_mutation_extensions/0/typed_config");
     let no_type =
@@ -244,7 +245,7 @@ fn what_is_wrong_in_an_envoy_filter_is_found() {
             "{pointer}/{key} is let through"
         );
     }
-    // And in the filter's own configuration.
+    // An error in the filter's own configuration is found too.
     let mut plugin = document("istio/gateway/wasmplugin.yaml");
     plugin["spec"]["pluginConfig"]["deadline"]["default_ms"] = json!(0);
     let mut proxy = gateway("istio/gateway/virtualservice.yaml");

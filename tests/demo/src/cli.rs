@@ -1,4 +1,4 @@
-//! The command line: what a person may choose. Everything else is stated in `scenario`.
+//! Command line arguments. Everything else is fixed in `scenario`.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use weir_bed::load::SECONDS_MAX;
 
 use crate::scenario::{Field, Policy};
 
-/// Weir beside what one does without it: the same load, three ways through the same Envoys.
+/// Compare Weir with two setups without it: the same load through three listeners of the same Envoys.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask")]
 pub(crate) struct Cli {
@@ -25,13 +25,13 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
-    /// Whose problem the planner solves; each has its own service and load.
+    /// Policy of the planner; each has its own service and load.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) policy: Policy,
-    /// How long requests are sent, in seconds.
+    /// Duration of the load, in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(10..=SECONDS_MAX as i64))]
     pub(crate) seconds: u32,
-    /// Arrivals, synthetic network and service times follow from it.
+    /// Seed of arrivals, synthetic network and service times.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     #[command(flatten)]
@@ -40,29 +40,29 @@ pub(crate) struct DemoArgs {
     /// [{duration_ms, bandwidth_kbps, latency_ms}].
     #[arg(long, value_name = "FILE")]
     pub(crate) network: Option<PathBuf>,
-    /// Requests/s for each second instead of the synthetic swell: one number per line, or JSON;
-    /// FILE#key picks one of several in a JSON object.
+    /// Requests/s for each second instead of the synthetic swell: one number per line, or JSON; FILE#key selects one
+    /// of several in a JSON object.
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Where the figures go, as JSON.
+    /// File for the figures, as JSON.
     #[arg(long, value_name = "FILE", default_value = "target/demo.json")]
     pub(crate) report: PathBuf,
-    /// Where the picture goes, as SVG.
+    /// File for the picture, as SVG.
     #[arg(long, value_name = "FILE", default_value = "target/demo.svg")]
     pub(crate) picture: PathBuf,
-    /// Leave everything running afterwards, until interrupted, and print what to try.
+    /// Leave everything running afterwards, until interrupted, and print commands to try.
     #[arg(long)]
     pub(crate) keep: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// Whose problem the planner solves.
+    /// Policy of the planner.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) policy: Policy,
     #[command(flatten)]
     pub(crate) field: Field,
-    /// Where the addresses go, as JSON, once everything is ready.
+    /// File for the addresses, as JSON, written once everything is ready.
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! The run: sends the load through all three listeners at once, shows how it goes, and collects what
-//! the report and the picture are made of. Decides nothing about the system it drives.
+//! The run: sends the load through all three listeners at once, shows progress, and collects the data for the report
+//! and the picture. Makes no decisions about the system it drives.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::IsTerminal;
@@ -20,27 +20,27 @@ use crate::system::{LISTENERS, Set, System};
 use crate::visible::{Spread, Visible};
 use weir_bed::planner::{Cycle, Status};
 
-/// How often progress is shown and the planner asked.
-const LOOK: Duration = Duration::from_millis(500);
-/// Turns asked for at each look: more than there can be between two.
-const CYCLES_ASKED: usize = 20;
-/// How often a line is printed where there is no terminal to draw on.
+/// Interval of progress updates and status requests.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+/// Cycles requested each time: more than can happen in one interval.
+const CYCLES_REQUESTED: usize = 20;
+/// Interval of progress lines when there is no terminal.
 const LINE_EVERY_S: u64 = 5;
-/// The JSON part of a body, padded to this; the tensor's bytes follow it.
+/// Length to which the JSON part of a body is padded; the tensor's bytes follow it.
 const JSON_BYTES: usize = 256;
-/// The header that says so, of the Open Inference Protocol's binary data extension.
+/// Header with the JSON part's length, from the Open Inference Protocol's binary data extension.
 const JSON_LENGTH: &str = "inference-header-content-length";
 
-/// What a run leaves.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Results {
-    /// In the order of [`LISTENERS`], like `outcomes`.
+    /// By listener, in the order of [`LISTENERS`], like `outcomes`.
     pub(crate) summaries: Vec<Summary>,
     pub(crate) outcomes: Vec<Vec<Outcome>>,
     pub(crate) lag: Lag,
-    /// The planner's turns during the run, by second since its start.
+    /// The planner's cycles during the run, by second since its start.
     pub(crate) cycles: Vec<(f64, Cycle)>,
-    /// From publishing a plan to its being taken over, in ms.
+    /// Time from publishing a plan until a worker adopts it, in ms.
     pub(crate) visible: Spread,
 }
 
@@ -74,10 +74,10 @@ pub(crate) async fn drive(
     let mut cycles = BTreeMap::new();
     watch(system, &run, rates, &mut cycles).await;
     let record = run.finish().await?;
-    let last = system.planner.status(CYCLES_ASKED).await;
+    let last = system.planner.status(CYCLES_REQUESTED).await;
     remember(
         &mut cycles,
-        last.context("the planner has gone during the run")?,
+        last.context("the planner stopped answering during the run")?,
     );
     let sets = system.sets_by_listener();
     let core_seconds: Vec<f64> = sets
@@ -98,7 +98,7 @@ pub(crate) async fn drive(
         .into_values()
         .map(|cycle: Cycle| (second(cycle.at_ms), cycle))
         .collect();
-    // The run begins with what the turn before it left.
+    // Keeps the last cycle before the run as its initial state.
     let before = cycles.partition_point(|(second, _)| *second < 0.0);
     cycles.drain(..before.saturating_sub(1));
     if let Some((second, cycle)) = cycles.first_mut().filter(|(second, _)| *second < 0.0) {
@@ -113,7 +113,7 @@ pub(crate) async fn drive(
     })
 }
 
-/// A request's body: so many bytes in all, most of them a tensor's.
+/// A request's body of `bytes` bytes, most of them a tensor's.
 fn body(bytes: u64) -> Bytes {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).max(JSON_BYTES);
     let tensor = bytes - JSON_BYTES;
@@ -122,31 +122,31 @@ fn body(bytes: u64) -> Bytes {
         "parameters": { "binary_data_size": tensor },
     }] });
     let mut body = format!("{:<JSON_BYTES$}", json.to_string()).into_bytes();
-    // Any image's bytes would do.
+    // The content does not matter to the emulator.
     body.resize(bytes, 0x7f);
     body.into()
 }
 
-/// The ids of a set's executions, one for each.
+/// The request ids of a set's executions, one for each.
 fn executed(set: &Set) -> Result<Vec<String>> {
     let forgotten: u64 = set.variants.iter().map(|variant| variant.forgotten()).sum();
     ensure!(
         forgotten == 0,
-        "{forgotten} executions were forgotten: the run is too long"
+        "{forgotten} executions were dropped from the journal: the run is too long"
     );
     let executions = set.variants.iter().flat_map(|variant| variant.executions());
     Ok(executions.map(|done| done.request_id).collect())
 }
 
-/// Adds what each stage's servers executed. A request is executed once at each stage: who was answered at
-/// every one, who was refused or left at some.
+/// Adds the executions of each stage's servers. An answered request is executed once at each stage, a refused or
+/// abandoned one at some.
 fn with_backends(
     sum: Summary,
     outcomes: &[Outcome],
     executed: &[Vec<String>],
     core_seconds: f64,
 ) -> Result<Summary> {
-    // Ids tell executions apart; changed on the way, they would hide that one was executed twice.
+    // Executions are matched by id; a changed id would hide that a request was executed twice.
     let sent: HashSet<&str> = outcomes.iter().map(|outcome| outcome.id.as_str()).collect();
     for ids in executed {
         if let Some(id) = ids.iter().find(|id| !sent.contains(id.as_str())) {
@@ -165,7 +165,7 @@ fn with_backends(
     Ok(sum.with_backends(at_stages.iter().map(String::as_str), core_seconds))
 }
 
-/// Shows how the run goes and asks the planner for its turns until every request has ended.
+/// Shows progress and requests the planner's cycles until every request has ended.
 async fn watch(system: &System, run: &Run, rates: &Rates, cycles: &mut BTreeMap<u64, Cycle>) {
     let seconds = rates.rps().len() as u64;
     let bar = ProgressBar::new(seconds);
@@ -174,12 +174,12 @@ async fn watch(system: &System, run: &Run, rates: &Rates, cycles: &mut BTreeMap<
     }
     let drawn = std::io::stderr().is_terminal();
     let mut printed = 0;
-    let mut looks = interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut ticks = interval(PROGRESS_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     while !run.is_finished() {
-        looks.tick().await;
-        // A status that does not come leaves a gap in the picture, no more.
-        if let Ok(status) = system.planner.status(CYCLES_ASKED).await {
+        ticks.tick().await;
+        // A missing status only leaves a gap in the picture.
+        if let Ok(status) = system.planner.status(CYCLES_REQUESTED).await {
             remember(cycles, status);
         }
         let second = run.elapsed().as_secs();
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    /// The books of `a`, answered, and `b`, gone, where the stages executed these.
+    /// The summary of `a`, answered, and `b`, abandoned, with these executions at the stages.
     fn doubled(executed: [&[&str]; 2]) -> Result<u64> {
         let gone = Outcome {
             fate: Fate::Gone,
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_executed_once_at_each_stage() {
+    fn second_execution_at_a_stage_is_counted() {
         assert_eq!(doubled([&["a"], &["a"]]).unwrap(), 0);
         assert_eq!(doubled([&["a", "b"], &["a"]]).unwrap(), 0);
         assert_eq!(doubled([&["a", "a"], &["a"]]).unwrap(), 1);

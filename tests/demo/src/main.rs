@@ -1,9 +1,9 @@
-//! `weir-demo demo | up`: the whole system in one command, and what it does under a load that rises
-//! above what it can serve and falls again.
+//! `weir-demo demo | up`: the whole system in one command, under a load that rises above its
+//! capacity and falls again.
 //!
-//! Order: [`cli`] what was asked, [`scenario`] what is stated, [`system`] what runs (with [`planner`]),
-//! [`drive`] the run, [`report`] and [`picture`] what it showed. Nothing is tuned after a run, and
-//! nothing outlives this process, however it ends.
+//! Reading order: [`cli`] the arguments, [`scenario`] the fixed parameters, [`system`] the running
+//! system (with [`planner`]), [`drive`] the run, [`report`] and [`picture`] its results. Nothing is
+//! tuned after a run, and no child process outlives this one, however it ends.
 
 mod cli;
 mod drive;
@@ -22,14 +22,14 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use cli::{Cli, Command, DemoArgs, UpArgs};
-use report::{Chosen, Report};
+use report::{Report, RunOptions};
 use scenario::{MODEL, Scenario};
 use system::System;
 use weir_bed::interrupt::{INTERRUPTED, Interrupt};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Sockets of clients and servers are all in this process: more than the usual 1,024.
+    // All sockets of clients and servers are in this process: more than the usual 1,024.
     let _ = rlimit::increase_nofile_limit(rlimit::INFINITY);
     match run(Cli::parse()).await {
         Ok(code) => code,
@@ -40,8 +40,8 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What a command leaves: its exit code, and perhaps a system that goes on until interrupted.
-struct Done {
+/// The result of a command: its exit code, and optionally a system that runs until interrupted.
+struct CommandResult {
     code: ExitCode,
     keep: Option<System>,
 }
@@ -54,7 +54,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             Command::Up(args) => up(args).await,
         }
     };
-    // Dropping what was under way ends its processes.
+    // Dropping the unfinished work ends its processes.
     let done = tokio::select! {
         done = work => done?,
         () = interrupt.wait() => {
@@ -68,7 +68,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
     Ok(done.code)
 }
 
-async fn demo(args: DemoArgs) -> Result<Done> {
+async fn demo(args: DemoArgs) -> Result<CommandResult> {
     let scenario = Scenario::shipped(args.policy)?;
     let seconds = args.seconds as usize;
     let load = scenario.load();
@@ -85,7 +85,7 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         file.as_ref()
             .map_or(default, |file| file.display().to_string())
     };
-    let chosen = Chosen {
+    let chosen = RunOptions {
         seconds,
         seed: args.seed,
         load: named(&args.trace, load.to_string()),
@@ -106,27 +106,27 @@ async fn demo(args: DemoArgs) -> Result<Done> {
         args.report.display(),
         args.picture.display()
     );
-    let troubles = report.troubles();
-    for trouble in &troubles {
-        eprintln!("the run does not count: {trouble}");
+    let problems = report.problems();
+    for problem in &problems {
+        eprintln!("invalid run: {problem}");
     }
-    let code = if troubles.is_empty() {
+    let code = if problems.is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     };
     if args.keep {
-        println!("{}", to_try(&scenario, &system)?);
+        println!("{}", example_commands(&scenario, &system)?);
     }
-    Ok(Done {
+    Ok(CommandResult {
         code,
         keep: args.keep.then_some(system),
     })
 }
 
-async fn up(args: UpArgs) -> Result<Done> {
+async fn up(args: UpArgs) -> Result<CommandResult> {
     let scenario = Scenario::shipped(args.policy)?;
-    // Whoever waits for the file must not find the one of an earlier run.
+    // A script that waits for the file must not find an old one.
     match fs::remove_file(&args.addresses) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("{}", args.addresses.display()));
@@ -135,19 +135,19 @@ async fn up(args: UpArgs) -> Result<Done> {
     }
     let system = System::start(&scenario, args.field, 1).await?;
     let addresses = serde_json::to_string_pretty(&system.addresses()?)?;
-    // Under another name first, so that nobody reads half of it.
+    // Written under another name and then renamed, so that nobody reads half of it.
     let part = args.addresses.with_extension("part");
     write(&part, &format!("{addresses}\n"))?;
     fs::rename(&part, &args.addresses).with_context(|| format!("{}", args.addresses.display()))?;
-    println!("{addresses}\n{}", to_try(&scenario, &system)?);
-    Ok(Done {
+    println!("{addresses}\n{}", example_commands(&scenario, &system)?);
+    Ok(CommandResult {
         code: ExitCode::SUCCESS,
         keep: Some(system),
     })
 }
 
-/// Lines to paste.
-fn to_try(scenario: &Scenario, system: &System) -> Result<String> {
+/// Commands to paste.
+fn example_commands(scenario: &Scenario, system: &System) -> Result<String> {
     let addresses = system.addresses()?;
     let at = |pointer: &str| {
         let found = addresses

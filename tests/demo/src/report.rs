@@ -1,4 +1,5 @@
-//! The run in figures: a table for people, JSON for programs, and whether the run counts at all.
+//! The run in figures: a table for people, JSON for programs, and the checks whether the run is
+//! valid.
 
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
@@ -10,8 +11,8 @@ use crate::scenario::{Field, PATIENCE, Policy, Scenario};
 use crate::system::LISTENERS;
 use crate::visible::Spread;
 
-/// Latest that the generator may send 99 % of its requests after their time, in ms: a twentieth of
-/// the SLO. Beyond it the run says more about this machine than about what was compared.
+/// Maximum delay of 99 % of the generator's requests, in ms: a twentieth of the SLO. Beyond it the
+/// run measures this machine rather than the setups.
 const LAG_P99_MAX_MS: f64 = 50.0;
 
 /// The whole report.
@@ -20,19 +21,19 @@ pub(crate) struct Report {
     plain: Summary,
     careful: Summary,
     weir: Summary,
-    /// The planner's turns, from observing to publishing.
+    /// Duration of the planner's cycles, from observation to publication.
     cycle_ms: Spread,
-    /// From publishing a plan to each worker's taking it over.
+    /// Time from publishing a plan until each worker adopts it.
     plan_visible_ms: Spread,
     /// Plans published during the run.
     plans: u64,
-    /// What was run.
-    run: Stated,
+    /// Parameters of the run, and the generator's lag.
+    run: RunParameters,
 }
 
-/// What was stated before the run, and how late the generator was.
+/// Parameters fixed before the run, and the generator's lag.
 #[derive(Debug, Serialize)]
-struct Stated {
+struct RunParameters {
     policy: Policy,
     seconds: usize,
     seed: u64,
@@ -48,9 +49,9 @@ struct Stated {
     generator_late_ms_max: f64,
 }
 
-/// What was chosen on the command line.
+/// Parameters from the command line.
 #[derive(Debug, Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct RunOptions {
     pub(crate) seconds: usize,
     pub(crate) seed: u64,
     pub(crate) load: String,
@@ -61,20 +62,20 @@ pub(crate) struct Chosen {
 impl Report {
     pub(crate) fn new(
         scenario: &Scenario,
-        chosen: Chosen,
+        chosen: RunOptions,
         results: &Results,
     ) -> anyhow::Result<Report> {
         let [plain, careful, weir] = results.summaries.as_slice() else {
             anyhow::bail!("{} summaries, not 3", results.summaries.len());
         };
-        let Chosen {
+        let RunOptions {
             seconds,
             seed,
             load,
             network,
             field,
         } = chosen;
-        let run = Stated {
+        let run = RunParameters {
             policy: scenario.policy,
             seconds,
             seed,
@@ -104,24 +105,24 @@ impl Report {
         })
     }
 
-    /// What makes the run worthless; empty where it counts.
-    pub(crate) fn troubles(&self) -> Vec<String> {
+    /// Reasons why the run is invalid; empty if it is valid.
+    pub(crate) fn problems(&self) -> Vec<String> {
         let sets = LISTENERS
             .into_iter()
             .zip([&self.plain, &self.careful, &self.weir]);
         let books = |(name, sum): (&str, &Summary)| Some(format!("{name}: {}", sum.check().err()?));
-        let mut troubles: Vec<String> = sets.filter_map(books).collect();
+        let mut problems: Vec<String> = sets.filter_map(books).collect();
         let late = self.run.generator_late_ms_p99;
         if late > LAG_P99_MAX_MS {
-            troubles.push(format!(
+            problems.push(format!(
                 "the load generator sent 1 % of the requests more than {late:.0} ms late (at most \
-                 {LAG_P99_MAX_MS:.0} ms): this machine is too busy for the run to mean anything"
+                 {LAG_P99_MAX_MS:.0} ms): this machine is too busy for a valid run"
             ));
         }
-        troubles
+        problems
     }
 
-    /// For people.
+    /// The table for people.
     pub(crate) fn table(&self) -> String {
         let sums = [&self.plain, &self.careful, &self.weir];
         let mut table = Table::new();
@@ -162,10 +163,10 @@ impl Report {
         table.to_string()
     }
 
-    /// The rest, in sentences.
+    /// The remaining figures, in sentences.
     pub(crate) fn notes(&self) -> String {
         let spread = |spread: Spread| format!("p50 {}, max {}", ms(spread.p50), ms(spread.max));
-        let Stated {
+        let RunParameters {
             seconds,
             seed,
             load,
@@ -177,7 +178,7 @@ impl Report {
         } = &self.run;
         format!(
             "{seconds} s, seed {seed}; SLO {slo_ms} ms from the client's send time; {payload_bytes} \
-             bytes up, in pieces as the network carries them; servers are emulated, {field}.\n\
+             bytes per request, sent in pieces as the network delivers them; servers are emulated, {field}.\n\
              load: {load}; network: {network}\n\
              planner: {} plans published; cycle {}; plan visible to a worker after {}\n\
              load generator: sent 99 % of the requests within {:.1} ms of their time, all within {:.1} ms",
@@ -215,7 +216,7 @@ mod tests {
             cycles: Vec::new(),
             visible: Spread::default(),
         };
-        let chosen = Chosen {
+        let chosen = RunOptions {
             seconds: 10,
             seed: 1,
             load: "swell".into(),
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_counts_only_with_exact_books_and_a_punctual_generator() {
+    fn run_with_wrong_counts_or_late_generator_is_invalid() {
         let good = Summary {
             sent: 2,
             on_time: 2,
@@ -244,14 +245,14 @@ mod tests {
             ..Summary::default()
         };
         let all = || [good.clone(), good.clone(), good.clone()];
-        assert_eq!(report(all(), 5.0).troubles(), Vec::<String>::new());
-        let troubles = report([good.clone(), lost, good.clone()], 5.0).troubles();
-        assert_eq!(troubles, ["careful: 1 of 2 were lost"]);
-        assert!(report(all(), 80.0).troubles()[0].contains("80 ms late"));
+        assert_eq!(report(all(), 5.0).problems(), Vec::<String>::new());
+        let problems = report([good.clone(), lost, good.clone()], 5.0).problems();
+        assert_eq!(problems, ["careful: 1 of 2 were lost"]);
+        assert!(report(all(), 80.0).problems()[0].contains("80 ms late"));
     }
 
     #[test]
-    fn the_report_has_the_shape_that_programs_read() {
+    fn report_json_has_stable_keys() {
         let refused = Summary {
             sent: 1,
             refused: [("expired".into(), 1)].into(),

@@ -1,5 +1,5 @@
-//! The whole system on free ports of the loopback interface: for each stage three identical sets of
-//! emulated servers and one Envoy with three listeners; the planner. All of it ends when this is dropped.
+//! The whole system on free ports of the loopback interface: for each stage three identical sets of emulated servers
+//! and one Envoy with three listeners; and the planner. All of it ends when this is dropped.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,48 +19,48 @@ use weir_bed::wait;
 use crate::scenario::{self, Field, MODEL, Scenario};
 use crate::visible::Visible;
 
-/// The listeners, in the order in which they are shown. Their names are the report's keys.
+/// The listeners, in display order. Their names are the report's keys.
 pub(crate) const LISTENERS: [&str; 3] = ["plain", "careful", "weir"];
 /// Envoy's worker threads.
 const WORKERS: u32 = 2;
-/// How long the parts may take to find each other.
+/// Time limit until all parts work together.
 const READY_MAX: Duration = Duration::from_secs(30);
-/// How long what is queued may take once cores abound.
+/// Time limit for emptying the queues with [`DRAIN_CORES`].
 const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// Cores that abound.
+/// Number of cores that drains any queue quickly.
 const DRAIN_CORES: f64 = 1000.0;
 
 /// The servers behind one listener.
 #[derive(Debug)]
 pub(crate) struct Set {
-    /// Those of each variant, in the scenario's order.
+    /// The servers of each variant, in the scenario's order.
     pub(crate) variants: Vec<Replicas>,
 }
 
 /// One stage: its Envoy, and its servers.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    /// The `service` of its filters.
+    /// The `service` of its filters' configuration.
     pub(crate) name: String,
     pub(crate) envoy: Envoy,
-    /// In the order of [`LISTENERS`].
+    /// By listener, in the order of [`LISTENERS`].
     pub(crate) sets: Vec<Set>,
 }
 
-/// Everything that runs. Dropped in this order: nobody is asked who is gone already.
+/// Everything that runs, in drop order: no part outlives one that it calls.
 #[derive(Debug)]
 pub(crate) struct System {
     pub(crate) planner: Planner,
-    /// In the order of a request's way.
+    /// In the order in which a request passes them.
     pub(crate) stages: Vec<Stage>,
-    /// What polls for plans must carry.
+    /// The key that polls for plans must present.
     pub(crate) key: String,
-    /// The endpoints of the clusters that the planner resizes.
+    /// The endpoint files of the clusters that the planner resizes.
     _endpoints: TempDir,
 }
 
 impl System {
-    /// Starts it and waits until every stage's filter obeys the planner's plan.
+    /// Starts it and waits until every stage's filter has adopted the planner's plan.
     pub(crate) async fn start(scenario: &Scenario, field: Field, seed: u64) -> Result<System> {
         let key: String = rand::rng()
             .sample_iter(Alphanumeric)
@@ -76,7 +76,7 @@ impl System {
         for stage in &scenario.stages {
             let sets = Set::start_all(stage, field, endpoints.path(), seed).await?;
             stages.push(Stage::start(scenario, stage, sets, planner_at, &key).await?);
-            // Another for each server of the pipeline.
+            // Another seed for each server of the pipeline.
             seed = seed.wrapping_add(stage.variants.len() as u64);
         }
         let stats = |stage: &Stage| format!("http://{}/stats/prometheus", stage.envoy.admin());
@@ -115,21 +115,26 @@ impl System {
                 let revision = stage.envoy.metric(metric, &stage.name, "").await;
                 revision.is_ok_and(|revision| revision >= newest)
             };
-            wait::until_async("the filter to take the planner's plan", READY_MAX, obeyed).await?;
-            // How long that took includes the planner's own start; it must be in Envoy's histogram before
-            // a run begins, so that the run does not count it.
+            wait::until_async("the filter to adopt the planner's plan", READY_MAX, obeyed).await?;
+            // This first delay includes the planner's own start. It must be in Envoy's histogram before a run begins,
+            // so that the run does not count it.
             let counted = async || Visible::at(stage).await.is_ok_and(|seen| !seen.is_empty());
-            wait::until_async("Envoy to count it", READY_MAX, counted).await?;
+            wait::until_async(
+                "the plan to appear in Envoy's histogram",
+                READY_MAX,
+                counted,
+            )
+            .await?;
         }
         Ok(())
     }
 
-    /// The entry of the pipeline, or the only stage there is.
+    /// The first stage of the pipeline, or the only one.
     pub(crate) fn entry(&self) -> Result<&Stage> {
         self.stages.first().context("no stages")
     }
 
-    /// Where each listener accepts requests for inference, stage after stage.
+    /// The inference URLs of each listener, stage after stage.
     pub(crate) fn targets(&self) -> Result<Vec<Target>> {
         let target = |name: &&str| {
             let url = |stage: &Stage| {
@@ -147,7 +152,7 @@ impl System {
         LISTENERS.iter().map(target).collect()
     }
 
-    /// Each listener's servers, one set for each stage.
+    /// The servers of each listener, one set for each stage.
     pub(crate) fn sets_by_listener(&self) -> Vec<Vec<&Set>> {
         let of = |listener| {
             let sets = self
@@ -159,8 +164,8 @@ impl System {
         (0..LISTENERS.len()).map(of).collect()
     }
 
-    /// For people and scripts: the planner, the entry's proxy, all servers behind Weir, and each stage's
-    /// proxy by its name.
+    /// Addresses for people and scripts: the planner, the first stage's proxy, all servers behind Weir, and each
+    /// stage's proxy by name.
     pub(crate) fn addresses(&self) -> Result<Value> {
         let mut addresses = self.entry()?.addresses()?;
         let mut stages = serde_json::Map::new();
@@ -184,13 +189,13 @@ impl System {
         sets.flat_map(|set| &set.variants)
     }
 
-    /// Forgets what happened before the run.
+    /// Clears everything recorded before the run.
     pub(crate) fn reset(&self) {
         self.variants().for_each(Replicas::reset);
     }
 
-    /// Lets the servers execute what is still queued, abandoned or not, so that every execution can
-    /// be counted; then gives them the cores back that they had.
+    /// Lets the servers execute everything still queued, abandoned or not, so that every execution can be counted;
+    /// then restores their cores.
     pub(crate) async fn drain(&self) -> Result<()> {
         let mut busy: Vec<(&Emulator, f64)> = self
             .variants()
@@ -198,7 +203,7 @@ impl System {
             .map(|server| (server, server.cores()))
             .filter(|(s, _)| !is_idle(s))
             .collect();
-        // Given again at every look: the planner may have taken them away.
+        // Set again on every check, because the planner may have reduced them.
         let abound = || {
             busy.iter()
                 .all(|(server, _)| is_idle(server) || server.set_cores(DRAIN_CORES).is_err())
@@ -247,7 +252,7 @@ impl Stage {
 }
 
 impl Set {
-    /// One behind each listener.
+    /// Starts one set behind each listener.
     async fn start_all(
         stage: &scenario::Stage,
         field: Field,
@@ -270,7 +275,7 @@ impl Set {
     ) -> Result<Set> {
         let mut variants = Vec::new();
         for (index, variant) in stage.variants.iter().enumerate() {
-            // The same for every set: their service times follow the same draws.
+            // The same seed in every set: their service times follow the same draws.
             let seed = seed.wrapping_add(index as u64);
             let mut replicas = variant.replicas(field, seed);
             replicas.endpoints = endpoints.map(|folder| Endpoints {
@@ -282,7 +287,7 @@ impl Set {
         Ok(Set { variants })
     }
 
-    /// The servers of each variant, and the lanes of each.
+    /// Addresses and lanes of the servers of each variant.
     pub(crate) fn hosts(&self) -> Vec<Vec<(SocketAddr, u32)>> {
         self.variants.iter().map(Replicas::hosts).collect()
     }

@@ -1,4 +1,4 @@
-//! How long plans took from the planner to every worker, as each stage's Envoy's own histogram says.
+//! Delay of plans from the planner to every worker, from the histogram of each stage's Envoy.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use weir_api::metrics::{Metric, encode};
 
 use crate::system::{Stage, System};
 
-/// A median and a greatest value, in ms; `None` where nothing was measured.
+/// Median and maximum, in ms; `None` if nothing was measured.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(crate) struct Spread {
     /// Median.
     pub(crate) p50: Option<f64>,
-    /// Greatest.
+    /// Maximum.
     pub(crate) max: Option<f64>,
 }
 
 impl Spread {
-    /// Of these values.
+    /// Median and maximum of these values.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Spread {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);
@@ -29,9 +29,9 @@ impl Spread {
     }
 }
 
-/// The histogram's counts by the upper bound of each bucket, in ms: from publishing a plan to its
-/// being taken over, over all plans and workers so far. Envoy's buckets are about 3 % wide or less,
-/// and 1 ms at least: it counts whole ms.
+/// The histogram's counts by the upper bound of each bucket, in ms: the time from publishing a plan
+/// until a worker adopts it, over all plans and workers so far. Envoy's buckets are at most about 3
+/// % wide, but at least 1 ms: it counts whole ms.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Visible(BTreeMap<u64, u64>);
 
@@ -65,7 +65,7 @@ struct Bucket {
 }
 
 impl Visible {
-    /// Over all stages.
+    /// Sum over all stages.
     pub(crate) async fn read(system: &System) -> Result<Visible> {
         let mut all = Visible::default();
         for stage in &system.stages {
@@ -76,8 +76,8 @@ impl Visible {
         Ok(all)
     }
 
-    /// Reads it from Envoy's admin interface. Envoy shows there what it had at its last flush, up to
-    /// a second ago.
+    /// Reads it from Envoy's admin interface, which shows the state of the last flush, up to a
+    /// second ago.
     pub(crate) async fn at(stage: &Stage) -> Result<Visible> {
         let name = encode(Metric::PlanVisibleMs, &stage.name, "");
         let query = format!("format=json&histogram_buckets=detailed&filter={name}");
@@ -100,12 +100,12 @@ impl Visible {
         Ok(Visible(counts))
     }
 
-    /// Whether it counts anything.
+    /// Whether it has no counts.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What was added since `before`.
+    /// The values added since `before`.
     pub(crate) fn since(&self, before: &Visible) -> Spread {
         let earlier = |bound: &u64| before.0.get(bound).copied().unwrap_or(0);
         let new = |(bound, count): (&u64, &u64)| {
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_run_added_is_read_from_envoys_answers() {
+    fn histogram_difference_has_only_new_values() {
         let answer = |totals: &str| {
             let ours =
                 format!(r#"{{"name":"wasmcustom.visible","totals":[{totals}],"intervals":[]}}"#);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_has_no_spread() {
+    fn empty_measurement_has_no_spread() {
         assert_eq!(Spread::of(std::iter::empty()), Spread::default());
         let three = Spread::of([3.0, 1.0, 2.0].into_iter());
         assert_eq!(

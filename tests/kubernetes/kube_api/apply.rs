@@ -1,4 +1,4 @@
-//! Server-side apply: who owns which field, what conflicts, what is removed.
+//! Tests of server-side apply: ownership of fields, conflicts, and removal.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -18,7 +18,7 @@ fn of(object: &ConfigMap) -> Value {
 }
 
 #[tokio::test]
-async fn managers_share_conflict_and_remove() {
+async fn managers_share_conflict_and_remove_fields() {
     let server = start(|_| {}).await;
     let api: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     let one = PatchParams::apply("one");
@@ -39,7 +39,7 @@ async fn managers_share_conflict_and_remove() {
     let fields = json!(managed[0].fields_v1.as_ref().unwrap().0);
     assert_eq!(fields, json!({"f:data": {"f:x": {}, "f:y": {}}}));
 
-    // The same again writes nothing; the same value by another is shared.
+    // Applying the same again writes nothing; the same value from another manager is shared.
     let version = server.store().version();
     api.patch("a", &one, &data(json!({"x": "1", "y": "1"})))
         .await
@@ -49,7 +49,7 @@ async fn managers_share_conflict_and_remove() {
         .await
         .unwrap();
 
-    // Another value of another's field is a conflict, unless forced.
+    // A different value of another manager's field is a conflict, unless forced.
     let conflict = refusal(
         api.patch("a", &two, &data(json!({"y": "2", "z": "2"})))
             .await,
@@ -72,16 +72,16 @@ async fn managers_share_conflict_and_remove() {
         )
         .await
         .unwrap();
-    // `x` is still the first's, though the second no longer names it.
+    // The first manager still owns `x`, which the second one no longer names.
     assert_eq!(of(&forced), json!({"x": "1", "y": "2", "z": "2"}));
 
-    // What nobody names any more goes; what was taken over stays.
+    // A field that no manager names is removed; a field taken over stays.
     let left = api.patch("a", &one, &data(json!({}))).await.unwrap();
     assert_eq!(of(&left), json!({"y": "2", "z": "2"}));
 }
 
 #[tokio::test]
-async fn what_was_written_otherwise_is_owned_too() {
+async fn fields_written_without_apply_are_owned_too() {
     let server = start(|options| options.workloads = false).await;
     let api: Api<Deployment> = Api::namespaced(admin(&server).await, DEMO);
     let whole = |replicas: Option<u32>, image: &str| {
@@ -97,7 +97,7 @@ async fn what_was_written_otherwise_is_owned_too() {
     api.patch("web", &PatchParams::apply("git"), &whole(Some(2), "a:1"))
         .await
         .unwrap();
-    // Somebody scales by hand: the field is theirs now, and applying the old value is a conflict.
+    // A manual scale takes ownership of the field, and applying the old value is a conflict.
     let by_hand = PatchParams {
         field_manager: Some("hand".to_owned()),
         ..PatchParams::default()
@@ -115,7 +115,7 @@ async fn what_was_written_otherwise_is_owned_too() {
     );
     assert_eq!(conflict.code, 409);
     assert_eq!(conflict.details.unwrap().causes[0].field, ".spec.replicas");
-    // Without naming it, theirs stays, and items of lists are merged by name.
+    // Without naming the field, the manual value stays, and list items are merged by name.
     let kept = api
         .patch("web", &PatchParams::apply("git"), &whole(None, "a:2"))
         .await

@@ -1,4 +1,4 @@
-//! What the stories share: an emulator with a namespace and a node, objects, and waiting.
+//! Shared fixtures: an emulator with a namespace and a node, objects, and waits.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 use weir_apiserver::{ADMIN, ApiServer, Key, Options};
 use weir_bed::wait;
 
-/// Longest wait for anything.
+/// Longest wait for any condition.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// The namespace of all stories.
+/// Namespace of all tests.
 pub(crate) const DEMO: &str = "demo";
 
-/// An emulator with a namespace and a node of 8 cores.
+/// Starts an emulator with a namespace and a node of 8 cores.
 pub(crate) async fn start(change: impl FnOnce(&mut Options)) -> ApiServer {
     let mut options = Options {
         starts_after: Duration::from_millis(1),
@@ -29,7 +29,7 @@ pub(crate) async fn start(change: impl FnOnce(&mut Options)) -> ApiServer {
     server
 }
 
-/// A client that may do everything and does nothing twice.
+/// Creates a client with all rights and without retries.
 pub(crate) async fn admin(server: &ApiServer) -> kube::Client {
     server.client_without_retries(ADMIN).await.unwrap()
 }
@@ -38,7 +38,7 @@ pub(crate) async fn pods(server: &ApiServer) -> Api<Pod> {
     Api::namespaced(admin(server).await, DEMO)
 }
 
-/// A pod of one container, Guaranteed, with so many millicores.
+/// Returns a Guaranteed pod with one container of `cpu_m` millicores.
 pub(crate) fn pod(name: &str, cpu_m: u32) -> Pod {
     let amounts = json!({"cpu": format!("{cpu_m}m"), "memory": "64Mi"});
     read(json!({
@@ -48,7 +48,7 @@ pub(crate) fn pod(name: &str, cpu_m: u32) -> Pod {
     }))
 }
 
-/// A deployment of such pods.
+/// Returns a deployment of such pods.
 pub(crate) fn deployment(
     name: &str,
     replicas: u32,
@@ -64,7 +64,7 @@ pub(crate) fn deployment(
     }))
 }
 
-/// An object that says next to nothing, labelled with what it says.
+/// Returns a small object, labelled with its value.
 pub(crate) fn config(name: &str, value: &str) -> ConfigMap {
     read(json!({"metadata": {"name": name, "labels": {"of": value}}, "data": {"key": value}}))
 }
@@ -73,13 +73,13 @@ pub(crate) fn read<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// The pod as it is stored.
+/// Returns the pod as stored.
 pub(crate) fn stored(server: &ApiServer, name: &str) -> Value {
     let found = server.store().get("pods", &Key::new(DEMO, name));
     found.unwrap_or_default()
 }
 
-/// Waits until a stored pod is as it should be.
+/// Waits until a stored pod meets a condition.
 pub(crate) async fn until_pod(
     server: &ApiServer,
     name: &str,
@@ -92,7 +92,7 @@ pub(crate) async fn until_pod(
     stored(server, name)
 }
 
-/// The status of a condition, or empty.
+/// Field of a condition, or empty.
 pub(crate) fn condition<'a>(object: &'a Value, name: &str, field: &str) -> &'a str {
     let conditions = object["status"]["conditions"].as_array();
     let found = conditions
@@ -108,7 +108,7 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready", "status") == "True"
 }
 
-/// The refusal that an answer is.
+/// Unwraps the refusal from an answer.
 pub(crate) fn refusal<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> kube::core::Status {
     match answer {
         Err(kube::Error::Api(status)) => *status,

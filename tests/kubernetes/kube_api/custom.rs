@@ -1,4 +1,5 @@
-//! Custom resources: a definition is served as soon as it is stored, and its schema and rules are obeyed.
+//! Tests of custom resources: a definition is served as soon as it is stored, and its schema and rules are
+//! enforced.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
@@ -76,7 +77,7 @@ fn plan(spec: Value) -> DynamicObject {
 }
 
 #[tokio::test]
-async fn defaults_are_filled_in_and_unknown_fields_dropped() {
+async fn defaults_are_set_and_unknown_fields_dropped() {
     let server = start(|_| {}).await;
     let api = with_plans(&server).await;
     let spec = json!({"cores": 2, "unknown": 1, "free": {"any": 1}, "variants": [{"name": "small", "odd": 1}]});
@@ -89,7 +90,7 @@ async fn defaults_are_filled_in_and_unknown_fields_dropped() {
         json!({"cores": 2, "most": 8, "policy": "exact", "free": {"any": 1},
             "variants": [{"name": "small", "share": 1.0}]})
     );
-    // The status is its subresource's, and not counted.
+    // The status belongs to its subresource and does not change the generation.
     assert_eq!(made.data.get("status"), None);
     let status = Patch::Merge(json!({"status": {"phase": "done", "odd": 1}, "spec": {"cores": 5}}));
     let told = api
@@ -123,7 +124,7 @@ async fn defaults_are_filled_in_and_unknown_fields_dropped() {
 }
 
 #[tokio::test]
-async fn what_breaks_the_schema_or_a_rule_is_refused_by_field() {
+async fn violation_of_schema_or_rule_is_refused_by_field() {
     let server = start(|_| {}).await;
     let api = with_plans(&server).await;
     for (spec, field, words) in [
@@ -209,7 +210,7 @@ async fn what_breaks_the_schema_or_a_rule_is_refused_by_field() {
             refused.message
         );
     }
-    // A rule of old and new holds only where there is an old one.
+    // A transition rule applies only if there is an old object.
     api.create(
         &PostParams::default(),
         &plan(json!({"cores": 1, "fixed": "a"})),
@@ -225,7 +226,7 @@ async fn what_breaks_the_schema_or_a_rule_is_refused_by_field() {
 }
 
 #[tokio::test]
-async fn strict_writers_are_told_of_unknown_fields() {
+async fn strict_validation_reports_unknown_fields() {
     let server = start(|_| {}).await;
     with_plans(&server).await;
     let body = json!({"apiVersion": "example.com/v1", "kind": "Plan", "metadata": {"name": "a"}, "spec": {"cores": 1, "odd": 1}});
@@ -248,7 +249,7 @@ async fn strict_writers_are_told_of_unknown_fields() {
 }
 
 #[tokio::test]
-async fn a_rule_that_cannot_be_evaluated_is_named() {
+async fn rule_that_fails_to_evaluate_is_named() {
     let server = start(|_| {}).await;
     let mut changed = definition();
     changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = json!([
@@ -277,7 +278,7 @@ async fn a_rule_that_cannot_be_evaluated_is_named() {
 }
 
 #[tokio::test]
-async fn a_kind_goes_with_its_definition() {
+async fn deleted_definition_removes_its_kind() {
     let server = start(|_| {}).await;
     let api = with_plans(&server).await;
     api.create(&PostParams::default(), &plan(json!({"cores": 1})))
@@ -297,7 +298,7 @@ async fn a_kind_goes_with_its_definition() {
 }
 
 #[tokio::test]
-async fn lists_with_keys_are_applied_by_them() {
+async fn keyed_lists_are_merged_by_key() {
     let server = start(|_| {}).await;
     let api = with_plans(&server).await;
     let applied = |variants: Value, cores: Value| {

@@ -1,4 +1,4 @@
-//! Evictions, and the budgets that forbid them.
+//! Tests of evictions and PodDisruptionBudgets.
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::{Api, EvictParams, PostParams};
@@ -11,7 +11,7 @@ use super::bed::{
 };
 
 #[tokio::test]
-async fn a_budget_forbids_the_eviction_that_would_break_it() {
+async fn eviction_that_breaks_a_budget_is_refused() {
     let server = start(|_| {}).await;
     for name in ["a", "b", "c"] {
         server.store().create(&pod(name, 100)).unwrap();
@@ -65,7 +65,7 @@ async fn a_budget_forbids_the_eviction_that_would_break_it() {
     .await
     .unwrap();
 
-    // One that is not ready may go only while the others suffice, which they do not.
+    // An unready pod may be evicted only if the others meet the budget; here they do not.
     server.kubelet().set_ready(&Key::new(DEMO, "b"), false);
     assert_eq!(refusal(api.evict("b", &params).await).code, 429);
     assert_eq!(refusal(api.evict("nobody", &params).await).code, 404);

@@ -1,4 +1,5 @@
-//! Faults: each does what its rule says, to whom it says, as often as it says.
+//! Tests of fault injection: each fault takes effect as its rule says, for the named subjects, the given
+//! number of times.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ fn config(name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn a_fault_befalls_whom_its_rule_names_and_no_others() {
+async fn fault_affects_only_requests_matching_its_rule() {
     let server = start(|_| {}).await;
     let client = admin(&server).await;
     let configs: Api<ConfigMap> = Api::namespaced(client.clone(), DEMO);
@@ -64,7 +65,7 @@ async fn a_fault_befalls_whom_its_rule_names_and_no_others() {
 }
 
 #[tokio::test]
-async fn kubes_own_client_tries_again_where_it_is_told_to() {
+async fn kube_client_retries_where_configured() {
     let server = start(|_| {}).await;
     let configs: Api<ConfigMap> = Api::namespaced(server.client(ADMIN).await.unwrap(), DEMO);
     server
@@ -84,7 +85,7 @@ async fn kubes_own_client_tries_again_where_it_is_told_to() {
 }
 
 #[tokio::test]
-async fn an_answer_is_lost_with_or_without_its_effect() {
+async fn lost_answer_may_or_may_not_take_effect() {
     let server = start(|options| options.kubelet = false).await;
     server.store().create(&pod("a", 100)).unwrap();
     let api = pods(&server).await;
@@ -110,22 +111,22 @@ async fn an_answer_is_lost_with_or_without_its_effect() {
     ));
     assert_eq!(label(), json!("2"));
     api.patch("a", &params, &patch("3")).await.unwrap();
-    // What never took effect is in no log; what did, is, as lost.
+    // The log contains the requests that took effect, marked as lost, and no others.
     let log: Vec<_> = server
         .log()
         .requests()
         .into_iter()
         .filter(|request| request.verb == Verb::Patch)
         .collect();
-    let told: Vec<_> = log
+    let outcomes: Vec<_> = log
         .iter()
         .map(|request| (request.status, request.lost))
         .collect();
-    assert_eq!(told, [(200, true), (200, false)]);
+    assert_eq!(outcomes, [(200, true), (200, false)]);
 }
 
 #[tokio::test]
-async fn a_late_request_takes_effect_late_and_a_slow_one_at_once() {
+async fn late_request_takes_effect_late_and_slow_one_at_once() {
     let server = start(|_| {}).await;
     let configs: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     let wait = Duration::from_millis(100);
@@ -154,7 +155,7 @@ async fn a_late_request_takes_effect_late_and_a_slow_one_at_once() {
 }
 
 #[tokio::test]
-async fn a_watch_closes_or_lags_as_told() {
+async fn watch_closes_or_lags_as_configured() {
     let server = start(|_| {}).await;
     let configs: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     let from = server.store().version().to_string();
@@ -183,7 +184,7 @@ async fn a_watch_closes_or_lags_as_told() {
 }
 
 #[tokio::test]
-async fn chance_is_seeded() {
+async fn fault_probability_is_seeded() {
     let mut runs = Vec::new();
     for seed in [1, 1, 2] {
         let server = start(|options| options.seed = seed).await;

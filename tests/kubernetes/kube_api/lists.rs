@@ -1,4 +1,4 @@
-//! What is served and found: lists, pages, selectors, discovery, and what is refused as unreadable.
+//! Tests of reading: lists, pages, selectors, discovery, and refusals of malformed requests.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ListParams, PostParams};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::bed::{DEMO, admin, config, pod, pods, read, refusal, start};
 
 #[tokio::test]
-async fn lists_are_selected_and_come_in_pages() {
+async fn lists_are_filtered_and_paged() {
     let server = start(|_| {}).await;
     let api: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     for i in 0..7 {
@@ -50,7 +50,7 @@ async fn lists_are_selected_and_come_in_pages() {
     {
         assert_eq!(page.items.len(), 3);
         all.extend(names(page));
-        // What comes meanwhile does not change the version a watch is to begin from.
+        // An object created between two pages does not change the list's version, from which a watch starts.
         api.create(
             &PostParams::default(),
             &config(&format!("b{}", all.len()), "odd"),
@@ -79,7 +79,7 @@ async fn lists_are_selected_and_come_in_pages() {
 }
 
 #[tokio::test]
-async fn pods_are_found_by_their_node_and_phase() {
+async fn pods_are_selected_by_node_and_phase() {
     let server = start(|_| {}).await;
     server.store().create(&pod("a", 100)).unwrap();
     super::bed::until_pod(&server, "a", "a ready pod", super::bed::is_ready).await;
@@ -98,7 +98,7 @@ async fn pods_are_found_by_their_node_and_phase() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_or_is_not_served_is_refused() {
+async fn malformed_or_unknown_requests_are_refused() {
     let server = start(|_| {}).await;
     let client = reqwest::Client::new();
     let token = server.token(weir_apiserver::ADMIN);
@@ -189,7 +189,7 @@ async fn what_cannot_be_read_or_is_not_served_is_refused() {
 }
 
 #[tokio::test]
-async fn discovery_finds_every_kind_and_its_subresources() {
+async fn discovery_lists_every_kind_and_its_subresources() {
     let server = start(|_| {}).await;
     let client = admin(&server).await;
     assert_eq!(client.apiserver_version().await.unwrap().minor, "36");
@@ -228,7 +228,7 @@ async fn discovery_finds_every_kind_and_its_subresources() {
 }
 
 #[tokio::test]
-async fn events_are_the_same_by_both_of_their_groups() {
+async fn events_are_the_same_in_both_api_groups() {
     let server = start(|_| {}).await;
     let client = admin(&server).await;
     let new: k8s_openapi::api::events::v1::Event = read(

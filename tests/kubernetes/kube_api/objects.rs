@@ -1,4 +1,4 @@
-//! Objects and their verbs: versions, generations, dry runs, names, deletions, scale.
+//! Tests of objects and verbs: versions, generations, dry runs, names, deletions, scale.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::bed::{DEMO, admin, config, deployment, pod, pods, read, refusal, start};
 
 #[tokio::test]
-async fn an_object_is_made_changed_and_deleted_with_its_versions() {
+async fn object_versions_follow_create_update_and_delete() {
     let server = start(|_| {}).await;
     let api: Api<Deployment> = Api::namespaced(admin(&server).await, DEMO);
     let made = api
@@ -29,7 +29,7 @@ async fn an_object_is_made_changed_and_deleted_with_its_versions() {
     assert_eq!((again.code, again.reason.as_str()), (409, "AlreadyExists"));
     assert_eq!(again.message, "deployments.apps \"web\" already exists");
 
-    // A change of the spec counts, one of the metadata does not, neither does one of nothing.
+    // The generation grows with a change of the spec, not with one of the metadata or an empty patch.
     let set = |value: Value| Patch::Merge(value);
     let params = PatchParams::default();
     let labelled = api
@@ -56,7 +56,7 @@ async fn an_object_is_made_changed_and_deleted_with_its_versions() {
     assert_eq!(status.spec.unwrap().replicas, Some(0));
     assert_eq!(status.status.unwrap().collision_count, Some(3));
 
-    // Who has not seen the latest version does not write.
+    // A write with an outdated version is refused.
     let mut old = made.clone();
     old.spec.as_mut().unwrap().replicas = Some(2);
     let stale = refusal(api.replace("web", &PostParams::default(), &old).await);
@@ -80,7 +80,7 @@ async fn an_object_is_made_changed_and_deleted_with_its_versions() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_it_would_do_and_does_not() {
+async fn dry_run_answers_without_effect() {
     let server = start(|_| {}).await;
     let api: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     let before = server.store().version();
@@ -95,7 +95,7 @@ async fn a_dry_run_says_what_it_would_do_and_does_not() {
 }
 
 #[tokio::test]
-async fn names_are_generated_and_checked() {
+async fn names_are_generated_and_validated() {
     let server = start(|_| {}).await;
     let api: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     let wanted: ConfigMap = read(json!({"metadata": {"generateName": "some-"}}));
@@ -137,7 +137,7 @@ async fn names_are_generated_and_checked() {
 }
 
 #[tokio::test]
-async fn a_finalizer_holds_an_object_back() {
+async fn finalizer_delays_deletion() {
     let server = start(|_| {}).await;
     let api: Api<ConfigMap> = Api::namespaced(admin(&server).await, DEMO);
     let mut held = config("a", "1");
@@ -150,7 +150,7 @@ async fn a_finalizer_holds_an_object_back() {
         .left()
         .unwrap();
     assert!(going.metadata.deletion_timestamp.is_some());
-    // A second order changes nothing.
+    // A second deletion changes nothing.
     let again = api
         .delete("a", &DeleteParams::default())
         .await
@@ -169,7 +169,7 @@ async fn a_finalizer_holds_an_object_back() {
 }
 
 #[tokio::test]
-async fn a_lease_is_taken_over_by_one_of_two() {
+async fn lease_is_taken_over_by_one_of_two() {
     let server = start(|_| {}).await;
     let api: Api<Lease> = Api::namespaced(admin(&server).await, DEMO);
     let held: Lease = read(
@@ -200,7 +200,7 @@ async fn a_lease_is_taken_over_by_one_of_two() {
 }
 
 #[tokio::test]
-async fn replicas_are_shown_and_set_by_scale() {
+async fn scale_shows_and_sets_replicas() {
     let server = start(|options| options.workloads = false).await;
     let api: Api<Deployment> = Api::namespaced(admin(&server).await, DEMO);
     api.create(&PostParams::default(), &deployment("web", 2, 100))
@@ -228,7 +228,7 @@ async fn replicas_are_shown_and_set_by_scale() {
 }
 
 #[tokio::test]
-async fn a_plain_pod_may_change_its_image_and_no_more() {
+async fn only_a_pods_image_may_change() {
     let server = start(|options| options.kubelet = false).await;
     server.store().create(&pod("a", 100)).unwrap();
     let api = pods(&server).await;

@@ -1,4 +1,4 @@
-//! Who may do what, and the words in which the others are refused.
+//! Tests of RBAC: permissions, and the texts of refusals.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -32,7 +32,7 @@ fn labelled() -> Patch<Value> {
 }
 
 #[tokio::test]
-async fn a_role_allows_what_it_says_and_no_more() {
+async fn role_allows_only_its_rules() {
     let server = start(|options| options.kubelet = false).await;
     for name in ["a", "b"] {
         server.store().create(&pod(name, 100)).unwrap();
@@ -58,7 +58,7 @@ async fn a_role_allows_what_it_says_and_no_more() {
         api.list(&ListParams::default()).await.unwrap().items.len(),
         2
     );
-    // Another name, another subresource, another verb, another namespace: each is refused.
+    // Another name, subresource, verb or namespace: each is refused.
     assert_eq!(
         refusal(api.patch_resize("b", &params, &labelled()).await).code,
         403
@@ -82,7 +82,7 @@ async fn a_role_allows_what_it_says_and_no_more() {
         refused.message,
         "pods is forbidden: User \"system:serviceaccount:demo:weir\" cannot list resource \"pods\" in API group \"\" at the cluster scope"
     );
-    // All of it is in the log, the refused with what refused them.
+    // The log contains all requests, and the reason of each refusal.
     let log = server.log().requests();
     let of = |status: u16| {
         log.iter()
@@ -100,7 +100,7 @@ async fn a_role_allows_what_it_says_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_cluster_role_allows_everywhere() {
+async fn cluster_role_allows_in_every_namespace() {
     let server = start(|options| options.kubelet = false).await;
     bind(
         &server,
@@ -118,7 +118,7 @@ async fn a_cluster_role_allows_everywhere() {
 }
 
 #[tokio::test]
-async fn without_a_known_token_nobody_gets_in() {
+async fn unknown_token_is_refused() {
     let server = start(|_| {}).await;
     let client = reqwest::Client::new();
     for token in [None, Some("guessed")] {

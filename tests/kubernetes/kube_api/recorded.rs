@@ -1,4 +1,4 @@
-//! One pod's recorded requests, one after another: is each answered as a real API server answered it?
+//! Replays a recorded sequence of requests for one pod; each answer must equal that of a real API server.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use weir_apiserver::{ADMIN, ApiServer};
 
 use super::bed::{DEMO, start, stored};
 
-/// One recorded request and its answer.
+/// A recorded request and its answer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -77,7 +77,7 @@ fn recorded_pod() -> Value {
 }
 
 #[tokio::test]
-async fn resizes_are_answered_as_a_real_api_server_answered_them() {
+async fn resize_answers_equal_a_real_api_servers() {
     let server = start(|options| options.kubelet = false).await;
     server.store().create(&recorded_pod()).unwrap();
     let cases: Vec<Case> = serde_saphyr::from_str(include_str!("resize.yaml")).unwrap();
@@ -131,7 +131,7 @@ async fn resizes_are_answered_as_a_real_api_server_answered_them() {
             resources = expected;
         }
     }
-    // The statuses are the first case's, without what the last but three took out.
+    // The container statuses are the first case's, without the resources that a later case removed.
     let first: Value = serde_json::from_str(&cases[0].body).unwrap();
     let mut status = first["status"]["containerStatuses"][0].clone();
     status.as_object_mut().unwrap().remove("resources");

@@ -1,4 +1,4 @@
-//! In-place resizes: what a kubelet makes of them, and how it tells.
+//! Tests of in-place resizes: their actuation by a kubelet, and the pod's status.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn cpu(cpu_m: u32) -> Patch<Value> {
         "resources": {"requests": amounts, "limits": amounts}}]}}))
 }
 
-/// What the pod's one container really has.
+/// Actual CPU of the pod's only container.
 fn actual(pod: &Value) -> &str {
     pod["status"]["containerStatuses"][0]["resources"]["limits"]["cpu"]
         .as_str()
@@ -27,7 +27,7 @@ async fn with_pod(server: &ApiServer, name: &str, cpu_m: u32) {
 }
 
 #[tokio::test]
-async fn a_resize_takes_effect_and_is_told() {
+async fn resize_takes_effect_and_is_reported() {
     let server = start(|_| {}).await;
     with_pod(&server, "a", 500).await;
     let mut changes = server.subscribe();
@@ -67,7 +67,7 @@ async fn a_resize_takes_effect_and_is_told() {
 }
 
 #[tokio::test]
-async fn a_slow_resize_shows_itself_and_takes_the_latest_spec_after_it() {
+async fn slow_resize_is_shown_and_followed_by_the_latest_spec() {
     let server = start(|_| {}).await;
     with_pod(&server, "a", 500).await;
     server.kubelet().resizes(Resizing::Actuated {
@@ -82,7 +82,7 @@ async fn a_slow_resize_shows_itself_and_takes_the_latest_spec_after_it() {
     })
     .await;
     assert_eq!(actual(&shown), "500m");
-    // Asked for something else meanwhile: the first is finished, then the second.
+    // A change in between: the first resize is completed, then the second.
     api.patch_resize("a", &PatchParams::default(), &cpu(600))
         .await
         .unwrap();
@@ -101,7 +101,7 @@ async fn a_slow_resize_shows_itself_and_takes_the_latest_spec_after_it() {
 }
 
 #[tokio::test]
-async fn a_resize_without_room_waits_until_another_shrinks() {
+async fn deferred_resize_waits_until_another_pod_shrinks() {
     let server = start(|_| {}).await;
     with_pod(&server, "a", 5_000).await;
     with_pod(&server, "b", 2_000).await;
@@ -126,7 +126,7 @@ async fn a_resize_without_room_waits_until_another_shrinks() {
 }
 
 #[tokio::test]
-async fn what_the_node_never_has_is_refused_or_infeasible_by_version() {
+async fn resize_beyond_the_node_is_refused_or_infeasible_by_version() {
     for version in [Version::V1_35, Version::V1_36] {
         let server = start(|options| options.version = version).await;
         with_pod(&server, "a", 500).await;
@@ -155,7 +155,7 @@ async fn what_the_node_never_has_is_refused_or_infeasible_by_version() {
             json!(asked.metadata.generation)
         );
         assert_eq!(actual(&told), "500m");
-        // It is never tried again, but what is asked for next is.
+        // An infeasible resize is never retried, but the next one is tried.
         api.patch_resize("a", &PatchParams::default(), &cpu(600))
             .await
             .unwrap();
@@ -165,7 +165,7 @@ async fn what_the_node_never_has_is_refused_or_infeasible_by_version() {
 }
 
 #[tokio::test]
-async fn kubelets_defer_fail_and_refuse_as_told() {
+async fn kubelets_defer_fail_and_refuse_as_configured() {
     let server = start(|_| {}).await;
     for name in ["a", "b", "c"] {
         with_pod(&server, name, 500).await;
@@ -210,7 +210,7 @@ async fn kubelets_defer_fail_and_refuse_as_told() {
 }
 
 #[tokio::test]
-async fn a_change_of_memory_restarts_a_container_that_wants_it() {
+async fn memory_resize_restarts_container_with_that_policy() {
     let server = start(|_| {}).await;
     let mut made = serde_json::to_value(pod("a", 500)).unwrap();
     made["spec"]["containers"][0]["resizePolicy"] =
@@ -230,7 +230,7 @@ async fn a_change_of_memory_restarts_a_container_that_wants_it() {
         seen.push(changes.recv().await.unwrap().happening);
     }
     let wanted = [
-        // Of the spec, and then by its node.
+        // Changed first in the spec, then by the kubelet.
         Happening::Asked,
         Happening::Asked,
         Happening::Resized,

@@ -1,4 +1,4 @@
-//! Tokens that are given and tables that are shown.
+//! Tests of tokens and tables.
 
 use axum::http::Request;
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -10,7 +10,7 @@ use weir_apiserver::ADMIN;
 use super::bed::{DEMO, admin, read, refusal, start};
 
 #[tokio::test]
-async fn an_accounts_token_is_that_account() {
+async fn service_account_token_authenticates_its_account() {
     let server = start(|_| {}).await;
     let api: Api<ServiceAccount> = Api::namespaced(admin(&server).await, DEMO);
     let params = PostParams::default();
@@ -40,7 +40,7 @@ async fn an_accounts_token_is_that_account() {
 }
 
 #[tokio::test]
-async fn a_table_has_the_columns_of_the_definition() {
+async fn table_has_the_definitions_columns() {
     let server = start(|_| {}).await;
     let column =
         |name: &str, kind: &str, path: &str| json!({"name": name, "type": kind, "jsonPath": path});

@@ -1,4 +1,4 @@
-//! Watches, by kube-runtime's own watcher and reflector, through everything that ends them.
+//! Tests of watches with kube-runtime's watcher and reflector, through every way in which a watch can end.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -25,7 +25,7 @@ fn set(value: &str) -> Patch<serde_json::Value> {
     Patch::Merge(json!({"metadata": {"labels": {"of": value}}, "data": {"key": value}}))
 }
 
-/// The next event, which must come.
+/// Returns the next event; fails if none comes.
 async fn next<S: futures_util::Stream<Item = T> + Unpin, T>(stream: &mut S) -> T {
     tokio::time::timeout(LIMIT, stream.next())
         .await
@@ -34,7 +34,7 @@ async fn next<S: futures_util::Stream<Item = T> + Unpin, T>(stream: &mut S) -> T
 }
 
 #[tokio::test]
-async fn a_watch_tells_every_change_in_its_order() {
+async fn watch_reports_every_change_in_order() {
     let server = start(|_| {}).await;
     let api = configs(&server).await;
     let params = WatchParams::default().labels("of=a");
@@ -46,7 +46,7 @@ async fn a_watch_tells_every_change_in_its_order() {
             .unwrap();
     }
     let patch = PatchParams::default();
-    // Into the selection, out of it, in again, changed, gone.
+    // Into the selection, out of it, in again, changed, deleted.
     api.patch("two", &patch, &set("a")).await.unwrap();
     api.patch("one", &patch, &set("b")).await.unwrap();
     api.patch("one", &patch, &set("a")).await.unwrap();
@@ -88,7 +88,7 @@ async fn a_watch_tells_every_change_in_its_order() {
 }
 
 #[tokio::test]
-async fn a_watch_from_what_is_forgotten_is_told_so() {
+async fn watch_from_a_forgotten_version_gets_410() {
     let server = start(|_| {}).await;
     let api = configs(&server).await;
     let from = server.store().version().to_string();
@@ -118,7 +118,7 @@ fn held(store: &reflector::Store<ConfigMap>) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn a_reflector_follows_through_everything_that_ends_its_watch() {
+async fn reflector_survives_every_end_of_its_watch() {
     let server = start(|_| {}).await;
     let api = configs(&server).await;
     for i in 0..3 {
@@ -137,9 +137,9 @@ async fn a_reflector_follows_through_everything_that_ends_its_watch() {
     assert_eq!(held(&store).len(), 3);
     for (round, value) in ["b", "c", "d"].into_iter().enumerate() {
         match round {
-            // The connection ends: it goes on from where it was.
+            // The connection ends: the watch continues from its last version.
             1 => server.faults().close_watches(),
-            // And what it missed is forgotten: it lists again.
+            // The missed changes are forgotten: the reflector lists again.
             2 => {
                 server.faults().close_watches();
                 server.store().forget_history();
@@ -168,10 +168,10 @@ async fn a_reflector_follows_through_everything_that_ends_its_watch() {
 }
 
 #[tokio::test]
-async fn a_quiet_watch_is_told_the_version_by_bookmarks() {
+async fn quiet_watch_gets_bookmarks() {
     let server = start(|options| options.bookmarks_every = Duration::from_millis(10)).await;
     let client = admin(&server).await;
-    // Another kind's changes move the version on, too.
+    // Changes of another kind advance the version too.
     let from = server.store().version().to_string();
     server.store().namespace("other");
     let api: Api<ConfigMap> = Api::all(client);
@@ -188,7 +188,7 @@ async fn a_quiet_watch_is_told_the_version_by_bookmarks() {
 }
 
 #[tokio::test]
-async fn metadata_alone_can_be_watched_and_streamed_lists_end_with_a_bookmark() {
+async fn metadata_watch_works_and_streamed_lists_end_with_a_bookmark() {
     let server = start(|options| options.kubelet = false).await;
     server.store().create(&pod("a", 100)).unwrap();
     let api: Api<PartialObjectMeta<Pod>> = Api::namespaced(admin(&server).await, DEMO);

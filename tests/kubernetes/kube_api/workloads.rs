@@ -1,4 +1,5 @@
-//! Deployments: pods made, scheduled, ready, replaced and deleted in the order Kubernetes chooses.
+//! Tests of Deployments: their pods are created, scheduled, made ready, replaced and deleted in Kubernetes'
+//! order.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +24,7 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// Pods that are not on their way out.
+/// Pods that are not being deleted.
 fn living(server: &ApiServer) -> Vec<Value> {
     let pods = all(server, "pods").into_iter();
     pods.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
@@ -57,7 +58,7 @@ async fn web(change: impl FnOnce(&mut Options), replicas: u32) -> (ApiServer, Ap
 }
 
 #[tokio::test]
-async fn pods_are_made_and_become_ready_and_the_status_says_so() {
+async fn pods_become_ready_and_the_status_shows_it() {
     let (server, api) = web(|_| {}, 3).await;
     let pods = until_ready(&server, 3).await;
     let sets = all(&server, "replicasets.apps");
@@ -87,13 +88,13 @@ async fn pods_are_made_and_become_ready_and_the_status_says_so() {
 }
 
 #[tokio::test]
-async fn it_grows_and_shrinks_to_what_is_wanted() {
+async fn deployment_scales_to_its_replicas() {
     let (server, api) = web(|_| {}, 2).await;
     let before: BTreeSet<String> = until_ready(&server, 2).await.iter().map(name).collect();
     scale(&api, 5).await;
     let grown: BTreeSet<String> = until_ready(&server, 5).await.iter().map(name).collect();
     assert!(grown.is_superset(&before));
-    // One of the old is made cheap to delete, one of the others dear: the cheap one goes first.
+    // One old pod gets a low deletion cost, another a high one; the one with the low cost is deleted first.
     let cheap = before.first().unwrap();
     let cost = json!({"controller.kubernetes.io/pod-deletion-cost": "-10"});
     server.store().amend("pods", &Key::new(DEMO, cheap), |pod| {
@@ -102,7 +103,7 @@ async fn it_grows_and_shrinks_to_what_is_wanted() {
     scale(&api, 4).await;
     let shrunk: BTreeSet<String> = until_ready(&server, 4).await.iter().map(name).collect();
     assert_eq!(grown.difference(&shrunk).collect::<Vec<_>>(), [cheap]);
-    // One that is not ready goes before all that are.
+    // An unready pod is deleted before all ready ones.
     let unready = shrunk.last().unwrap();
     server.kubelet().set_ready(&Key::new(DEMO, unready), false);
     scale(&api, 3).await;
@@ -113,7 +114,7 @@ async fn it_grows_and_shrinks_to_what_is_wanted() {
 }
 
 #[tokio::test]
-async fn a_pod_without_room_waits_for_a_node() {
+async fn unschedulable_pod_waits_for_a_node() {
     let server = start(|_| {}).await;
     let api = deployments(&server).await;
     api.create(&PostParams::default(), &deployment("web", 3, 3_000))
@@ -143,7 +144,7 @@ async fn a_pod_without_room_waits_for_a_node() {
 }
 
 #[tokio::test]
-async fn a_changed_template_rolls_over() {
+async fn changed_template_rolls_out() {
     let (server, api) = web(|_| {}, 4).await;
     until_ready(&server, 4).await;
     let mut changes = server.subscribe();
@@ -160,13 +161,13 @@ async fn a_changed_template_rolls_over() {
     };
     wait::until("the new pods", LIMIT, is).await.unwrap();
     assert_eq!(all(&server, "replicasets.apps").len(), 2);
-    // Never fewer ready than a quarter below what is wanted, never more pods than a quarter above.
+    // At least 75 % of the replicas stay ready, and at most 125 % exist.
     let (mut ready, mut there) = (4i32, 4i32);
     while let Ok(change) = changes.try_recv() {
         match change.happening {
             Happening::Made => there += 1,
             Happening::Ready => ready += 1,
-            // One that was not ready when it was told to end does not count; here all were.
+            // An unready pod would not count here; all pods were ready when their deletion began.
             Happening::Ending => {
                 there -= 1;
                 ready -= 1;
@@ -180,7 +181,7 @@ async fn a_changed_template_rolls_over() {
 }
 
 #[tokio::test]
-async fn what_a_deployment_owns_goes_with_it() {
+async fn deleted_deployment_deletes_its_pods() {
     for (params, waits) in [
         (DeleteParams::background(), false),
         (DeleteParams::foreground(), true),
@@ -206,7 +207,7 @@ async fn what_a_deployment_owns_goes_with_it() {
 }
 
 #[tokio::test]
-async fn a_pod_has_its_grace_period_to_end() {
+async fn deleted_pod_ends_within_its_grace_period() {
     let server = start(|options| options.exits_after = None).await;
     let mut made = super::bed::pod("a", 100);
     made.spec.as_mut().unwrap().termination_grace_period_seconds = Some(1);
@@ -225,7 +226,7 @@ async fn a_pod_has_its_grace_period_to_end() {
         .await
         .unwrap();
     assert!(server.elapsed() - from >= Duration::from_millis(900));
-    // Without grace it is gone at once.
+    // With a grace period of 0 the pod disappears at once.
     server.store().create(&made).unwrap();
     until_pod(&server, "a", "a ready pod", is_ready).await;
     assert!(
@@ -238,7 +239,7 @@ async fn a_pod_has_its_grace_period_to_end() {
 }
 
 #[tokio::test]
-async fn absurd_numbers_break_nothing() {
+async fn absurd_numbers_do_no_harm() {
     let (server, api) = web(|_| {}, 1).await;
     until_ready(&server, 1).await;
     let most = i64::MAX;

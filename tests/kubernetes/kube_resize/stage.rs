@@ -1,4 +1,4 @@
-//! A deployment, and the backends that its pods are.
+//! Shared fixture: a deployment and its pods as backends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,19 +6,20 @@ use std::time::Duration;
 use k8s_openapi::api::apps::v1::Deployment;
 use serde_json::{Value, json, to_value};
 use weir_api::Cores;
-use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
-use weir_planner::config::{Workload, WorkloadKind};
-use weir_planner::kube::actuate::KubeBackends;
-use weir_planner::kube::namespace::Namespace;
+use weir_planner::backends::kubernetes::actuate::KubeBackends;
+use weir_planner::backends::kubernetes::namespace::Namespace;
+use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
+use weir_planner::service::{Workload, WorkloadKind};
 
 use weir_apiserver::{ApiServer, Key, Options, Request, Verb};
 use weir_bed::wait;
 
 use super::bed::{DEMO, LIMIT, admin, start};
 
-/// Time for a change where it is to be in force.
+/// Timeout of changes that must take effect.
 pub(crate) const AMPLE: Duration = Duration::from_secs(20);
-/// Time for a change that will not be.
+/// Timeout of changes that must not take effect.
 pub(crate) const SHORT: Duration = Duration::from_millis(600);
 
 /// A node of 8 cores and a deployment `web`.
@@ -28,7 +29,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// So many pods of whole cores, which are ready and known.
+    /// Starts `replicas` pods with `cores` each, ready and observed.
     pub(crate) async fn new(replicas: u32, cores: u32, timeout: Duration) -> Stage {
         let made = super::bed::deployment("web", replicas, cores * 1000);
         Stage::of(|_| {}, made, timeout, |_| {}).await
@@ -54,7 +55,7 @@ impl Stage {
         stage
     }
 
-    /// The same of a StatefulSet.
+    /// Starts a StatefulSet instead of a Deployment.
     pub(crate) async fn stateful(replicas: u32, cores: u32, timeout: Duration) -> Stage {
         let server = start(|_| {}).await;
         let mut made = to_value(super::bed::deployment("web", replicas, cores * 1000)).unwrap();
@@ -92,7 +93,7 @@ impl Stage {
         self.backends.resize(&[change]).await.remove(0)
     }
 
-    /// Again and again, as turns do: a pod is patched once in a while only.
+    /// Repeats the resize as successive cycles do; the rate limit delays further patches of a pod.
     pub(crate) async fn resize_until_done(&self, goal: Goal) -> InForce {
         let mut last = None;
         let done = async || {
@@ -104,13 +105,13 @@ impl Stage {
         last.unwrap().unwrap()
     }
 
-    /// The statuses that patches of this resource were answered with.
+    /// Statuses of the answers to patches of this resource.
     pub(crate) fn answers(&self, resource: &str) -> Vec<u16> {
         let all = patches(&self.server, resource).into_iter();
         all.map(|patch| patch.status).collect()
     }
 
-    /// The pods' names.
+    /// Names of the pods.
     pub(crate) fn pods(&self) -> Vec<Key> {
         let pods = self.server.kubelet().pods().into_iter();
         pods.map(|pod| pod.key).collect()
@@ -163,7 +164,7 @@ pub(crate) fn goal(replicas: u32, each: u32) -> Goal {
     Goal::of(cores(replicas, each))
 }
 
-/// The CPU that a patch asks for.
+/// Resources in a resize patch.
 pub(crate) fn asked(patch: &Request) -> &Value {
     &patch.body["spec"]["containers"][0]["resources"]
 }

@@ -1,10 +1,12 @@
-//! A StatefulSet's pods: by ordinal, one after the other, and again under the same name.
+//! StatefulSets: pods change one by one, in the order of their ordinals, and are replaced under the same
+//! name.
 
 use std::time::Duration;
 
 use weir_api::Cores;
 use weir_apiserver::{Key, Resizing};
-use weir_planner::actuate::{Actuate, Goal, InForce};
+use weir_planner::backends::Actuate;
+use weir_planner::capacity::{Goal, InForce};
 
 use super::bed::DEMO;
 use super::stage::{AMPLE, Stage, cores, goal, patches};
@@ -14,7 +16,7 @@ fn names(stage: &Stage) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn its_pods_are_resized_in_place_and_count_one_by_one() {
+async fn stateful_pods_are_resized_in_place_one_by_one() {
     let stage = Stage::stateful(1, 1, AMPLE).await;
     let grown = stage.resize(goal(1, 3)).await;
     assert_eq!(grown, Ok(InForce::certain(cores(1, 3))));
@@ -33,7 +35,7 @@ async fn its_pods_are_resized_in_place_and_count_one_by_one() {
         (starting.ready, starting.starting),
         (cores(1, 3), cores(2, 1))
     );
-    // The third is not even made before the second is ready, and is reckoned with.
+    // The third pod is created only after the second is ready, but is already reserved.
     assert_eq!(
         (starting.at_most, starting.replicas_at_most),
         (Cores::whole(5), 3)
@@ -44,7 +46,7 @@ async fn its_pods_are_resized_in_place_and_count_one_by_one() {
     assert_eq!((two.ready, two.at_most), (cores(2, 1), Cores::whole(5)));
     stage.until("all", |now| now.ready.replicas() == 3).await;
     assert_eq!(names(&stage), ["web-0", "web-1", "web-2"]);
-    // The last goes first.
+    // The pod with the highest ordinal ends first.
     stage.resize_until_done(super::stage::goal(1, 3)).await;
     stage
         .until("one", |now| *now == InForce::certain(cores(1, 3)))
@@ -59,7 +61,7 @@ async fn its_pods_are_resized_in_place_and_count_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_replaced_comes_again_under_its_name() {
+async fn replaced_stateful_pod_keeps_its_name() {
     let stage = Stage::stateful(2, 1, AMPLE).await;
     let stuck = Key::new(DEMO, "web-1");
     let uid = |stage: &Stage| {

@@ -1,4 +1,4 @@
-//! What the stories share: a cluster as `k8s/base` makes it, a model's deployments, a proxy that counts, planners.
+//! Shared fixtures: a cluster set up by `k8s/base`, a model's deployments, a proxy that counts, planners.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use weir_apiserver::{ApiServer, Key as Object};
 use weir_bed::operate::{self, Planner, Proxy};
 use weir_bed::wait;
 
-/// Longest wait for anything.
+/// Longest wait for any condition.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
-/// Where the model servers are, by `k8s/base/rbac.yaml`.
+/// Namespace of the model servers, as in `k8s/base/rbac.yaml`.
 pub(crate) const MODELS: &str = "models";
-/// Where the planner is.
+/// Namespace of the planner.
 pub(crate) const WEIR: &str = "weir-system";
 const SUBJECT: &str = "system:serviceaccount:weir-system:weir-planner";
 
-/// An API server with the planner's definition and rights, a node of 16 cores and a proxy.
+/// An API server with the resource definition, the planner's rights, a node of 16 cores and a proxy.
 pub(crate) struct Cluster {
     pub(crate) server: ApiServer,
     pub(crate) proxy: Proxy,
@@ -26,7 +26,7 @@ impl Cluster {
         Cluster::of(|_| {}, |_| true).await
     }
 
-    /// With the manifests of the base that are kept.
+    /// Starts a cluster with those documents of `k8s/base` that `keeps` accepts.
     pub(crate) async fn of(
         change: impl FnOnce(&mut weir_apiserver::Options),
         keeps: impl Fn(&Value) -> bool,
@@ -51,7 +51,7 @@ impl Cluster {
         cluster
     }
 
-    /// The documents of a manifest that are kept.
+    /// Applies the documents of a manifest that `keeps` accepts.
     pub(crate) fn apply(&self, file: &str, keeps: impl Fn(&Value) -> bool) {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
         let text = std::fs::read_to_string(format!("{root}/{file}")).unwrap();
@@ -63,7 +63,7 @@ impl Cluster {
         }
     }
 
-    /// What `weir manifests` adds for a service with `fallback: replace`.
+    /// Grants the right that `weir manifests` adds for a service with `fallback: replace`.
     pub(crate) fn may_evict(&self) {
         let rule = json!({"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]});
         let (kind, role) = (
@@ -76,7 +76,7 @@ impl Cluster {
         });
     }
 
-    /// A deployment of so many pods with so many cores each.
+    /// Creates a deployment of `replicas` pods with `cores` each.
     pub(crate) fn deploy(&self, name: &str, replicas: u32, cores: u32) {
         let amounts = json!({"cpu": cores.to_string(), "memory": "256Mi"});
         let container = json!({"name": "server", "image": "example/none:0",
@@ -91,7 +91,8 @@ impl Cluster {
         self.server.store().create(&deployment).unwrap();
     }
 
-    /// A resource `demo`: variant `small` with deployment `small`, `large` with `large`, on 8 cores.
+    /// Returns the resource `demo`: variant `small` on deployment `small`, `large` on `large`, with a budget
+    /// of 8 cores.
     pub(crate) fn demo(&self) -> Value {
         let variant = |name: &str, accuracy: f64, slope: f64, gamma: f64, least: u32| {
             json!({
@@ -119,20 +120,20 @@ impl Cluster {
         self.planner_as(name, SUBJECT).await
     }
 
-    /// A planner that asks the API server as that subject.
+    /// Starts a planner that authenticates as `subject`.
     pub(crate) async fn planner_as(&self, name: &str, subject: &str) -> Planner {
         let client = self.server.client(subject).await.unwrap();
         Planner::start(client, name, WEIR, MODELS).await.unwrap()
     }
 
-    /// The resource as it is stored.
+    /// Returns the resource as stored.
     pub(crate) fn resource(&self, name: &str) -> Value {
         let key = Object::new(MODELS, name);
         let found = self.server.store().get("sloservices.weir.dev", &key);
         found.unwrap_or_default()
     }
 
-    /// `status reason: message` of a condition.
+    /// Returns a condition as `status reason: message`.
     pub(crate) fn condition(&self, name: &str, about: &str) -> String {
         operate::condition(&self.resource(name), about)
     }
@@ -149,7 +150,7 @@ impl Cluster {
         self.condition(name, about)
     }
 
-    /// Requests that were refused: what a story that went wrong is to show.
+    /// Refused requests, shown when a test fails.
     pub(crate) fn refusals(&self) -> String {
         let requests = self.server.log().requests().into_iter();
         let refused = requests.filter(|request| request.status >= 400);
@@ -164,7 +165,7 @@ impl Cluster {
         refused.into_iter().collect::<Vec<_>>().join("\n")
     }
 
-    /// Cores that the kubelets have given the pods of each of these deployments, together.
+    /// Actual cores of each deployment's pods together, as the kubelets have set them.
     pub(crate) fn cores(&self, names: &[&str]) -> Vec<f64> {
         let pods = self.server.kubelet().pods();
         let of = |name: &&str| {

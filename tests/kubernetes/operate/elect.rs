@@ -1,11 +1,11 @@
-//! Two planners, one writer: the other passes polls on, and plans when the first has gone.
+//! Leader election between two planners: the standby forwards polls, and takes over when the leader is gone.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use weir_apiserver::{Key, Verb, What};
 use weir_bed::wait;
-use weir_planner::operate::lease::TAKE_OVER_MAX;
+use weir_planner::operator::lease::TAKE_OVER_MAX;
 
 use super::bed::{Cluster, LIMIT, WEIR};
 
@@ -22,7 +22,7 @@ fn holder(cluster: &Cluster) -> String {
 }
 
 #[tokio::test]
-async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
+async fn standby_takes_over_and_proxies_always_have_plans() {
     let cluster = Cluster::start().await;
     for name in ["small", "large"] {
         cluster.deploy(name, 1, 1);
@@ -33,7 +33,7 @@ async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
     cluster.until_condition("demo", "Actuated", "True").await;
     assert_eq!(holder(&cluster), "weir-a");
     let second = cluster.planner("weir-b").await;
-    // The second one's answer is the first one's.
+    // The standby serves the leader's plan.
     let same = async || {
         let (one, other) = (first.plan().await, second.plan().await);
         one.is_ok() && one == other
@@ -52,7 +52,7 @@ async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
     let killed = cluster.server.elapsed();
     let before = cluster.server.log().latest();
     first.kill().await;
-    // Until somebody leads again, by what stands in the status.
+    // Without a leader, the plan is built from the resource's status.
     let stood = second.plan().await.unwrap();
     assert_eq!(stood["service"], plan["service"]);
     assert_eq!(holder(&cluster), "weir-a");
@@ -69,7 +69,7 @@ async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
         .await;
     assert!(second.plan().await.is_ok());
 
-    // Nothing that the first had made so was asked for again.
+    // The new leader repeats no resize that its predecessor had completed.
     let patched = cluster
         .server
         .log()
@@ -93,7 +93,7 @@ async fn the_other_one_takes_over_and_proxies_have_plans_all_the_while() {
         );
     }
 
-    // Given back, it need not be waited for.
+    // A released Lease is taken over at once.
     let third = cluster.planner("weir-c").await;
     second.end().await.unwrap();
     assert_eq!(holder(&cluster), "");

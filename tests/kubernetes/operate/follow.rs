@@ -1,4 +1,4 @@
-//! Cores follow demand: in place, within the budget, and told in the status.
+//! Cores follow demand in place and within the budget, and the status reports them.
 
 use serde_json::{Value, json};
 use weir_apiserver::{Key, Resizing, Verb};
@@ -9,7 +9,7 @@ use super::bed::{Cluster, LIMIT, MODELS};
 const BOTH: [&str; 2] = ["small", "large"];
 
 #[tokio::test]
-async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
+async fn cores_follow_demand_without_a_restart_or_missing_right() {
     let cluster = Cluster::start().await;
     for name in BOTH {
         cluster.deploy(name, 1, 1);
@@ -29,12 +29,12 @@ async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
         .until_condition("demo", "Actuated", "True InForce")
         .await;
 
-    // 45 × 1.1 requests/s: more than one core of each carries.
+    // 45 × 1.1 requests/s exceed the capacity of one core of each variant.
     cluster.proxy.load(45.0);
     cluster
         .until_cores(&BOTH, |cores| cores.iter().sum::<f64>() >= 5.0)
         .await;
-    // The status is written now and then.
+    // The status is written only from time to time.
     let told = || cluster.resource("demo")["status"]["cores"].as_f64() >= Some(5.0);
     wait::until("its status", LIMIT, told).await.unwrap();
     cluster
@@ -70,10 +70,10 @@ async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
     before.sort();
     assert_eq!(after, before, "the same pods, resized in place");
 
-    // Gone by no more: nothing holds the resource, and nothing is planned for it.
+    // No finalizer is left on the resource, and it is planned for no longer.
     let finalizers = cluster.resource("demo")["metadata"]["finalizers"].clone();
     assert_eq!(finalizers, json!(["weir.dev/planner"]));
-    let api = kube::Api::<weir_planner::resource::SloService>::namespaced(
+    let api = kube::Api::<weir_planner::spec::resource::SloService>::namespaced(
         cluster.server.client(weir_apiserver::ADMIN).await.unwrap(),
         MODELS,
     );
@@ -100,8 +100,8 @@ async fn cores_follow_demand_without_a_restart_and_with_no_right_too_many() {
 }
 
 #[tokio::test]
-async fn advisory_changes_nothing_and_says_what_it_would() {
-    // Without the role that changes anything.
+async fn advisory_mode_changes_nothing_and_reports_the_target() {
+    // Without the role that grants writes.
     let acts = |document: &Value| {
         let named = document["metadata"]["name"] == "weir-planner-acts";
         !(named && document["kind"] == "RoleBinding")
@@ -128,7 +128,7 @@ async fn advisory_changes_nothing_and_says_what_it_would() {
     .unwrap();
     assert_eq!(cluster.cores(&BOTH), [1.0, 1.0]);
 
-    // Made active, without the right: said, and nothing breaks.
+    // In active mode without the right: the planner reports it and keeps running.
     cluster.server.store().amend(
         "sloservices.weir.dev",
         &Key::new(MODELS, "demo"),
@@ -162,7 +162,7 @@ async fn advisory_changes_nothing_and_says_what_it_would() {
 }
 
 #[tokio::test]
-async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
+async fn full_nodes_and_their_recovery_are_reported() {
     let cluster = Cluster::start().await;
     for name in BOTH {
         cluster.deploy(name, 1, 1);
@@ -197,7 +197,7 @@ async fn nodes_that_are_full_are_said_and_that_there_is_room_again() {
 }
 
 #[tokio::test]
-async fn what_something_else_changes_is_left_alone_and_said() {
+async fn conflicting_writer_is_reported_and_its_workload_left_alone() {
     let cluster = Cluster::start().await;
     for name in BOTH {
         cluster.deploy(name, 1, 1);
@@ -230,7 +230,7 @@ async fn what_something_else_changes_is_left_alone_and_said() {
         .until_condition("demo", "Degraded", "False AsExpected")
         .await;
 
-    // Somebody sets it back, again and again.
+    // Another writer sets the cores back repeatedly.
     let admin = cluster.server.client(weir_apiserver::ADMIN).await.unwrap();
     let api = kube::Api::<k8s_openapi::api::core::v1::Pod>::namespaced(admin, MODELS);
     let pod = cluster.server.kubelet().pods().into_iter();
@@ -260,7 +260,7 @@ async fn what_something_else_changes_is_left_alone_and_said() {
 }
 
 #[tokio::test]
-async fn load_moves_to_where_there_is_room() {
+async fn load_moves_to_the_variant_with_free_cores() {
     let cluster = Cluster::start().await;
     for name in BOTH {
         cluster.deploy(name, 1, 1);
@@ -282,7 +282,7 @@ async fn load_moves_to_where_there_is_room() {
     cluster.server.store().create(&demo).unwrap();
     let planner = cluster.planner("weir-a").await;
     cluster.proxy.load(45.0);
-    // Kept by `large`, 45 × 1.1 requests/s would need 4 cores of it; `small` carries them with 3.
+    // With `large` alone, 45 × 1.1 requests/s would need 4 of its cores; `small` carries them with 3.
     cluster
         .until_cores(&["small"], |cores| cores[0] >= 3.0)
         .await;

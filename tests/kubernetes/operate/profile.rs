@@ -1,4 +1,4 @@
-//! Profiles that a resource refers to.
+//! Profiles referenced by a resource.
 
 use serde_json::{Value, json};
 use weir_apiserver::{Key, Verb};
@@ -6,7 +6,8 @@ use weir_bed::wait;
 
 use super::bed::{Cluster, LIMIT, MODELS};
 
-/// A ConfigMap with what `large` was measured to take: 80 ms a core, and 2 for each request besides.
+/// Returns a ConfigMap with the measured profile of `large`: 80 ms per core, and 2 ms for each further
+/// request.
 fn measured(key: &str) -> Value {
     let cells = [(1, 1), (1, 2), (2, 1), (2, 4), (4, 2)].map(|(cores, batch)| {
         let ms = 80.0 * f64::from(batch) / f64::from(cores) + 2.0 * f64::from(batch);
@@ -24,7 +25,7 @@ fn measured(key: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_profile_is_read_where_a_resource_says_once_it_is_there() {
+async fn referenced_profile_is_read_once_it_exists() {
     let cluster = Cluster::start().await;
     for name in ["small", "large"] {
         cluster.deploy(name, 1, 1);
@@ -47,7 +48,7 @@ async fn a_profile_is_read_where_a_resource_says_once_it_is_there() {
     cluster
         .until_condition("demo", "Accepted", "False NoProfile")
         .await;
-    // Under another key than the resource names.
+    // Stored under a key that the resource does not name.
     cluster.server.store().create(&measured("other")).unwrap();
     wait::until("the missing key", LIMIT, || {
         cluster
@@ -70,14 +71,14 @@ async fn a_profile_is_read_where_a_resource_says_once_it_is_there() {
     cluster
         .until_condition("demo", "Accepted", "True Valid")
         .await;
-    // As many as with the laws inline: 45 × 1.1 requests/s on 7 or 8 cores.
+    // The same number as with inline latency models: 7 or 8 cores for 45 × 1.1 requests/s.
     cluster
         .until_cores(&["small", "large"], |cores| {
             cores.iter().sum::<f64>() >= 5.0
         })
         .await;
     planner.end().await.unwrap();
-    // One by one and by name.
+    // ConfigMaps are read one by one and by name.
     let requests = cluster.server.log().requests().into_iter();
     let mut verbs = requests
         .filter(|one| one.resource == "configmaps")
@@ -86,10 +87,10 @@ async fn a_profile_is_read_where_a_resource_says_once_it_is_there() {
 }
 
 #[tokio::test]
-async fn both_a_law_and_where_it_is_are_refused_by_the_schema() {
+async fn inline_profile_and_reference_together_are_refused() {
     let cluster = Cluster::start().await;
     let admin = cluster.server.client(weir_apiserver::ADMIN).await.unwrap();
-    let api = kube::Api::<weir_planner::resource::SloService>::namespaced(admin, MODELS);
+    let api = kube::Api::<weir_planner::spec::resource::SloService>::namespaced(admin, MODELS);
     let mut demo = cluster.demo();
     demo["spec"]["variants"][1]["profile"] = json!({"config_map": "large-profile"});
     let demo = serde_json::from_value(demo).unwrap();

@@ -1,4 +1,4 @@
-//! Resources that cannot be gone by: each says what to change, and others go on.
+//! Invalid resources get a condition that says what to change; other resources are not affected.
 
 use serde_json::{Value, json};
 use weir_apiserver::{ADMIN, Key};
@@ -12,7 +12,7 @@ fn named(mut resource: Value, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
+async fn invalid_resource_gets_a_condition_and_others_continue() {
     let cluster = Cluster::start().await;
     for name in ["small", "large"] {
         cluster.deploy(name, 1, 1);
@@ -31,7 +31,7 @@ async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
         "False Taken: Deployment small is planned for by SloService models/demo already: take it out of one of the two"
     );
     let mut wrong = named(cluster.demo(), "wrong");
-    // What no schema can know.
+    // A fault that a schema cannot detect.
     wrong["spec"]["plan_max_age_ms"] = json!(100);
     cluster.server.store().create(&wrong).unwrap();
     let said = cluster
@@ -56,7 +56,8 @@ async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
             .starts_with("False NoPlan")
     );
 
-    // A service that is kept goes on as it was while its resource says nonsense, and as it says then.
+    // A running service stays unchanged while its resource is invalid, and follows the resource once it is
+    // valid.
     let key = Key::new(MODELS, "demo");
     let amend = |age: u64, cores: u64| {
         cluster
@@ -85,9 +86,9 @@ async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
         })
         .await;
 
-    // What was taken becomes free with the older resource's end.
+    // A workload becomes free when the older resource is deleted.
     let admin = cluster.server.client(ADMIN).await.unwrap();
-    let api = kube::Api::<weir_planner::resource::SloService>::namespaced(admin, MODELS);
+    let api = kube::Api::<weir_planner::spec::resource::SloService>::namespaced(admin, MODELS);
     for name in ["demo", "wrong"] {
         api.delete(name, &kube::api::DeleteParams::default())
             .await
@@ -103,13 +104,13 @@ async fn what_cannot_be_gone_by_says_what_to_change_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn what_the_schema_refuses_is_never_stored() {
+async fn resource_violating_the_schema_is_refused() {
     let cluster = Cluster::start().await;
     let admin = cluster.server.client_without_retries(ADMIN).await.unwrap();
     let api = kube::Api::<kube::api::DynamicObject>::namespaced_with(
         admin,
         MODELS,
-        &kube::api::ApiResource::erase::<weir_planner::resource::SloService>(&()),
+        &kube::api::ApiResource::erase::<weir_planner::spec::resource::SloService>(&()),
     );
     let table: &[(&str, Value, &str)] = &[
         ("/spec/slo_ms", json!(0), "slo_ms"),

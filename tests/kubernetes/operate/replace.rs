@@ -1,4 +1,5 @@
-//! `fallback: replace`: a pod that its node has no room for makes way for another one, where that is allowed.
+//! Tests of `fallback: replace`: a pod that cannot grow on its node is evicted and replaced, where that is
+//! allowed.
 
 use serde_json::{Value, json};
 use weir_apiserver::{Key, Request, Resizing, Verb};
@@ -9,7 +10,7 @@ use super::bed::{Cluster, LIMIT, MODELS};
 
 const LARGE: &str = "large-";
 
-/// Two pods of `large`, one of which its node can never give more.
+/// Starts two pods of `large`, one of which can never grow on its node.
 async fn stage(may_evict: bool) -> (Cluster, Planner, Key) {
     stage_of(may_evict, |_| {}).await
 }
@@ -50,17 +51,17 @@ fn evictions(cluster: &Cluster) -> Vec<Request> {
     evictions.collect()
 }
 
-/// Cores of `large` that the plan in the status counts on.
+/// Cores of `large` in the status's plan.
 fn planned(cluster: &Cluster) -> Value {
     cluster.resource("demo")["status"]["plans"][0]["variants"][1]["replicas"].clone()
 }
 
 #[tokio::test]
-async fn a_pod_without_room_makes_way_and_the_next_has_it() {
+async fn pod_that_cannot_grow_is_replaced() {
     let (cluster, planner, stuck) = stage(true).await;
     let other = large(&cluster).into_iter().find(|pod| *pod != stuck);
     let other = other.unwrap();
-    // 45 × 1.1 requests/s are more than 7 cores of `large` would need, were one stuck with a single core.
+    // 45 × 1.1 requests/s need more than 7 cores of `large` if one pod is limited to a single core.
     cluster
         .until_cores(&[LARGE.trim_end_matches('-')], |cores| cores[0] >= 6.0)
         .await;
@@ -80,7 +81,7 @@ async fn a_pod_without_room_makes_way_and_the_next_has_it() {
 }
 
 #[tokio::test]
-async fn without_the_right_it_stays_and_that_is_said() {
+async fn pod_stays_without_the_right_to_evict_and_that_is_reported() {
     let (cluster, planner, stuck) = stage(false).await;
     let missing = "not allowed to create pods/eviction";
     wait::until("the missing right", LIMIT, || {
@@ -89,7 +90,7 @@ async fn without_the_right_it_stays_and_that_is_said() {
     .await
     .unwrap();
     assert!(large(&cluster).contains(&stuck));
-    // It is counted on again, and not asked for all the time.
+    // The pod counts again, and the resize is not retried all the time.
     wait::until("the plan", LIMIT, || planned(&cluster) == 2)
         .await
         .unwrap();
@@ -99,9 +100,9 @@ async fn without_the_right_it_stays_and_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_pod_whose_newcomer_would_hold_too_much_stays() {
+async fn pod_stays_if_its_replacement_exceeds_the_memory_budget() {
     let (cluster, planner, stuck) = stage_of(true, |spec| {
-        // As much as the three pods hold that there are.
+        // The budget equals the memory of the three existing pods.
         spec["budget"]["held"] = json!({"memory": "3Gi"});
         for variant in [0, 1] {
             spec["variants"][variant]["holds"] = json!({"memory": "1Gi"});
@@ -114,7 +115,7 @@ async fn a_pod_whose_newcomer_would_hold_too_much_stays() {
     })
     .await
     .unwrap();
-    // With room for one more it goes.
+    // With memory for one more pod, the eviction follows.
     assert_eq!(evictions(&cluster).len(), 0);
     let key = Key::new(MODELS, "demo");
     let store = cluster.server.store();

@@ -1,4 +1,4 @@
-//! Pods that are asked: proxies found by their labels, servers that are told their cores.
+//! Requests to pods: proxies found by labels, and servers that are told their cores.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use weir_bed::wait;
 
 use super::bed::{Cluster, LIMIT};
 
-/// A server of all pods: a proxy that counts, and model servers with so many threads.
+/// One HTTP server for all pods: a proxy's statistics, and the threads of each model server.
 #[derive(Clone)]
 struct Pods {
     proxy: Proxy,
@@ -33,7 +33,7 @@ async fn retuned(State(pods): State<Pods>, body: String) -> (StatusCode, &'stati
 }
 
 #[tokio::test]
-async fn proxies_are_found_by_their_pods_and_servers_are_told_their_cores() {
+async fn proxies_are_found_by_labels_and_servers_are_told_their_cores() {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let cluster = Cluster::of(|options| options.pods_at = Some(loopback), |_| true).await;
     cluster.apply("k8s/sloservice.yaml", |document| {
@@ -86,7 +86,7 @@ async fn proxies_are_found_by_their_pods_and_servers_are_told_their_cores() {
         .until_condition("demo", "Actuated", "True InForce")
         .await;
 
-    // A server that cannot be told is counted on with what it was told.
+    // A server that refuses the reconfiguration counts with its last confirmed cores.
     *pods.refuses.lock().unwrap() = true;
     cluster.proxy.load(45.0);
     let said = cluster

@@ -1,5 +1,5 @@
-//! Measurements of Weir that tests and people ask for: [`validate`] holds replay against a real Envoy, [`workers`]
-//! measures the queue that an Envoy's workers share.
+//! Measurements of Weir for tests and people: [`validate`] compares replay with a real Envoy, [`workers`] measures
+//! the queue shared by an Envoy's workers.
 
 pub mod validate;
 pub mod workers;

@@ -1,10 +1,10 @@
-//! Is replay right? The same scenario, the same requests at the same times: once in virtual time, once
-//! in real time through a real Envoy with the filter and emulated servers.
+//! Validation of replay. The same scenario, with the same requests at the same times, runs once in
+//! virtual time and once in real time through a real Envoy with the filter and emulated servers.
 //!
-//! How far the servers are from the proxy is measured in the real run and told to replay: it is a
-//! property of the machine, of the order of a ms, and near capacity the queues feel it.
+//! The network latency between proxy and servers is measured in the real run and used by replay. It
+//! is a property of the machine, of the order of a ms, and near capacity it affects the queues.
 //!
-//! It compares; what is close enough is said by [`Comparison::check`] alone.
+//! It compares; [`Comparison::check`] defines the tolerances.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -23,39 +23,39 @@ use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::fate::{Fate, Outcome};
 use weir_bed::load::{Planned, Protocol, Schedule, Sender, Target, start};
 
-/// How far the on-time shares may be apart, in points of a hundred.
+/// Maximum difference of the on-time shares, in percentage points.
 pub const SHARE_POINTS_MAX: f64 = 1.0;
-/// How far the percentiles may be apart, as a part of the real one.
+/// Maximum difference of the percentiles, as a fraction of the real one.
 pub const PERCENTILE_MAX: f64 = 0.10;
-/// What the generator may be late with 99 of 100 requests before a run proves nothing.
+/// Maximum lag of the generator's 99th percentile; beyond it a run proves nothing.
 pub const LAG_P99_MAX_MS: f64 = 20.0;
 
-/// The loads compared, as multiples of what the servers execute.
+/// The compared loads, as multiples of the servers' capacity.
 pub const LOADS: [f64; 3] = [0.5, 0.95, 1.5];
 
-/// What a run came to, as the clients see it.
+/// The results of a run, as the clients see them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
     /// Answered within the objective, percent of all sent.
     pub on_time_percent: f64,
-    /// Median latency of the answers, ms.
+    /// Median latency of the responses, ms.
     pub p50_ms: f64,
-    /// 99th percentile of it, ms.
+    /// 99th percentile of the latency, ms.
     pub p99_ms: f64,
 }
 
 /// The two runs of one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
-    /// The load, as a multiple of what the servers execute.
+    /// The load, as a multiple of the servers' capacity.
     pub of_capacity: f64,
     /// Requests sent.
     pub sent: usize,
-    /// From proxy to server and back beyond the execution, ms, as measured.
+    /// Measured time from proxy to server and back, without the execution, ms.
     pub round_trip_ms: f64,
-    /// In virtual time.
+    /// The run in virtual time.
     pub replay: Figures,
-    /// In real time.
+    /// The run in real time.
     pub real: Figures,
 }
 
@@ -80,10 +80,11 @@ impl fmt::Display for Comparison {
 }
 
 impl Comparison {
-    /// Whether the two agree.
+    /// Checks whether the two agree.
     ///
     /// # Errors
-    /// Which figure is how far off.
+    ///
+    /// A figure differs by more than its tolerance.
     pub fn check(&self) -> Result<()> {
         let (replay, real) = (self.replay, self.real);
         let points = (replay.on_time_percent - real.on_time_percent).abs();
@@ -106,10 +107,11 @@ impl Comparison {
     }
 }
 
-/// Plays the scenario with its filter and static cores at that load, both ways.
+/// Runs the scenario with its filter and static cores at that load, in both ways.
 ///
 /// # Errors
-/// A scenario that is refused, something that does not start, or a generator that lagged.
+///
+/// The scenario is invalid, a part does not start, or the generator lagged.
 pub async fn compare(file: &Path, of_capacity: f64) -> Result<Comparison> {
     let overrides = Overrides {
         seed: None,
@@ -166,7 +168,7 @@ async fn in_real_time(
         config.parallelism = server.parallelism;
         config.noise = (server.noise_sigma > 0.0).then_some(Noise {
             sigma: server.noise_sigma,
-            // The same factors in the same order as in replay: near capacity it matters which.
+            // The same factors in the same order as in replay: near capacity the order matters.
             seed: world::noise_seed(scenario.seed, index as u64),
         });
         let emulator = Emulator::start(config).await?;
@@ -174,7 +176,7 @@ async fn in_real_time(
         servers.push(emulator);
     }
     let envoy = Envoy::start(&bootstrap, scenario.proxies.workers).await?;
-    let first = requests.first().context("a scenario without requests")?;
+    let first = requests.first().context("the scenario has no requests")?;
     let planned = |(request, arrival): (&Request, &Arrival)| Planned {
         id: format!("{:x}-{}", scenario.seed, request.id),
         send_at: request.sent,
@@ -211,7 +213,7 @@ async fn in_real_time(
         .await?;
     ensure!(
         record.lag.p99_ms <= LAG_P99_MAX_MS,
-        "the generator was late ({:?}): the run proves nothing",
+        "the generator was late ({:?}): invalid run",
         record.lag
     );
     let outcomes = record.outcomes.first().context("no outcomes")?;
@@ -225,8 +227,8 @@ async fn in_real_time(
     Ok((figures(requests.len(), on_time, latencies)?, round_trip_ms))
 }
 
-/// What the proxy saw pass between dispatch and answer beyond what the server had to execute, ms; the
-/// mean over all that were answered in time.
+/// Mean time between dispatch and response as seen by the proxy, without the time at the server,
+/// ms; over all requests answered in time.
 fn round_trip_ms(scenario: &Scenario, servers: &[Emulator], outcomes: &[Outcome]) -> Result<f64> {
     let reserve = scenario.proxies.plugin.pointer("/deadline/reserve_ms");
     let reserve_ms = reserve.and_then(serde_json::Value::as_f64).unwrap_or(0.0);
@@ -242,11 +244,11 @@ fn round_trip_ms(scenario: &Scenario, servers: &[Emulator], outcomes: &[Outcome]
         let answered_ms = remaining_ms.filter(|left| *left > 0)? as f64;
         let run = executions.get(outcome.id.as_str())?;
         let sent_ms: f64 = run.headers.get("x-slo-remaining-ms")?.parse().ok()?;
-        // The server is told what is left without the reserve, the client with it.
+        // The server is told the remaining time without the reserve, the client with it.
         Some(sent_ms + reserve_ms - answered_ms - (run.ended_ms - run.arrived_ms))
     };
     let trips: Vec<f64> = outcomes.iter().filter_map(trip).collect();
-    ensure!(!trips.is_empty(), "nobody was answered");
+    ensure!(!trips.is_empty(), "no request was answered in time");
     Ok(trips.iter().sum::<f64>() / trips.len() as f64)
 }
 

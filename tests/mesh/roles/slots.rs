@@ -1,4 +1,4 @@
-//! The real planner behind one router and two gates.
+//! The real planner with one router and two gates.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::{EXACT, FAST};
 
 const KEY_VARIABLE: &str = "WEIR_STORY_KEY";
 
-/// One core for each slot: three for the one, five for the other.
+/// One core for each slot: three for one variant, five for the other.
 const SLOTS: [(Variant, u32); 2] = [(FAST, 3), (EXACT, 5)];
 
 fn service_file(
@@ -49,7 +49,7 @@ fn service_file(
 }
 
 #[tokio::test]
-async fn the_planner_gives_each_gate_the_slots_of_its_variant() {
+async fn planner_gives_each_gate_its_variants_slots() {
     let listen = free_port().unwrap();
     let asks = json!({ "planner": { "cluster": "planner", "key": KEY } });
     let mut backends = Vec::new();

@@ -1,4 +1,4 @@
-//! Bodies that come in pieces and answers that are read slowly, as a server sees them.
+//! Bodies sent in pieces and answers read slowly, as a server sees them.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::{Arc, Mutex};
@@ -17,19 +17,19 @@ use weir_bed::wait;
 
 use super::{LIMIT, emulator, ms, sender, target};
 
-/// A request as a server sees it come in.
+/// A request as the server receives it.
 #[derive(Debug, Clone, Default)]
-struct Arriving {
+struct IncomingRequest {
     headers: HeaderMap,
-    /// So many bytes by then.
+    /// Times, and the number of bytes received by then.
     pieces: Vec<(Instant, usize)>,
     complete: bool,
 }
 
-/// A server that writes down how requests come in, and refuses them at once if told to.
+/// A server that records incoming requests, and refuses them at once if configured so.
 struct Recorder {
     url: String,
-    seen: Arc<Mutex<Vec<Arriving>>>,
+    seen: Arc<Mutex<Vec<IncomingRequest>>>,
     serving: tokio::task::JoinHandle<std::io::Result<()>>,
 }
 
@@ -37,13 +37,13 @@ impl Recorder {
     async fn start(refuses: bool) -> Recorder {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let seen: Arc<Mutex<Vec<Arriving>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<IncomingRequest>>> = Arc::default();
         let shared = Arc::clone(&seen);
         let routes = axum::Router::new().fallback(async move |request: axum::extract::Request| {
             let place = shared.lock().unwrap().len();
-            shared.lock().unwrap().push(Arriving {
+            shared.lock().unwrap().push(IncomingRequest {
                 headers: request.headers().clone(),
-                ..Arriving::default()
+                ..IncomingRequest::default()
             });
             if refuses {
                 let why = [("x-slo-dropped-reason", "expired")];
@@ -63,7 +63,7 @@ impl Recorder {
         Recorder { url, seen, serving }
     }
 
-    fn seen(&self) -> Vec<Arriving> {
+    fn seen(&self) -> Vec<IncomingRequest> {
         self.seen.lock().unwrap().clone()
     }
 
@@ -85,7 +85,7 @@ impl Drop for Recorder {
 
 const UPLOAD_BYTES: usize = 50_000;
 
-/// One request of [`UPLOAD_BYTES`] over a link that takes half a second for them, after 20 ms.
+/// Sends one request of [`UPLOAD_BYTES`] over a link that takes 20 ms and then half a second for the body.
 fn upload(recorder: &Recorder, protocol: Protocol) -> Run {
     let network = Network::constant(2.0 * UPLOAD_BYTES as f64, ms(40));
     let schedule = Schedule::at(vec![ms(0)], &network, UPLOAD_BYTES as u64, 1).unwrap();
@@ -99,7 +99,7 @@ fn upload(recorder: &Recorder, protocol: Protocol) -> Run {
 }
 
 #[tokio::test]
-async fn a_body_comes_in_pieces_after_its_head_at_the_rate_of_the_link() {
+async fn body_arrives_in_pieces_at_the_links_rate() {
     for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Grpc] {
         let recorder = Recorder::start(false).await;
         let begun = Instant::now();
@@ -114,7 +114,7 @@ async fn a_body_comes_in_pieces_after_its_head_at_the_rate_of_the_link() {
         assert!(seen.complete, "{protocol:?}: {seen:?}");
         let (end, bytes) = *seen.pieces.last().unwrap();
         assert_eq!(bytes, UPLOAD_BYTES, "{protocol:?}");
-        // From before its start, so that a busy machine is only ever late.
+        // Measured from before the start, so that a busy machine can only make it late.
         let end = end - begun;
         assert!(end >= ms(520), "{protocol:?}: all there after {end:?}");
         for (at, bytes) in &seen.pieces {
@@ -130,7 +130,7 @@ async fn a_body_comes_in_pieces_after_its_head_at_the_rate_of_the_link() {
 }
 
 #[tokio::test]
-async fn an_upload_that_is_refused_before_its_end_is_recorded_as_refused() {
+async fn upload_refused_early_is_recorded_as_refused() {
     for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Grpc] {
         let recorder = Recorder::start(true).await;
         let record = upload(&recorder, protocol).finish().await.unwrap();
@@ -145,7 +145,7 @@ async fn an_upload_that_is_refused_before_its_end_is_recorded_as_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_ends_its_upload() {
+async fn client_that_leaves_ends_its_upload() {
     let recorder = Recorder::start(false).await;
     let network = Network::constant(1000.0, ms(0));
     let schedule = Schedule::at(vec![ms(0)], &network, UPLOAD_BYTES as u64, 1).unwrap();
@@ -172,7 +172,7 @@ async fn a_client_that_leaves_ends_its_upload() {
 }
 
 #[tokio::test]
-async fn an_answer_is_read_at_the_rate_that_is_asked_for() {
+async fn answer_is_read_at_the_configured_rate() {
     let emulator = emulator("m", Law::constant(1.0), 1.0).await.unwrap();
     for protocol in [Protocol::Http1, Protocol::Http2, Protocol::Grpc] {
         let grpc = protocol == Protocol::Grpc;
@@ -205,7 +205,7 @@ async fn an_answer_is_read_at_the_rate_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn slow_clients_tell_who_ended_them() {
+async fn slow_clients_report_how_they_ended() {
     let crowd = |recorder: &Recorder, protocol, stay| Crowd {
         url: recorder.url.clone(),
         protocol,

@@ -1,5 +1,5 @@
-//! The mesh: model servers that have what kubelets have actuated for their pods and nothing else, a real Envoy before
-//! them that asks the planner for plans and is scraped by it, and the planner on the emulated API server.
+//! A mesh under load. Model servers have exactly the cores that kubelets have actuated for their pods. A real
+//! Envoy before them polls the planner and is scraped by it. The planner runs on the emulated API server.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,33 +16,33 @@ use weir_bed::emulator::{Emulator, Execution, Law, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::operate::{KEY, Planner};
 use weir_bed::wait;
-use weir_planner::status::CYCLES_MAX;
+use weir_planner::telemetry::status::CYCLES_MAX;
 
 use super::bed::{Cluster, LIMIT, MODELS};
 
 pub(crate) const SERVICE: &str = "demo";
-/// Each has a deployment, a cluster and a server of its name; the accurate one is the last.
+/// Names of the variants; each has a deployment, a cluster and a server. The accurate one is the last.
 pub(crate) const BOTH: [&str; 2] = ["small", "large"];
-/// What an execution takes on its core, ms.
+/// Execution time on one core, ms.
 const SERVICE_MS: [f64; 2] = [40.0, 80.0];
 const ACCURACY: [f64; 2] = [70.0, 80.0];
-/// Requests/s that a core more carries: somewhat less than it executes.
+/// Capacity of each further core, in requests/s: somewhat less than it executes.
 const SLOPE_RPS: [f64; 2] = [22.0, 11.0];
-/// The promise, ms.
+/// SLO, ms.
 pub(crate) const SLO_MS: u64 = 2000;
-/// What of a core is planned with. The rest is for a machine that runs much else: what is late for want of the
-/// machine's time would look like what is late for want of a pod's.
+/// Planned utilization of a core. The reserve is for other load on the machine: requests late for want of the
+/// machine's time would look like requests late for want of the pod's cores.
 const UTILISATION: f64 = 0.5;
-/// What both may have together.
+/// Core budget of both variants.
 const BUDGET: u32 = 8;
-/// How long a container that was restarted is not there.
+/// Downtime of a restarted container.
 const RESTART: Duration = Duration::from_millis(500);
-/// The revision of the plan that holds until the planner's first.
+/// Revision of the plan in force until the planner's first.
 const FIRST: u64 = 1;
-/// Where Envoy's pod is.
+/// Namespace of Envoy's pod.
 const GATEWAY: &str = "istio-system";
 
-/// What runs; it ends when dropped.
+/// The running parts; stopped when dropped.
 pub(crate) struct Mesh {
     pub(crate) cluster: Cluster,
     pub(crate) servers: Servers,
@@ -51,14 +51,14 @@ pub(crate) struct Mesh {
     following: JoinHandle<()>,
 }
 
-/// The servers of the pods, by variant.
+/// Servers of the pods, by variant.
 #[derive(Clone)]
 pub(crate) struct Servers(Arc<Vec<Mutex<Server>>>);
 
-/// One of them.
+/// The server of one variant.
 struct Server {
     emulator: Emulator,
-    /// Requests that it executed, and cores it was left with, where those were fewer at the moment when some went.
+    /// For each loss of cores below the running executions: their number, and the cores left.
     cut: Vec<(usize, f64)>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) enum Restarts {
 }
 
 impl Mesh {
-    /// A pod of one core for each variant, the first plan in force, and no load yet.
+    /// Starts a pod of one core for each variant, with the first plan in force and no load yet.
     pub(crate) async fn start(restarts: Restarts) -> Mesh {
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let cluster = Cluster::of(|options| options.pods_at = Some(loopback), |_| true).await;
@@ -103,7 +103,7 @@ impl Mesh {
         mesh
     }
 
-    /// Where requests go.
+    /// URL for requests.
     pub(crate) fn url(&self) -> String {
         let address = self.envoy.listener("weir").unwrap();
         format!("http://{address}/v2/models/model/infer")
@@ -116,8 +116,8 @@ impl Mesh {
         own.map(|pod| pod.uid).collect()
     }
 
-    /// The planner's turns, as text for people.
-    pub(crate) async fn told(&self) -> String {
+    /// Describes the planner's cycles as text.
+    pub(crate) async fn describe_cycles(&self) -> String {
         let url = format!(
             "{}/v1/services/{SERVICE}?cycles={CYCLES_MAX}",
             self.planner.url
@@ -170,7 +170,7 @@ impl Servers {
         cores
     }
 
-    /// What each has executed.
+    /// Executions of each variant.
     pub(crate) async fn executions(&self) -> Vec<Vec<Execution>> {
         let mut executions = Vec::new();
         for server in self.0.iter() {
@@ -181,7 +181,8 @@ impl Servers {
         executions
     }
 
-    /// Takes a variant's server all cores but one, where it executes several requests now; nobody is told.
+    /// Takes all cores but one from a variant's server while it executes several requests; no other part is
+    /// told.
     pub(crate) async fn take_cores_at_work(&self, name: &str) -> bool {
         let index = BOTH.into_iter().position(|one| one == name).unwrap();
         let mut server = self.0[index].lock().await;
@@ -192,7 +193,8 @@ impl Servers {
         executing >= 2
     }
 
-    /// How often a server executed more than it was left cores: so many requests, so many cores.
+    /// Every occasion when a server executed more requests than it had cores left: the number of requests,
+    /// and of cores.
     pub(crate) async fn cut(&self) -> Vec<(usize, f64)> {
         let mut cut = Vec::new();
         for server in self.0.iter() {
@@ -201,7 +203,7 @@ impl Servers {
         cut
     }
 
-    /// Each server has what its pod's container has, and goes and comes with it.
+    /// Gives each server the cores of its pod's container, and stops and starts it with the container.
     async fn follow(self, mut changes: Receiver<Change>) {
         loop {
             let Change { happening, pod } = changes.recv().await.unwrap();
@@ -230,7 +232,7 @@ impl Server {
     }
 }
 
-/// What is wrong on purpose: the containers are such that a change of their resources restarts them.
+/// Makes the deliberate mistake: each change of the containers' resources restarts them.
 fn restart_at_each_resize(cluster: &Cluster) {
     for pod in cluster.server.kubelet().pods() {
         cluster.server.store().amend("pods", &pod.key, |pod| {
@@ -243,7 +245,7 @@ fn restart_at_each_resize(cluster: &Cluster) {
     cluster.server.kubelet().ready_after(RESTART);
 }
 
-/// The shipped configuration, two workers.
+/// Starts Envoy with the shipped configuration and two workers.
 async fn envoy(servers: &Servers, planner: &Planner) -> Envoy {
     let mut bootstrap = Bootstrap::shipped().unwrap();
     for (name, server) in BOTH.into_iter().zip(servers.0.iter()) {
@@ -256,7 +258,7 @@ async fn envoy(servers: &Servers, planner: &Planner) -> Envoy {
     let plugin = json!({
         "service": SERVICE, "planner": {"cluster": "planner", "key": KEY},
         "plan": {"revision": FIRST, "variants": [first(0), first(1)]},
-        // What waits at a server waits for cores then, and for nothing else.
+        // A request that waits at a server then waits only for cores.
         "queue": {"overlap": false},
     });
     let planner = planner.url.strip_prefix("http://").unwrap();
@@ -267,7 +269,7 @@ async fn envoy(servers: &Servers, planner: &Planner) -> Envoy {
     Envoy::start(&bootstrap, 2).await.unwrap()
 }
 
-/// The resource, and the gateway's pod, by which the planner finds Envoy's statistics at that port.
+/// Creates the resource, and the gateway's pod, by which the planner finds Envoy's statistics at that port.
 fn ask_for_service(cluster: &Cluster, port: u16) {
     cluster.apply("k8s/sloservice.yaml", |document| {
         document["kind"] != "SloService"
@@ -289,7 +291,7 @@ fn ask_for_service(cluster: &Cluster, port: u16) {
         })
     };
     let pods = json!({"labels": labels, "namespace": GATEWAY, "port": port});
-    // A cycle of a second, and all else as it is where nobody says otherwise; but a demand that is gone after two.
+    // A cycle of a second, and defaults elsewhere, except that demand is forgotten after two seconds.
     let resource = json!({
         "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
         "metadata": {"name": SERVICE, "namespace": MODELS},
@@ -304,7 +306,7 @@ fn ask_for_service(cluster: &Cluster, port: u16) {
     }
 }
 
-/// Whether a pod is of that variant's deployment.
+/// Whether a pod belongs to that variant's deployment.
 pub(crate) fn is_of(name: &str, pod: &Key) -> bool {
     pod.name.starts_with(&format!("{name}-"))
 }

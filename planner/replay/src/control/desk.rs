@@ -11,16 +11,16 @@ use weir_api::{Cores, Plan, PlanError, Revision};
 
 use super::kubelet::Kubelet;
 use crate::world::nanos;
-use weir_planner::actuate::{Actuate, ActuateError, Allocation, Goal, InForce, Resize};
+use weir_planner::backends::kubernetes::replace::Kept;
+use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::capacity::{Allocation, Goal, InForce, Resize};
 use weir_planner::clock::Now;
-use weir_planner::config::Service;
-use weir_planner::cycle::Solver;
-use weir_planner::decide::{Decision, decide};
-use weir_planner::forecast::Forecast;
-use weir_planner::kube::replace::Kept;
+use weir_planner::control_loop::Solver;
+use weir_planner::distribution::{Publish, Publisher, Receipt};
 use weir_planner::observe::{Counts, Observe, Scrape, ScrapeError};
 use weir_planner::plan::Draft;
-use weir_planner::publish::{Publish, Publisher, Receipt};
+use weir_planner::policy::decide;
+use weir_planner::service::{Decision, Inputs, Service};
 
 /// Most decisions remembered; above that they are made anew.
 const MEMO_MAX: usize = 100_000;
@@ -31,8 +31,8 @@ type Problem = (Vec<InForce>, Option<Asked>, Vec<Duration>);
 
 type Asked = (u64, bool, Option<u64>, Option<u64>);
 
-fn asked(forecast: Forecast) -> Asked {
-    let left = forecast.left_ms.map(f64::to_bits);
+fn asked(Inputs { forecast, left_ms }: Inputs) -> Asked {
+    let left = left_ms.map(f64::to_bits);
     let lasted = forecast.lasted.map(|lasted| lasted.0.to_bits());
     (forecast.demand.0.to_bits(), forecast.settled, left, lasted)
 }
@@ -216,15 +216,15 @@ impl Solver for Desk {
         &self,
         service: &Arc<Service>,
         in_force: Vec<InForce>,
-        forecast: Option<Forecast>,
+        inputs: Option<Inputs>,
     ) -> Decision {
         let readiness = service.variants.iter().map(|variant| variant.readiness);
-        let problem = (in_force, forecast.map(asked), readiness.collect());
+        let problem = (in_force, inputs.map(asked), readiness.collect());
         let mut memo = self.memo.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(decision) = memo.get(&problem) {
             return decision.clone();
         }
-        let decision = decide(service, &problem.0, forecast);
+        let decision = decide(service, &problem.0, inputs);
         if memo.len() < MEMO_MAX {
             memo.insert(problem, decision.clone());
         }

@@ -8,10 +8,10 @@ use weir_api::{Cores, Plan};
 
 use super::kubelet::Kubelet;
 use crate::EPOCH_MS;
-use weir_planner::actuate::Allocation;
+use weir_planner::capacity::Allocation;
 use weir_planner::clock::Now;
-use weir_planner::config::Service;
-use weir_planner::publish::Publisher;
+use weir_planner::distribution::Publisher;
+use weir_planner::service::Service;
 
 /// How often both look.
 pub(crate) const PERIOD: Duration = Duration::from_secs(15);

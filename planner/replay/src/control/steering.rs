@@ -11,9 +11,9 @@ use super::desk::Desk;
 use super::kubelet::Kubelet;
 use crate::EPOCH_MS;
 use weir_planner::clock::Now;
-use weir_planner::config::Service;
-use weir_planner::cycle::{Planner, Ports};
-use weir_planner::status::CycleReport;
+use weir_planner::control_loop::{Planner, Ports};
+use weir_planner::service::Service;
+use weir_planner::telemetry::status::CycleReport;
 
 /// The solver's limit: far above what a solve takes, so that no machine's speed shows in a result.
 const SOLVER_LIMIT: Duration = Duration::from_secs(600);

@@ -10,8 +10,8 @@ use std::time::Duration;
 use weir_filter::route::{Candidate, Router, Wish};
 
 use crate::scenario::Plane;
-use weir_planner::config::Service;
 use weir_planner::profile::Fit;
+use weir_planner::service::Service;
 
 /// Envoy's timeout for a route that names none.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(15);

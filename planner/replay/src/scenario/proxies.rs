@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use weir_filter::board::ENTRIES_MAX;
 use weir_filter::config::{Config, ConfigError};
-use weir_planner::actuate::Allocation;
+use weir_planner::capacity::Allocation;
 
 use super::Proxies;
 use super::raw::RawProxies;
 use super::refused::{Wrong, millis, within};
-use weir_planner::config::Service;
 use weir_planner::plan::draft;
+use weir_planner::service::Service;
 
 /// Most proxies.
 pub(super) const PROXIES_MAX: u32 = 100;

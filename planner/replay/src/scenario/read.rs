@@ -13,7 +13,8 @@ use super::raw::RawScenario;
 use super::refused::{Refused, Wrong, within};
 use super::{Scenario, contender, load, place, proxies, sending, server};
 use crate::input::Sending;
-use weir_planner::config::{Service, from_yaml};
+use weir_planner::service::Service;
+use weir_planner::spec::from_yaml;
 
 /// Largest scenario file, in bytes: a day of rates written out, with room.
 pub const SCENARIO_BYTES_MAX: u64 = 2 * 1024 * 1024;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use weir_planner::config::ConfigError;
+use weir_planner::service::ConfigError;
 
 /// Most characters of a value that a refusal repeats.
 pub const VALUE_MAX: usize = 80;

@@ -11,7 +11,7 @@ use super::raw::{RawClass, RawClients, RawNetwork, RawSkew, RawSlow};
 use super::refused::{Wrong, millis, within};
 use crate::input::seed::{Draw, seed};
 use crate::input::{Class, Clients, Clocks, Slow, Spread};
-use weir_planner::config::Service;
+use weir_planner::service::Service;
 
 /// Most classes.
 pub(super) const CLASSES_MAX: usize = 16;

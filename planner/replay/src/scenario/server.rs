@@ -12,7 +12,7 @@ use weir_sim::server::Parallelism;
 use super::Server;
 use super::raw::RawServer;
 use super::refused::{Wrong, millis, seconds, within};
-use weir_planner::config::{Replicas, Service, Variant};
+use weir_planner::service::{Replicas, Service, Variant};
 
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;

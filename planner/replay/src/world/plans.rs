@@ -10,7 +10,7 @@ use super::witness::Witness;
 use super::{World, nanos};
 use crate::control::ControlPlane;
 use crate::plane::{DataPlane, circumstances};
-use weir_planner::sharing::{Role, divide};
+use weir_planner::distribution::slot_allocation::{Role, divide};
 
 impl<W: Witness> World<'_, W> {
     /// Sends plans on their way to every worker.

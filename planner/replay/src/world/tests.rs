@@ -17,11 +17,11 @@ use weir_sim::server::{Law, Parallelism};
 use super::*;
 use crate::request::{Fate, Reading};
 use crate::scenario::{Contender, Control, Fault, FaultKind, Plane, Proxies, Server};
-use weir_planner::config::Service;
+use weir_planner::service::Service;
 
 /// A service of two variants and eight cores.
 pub(crate) fn two_variants() -> Service {
-    let file = include_str!("../../../src/config/tests/small.yaml");
+    let file = include_str!("../../../src/spec/tests/small.yaml");
     Service::from_yaml(file).unwrap()
 }
 

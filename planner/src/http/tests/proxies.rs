@@ -1,9 +1,9 @@
 //! Several proxies over real HTTP: parts, moves, refusals, and what people see of them.
 
 use super::*;
+use crate::distribution::slot_allocation::tests::whole;
+use crate::distribution::slot_allocation::{BROKEN_OFF_MAX, HOLD_SHARED, MOVE_MAX, PROXIES_MAX};
 use crate::plan::Draft;
-use crate::sharing::tests::whole;
-use crate::sharing::{BROKEN_OFF_MAX, HOLD_SHARED, MOVE_MAX, PROXIES_MAX};
 
 /// How long a loaded test machine may take for what takes milliseconds.
 const SLACK: Duration = Duration::from_millis(500);
@@ -226,11 +226,11 @@ async fn more_proxies_than_may_share_are_told_to_come_back() {
     doors.publish_slots([1, 1]);
     // They are held until the end: however slow the machine, none of them falls silent.
     let visit = |index| {
-        let poll = crate::sharing::Poll {
+        let poll = crate::distribution::slot_allocation::Poll {
             proxy: format!("p{index}"),
             incarnation: 1,
             workers: 1,
-            role: crate::sharing::Role::Router,
+            role: crate::distribution::slot_allocation::Role::Router,
             variant: None,
             after: Revision(0),
         };

@@ -8,8 +8,9 @@ use super::super::istio::{INGRESS_LABEL, INGRESS_NAMESPACE};
 use super::super::options::PLANNER;
 use super::super::typed::typed;
 use super::{Document, File, Frame, ManifestError};
-use crate::config::{Service, ServiceSpec};
-use crate::resource::SloService;
+use crate::service::Service;
+use crate::spec::ServiceSpec;
+use crate::spec::resource::SloService;
 
 const WHY: &str = "The service. The planner finds the proxies by their pods; each variant's Deployment is taken to have the name of \
     its Service where the service file names none. Apply it once the definition is there (k8s/base/crd.yaml), and the planner. In mode \

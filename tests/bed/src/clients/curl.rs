@@ -1,6 +1,6 @@
 //! curl, over HTTP/1.1 or, with prior knowledge, HTTP/2.
 //!
-//! It reads the answer as curl shows it: the version spoken, the status, the headers, the body.
+//! Parses curl's output: HTTP version, status, headers and body.
 
 use anyhow::{Context, Result};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
@@ -8,21 +8,21 @@ use tokio::process::Command;
 
 use super::run;
 
-/// An answer as curl heard it.
+/// A response as reported by curl.
 #[derive(Debug, Clone)]
 pub struct Heard {
     /// `1.1` or `2`.
     pub version: String,
     /// Status.
     pub status: u16,
-    /// Headers of the last answer, and its trailers.
+    /// Headers of the last response, and its trailers.
     pub headers: HeaderMap,
     /// Body.
     pub body: Vec<u8>,
 }
 
 impl Heard {
-    /// A header's value, empty where there is none.
+    /// Value of a header, or "" if it is missing.
     pub fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value
@@ -31,15 +31,16 @@ impl Heard {
     }
 }
 
-/// Runs curl with these arguments, the URL among them.
+/// Runs curl with these arguments, which include the URL.
 ///
 /// # Errors
-/// There is no curl, or it failed: it says why.
+///
+/// curl is missing or failed; the message contains its error output.
 pub async fn curl(arguments: &[&str]) -> Result<Heard> {
     let folder = tempfile::tempdir()?;
     let (headers, body) = (folder.path().join("headers"), folder.path().join("body"));
     let mut command = Command::new("curl");
-    // No configuration of the user's: it must be the first argument.
+    // Ignores the user's configuration file. Must be the first argument.
     command.arg("--disable");
     command.args(["--silent", "--show-error", "--noproxy", "*"]);
     command.args(["--write-out", "%{http_version} %{response_code}"]);
@@ -49,16 +50,16 @@ pub async fn curl(arguments: &[&str]) -> Result<Heard> {
     let (version, status) = said
         .trim()
         .split_once(' ')
-        .with_context(|| format!("curl says '{said}'"))?;
+        .with_context(|| format!("unexpected output of curl: '{said}'"))?;
     Ok(Heard {
         version: version.to_owned(),
-        status: status.parse().context("curl names no status")?,
+        status: status.parse().context("no status in the output of curl")?,
         headers: last_headers(&std::fs::read_to_string(headers).unwrap_or_default()),
         body: std::fs::read(body).unwrap_or_default(),
     })
 }
 
-/// The headers after the last status line: those before are of interim answers.
+/// The headers after the last status line; earlier ones belong to interim responses.
 fn last_headers(dumped: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in dumped.lines() {
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_those_of_the_last_answer() {
+    fn interim_response_headers_are_dropped() {
         let dumped =
             "HTTP/1.1 100 Continue\r\nx-a: 1\r\n\r\nHTTP/1.1 200 OK\r\nX-B: 2\r\nx-c: a:b\r\n\r\n";
         let headers = last_headers(dumped);

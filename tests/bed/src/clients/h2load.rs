@@ -1,6 +1,6 @@
 //! h2load, nghttp2's load generator: many requests on few HTTP/2 connections.
 //!
-//! It reads the summary that h2load prints.
+//! Parses the summary that h2load prints.
 
 use anyhow::{Context, Result};
 use tokio::process::Command;
@@ -8,40 +8,41 @@ use tokio::process::Command;
 use super::run;
 use crate::built;
 
-/// What h2load counted.
+/// Counts reported by h2load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Loaded {
-    /// Requests that were to be sent.
+    /// Requests to send.
     pub total: u64,
-    /// Answers with a status below 400.
+    /// Responses with a status below 400.
     pub succeeded: u64,
-    /// Requests with another answer or none.
+    /// Requests with another response or none.
     pub failed: u64,
-    /// Requests without a whole answer.
+    /// Requests without a complete response.
     pub errored: u64,
-    /// Answers with status 2xx.
+    /// Responses with status 2xx.
     pub ok: u64,
-    /// Answers with status 5xx.
+    /// Responses with status 5xx.
     pub server_errors: u64,
 }
 
-/// Runs h2load with these arguments, the URL among them.
+/// Runs h2load with these arguments, which include the URL.
 ///
 /// # Errors
-/// There is none, or it failed: it says why.
+///
+/// h2load is missing or failed; the message contains its error output.
 pub async fn h2load(arguments: &[&str]) -> Result<Loaded> {
     let mut command = Command::new(built::h2load()?);
     let said = run(command.args(arguments), "h2load").await?;
-    read(&said).with_context(|| format!("h2load says:\n{said}"))
+    read(&said).with_context(|| format!("unexpected output of h2load:\n{said}"))
 }
 
-/// The lines `requests: …` and `status codes: …` of the summary.
+/// Parses the lines `requests: …` and `status codes: …` of the summary.
 fn read(said: &str) -> Result<Loaded> {
     let count = |line: &str, what: &str| -> Result<u64> {
         let (_, list) = said
             .lines()
             .find_map(|found| found.split_once(line))
-            .with_context(|| format!("no line '{line}'"))?;
+            .with_context(|| format!("missing line '{line}'"))?;
         let mut items = list.split(',').map(|item| item.trim().split_once(' '));
         let found = items.find_map(|item| item.filter(|(_, name)| *name == what));
         let (number, _) = found.with_context(|| format!("no '{what}' in '{list}'"))?;
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_is_read() {
+    fn summary_is_parsed() {
         let said = "finished in 9.07ms, 1102.78 req/s\n\
             requests: 10 total, 10 started, 10 done, 8 succeeded, 2 failed, 0 errored, 0 timeout\n\
             status codes: 8 2xx, 0 3xx, 0 4xx, 2 5xx\n";

@@ -1,8 +1,8 @@
-"""Asks an Open Inference Protocol server with tritonclient and prints what it was told, as JSON.
+"""Calls an Open Inference Protocol server with tritonclient and prints the results as JSON.
 
 Arguments: protocol (http or grpc), address, model, and a JSON object of options:
-headers (of the inference), timeout_s (the client's own), bytes (how long the tensor is),
-requests (how many: over gRPC, more than one go down one stream).
+headers (of the inference), timeout_s (the client's own), bytes (length of the tensor),
+requests (number of inferences: over gRPC, more than one are sent on one stream).
 """
 
 import json

@@ -1,7 +1,7 @@
 //! tritonclient, NVIDIA's client of the Open Inference Protocol, over HTTP or gRPC.
 //!
-//! It runs a script (`triton.py`) that asks for everything the protocol's clients ask for, and reads
-//! what the script was told.
+//! Runs a script (`triton.py`) that makes every call the protocol's clients make, and parses the
+//! results the script prints.
 
 use std::net::SocketAddr;
 
@@ -14,54 +14,56 @@ use crate::built;
 
 const SCRIPT: &str = include_str!("triton.py");
 
-/// What to ask.
+/// Parameters of the calls.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ask {
-    /// Headers of the inference.
+    /// Headers of the inference request.
     pub headers: std::collections::BTreeMap<String, String>,
     /// The client's own time limit.
     pub timeout_s: Option<f64>,
-    /// How long the tensor is.
+    /// Length of the tensor, in bytes.
     pub bytes: usize,
-    /// How many inferences; over gRPC, more than one go down one stream.
+    /// Number of inferences. Over gRPC, more than one are sent on one stream.
     pub requests: u32,
 }
 
-/// What it was told; what it did not come to is empty.
+/// Results of the calls; those of calls that were not reached are empty.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Told {
-    /// Whether the server lives.
+    /// Whether the server is live.
     pub live: bool,
     /// Whether the server and the model are ready.
     pub ready: bool,
     /// The server's name.
     pub server: String,
-    /// What executes the model.
+    /// The platform that executes the model.
     pub platform: String,
     /// The model that answered.
     pub model: String,
-    /// The request's own id, as answered.
+    /// The request's id, as returned.
     pub id: String,
-    /// The output `bytes` of each answer.
+    /// The output `bytes` of each response.
     pub bytes: Vec<u64>,
-    /// The output `crc32` of each answer.
+    /// The output `crc32` of each response.
     pub crc32: Vec<u64>,
-    /// The status that ended it, as tritonclient names it.
+    /// The error status, as tritonclient names it.
     pub status: String,
-    /// What was said beside it.
+    /// The error message.
     pub message: String,
 }
 
-/// Asks over `protocol`, `http` or `grpc`.
+/// Makes the calls over `protocol`, which is `http` or `grpc`.
 ///
 /// # Errors
-/// There is no tritonclient, or it failed otherwise than by the server's answer.
+///
+/// tritonclient is missing, or failed for another reason than the server's response.
 pub async fn triton(protocol: &str, address: SocketAddr, model: &str, ask: &Ask) -> Result<Told> {
     let address = address.to_string();
     let options = serde_json::to_string(ask)?;
     let mut command = Command::new(built::tritonclient()?);
     command.args(["-c", SCRIPT, protocol, &address, model, &options]);
     let said = run(&mut command, "tritonclient").await?;
-    serde_json::from_str(&said).with_context(|| format!("tritonclient says '{said}'"))
+    serde_json::from_str(&said)
+        .with_context(|| format!("unexpected output of tritonclient: '{said}'"))
 }

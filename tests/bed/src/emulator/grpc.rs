@@ -1,7 +1,7 @@
-//! The door for the Open Inference Protocol v2 over gRPC, one request at a time or a stream of them.
+//! Endpoint for the Open Inference Protocol v2 over gRPC: single requests or a stream of them.
 //!
-//! It only translates. What gRPC calls a deadline is recorded and otherwise ignored, as most model
-//! servers do.
+//! It only translates. The gRPC deadline is recorded and otherwise ignored, as by most model
+//! servers.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
 use super::http::{BODY_MAX, told};
-use super::journal::{Asked, Door, Execution};
+use super::journal::{Door, Execution, RequestInfo};
 use super::padding;
 use super::server::Server;
 use super::work::{Refused, Work};
@@ -44,7 +44,7 @@ where
     tonic::server::Grpc::new(ProstCodec::default()).max_decoding_message_size(BODY_MAX)
 }
 
-/// Reads one message, has it answered, and writes the answer or the status.
+/// Decodes one message, calls `method`, and encodes the response or the status.
 async fn unary<Q, A, F>(request: Request, method: impl Fn(HeaderMap, Q) -> F) -> Response
 where
     Q: prost::Message + Default + 'static,
@@ -131,7 +131,8 @@ async fn model_stream_infer(State(server): Shared, request: Request) -> Response
     codec().streaming(service, request).await.map(Body::new)
 }
 
-/// Answers each request of a stream before it takes the next; what goes wrong with one ends no stream.
+/// Answers each request of a stream before reading the next. A failed request does not end the
+/// stream.
 fn answers(
     server: Arc<Server>,
     headers: HeaderMap,
@@ -168,7 +169,7 @@ async fn infer(
 ) -> Result<oip::ModelInferResponse, Status> {
     known(server, &asked.model_name)?;
     let at_least = padding::asked(headers)?;
-    let work = Work::queue(server, Asked::of(door, headers), false)?;
+    let work = Work::queue(server, RequestInfo::of(door, headers), false)?;
     let execution = work.ended().await?;
     let next = match server.next() {
         Some(next) => Some(next.infer(headers, asked.clone()).await?),

@@ -1,6 +1,7 @@
-//! The emulator's first door: Open Inference Protocol v2 over HTTP, and `/emulator/…` to look and turn.
+//! Endpoint for the Open Inference Protocol v2 over HTTP, and `/emulator/…` to inspect and control
+//! the emulator.
 //!
-//! It only translates: what waits, runs and counts is the engine's.
+//! It only translates; queueing, execution and counting are the engine's job.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -25,10 +26,11 @@ use weir_sim::server::Parallelism;
 /// Largest request body, in bytes; a larger one is answered 413.
 pub const BODY_MAX: usize = 64 * 1024 * 1024;
 
-/// The answer to an inference: an Open Inference Protocol response whose outputs say what arrived.
+/// The response to an inference: an Open Inference Protocol response whose outputs describe the
+/// request body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InferAnswer {
-    /// The emulator's model: the variant that really answered.
+    /// The emulated model: the variant that answered.
     pub model_name: String,
     /// Always "1".
     pub model_version: String,
@@ -65,18 +67,18 @@ pub struct Output {
     pub data: Vec<u64>,
 }
 
-/// What `/emulator/resources` shows.
+/// The response of `/emulator/resources`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Resources {
-    /// Cores now.
+    /// Current cores.
     pub cores: f64,
-    /// Batches executed at once: `null` for one per core.
+    /// Batches executed at once; `null` means one per core.
     pub parallelism: Parallelism,
-    /// Most requests executed together.
+    /// Maximum requests in one batch.
     pub batch: NonZeroU32,
 }
 
-/// The body of a `PUT /emulator/resources`; what is left out stays as it is.
+/// The body of a `PUT /emulator/resources`; omitted keys stay as they are.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
@@ -84,24 +86,24 @@ pub(super) struct Change {
     #[serde(default, deserialize_with = "present")]
     pub(super) parallelism: Option<Parallelism>,
     pub(super) batch: Option<NonZeroU32>,
-    /// Of each replica that serves, while others load; of no use to a server that is one.
+    /// Cores of each ready replica while others load; not used by a single server.
     pub(super) each: Option<f64>,
 }
 
 impl Change {
-    /// Reads it; what is wrong with it in words.
+    /// Parses the body; the error says what is wrong with it.
     pub(super) fn read(body: &[u8]) -> Result<Change, String> {
         let mut json = serde_json::Deserializer::from_slice(body);
         serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())
     }
 }
 
-/// Tells `"parallelism": null` (one per core) from no such key.
+/// Distinguishes `"parallelism": null` (one per core) from a missing key.
 fn present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Parallelism>, D::Error> {
     Parallelism::deserialize(value).map(Some)
 }
 
-/// The part of an inference request that is read.
+/// The parsed part of an inference request.
 #[derive(Deserialize)]
 struct InferRequest {
     id: Option<String>,
@@ -110,11 +112,11 @@ struct InferRequest {
 /// The body of a `PUT /emulator/next`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NextStage {
+struct NextStageBody {
     url: Option<String>,
 }
 
-/// The header that says how long the JSON part of a body is, where raw tensors follow it.
+/// Header with the length of the JSON part of a body, used when raw tensors follow it.
 const JSON_LENGTH: &str = "inference-header-content-length";
 
 type Shared = State<Arc<Server>>;
@@ -250,7 +252,7 @@ fn infer_answer(
     }
 }
 
-/// What every answer tells of its execution.
+/// Details of the execution that every response contains.
 pub(super) fn told(execution: &Execution) -> [(&'static str, serde_json::Value); 6] {
     let queued_ms = execution.started_ms - execution.arrived_ms;
     let service_ms = execution.ended_ms - execution.started_ms;
@@ -287,7 +289,7 @@ fn bad(message: String) -> Response {
 }
 
 async fn change_next(State(server): Shared, body: Bytes) -> Response {
-    let change: NextStage = match serde_json::from_slice(&body) {
+    let change: NextStageBody = match serde_json::from_slice(&body) {
         Ok(change) => change,
         Err(error) => return bad(error.to_string()),
     };
@@ -301,16 +303,16 @@ async fn change_next(State(server): Shared, body: Bytes) -> Response {
     }
 }
 
-/// `after=n`: only executions whose order is greater.
+/// `after=n`: return only executions whose order is greater.
 #[derive(Deserialize)]
-struct Since {
+struct ExecutionsQuery {
     #[serde(default)]
     after: u64,
 }
 
 async fn show_executions(
     State(server): Shared,
-    Query(since): Query<Since>,
+    Query(since): Query<ExecutionsQuery>,
 ) -> Json<Vec<Execution>> {
     Json(server.executions(since.after))
 }

@@ -1,5 +1,5 @@
-//! What the emulated server executed, as tests and people read it: the latest executions with the ids
-//! and headers their requests came with. It decides nothing.
+//! Journal of the emulated server: the latest executions with the ids and headers of their
+//! requests, for tests and people. It decides nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,18 +9,18 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 use weir_sim::server::{Run, Witness};
 
-/// Executions remembered; above that the oldest are forgotten, and counted as such.
+/// Maximum executions remembered. Beyond it the oldest are dropped and counted.
 pub const EXECUTIONS_MAX: usize = 500_000;
 
-/// The protocol by which a request for inference came in.
+/// The protocol by which an inference request arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Door {
     /// Open Inference Protocol v2 over HTTP.
     OipHttp,
-    /// Open Inference Protocol v2 over gRPC, one request.
+    /// Open Inference Protocol v2 over gRPC, single request.
     OipGrpc,
-    /// The same, one request of a stream.
+    /// Open Inference Protocol v2 over gRPC, one request of a stream.
     OipGrpcStream,
     /// TF Serving's REST.
     TfServing,
@@ -30,43 +30,43 @@ pub enum Door {
     Events,
 }
 
-/// One request as the server executed it. Times are ms since the server's start.
+/// One executed request. Times are ms since the server's start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Execution {
-    /// The protocol it came by.
+    /// The protocol of the request.
     pub door: Door,
-    /// Its `x-request-id`, empty where it had none.
+    /// Its `x-request-id`, or "" if missing.
     pub request_id: String,
     /// The `x-slo-*` headers, `grpc-timeout` and `x-envoy-expected-rq-timeout-ms`, as received.
     pub headers: BTreeMap<String, String>,
-    /// 1 for the first request whose execution started; requests of one batch in queue order.
+    /// Position among all executions, from 1. Requests of one batch are numbered in queue order.
     pub order: u64,
-    /// When it had arrived in full.
+    /// Time at which the whole request had arrived.
     pub arrived_ms: f64,
-    /// When its execution started.
+    /// Start of its execution.
     pub started_ms: f64,
-    /// When its execution ends.
+    /// End of its execution.
     pub ended_ms: f64,
-    /// Requests executed together with it, itself included.
+    /// Requests in its batch, itself included.
     pub batch: u32,
-    /// Cores of its execution: `c` of the law.
+    /// Cores of its execution: `c` of the latency model.
     pub cores: f64,
 }
 
-/// What is told of a request beside when it ran.
+/// Details of a request that its record contains besides the times.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct RequestInfo {
     pub(super) door: Door,
     pub(super) request_id: String,
     pub(super) headers: BTreeMap<String, String>,
 }
 
-impl Asked {
-    pub(super) fn of(door: Door, headers: &HeaderMap) -> Asked {
+impl RequestInfo {
+    pub(super) fn of(door: Door, headers: &HeaderMap) -> RequestInfo {
         const TOLD: [&str; 2] = ["grpc-timeout", "x-envoy-expected-rq-timeout-ms"];
         let told = |name: &&str| name.starts_with("x-slo-") || TOLD.contains(name);
         let names = headers.keys().map(|name| name.as_str()).filter(told);
-        Asked {
+        RequestInfo {
             door,
             request_id: header(headers, "x-request-id"),
             headers: names
@@ -82,11 +82,12 @@ fn header(headers: &HeaderMap, name: &str) -> String {
     })
 }
 
-/// What rides with a request through the model: what is told of it, and who waits for the answer.
+/// A request on its way through the queue: its details, and the channels to the handler that waits
+/// for it.
 #[derive(Debug)]
-pub(super) struct Rider {
-    pub(super) asked: Asked,
-    /// Told when its execution starts, where somebody wants to know.
+pub(super) struct PendingRequest {
+    pub(super) asked: RequestInfo,
+    /// Receives a record when the execution starts, if the handler asked for it.
     pub(super) begun: Option<mpsc::UnboundedSender<Execution>>,
     pub(super) reply: oneshot::Sender<Execution>,
 }
@@ -105,28 +106,29 @@ impl Journal {
     }
 }
 
-impl Witness<Rider> for Journal {
-    fn started(&mut self, rider: &Rider, run: &Run) {
+impl Witness<PendingRequest> for Journal {
+    fn started(&mut self, pending: &PendingRequest, run: &Run) {
         if self.executions.len() >= EXECUTIONS_MAX {
             self.executions.pop_front();
             self.forgotten += 1;
         }
-        let execution = execution(rider.asked.clone(), run);
-        if let Some(begun) = &rider.begun {
+        let execution = execution(pending.asked.clone(), run);
+        if let Some(begun) = &pending.begun {
             let _ = begun.send(execution.clone());
         }
         self.executions.push_back(execution);
     }
 }
 
-impl Rider {
-    /// Tells who waits; one whose client has left is gone, the work was done.
+impl PendingRequest {
+    /// Sends the record to the handler. If the client has disconnected, nobody receives it; the
+    /// work was done all the same.
     pub(super) fn answer(self, run: &Run) {
         let _ = self.reply.send(execution(self.asked, run));
     }
 }
 
-fn execution(asked: Asked, run: &Run) -> Execution {
+fn execution(asked: RequestInfo, run: &Run) -> Execution {
     let ms = |at: Duration| at.as_secs_f64() * 1e3;
     Execution {
         door: asked.door,

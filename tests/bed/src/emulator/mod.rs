@@ -1,12 +1,12 @@
-//! The variant emulator: a model server without a model, named one wherever it shows.
+//! The variant emulator: a model server without a model. Every response names it as emulated.
 //!
-//! It speaks the Open Inference Protocol v2 over HTTP (1.1 and 2) and gRPC, TF Serving's REST, plain
-//! HTTP, server-sent events and websockets on one free port of 127.0.0.1, takes as long as a [`Law`] says, executes a bounded number of batches at once from a FIFO queue, and, like
-//! most real servers, goes on executing what a client has abandoned. It decides nothing about
-//! deadlines: it records the headers it was sent and answers late if it is late.
+//! It speaks the Open Inference Protocol v2 over HTTP (1.1 and 2) and gRPC, TF Serving's REST, plain HTTP,
+//! server-sent events and websockets on one free port of 127.0.0.1. Service times follow a [`Law`]. It executes a
+//! bounded number of batches at once from a FIFO queue. Like most real servers it goes on executing abandoned
+//! requests. It ignores deadlines: it records the headers it receives, and answers late if it is late.
 //!
-//! What it does when is [`weir_sim::server`]'s to say; `server` runs that on the clock, `work` lets
-//! requests in from the doors (`http`, `grpc`, `tfserving`, `plain`); this file is the handle.
+//! The timing is computed by [`weir_sim::server`]. `server` runs that on the real clock, `work` admits requests from
+//! the endpoints (`http`, `grpc`, `tfserving`, `plain`), and this file is the handle.
 
 mod grpc;
 mod http;
@@ -39,10 +39,10 @@ pub use weir_sim::server::{
     CORES_MAX, Law, Noise, Parallelism, QUEUE_MAX, SERVICE_MAX, ServerConfig,
 };
 
-/// Which emulated model answered; on every answer, whatever the protocol.
+/// Header with the name of the emulated model, on every response of every protocol.
 pub const EMULATED: &str = "x-emulated";
 
-/// All doors behind one port.
+/// The routes of all protocols on one port.
 fn doors(server: Arc<server::Server>) -> Router {
     let named = axum::middleware::map_response_with_state(Arc::clone(&server), name_it);
     http::routes()
@@ -66,7 +66,7 @@ async fn name_it(State(server): State<Arc<server::Server>>, mut answer: Response
 pub struct Emulator {
     server: Arc<server::Server>,
     addr: SocketAddr,
-    clockwork: AbortHandle,
+    timer: AbortHandle,
     accepting: Mutex<Option<AbortHandle>>,
 }
 
@@ -78,18 +78,18 @@ impl Emulator {
     pub async fn start(config: ServerConfig) -> anyhow::Result<Emulator> {
         config.check()?;
         let server = Arc::new(server::Server::new(config)?);
-        let clockwork = tokio::spawn(server::run_clockwork(Arc::clone(&server))).abort_handle();
+        let timer = tokio::spawn(server::run_timer(Arc::clone(&server))).abort_handle();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let (addr, accepting) = server::listen(Arc::clone(&server), any).await?;
         Ok(Emulator {
             server,
             addr,
-            clockwork,
+            timer,
             accepting: Mutex::new(Some(accepting)),
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -104,30 +104,31 @@ impl Emulator {
         self.server.model()
     }
 
-    /// All executions started so far, in that order (the latest [`EXECUTIONS_MAX`]).
+    /// All executions started so far, in start order (the latest [`EXECUTIONS_MAX`]).
     pub fn executions(&self) -> Vec<Execution> {
         self.server.executions(0)
     }
 
-    /// Executions that were forgotten because there were more than [`EXECUTIONS_MAX`].
+    /// Executions dropped from the journal because there were more than [`EXECUTIONS_MAX`].
     pub fn forgotten(&self) -> u64 {
         self.server.forgotten()
     }
 
-    /// Requests that wait in its queue, and requests it executes.
+    /// Number of queued requests and number of executing requests.
     pub fn load(&self) -> (usize, usize) {
         self.server.load()
     }
 
-    /// Cores now.
+    /// Current cores.
     pub fn cores(&self) -> f64 {
         self.server.resources().cores
     }
 
-    /// Gives it other cores; executions that start afterwards run on them.
+    /// Sets the cores; executions that start afterwards use them.
     ///
     /// # Errors
-    /// Cores that are not 0 to [`CORES_MAX`].
+    ///
+    /// `cores` is not 0 to [`CORES_MAX`].
     pub fn set_cores(&self, cores: f64) -> anyhow::Result<()> {
         self.server
             .set_resources(Some(cores), None)
@@ -135,10 +136,11 @@ impl Emulator {
             .map_err(anyhow::Error::msg)
     }
 
-    /// Gives it other cores and executions at once; executions that start afterwards run on them.
+    /// Sets the cores and the parallelism; executions that start afterwards use them.
     ///
     /// # Errors
-    /// Cores that are not 0 to [`CORES_MAX`].
+    ///
+    /// `cores` is not 0 to [`CORES_MAX`].
     pub fn set_resources(&self, cores: f64, parallelism: Parallelism) -> anyhow::Result<()> {
         self.server
             .set_resources(Some(cores), Some(parallelism))
@@ -146,12 +148,12 @@ impl Emulator {
             .map_err(anyhow::Error::msg)
     }
 
-    /// Most requests that it executes together.
+    /// Maximum requests in one batch.
     pub fn batch(&self) -> NonZeroU32 {
         self.server.resources().batch
     }
 
-    /// From now on it executes so many requests together at most.
+    /// Sets the maximum requests in one batch.
     pub fn set_batch(&self, batch: NonZeroU32) {
         self.server.set_batch(batch);
     }
@@ -161,25 +163,26 @@ impl Emulator {
         self.server.core_seconds()
     }
 
-    /// Forgets executions and core-seconds; what waits and runs goes on.
+    /// Clears the journal and the core-seconds; queued and executing requests are not affected.
     pub fn reset(&self) {
         self.server.reset();
     }
 
-    /// The next `n` requests for inference are answered 500 without being executed.
+    /// Answers the next `n` inference requests with 500, without executing them.
     pub fn fail_next(&self, n: u32) {
         self.server.fail_next(n);
     }
 
-    /// Takes the model away, or gives it back: without it every request for inference is answered 404.
+    /// Removes the model or restores it. While it is removed, every inference request is answered 404.
     pub fn unload(&self, unloaded: bool) {
         self.server.unload(unloaded);
     }
 
-    /// Executions that start from now on take `factor` times as long.
+    /// Multiplies the service time of executions that start from now on by `factor`.
     ///
     /// # Errors
-    /// A factor that is no number, or not above 0.
+    ///
+    /// `factor` is not a finite number above 0.
     pub fn slow_by(&self, factor: f64) -> anyhow::Result<()> {
         anyhow::ensure!(
             factor.is_finite() && factor > 0.0,
@@ -189,34 +192,35 @@ impl Emulator {
         Ok(())
     }
 
-    /// From now on each request executed here is sent on to `url` (over gRPC: to whoever is there), with
-    /// its `x-slo-*`, `grpc-timeout` and `x-request-id`, and answered when the answer has come; an
-    /// answer that is no success is passed on. `None`: no more.
+    /// Forwards each request executed here to `url` (over gRPC: to its host and port) with its `x-slo-*`,
+    /// `grpc-timeout` and `x-request-id`, and answers after the next stage has. An unsuccessful response is passed
+    /// on. `None` ends the forwarding.
     ///
     /// # Errors
-    /// It is no URL.
+    ///
+    /// `url` is invalid.
     pub fn then(&self, url: Option<&str>) -> anyhow::Result<()> {
         self.server.set_next(url.map(work::Next::new).transpose()?);
         Ok(())
     }
 
-    /// Puts the server so far away: from now on a request over HTTP is in the queue one `hop` after its last byte, and
-    /// its answer leaves one after its end. Connections are made at once.
+    /// Adds a one-way network delay. A request over HTTP enters the queue one `hop` after its last byte arrived, and
+    /// its response leaves one `hop` after the execution ended. Connections are made without delay.
     pub fn away_by(&self, hop: Duration) {
         self.server.set_hop(hop);
     }
 
-    /// Returns the instant that is so many ms after its start, as [`Execution`] counts them.
+    /// The instant `ms` after the server's start, the time base of [`Execution`].
     pub fn instant(&self, ms: f64) -> Instant {
         self.server.instant(ms)
     }
 
-    /// Closes every open connection; work goes on and new connections are accepted.
+    /// Closes every open connection; executions go on and new connections are accepted.
     pub fn hang_up(&self) {
         self.server.hang_up();
     }
 
-    /// Crashes: refuses connections, closes the open ones, forgets what waited and ran.
+    /// Crashes: refuses connections, closes the open ones, drops queued and executing requests.
     pub fn crash(&self) {
         if let Some(accepting) = self.accepting().take() {
             accepting.abort();
@@ -228,7 +232,8 @@ impl Emulator {
     /// Listens again on the same port after a [`Emulator::crash`].
     ///
     /// # Errors
-    /// Somebody else has taken the port.
+    ///
+    /// The port is taken by another process.
     pub async fn come_back(&self) -> anyhow::Result<()> {
         if self.accepting().is_none() {
             let (_, accepting) = server::listen(Arc::clone(&self.server), self.addr).await?;
@@ -247,6 +252,6 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         self.crash();
-        self.clockwork.abort();
+        self.timer.abort();
     }
 }

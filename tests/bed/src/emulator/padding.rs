@@ -1,6 +1,6 @@
-//! Large answers: as many bytes as a request asks for, to see what a slow reader does to others.
+//! Large responses: the size is set by the request, to test the effect of a slow reader on others.
 //!
-//! JSON is padded with spaces, which mean nothing in it; a gRPC answer gets one more tensor.
+//! JSON is padded with insignificant spaces; a gRPC response gets one more tensor.
 
 use std::convert::Infallible;
 
@@ -11,15 +11,15 @@ use futures_util::stream;
 
 use super::work::Refused;
 
-/// The header by which a request asks for an answer of at least so many bytes.
+/// Request header with the minimum size of the response, in bytes.
 pub const ANSWER_BYTES: &str = "x-emulated-answer-bytes";
-/// Most that it may ask for.
+/// Maximum of [`ANSWER_BYTES`].
 pub const ANSWER_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes that go out together.
+/// One chunk of padding.
 static SPACES: [u8; 64 * 1024] = [b' '; 64 * 1024];
 
-/// Bytes that the request asks for; 0 where it asks for none.
+/// Minimum size that the request asks for; 0 by default.
 pub(super) fn asked(headers: &HeaderMap) -> Result<usize, Refused> {
     let Some(value) = headers.get(ANSWER_BYTES) else {
         return Ok(0);
@@ -31,7 +31,7 @@ pub(super) fn asked(headers: &HeaderMap) -> Result<usize, Refused> {
     })
 }
 
-/// An answer in JSON of at least so many bytes.
+/// A JSON response of at least `at_least` bytes.
 pub(super) fn json(json: Vec<u8>, at_least: usize) -> Response {
     let missing = at_least.saturating_sub(json.len());
     if missing == 0 {

@@ -1,8 +1,8 @@
-//! The doors without a protocol of their own: any body to `/predict`, server-sent events from
+//! Endpoints without a protocol of their own: any body to `/predict`, server-sent events from
 //! `/v1/stream`, and `/ws`, which echoes.
 //!
-//! It only translates; a stream's events are spread over its execution, the last at its end. An echo
-//! is no execution.
+//! It only translates. A stream's events are spread over its execution, the last at its end. An
+//! echo is no execution.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::http::told;
-use super::journal::{Asked, Door, Execution};
+use super::journal::{Door, Execution, RequestInfo};
 use super::server::Server;
 use super::work::{self, Refused, Work};
 
-/// Most events of one stream.
+/// Maximum events of one stream.
 pub const EVENTS_MAX: u32 = 10_000;
-/// Events of a stream that asks for no number of them.
+/// Default number of events of a stream.
 const EVENTS_DEFAULT: u32 = 10;
 
 type Shared = State<Arc<Server>>;
@@ -71,15 +71,15 @@ async fn predict(
     Json(answer).into_response()
 }
 
-/// `events=n`: how many, spread evenly.
+/// `events=n`: number of events, spread evenly.
 #[derive(Deserialize)]
-struct HowMany {
+struct StreamQuery {
     events: Option<u32>,
 }
 
 async fn events(
     State(server): Shared,
-    Query(asked): Query<HowMany>,
+    Query(asked): Query<StreamQuery>,
     headers: HeaderMap,
 ) -> Response {
     let count = asked.events.unwrap_or(EVENTS_DEFAULT);
@@ -87,7 +87,7 @@ async fn events(
         let message = format!("events: {count} must be 1 to {EVENTS_MAX}");
         return Refused::new(StatusCode::BAD_REQUEST, message).into_response();
     }
-    let work = Work::queue(&server, Asked::of(Door::Events, &headers), true);
+    let work = Work::queue(&server, RequestInfo::of(Door::Events, &headers), true);
     let mut work = match work {
         Ok(work) => work,
         Err(refused) => return refused.into_response(),
@@ -103,7 +103,7 @@ async fn events(
     (spoken, Body::from_stream(spread(server, execution, count))).into_response()
 }
 
-/// The events, each at its time, and the word that there are no more.
+/// The events, each at its time, and the final end marker.
 fn spread(
     server: Arc<Server>,
     execution: Execution,
@@ -147,7 +147,7 @@ async fn echo_all(server: Arc<Server>, mut socket: WebSocket) {
             return;
         };
         use axum::extract::ws::Message;
-        // Pings and closes are answered beneath this.
+        // Pings and closes are answered by the websocket library.
         let is_data = matches!(message, Message::Text(_) | Message::Binary(_));
         if is_data && socket.send(message).await.is_err() {
             return;

@@ -1,8 +1,8 @@
-//! Several emulated servers behind one address for their cores, as the replicas of a workload are.
+//! Several emulated servers that share a resources URL, like the replicas of a workload.
 //!
-//! `GET` and `PUT /resources` read and change the cores of all together; the lanes (executions at once) are spread
-//! evenly over the servers, and batches form in each. A server without a lane refuses connections and is in no
-//! endpoints. [`state`] says what follows from what was asked, and when; this file makes it so.
+//! `GET` and `PUT /resources` read and change the total cores. The lanes (concurrent executions) are spread evenly
+//! over the servers, and each server forms its own batches. A server without a lane refuses connections and is not
+//! among the endpoints. [`state`] computes each server's resources and when they change; this file applies them.
 
 mod front;
 mod state;
@@ -22,37 +22,37 @@ use tokio::time::Instant;
 use super::{Emulator, Execution, Resources, ServerConfig};
 use state::{Seat, Split, State};
 
-/// How often a server that is to end is looked at.
-const LEAVING_LOOK: Duration = Duration::from_millis(10);
-/// Shortest that a server goes on after it is in the endpoints no more: requests may be on their way to it.
+/// Interval between checks of a server that is to stop.
+const LEAVING_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// Minimum time a server goes on after it left the endpoints: requests may still be on their way to it.
 const LEAVING_MIN: Duration = Duration::from_millis(200);
 
-/// What these servers are like.
+/// Configuration of a group of servers.
 #[derive(Debug, Clone)]
 pub struct ReplicasConfig {
-    /// Each of them; the cores and the executions at once are those of all together.
+    /// Configuration of each server; `cores` and `parallelism` are totals.
     pub server: ServerConfig,
-    /// Most servers.
+    /// Maximum number of servers.
     pub count: NonZeroU32,
-    /// Time that what begins anew takes to load: a server, or one execution at once more where these are the replicas.
+    /// Load time of a new server, or of each further lane if lanes are the replicas.
     pub readiness: Duration,
-    /// Shortest and longest time until a change is in force.
+    /// Minimum and maximum delay until a change takes effect.
     pub resize_delay: [Duration; 2],
-    /// File with the endpoints of this cluster, for an Envoy that watches it.
+    /// File with the endpoints of this cluster, watched by Envoy.
     pub endpoints: Option<Endpoints>,
 }
 
-/// Where Envoy reads the endpoints of a cluster.
+/// File from which Envoy reads the endpoints of a cluster.
 #[derive(Debug, Clone)]
 pub struct Endpoints {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
 }
 
 impl ReplicasConfig {
-    /// One server that is there at once and changes at once.
+    /// One server that is ready at once and changes without delay.
     pub fn one(server: ServerConfig) -> ReplicasConfig {
         ReplicasConfig {
             server,
@@ -64,7 +64,7 @@ impl ReplicasConfig {
     }
 }
 
-/// Servers that run; they end when this is dropped.
+/// Running servers; they stop when this is dropped.
 #[derive(Debug)]
 pub struct Replicas {
     shared: Arc<Shared>,
@@ -72,16 +72,16 @@ pub struct Replicas {
     tasks: [AbortHandle; 2],
 }
 
-/// What the handle, the front and the keeper share.
+/// State shared by the handle, the resources endpoint and the background task.
 #[derive(Debug)]
 struct Shared {
     model: String,
     servers: Vec<Emulator>,
     state: Mutex<State>,
     endpoints: Option<Endpoints>,
-    /// Something was asked for.
+    /// Signals a new request for resources.
     asked: Notify,
-    /// Something has come to be.
+    /// Signals an applied change.
     changed: watch::Sender<u64>,
 }
 
@@ -95,10 +95,10 @@ impl Shared {
             .servers
             .first()
             .map_or(NonZeroU32::MIN, Emulator::batch);
-        self.state().in_force(Instant::now(), batch)
+        self.state().actual(Instant::now(), batch)
     }
 
-    /// Tells Envoy who serves: by renaming, so that it never sees half a file.
+    /// Writes the endpoints for Envoy. Renames the file into place, so that Envoy never reads half of it.
     fn publish(&self) -> Result<()> {
         let Some(Endpoints { cluster, file }) = &self.endpoints else {
             return Ok(());
@@ -115,7 +115,7 @@ impl Shared {
     }
 }
 
-/// The endpoints as Envoy reads them.
+/// The endpoints in Envoy's format.
 fn assignment(cluster: &str, hosts: &[SocketAddr]) -> Value {
     let endpoint = |host: &SocketAddr| {
         let address = json!({ "address": host.ip().to_string(), "port_value": host.port() });
@@ -132,10 +132,11 @@ fn assignment(cluster: &str, hosts: &[SocketAddr]) -> Value {
 }
 
 impl Replicas {
-    /// Starts them; those that have a lane at the start serve at once.
+    /// Starts the servers; those with a lane are ready at once.
     ///
     /// # Errors
-    /// A configuration value out of its range, no port, or the endpoints cannot be written.
+    ///
+    /// A configuration value is out of its range, there is no port, or the endpoints cannot be written.
     pub async fn start(config: ReplicasConfig) -> Result<Replicas> {
         let ReplicasConfig { server, count, .. } = &config;
         let split = Split::new(server.cores, server.parallelism, *count);
@@ -145,7 +146,7 @@ impl Replicas {
             one.cores = seat.cores;
             one.parallelism = seat.parallelism(server.parallelism);
             if let Some(noise) = &mut one.noise {
-                // The first draws as one server alone would.
+                // The first server draws the same noise as a single server.
                 noise.seed = noise.seed.wrapping_add((index as u64) << 32);
             }
             let emulator = Emulator::start(one).await?;
@@ -166,20 +167,20 @@ impl Replicas {
         });
         shared.publish()?;
         let (front, serving) = front::listen(Arc::clone(&shared)).await?;
-        let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
+        let background = tokio::spawn(apply_changes(Arc::clone(&shared))).abort_handle();
         Ok(Replicas {
             shared,
             front,
-            tasks: [serving, keeper],
+            tasks: [serving, background],
         })
     }
 
-    /// Where their cores are read and changed.
+    /// URL at which the total cores are read and changed.
     pub fn resources_url(&self) -> String {
         format!("http://{}/resources", self.front)
     }
 
-    /// Where Envoy reads who serves.
+    /// The file from which Envoy reads the endpoints.
     pub fn endpoints(&self) -> Option<&Endpoints> {
         self.shared.endpoints.as_ref()
     }
@@ -189,12 +190,12 @@ impl Replicas {
         &self.shared.model
     }
 
-    /// The servers, those included that refuse.
+    /// The servers, including those that refuse connections.
     pub fn servers(&self) -> &[Emulator] {
         &self.shared.servers
     }
 
-    /// Servers with a lane, each with its lanes.
+    /// Servers with a lane, each with its number of lanes.
     pub fn hosts(&self) -> Vec<(SocketAddr, u32)> {
         let lanes = self.shared.state().lanes();
         let each = self.shared.servers.iter().zip(lanes);
@@ -203,30 +204,30 @@ impl Replicas {
             .collect()
     }
 
-    /// Cores and executions at once that are in force.
+    /// Actual cores and parallelism.
     pub fn resources(&self) -> Resources {
         self.shared.resources()
     }
 
-    /// Cores × seconds since the start or the last [`Replicas::reset`], those included on which something loads.
+    /// Cores × seconds since the start or the last [`Replicas::reset`], including cores that are loading.
     pub fn core_seconds(&self) -> f64 {
         let loading = self.shared.state().loading_core_seconds(Instant::now());
         let servers = self.shared.servers.iter();
         servers.map(Emulator::core_seconds).sum::<f64>() + loading
     }
 
-    /// All executions that all have started so far.
+    /// All executions started so far on all servers.
     pub fn executions(&self) -> Vec<Execution> {
         let servers = self.shared.servers.iter();
         servers.flat_map(Emulator::executions).collect()
     }
 
-    /// Executions that were forgotten.
+    /// Executions dropped from the journals.
     pub fn forgotten(&self) -> u64 {
         self.shared.servers.iter().map(Emulator::forgotten).sum()
     }
 
-    /// Forgets executions and core-seconds; what waits and runs goes on.
+    /// Clears journals and core-seconds; queued and executing requests are not affected.
     pub fn reset(&self) {
         self.shared.servers.iter().for_each(Emulator::reset);
         self.shared.state().reset(Instant::now());
@@ -239,8 +240,8 @@ impl Drop for Replicas {
     }
 }
 
-/// Makes servers what the state says, each at its time.
-async fn keep(shared: Arc<Shared>) {
+/// Applies the changes of the state to the servers, each at its time.
+async fn apply_changes(shared: Arc<Shared>) {
     loop {
         let now = Instant::now();
         let moved = shared.state().advance(now);
@@ -249,7 +250,7 @@ async fn keep(shared: Arc<Shared>) {
                 continue;
             };
             let begins = moved.begins.contains(index);
-            // Nobody else asks for the port of a server that has refused.
+            // The port of a server that refused connections is still free.
             if begins && let Err(error) = server.come_back().await {
                 eprintln!("{}: {error:#}", shared.model);
             }
@@ -267,7 +268,7 @@ async fn keep(shared: Arc<Shared>) {
         shared.changed.send_modify(|times| *times += 1);
         let mut next = shared.state().next_event();
         if leaving {
-            let look = now + LEAVING_LOOK;
+            let look = now + LEAVING_CHECK_INTERVAL;
             next = Some(next.map_or(look, |next| next.min(look)));
         }
         match next {
@@ -277,7 +278,7 @@ async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// Ends those that have nothing more to do; whether any is left that has.
+/// Stops the leaving servers that are idle. Returns whether any is still busy.
 fn end_idle(shared: &Shared, now: Instant) -> bool {
     let mut state = shared.state();
     for (index, since) in state.leaving() {
@@ -286,7 +287,7 @@ fn end_idle(shared: &Shared, now: Instant) -> bool {
         };
         if now >= since + LEAVING_MIN && server.load() == (0, 0) {
             server.crash();
-            // Cores that are taken away are in range.
+            // Zero cores are always in range.
             let _ = server.set_cores(0.0);
             state.ended(index);
         }

@@ -1,7 +1,7 @@
-//! The emulator's state as handlers, timer and handle share it, and its connections.
+//! State shared by the emulator's handlers, timer and handle, and its connections.
 //!
-//! One lock around the engine, never held across an await. A connection lives in a task of its own,
-//! so that one that breaks takes nothing with it.
+//! One lock around the engine, never held across an await. Each connection has a task of its own,
+//! so that a broken one does not affect the others.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,28 +21,28 @@ use tokio::time::Instant;
 
 use super::ServerConfig;
 use super::http::Resources;
-use super::journal::{Asked, Execution, Journal, Rider};
+use super::journal::{Execution, Journal, PendingRequest, RequestInfo};
 use super::work::Next;
 use weir_sim::server::Parallelism;
 use weir_sim::server::{Run, ServerModel, check_cores};
 
-/// The model, with what the emulator tells of each request.
-type Model = ServerModel<Rider, Journal>;
+/// The simulated server, with the emulator's data for each request.
+type Model = ServerModel<PendingRequest, Journal>;
 
-/// The state that handlers, the clockwork and the handle share.
+/// State shared by the handlers, the timer task and the handle.
 pub(super) struct Server {
     names: Vec<String>,
     ready_after: Duration,
     started: Instant,
     engine: Mutex<Model>,
-    /// Something arrived or changed: the clockwork looks again.
+    /// Wakes the timer task: something arrived or changed.
     changed: Notify,
     /// A new value closes every connection.
     hang_up: watch::Sender<u64>,
     fail_next: AtomicU32,
     unloaded: AtomicBool,
     next: Mutex<Option<Next>>,
-    /// One way between a client and the queue.
+    /// One-way network delay between a client and the queue.
     hop: Mutex<Duration>,
 }
 
@@ -161,7 +161,7 @@ impl Server {
         self.engine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings the engine up to now, changes it, and starts what the change lets start.
+    /// Advances the engine to now, applies `change`, and starts the executions it allows.
     fn advance_then<R>(&self, change: impl FnOnce(&mut Model, Duration) -> R) -> R {
         let (result, ended) = {
             let mut engine = self.lock();
@@ -177,29 +177,29 @@ impl Server {
         result
     }
 
-    /// Queues a request: the receiver gets its record when it has been executed, or an error
-    /// if the server crashes. `None` where the queue is full.
+    /// Queues a request. The receiver gets its record after its execution, or an error if the
+    /// server crashes. `None` if the queue is full.
     pub(super) fn execute(
         &self,
-        asked: Asked,
+        asked: RequestInfo,
         begun: Option<mpsc::UnboundedSender<Execution>>,
     ) -> Option<oneshot::Receiver<Execution>> {
         let (reply, execution) = oneshot::channel();
-        let rider = Rider {
+        let pending = PendingRequest {
             asked,
             begun,
             reply,
         };
-        let taken = self.advance_then(|engine, now| engine.arrive(now, rider));
+        let taken = self.advance_then(|engine, now| engine.arrive(now, pending));
         taken.is_ok().then_some(execution)
     }
 
-    /// The instant that is so many ms after the start, as records count them.
+    /// The instant `ms` after the start, the time base of the records.
     pub(super) fn instant(&self, ms: f64) -> Instant {
         self.started + Duration::from_secs_f64(ms.max(0.0) / 1e3)
     }
 
-    /// Resolves when every connection is to be closed.
+    /// Receiver that changes when every connection is to be closed.
     pub(super) fn watch_hang_up(&self) -> watch::Receiver<u64> {
         self.hang_up.subscribe()
     }
@@ -240,7 +240,7 @@ impl Server {
 }
 
 /// Ends executions at their time, for as long as the emulator lives.
-pub(super) async fn run_clockwork(server: Arc<Server>) {
+pub(super) async fn run_timer(server: Arc<Server>) {
     loop {
         let (ended, next) = {
             let mut engine = server.lock();
@@ -259,14 +259,15 @@ pub(super) async fn run_clockwork(server: Arc<Server>) {
     }
 }
 
-/// Tells the handlers that still wait; those whose client has left are gone, the work was done.
-fn answer(ended: Vec<(Rider, Run)>) {
-    for (rider, run) in ended {
-        rider.answer(&run);
+/// Sends the records to the handlers that still wait. Work for disconnected clients was done all
+/// the same.
+fn answer(ended: Vec<(PendingRequest, Run)>) {
+    for (pending, run) in ended {
+        pending.answer(&run);
     }
 }
 
-/// Listens at `addr` and serves every connection until told to hang up.
+/// Listens at `addr` and serves every connection until it is told to close them.
 pub(super) async fn listen(
     server: Arc<Server>,
     addr: SocketAddr,
@@ -281,7 +282,7 @@ pub(super) async fn listen(
                     let hung_up = server.hang_up.subscribe();
                     tokio::spawn(serve(stream, routes.clone(), hung_up));
                 }
-                // Out of descriptors, most likely: others must close theirs first.
+                // Most likely out of file descriptors: wait until others have closed theirs.
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
         }

@@ -1,7 +1,8 @@
-//! The door for TF Serving's REST: `POST /v1/models/{model}:predict` by rows or columns, and the model's
-//! status.
+//! Endpoint for TF Serving's REST: `POST /v1/models/{model}:predict` by rows or columns, and the
+//! model's status.
 //!
-//! It only translates. A prediction says who made it and what arrived, as everywhere here.
+//! It only translates. A prediction names the emulated model and describes the request body, as in
+//! the other protocols.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use super::journal::Door;
 use super::server::Server;
 use super::work::{self, Refused};
 
-/// What a call's name ends with, after the model's.
+/// Suffix of a predict call's path, after the model's name.
 const PREDICT: &str = ":predict";
 
 /// The body of a call: rows (`instances`) or columns (`inputs`).
@@ -68,7 +69,7 @@ async fn predict(
 ) -> Response {
     let refuse = |status, message: String| Refused::new(status, message).into_response();
     let Some(model) = call.strip_suffix(PREDICT) else {
-        let message = format!("'{call}' is no call: only '{PREDICT}' is emulated");
+        let message = format!("'{call}' is not supported: only '{PREDICT}' is emulated");
         return refuse(StatusCode::NOT_FOUND, message);
     };
     if !server.serves(model) {
@@ -86,7 +87,7 @@ async fn predict(
         (Some(rows), None) => ("predictions", rows.len()),
         (None, Some(_)) => ("outputs", 1),
         _ => {
-            let message = "either 'instances' or 'inputs', and not both".to_owned();
+            let message = "exactly one of 'instances' and 'inputs' is required".to_owned();
             return refuse(StatusCode::BAD_REQUEST, message);
         }
     };

@@ -1,7 +1,7 @@
-//! What every door does with a request for inference: let it in or not, execute it, and have the next
-//! stage's answer where there is one.
+//! Handling of an inference request, common to all protocols: admit it, execute it, and call the next stage if there
+//! is one.
 //!
-//! It passes a request's deadline on and never looks at it.
+//! It passes a request's deadline on and never reads it.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::journal::{Asked, Door, Execution};
+use super::journal::{Door, Execution, RequestInfo};
 use super::server::Server;
 use crate::oip;
 
-/// Why a request was not executed; each protocol says it its own way.
+/// A refused request; each protocol reports it in its own way.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: StatusCode,
@@ -42,15 +42,19 @@ impl IntoResponse for Refused {
     }
 }
 
-/// A request in the queue or under way.
+/// A request that is queued or executing.
 pub(super) struct Work {
     begun: Option<mpsc::UnboundedReceiver<Execution>>,
     ended: oneshot::Receiver<Execution>,
 }
 
 impl Work {
-    /// Puts a request into the queue; `watched`: somebody will wait for its beginning.
-    pub(super) fn queue(server: &Server, asked: Asked, watched: bool) -> Result<Work, Refused> {
+    /// Queues a request; `watched` requests a record at the start of its execution as well.
+    pub(super) fn queue(
+        server: &Server,
+        asked: RequestInfo,
+        watched: bool,
+    ) -> Result<Work, Refused> {
         let refuse = |status, message| Err(Refused::new(status, message));
         if !server.is_ready() {
             return refuse(
@@ -62,7 +66,7 @@ impl Work {
             return Err(Refused::unknown(server.model()));
         }
         if server.takes_failure() {
-            return refuse(StatusCode::INTERNAL_SERVER_ERROR, "a failure was asked for");
+            return refuse(StatusCode::INTERNAL_SERVER_ERROR, "requested failure");
         }
         let (sender, receiver) = watched.then(mpsc::unbounded_channel).unzip();
         match server.execute(asked, sender) {
@@ -74,7 +78,7 @@ impl Work {
         }
     }
 
-    /// Its record, when its execution starts.
+    /// Its record, once its execution starts.
     pub(super) async fn begun(&mut self) -> Result<Execution, Refused> {
         let begun = match &mut self.begun {
             Some(begun) => begun.recv().await,
@@ -83,7 +87,7 @@ impl Work {
         begun.ok_or_else(crashed)
     }
 
-    /// Its record, when it has been executed.
+    /// Its record, once it has been executed.
     pub(super) async fn ended(self) -> Result<Execution, Refused> {
         self.ended.await.map_err(|_| crashed())
     }
@@ -93,7 +97,7 @@ fn crashed() -> Refused {
     Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "the server crashed")
 }
 
-/// A stage that is called with each request when this one has executed it.
+/// The next stage of a pipeline, called with each request after its execution here.
 #[derive(Debug, Clone)]
 pub(super) struct Next {
     pub(super) url: String,
@@ -101,21 +105,21 @@ pub(super) struct Next {
     grpc: oip::Client,
 }
 
-/// A request executed here and, where there is a next stage, there.
+/// A request executed here and, if there is one, by the next stage.
 pub(super) struct Served {
     pub(super) execution: Execution,
-    /// What the next stage answered.
+    /// Response of the next stage.
     pub(super) next: Option<Value>,
 }
 
-/// Executes a request that came over HTTP.
+/// Executes a request that arrived over HTTP.
 pub(super) async fn serve(
     server: &Server,
     door: Door,
     headers: &HeaderMap,
     body: &Bytes,
 ) -> Result<Served, Response> {
-    let (asked, hop) = (Asked::of(door, headers), server.hop());
+    let (asked, hop) = (RequestInfo::of(door, headers), server.hop());
     travel(Instant::now(), hop).await;
     let work = Work::queue(server, asked, false).map_err(Refused::into_response)?;
     let execution = work.ended().await.map_err(Refused::into_response)?;
@@ -127,14 +131,14 @@ pub(super) async fn serve(
     Ok(Served { execution, next })
 }
 
-/// Waits until `hop` has passed since `left`. A thread sleeps: Tokio's timer may be a millisecond late, which is as
-/// much as a hop.
+/// Waits until `hop` has passed since `left`. Sleeps in a thread, because Tokio's timer may be a millisecond late,
+/// which is as long as a hop.
 async fn travel(left: Instant, hop: Duration) {
     if hop.is_zero() {
         return;
     }
     let sleep = move || std::thread::sleep((left + hop).saturating_duration_since(Instant::now()));
-    // It fails only where the runtime ends.
+    // Fails only while the runtime shuts down.
     let _ = tokio::task::spawn_blocking(sleep).await;
 }
 
@@ -147,10 +151,10 @@ impl Next {
         })
     }
 
-    /// Its answer as JSON; one that is no success is passed on as it is.
+    /// Its response as JSON; an unsuccessful response is returned unchanged.
     async fn post(&self, headers: &HeaderMap, body: Bytes) -> Result<Value, Response> {
         let unreachable = |error: reqwest::Error| {
-            let message = format!("no answer of the next stage: {error}");
+            let message = format!("no response from the next stage: {error}");
             Refused::new(StatusCode::BAD_GATEWAY, message).into_response()
         };
         let request = self.http.post(&self.url).headers(passed_on(headers));
@@ -175,7 +179,7 @@ impl Next {
         Err(answer)
     }
 
-    /// The same over gRPC: a status that is no success is passed on as it is.
+    /// The same over gRPC; an unsuccessful status is returned unchanged.
     pub(super) async fn infer(
         &self,
         headers: &HeaderMap,
@@ -194,7 +198,7 @@ impl Next {
     }
 }
 
-/// What a server hands on of a request that it answers with another's help.
+/// Headers that a server passes on to the next stage.
 fn passed_on(headers: &HeaderMap) -> HeaderMap {
     let told =
         |name: &str| name.starts_with("x-slo-") || matches!(name, "grpc-timeout" | "x-request-id");

@@ -1,6 +1,6 @@
-//! Envoy's admin interface: ready or not, where the listeners are, what the metrics say.
+//! Envoy's admin interface: readiness, listeners, metrics.
 //!
-//! Reads, and passes on what a story asks for by name; never changes anything else.
+//! Reads, and posts the commands a test asks for; changes nothing else.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use reqwest::{Client, Url};
 use serde_json::Value;
 
-/// How long one answer may take.
+/// Time limit for one response.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// A client of one admin interface.
@@ -40,7 +40,7 @@ impl Admin {
         let text = self.get("/listeners", &[("format", "json")]).await?;
         let answer: Value = serde_json::from_str(&text)?;
         let statuses = answer.get("listener_statuses").and_then(Value::as_array);
-        let statuses = statuses.context("/listeners names no listener_statuses")?;
+        let statuses = statuses.context("/listeners: listener_statuses is missing")?;
         statuses.iter().map(name_and_address).collect()
     }
 
@@ -49,9 +49,10 @@ impl Admin {
     }
 
     pub(super) async fn counter(&self, name: &str) -> Result<u64> {
-        // No filter: it would match Envoy's own names, which Prometheus's only resemble.
+        // No `filter` parameter: it would match Envoy's own names, which differ from the Prometheus
+        // names.
         let text = self.get("/stats/prometheus", &[]).await?;
-        // Envoy writes `name{} 5` for a metric without labels, which the parser does not take.
+        // Envoy writes `name{} 5` for a metric without labels, which the parser rejects.
         let lines = text.lines().map(|line| Ok(line.replacen("{}", "", 1)));
         let scrape = prometheus_parse::Scrape::parse(lines)?;
         let of = |value: &prometheus_parse::Value| match value {
@@ -64,7 +65,7 @@ impl Admin {
         Ok(samples.map(|sample| of(&sample.value)).sum::<f64>() as u64)
     }
 
-    /// Asks for something to be done.
+    /// Posts a command.
     pub(super) async fn post(&self, path: &str) -> Result<()> {
         let url = format!("http://{}{path}", self.address);
         self.client.post(url).send().await?.error_for_status()?;

@@ -1,6 +1,6 @@
 //! A cluster of the test bed, made from a shipped one.
 //!
-//! Decides its name, hosts and protocol; every limit is the template's.
+//! Sets its name, hosts and protocol; every limit is the template's.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::bootstrap::at;
 
-/// What the names of the shipped clusters that move on end in.
+/// Suffix of the names of the shipped failover clusters.
 const FAILOVER: &str = "-failover";
 
 /// One cluster and its hosts, each with its weight.
@@ -19,7 +19,7 @@ pub(super) struct Backend {
     pub(super) cluster: String,
     pub(super) hosts: Vec<(SocketAddr, u32)>,
     pub(super) http2: bool,
-    /// Where Envoy reads the hosts instead.
+    /// File with the hosts, used instead of `hosts`.
     pub(super) file: Option<PathBuf>,
 }
 
@@ -35,7 +35,7 @@ impl Backend {
         }
     }
 
-    /// Hosts that come and go, as that file says.
+    /// Hosts discovered from `file`.
     pub(super) fn discovered(cluster: &str, file: &Path) -> Self {
         Self {
             file: Some(file.to_owned()),
@@ -43,20 +43,20 @@ impl Backend {
         }
     }
 
-    /// The template with this name, these hosts and their protocol.
+    /// The template with this cluster's name, hosts and protocol.
     pub(super) fn cluster_from(&self, template: &Value) -> Result<Value> {
         let mut cluster = self.addressed(template)?;
         if self.http2 {
             let options = "/typed_extension_protocol_options/\
                            envoy.extensions.upstreams.http.v3.HttpProtocolOptions/explicit_http_config";
-            // The window that the shipped file names beside the line it says to replace.
+            // The window that the shipped file states beside the line it says to replace.
             *at(&mut cluster, options)? =
                 json!({ "http2_protocol_options": { "initial_stream_window_size": 65536 } });
         }
         Ok(cluster)
     }
 
-    /// The template as the cluster that moves on from this one to all others, in their order.
+    /// The template as the failover cluster from this cluster to all others, in their order.
     pub(super) fn failover_from(&self, template: &Value, all: &[Backend]) -> Result<Value> {
         let others = all.iter().filter(|other| other.cluster != self.cluster);
         let members: Vec<_> = std::iter::once(self)
@@ -69,7 +69,7 @@ impl Backend {
         Ok(cluster)
     }
 
-    /// The template with this name and these hosts.
+    /// The template with this cluster's name and hosts.
     pub(super) fn addressed(&self, template: &Value) -> Result<Value> {
         let mut cluster = template.clone();
         let host = |(host, weight): &(SocketAddr, u32)| {
@@ -97,7 +97,7 @@ impl Backend {
     }
 }
 
-/// An address as Envoy wants it.
+/// An address in Envoy's format.
 pub(super) fn address(host: &str, port: u16) -> Value {
     json!({ "socket_address": { "address": host, "port_value": port } })
 }

@@ -1,8 +1,7 @@
-//! A shipped bootstrap, adapted: other addresses, clusters and plugin configuration, and every
-//! other setting as shipped.
+//! A shipped bootstrap with other addresses, clusters and plugin configuration; every other setting is as shipped.
 //!
-//! Decides where in `envoy/weir.yaml` and `envoy/gate.yaml` each of those stands. Never weakens a limit or timeout it sets,
-//! except where a story asks for one by name.
+//! Knows where these settings are in `envoy/weir.yaml` and `envoy/gate.yaml`. Never weakens a limit or timeout,
+//! unless a test asks for it by name.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,10 +18,10 @@ use super::listeners::{self, Careful};
 /// The shipped files.
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/weir.yaml");
 const GATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../envoy/gate.yaml");
-/// The cluster of the filter's polls, and the one example that is no variant.
+/// Name of the planner's cluster, the one example cluster that is no variant.
 const PLANNER: &str = "planner";
 
-/// A shipped bootstrap and what is to be changed in it.
+/// A shipped bootstrap and the changes to make.
 #[derive(Debug, Clone)]
 pub struct Bootstrap {
     shipped: Value,
@@ -43,19 +42,21 @@ pub struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// `envoy/weir.yaml` as it is, but for the addresses: each listener and the admin interface get a
-    /// free port of the loopback interface, and the clusters are those added below.
+    /// `envoy/weir.yaml` with other addresses: each listener and the admin interface get a free port of the loopback
+    /// interface, and the clusters are those added below.
     ///
     /// # Errors
-    /// The file cannot be read or is no YAML.
+    ///
+    /// The file cannot be read or is not valid YAML.
     pub fn shipped() -> Result<Self> {
         Self::read(SHIPPED)
     }
 
-    /// The same of `envoy/gate.yaml`, in which one route leads all to one cluster: the first added.
+    /// The same for `envoy/gate.yaml`, whose single route leads to the first cluster added.
     ///
     /// # Errors
-    /// The file cannot be read or is no YAML.
+    ///
+    /// The file cannot be read or is not valid YAML.
     pub fn gate() -> Result<Self> {
         Self::read(GATE)
     }
@@ -82,79 +83,79 @@ impl Bootstrap {
         })
     }
 
-    /// Where the shipped file lies.
+    /// Path of the shipped `envoy/weir.yaml`.
     #[must_use]
     pub fn path() -> &'static Path {
         Path::new(SHIPPED)
     }
 
-    /// Where the shipped gate's lies.
+    /// Path of the shipped `envoy/gate.yaml`.
     #[must_use]
     pub fn gate_path() -> &'static Path {
         Path::new(GATE)
     }
 
-    /// The shipped file's values, nothing changed.
+    /// The shipped file's values, unchanged.
     #[must_use]
     pub fn value(&self) -> &Value {
         &self.shipped
     }
 
-    /// The plugin's configuration.
+    /// Sets the plugin's configuration.
     #[must_use]
     pub fn plugin(self, configuration: &Value) -> Self {
         self.plugin_text(configuration.to_string())
     }
 
-    /// The plugin's configuration as it stands, be it JSON or not.
+    /// Sets the plugin's configuration as text, which need not be valid JSON.
     #[must_use]
     pub fn plugin_text(mut self, configuration: impl Into<String>) -> Self {
         self.plugin = Some(configuration.into());
         self
     }
 
-    /// Another filter module than the one `cargo xtask` builds.
+    /// Uses another filter module than the one built by `cargo xtask`.
     #[must_use]
     pub fn wasm(mut self, module: impl Into<PathBuf>) -> Self {
         self.module = Some(module.into());
         self
     }
 
-    /// Leaves the filter out, and nothing else.
+    /// Leaves out the filter, and nothing else.
     #[must_use]
     pub fn without_filter(mut self) -> Self {
         self.filter = false;
         self
     }
 
-    /// A variant's cluster with one host, made from the shipped example of one.
+    /// Adds a variant's cluster with one host, made from the shipped example.
     #[must_use]
     pub fn backend(self, cluster: &str, host: SocketAddr) -> Self {
         self.backends(cluster, &[host])
     }
 
-    /// A variant's cluster with any number of hosts; with none it has no healthy one.
+    /// Adds a variant's cluster with any number of hosts; with none it has no healthy host.
     #[must_use]
     pub fn backends(mut self, cluster: &str, hosts: &[SocketAddr]) -> Self {
         self.backends.push(Backend::new(cluster, hosts, false));
         self
     }
 
-    /// A variant's cluster whose hosts come and go, as that file says.
+    /// Adds a variant's cluster whose hosts are discovered from `file`.
     #[must_use]
     pub fn discovered_backend(mut self, cluster: &str, file: &Path) -> Self {
         self.backends.push(Backend::discovered(cluster, file));
         self
     }
 
-    /// A variant's cluster whose host speaks HTTP/2, as gRPC servers do.
+    /// Adds a variant's cluster whose host speaks HTTP/2, as gRPC servers do.
     #[must_use]
     pub fn backend_http2(mut self, cluster: &str, host: SocketAddr) -> Self {
         self.backends.push(Backend::new(cluster, &[host], true));
         self
     }
 
-    /// All clusters added before speak HTTP/2 to their hosts, as gRPC servers do.
+    /// Makes all clusters added so far speak HTTP/2 to their hosts, as gRPC servers do.
     #[must_use]
     pub fn http2_backends(mut self) -> Self {
         for backend in &mut self.backends {
@@ -163,36 +164,37 @@ impl Bootstrap {
         self
     }
 
-    /// Takes back a cluster added before.
+    /// Removes a cluster added before.
     #[must_use]
     pub fn without_backend(mut self, cluster: &str) -> Self {
         self.backends.retain(|backend| backend.cluster != cluster);
         self
     }
 
-    /// For each cluster added, beside it the one that moves on to the others, made from the shipped example.
+    /// Adds a failover cluster for each cluster added, made from the shipped example.
     #[must_use]
     pub fn failover(mut self) -> Self {
         self.failover = true;
         self
     }
 
-    /// Where the planner is; without this there is no cluster for it.
+    /// Sets the planner's address. By default there is no planner cluster.
     #[must_use]
     pub fn planner(mut self, host: SocketAddr) -> Self {
         self.planner = Some(host);
         self
     }
 
-    /// The cluster of the routes that name one (of a gate: its only route): by default the first one added.
+    /// Sets the cluster of the routes that name one (in a gate: of the only route). The default is the first one
+    /// added.
     #[must_use]
     pub fn fallback(mut self, cluster: &str) -> Self {
         self.fallback = Some(cluster.to_owned());
         self
     }
 
-    /// A further listener `plain`: no filter, equal weights over these variants, each with a cluster
-    /// `plain-<name>` of its own.
+    /// Adds a listener `plain`: no filter, equal weights over these variants, each with a cluster `plain-<name>` of
+    /// its own.
     #[must_use]
     pub fn plain(mut self, variants: &[(&str, Vec<SocketAddr>)]) -> Self {
         let backend = |(name, hosts): &(&str, Vec<SocketAddr>)| {
@@ -202,44 +204,43 @@ impl Bootstrap {
         self
     }
 
-    /// A further listener `careful`: no filter, what a good engineer does without Weir.
+    /// Adds a listener `careful`: no filter, tuned as a good engineer would without Weir.
     #[must_use]
     pub fn careful(mut self, careful: Careful) -> Self {
         self.careful = Some(careful);
         self
     }
 
-    /// A further listener `beside`: the shipped one again, the filter in it with this configuration.
+    /// Adds a listener `beside`: a second copy of the shipped listener, whose filter has this configuration.
     #[must_use]
     pub fn beside(mut self, configuration: &Value) -> Self {
         self.beside = Some(configuration.to_string());
         self
     }
 
-    /// Another limit for silence on a request, held or not, on every listener; see the shipped file
-    /// for what it ends.
+    /// Sets another idle timeout of a stream, queued or not, on every listener. The shipped file says what it ends.
     #[must_use]
     pub fn stream_idle_timeout(mut self, timeout: Duration) -> Self {
         self.stream_idle_timeout = Some(timeout);
         self
     }
 
-    /// Sets whatever the JSON pointer names in the finished configuration. For what only one story
-    /// needs; the place must exist, or be a new key of an object.
+    /// Sets the value at a JSON pointer in the finished configuration, for changes that only one test needs. The
+    /// place must exist, or be a new key of an object.
     #[must_use]
     pub fn amend(mut self, pointer: &str, value: Value) -> Self {
         self.amendments.push((pointer.to_owned(), value));
         self
     }
 
-    /// Another way to start than on its own, by the machine's clock.
+    /// Sets other launch options than the default: no hot restart, the machine's clock.
     #[must_use]
     pub fn launch(mut self, launch: Launch) -> Self {
         self.launch = launch;
         self
     }
 
-    /// Part of the configuration comes from a file that Envoy watches: see [`Envoy::update`](super::Envoy::update).
+    /// Moves part of the configuration into a file that Envoy watches: see [`Envoy::update`](super::Envoy::update).
     #[must_use]
     pub fn discovered(mut self, discovery: Discovery) -> Self {
         self.discovery = Some(discovery);
@@ -257,7 +258,8 @@ impl Bootstrap {
     /// The finished configuration.
     ///
     /// # Errors
-    /// The shipped file lacks what is to be adapted, or there is no filter module.
+    ///
+    /// The shipped file lacks a part to adapt, or the filter module is not found.
     pub fn config(&self) -> Result<Value> {
         let mut config = self.shipped.clone();
         *at(&mut config, "/admin/address")? = free_port();
@@ -334,7 +336,7 @@ impl Bootstrap {
             .partition(|cluster| cluster.get("name").is_some_and(named));
         let template = variants
             .first()
-            .context("static_resources.clusters: no variant")?;
+            .context("static_resources.clusters: no variant's cluster")?;
         let mut clusters = Vec::new();
         for backend in self.backends.iter().chain(&self.plain) {
             clusters.push(backend.cluster_from(template)?);
@@ -342,7 +344,7 @@ impl Bootstrap {
         if self.failover {
             let moves_on = |cluster: &&&Value| cluster.get("cluster_type").is_some();
             let template = variants.iter().find(moves_on);
-            let template = template.context("static_resources.clusters: no failover")?;
+            let template = template.context("static_resources.clusters: no failover cluster")?;
             for backend in &self.backends {
                 clusters.push(backend.failover_from(template, &self.backends)?);
             }
@@ -353,10 +355,10 @@ impl Bootstrap {
         if let Some(host) = self.planner {
             let template = planners
                 .first()
-                .context("static_resources.clusters: no planner")?;
+                .context("static_resources.clusters: no planner cluster")?;
             clusters.push(Backend::new(PLANNER, &[host], false).addressed(template)?);
         }
-        // As shipped, for a bootstrap that only replaces addresses.
+        // The shipped clusters, for a bootstrap that only replaces addresses.
         if clusters.is_empty() {
             clusters.extend(shipped.iter().cloned());
         }
@@ -364,11 +366,11 @@ impl Bootstrap {
     }
 }
 
-/// What the JSON pointer names, which must exist.
+/// The value at a JSON pointer, which must exist.
 pub(super) fn at<'a>(value: &'a mut Value, pointer: &str) -> Result<&'a mut Value> {
     value
         .pointer_mut(pointer)
-        .with_context(|| format!("nothing at {pointer}"))
+        .with_context(|| format!("{pointer}: missing"))
 }
 
 fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
@@ -378,7 +380,7 @@ fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
     }
     let (parent, key) = pointer
         .rsplit_once('/')
-        .context("a JSON pointer begins with '/'")?;
+        .context("a JSON pointer must begin with '/'")?;
     let parent = at(config, parent)?.as_object_mut();
     parent
         .with_context(|| format!("{pointer}: not in an object"))?
@@ -386,7 +388,7 @@ fn amend(config: &mut Value, pointer: &str, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// An address of which Envoy chooses the port.
+/// An address with a port chosen by Envoy.
 fn free_port() -> Value {
     address("127.0.0.1", 0)
 }

@@ -1,8 +1,8 @@
-/* A wall clock that jumps, for one process: preloaded, it adds to each reading the seconds that stand,
- * as a 64-bit integer, in the file named by WEIR_CLOCK. Monotonic time is left alone.
+/* A wall clock that jumps, for one process. When preloaded, it adds to each reading the seconds in the file named
+ * by WEIR_CLOCK, a 64-bit integer. Monotonic time is not changed.
  *
- * In C because it must allocate nothing: Envoy's allocator reads the clock itself. (libfaketime, which
- * does the same and much more, looks symbols up at the first reading, and hangs in that allocator.) */
+ * Written in C because it must not allocate: Envoy's allocator reads the clock itself. (libfaketime does the same
+ * and much more, but looks symbols up at the first reading, and hangs in that allocator.) */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>

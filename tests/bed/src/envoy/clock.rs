@@ -1,7 +1,7 @@
-//! A wall clock for one Envoy that jumps when a story says so.
+//! A wall clock for one Envoy that jumps when a test sets it.
 //!
-//! Decides how that process is deceived: `clock.c`, preloaded. Never touches its monotonic clock, nor
-//! anybody else's.
+//! Preloads `clock.c` into that process. Never changes its monotonic clock, nor any other process's
+//! clock.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,11 +14,11 @@ use tempfile::NamedTempFile;
 
 use crate::built;
 
-/// A wall clock, at first the machine's.
+/// A wall clock, initially equal to the machine's.
 #[derive(Debug, Clone)]
 pub struct Clock {
     library: PathBuf,
-    /// By how many seconds it is ahead: an `i64`, mapped into the process.
+    /// Seconds it is ahead of the machine's: an `i64`, mapped into the process.
     offset: Arc<NamedTempFile>,
 }
 
@@ -26,7 +26,8 @@ impl Clock {
     /// The machine's time, until it is [`set`](Clock::set).
     ///
     /// # Errors
-    /// The library is not there, or no file can be made.
+    ///
+    /// The library is not found, or the file cannot be created.
     pub fn new() -> Result<Self> {
         let offset = tempfile::Builder::new().prefix("weir-clock-").tempfile()?;
         let clock = Self {
@@ -37,12 +38,13 @@ impl Clock {
         Ok(clock)
     }
 
-    /// From now on it is so many seconds ahead of the machine's, or behind where that is negative.
+    /// Sets the clock to `ahead_s` seconds ahead of the machine's, or behind it if negative.
     ///
     /// # Errors
+    ///
     /// The file cannot be written.
     pub fn set(&self, ahead_s: i64) -> Result<()> {
-        // In place and never truncated: it is mapped.
+        // Written in place and never truncated, because it is mapped.
         let file: &File = self.offset.as_file();
         file.write_all_at(&ahead_s.to_ne_bytes(), 0)
             .context("cannot set the clock")

@@ -1,6 +1,6 @@
-//! Configuration that a running Envoy takes over: listeners, or the filter alone, from a file it watches.
+//! Dynamic configuration of a running Envoy: listeners, or the filter alone, from a watched file.
 //!
-//! Decides where in the files each stands; what they say is the bootstrap's.
+//! Knows where in the files each belongs; the bootstrap provides the content.
 
 use std::path::{Path, PathBuf};
 
@@ -14,17 +14,17 @@ const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
 const EXTENSION: &str = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig";
 const WASM: &str = "type.googleapis.com/envoy.extensions.filters.http.wasm.v3.Wasm";
 
-/// What a running Envoy can be told anew.
+/// The part of the configuration that is dynamic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Discovery {
-    /// Its listeners, filter and all (LDS).
+    /// All listeners, filters included (LDS).
     Listeners,
     /// The configuration of the first listener's filter alone (ECDS), as Istio does it.
     Filter,
 }
 
 impl Discovery {
-    /// Takes out of `config` what is discovered, and leaves word of where it is to be found.
+    /// Removes the dynamic part from `config`, leaves a reference to the watched file, and returns that part.
     pub(super) fn take_from(self, config: &mut Value, folder: &Path) -> Result<Value> {
         let source = json!({ "path_config_source": { "path": self.file(folder) } });
         match self {
@@ -36,7 +36,7 @@ impl Discovery {
                 config.insert("dynamic_resources".to_owned(), lds);
                 let mut resources = taken;
                 for listener in resources.as_array_mut().into_iter().flatten() {
-                    let listener = listener.as_object_mut().context("a listener")?;
+                    let listener = listener.as_object_mut().context("not an object")?;
                     listener.insert("@type".to_owned(), json!(LISTENER));
                 }
                 Ok(resources)
@@ -54,7 +54,7 @@ impl Discovery {
         }
     }
 
-    /// Puts it where Envoy watches: by renaming, so that it never sees half a file.
+    /// Writes the watched file. Renames it into place, so that Envoy never reads half of it.
     pub(super) fn write(self, resources: &Value, folder: &Path) -> Result<()> {
         let file = self.file(folder);
         let draft = file.with_extension("draft");

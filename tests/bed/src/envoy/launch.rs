@@ -1,6 +1,6 @@
-//! How an Envoy is started, beside what is configured: its clock, how it drains, whom it succeeds.
+//! Launch options of an Envoy besides its configuration: clock, drain time, hot restart.
 //!
-//! Decides the command line; never what is in the configuration.
+//! Builds the command line; never touches the configuration.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,32 +10,33 @@ use anyhow::{Context, Result};
 
 use super::clock::Clock;
 
-/// Where a process that others may succeed writes its base id.
+/// File in which a process that may be succeeded by hot restart writes its base id.
 const BASE_ID: &str = "base-id";
 
-/// The command line's part that a story may choose.
+/// Launch options that a test may set.
 #[derive(Debug, Clone, Default)]
 pub struct Launch {
-    /// Its wall clock, where that is not the machine's.
+    /// Its wall clock; the machine's by default.
     pub clock: Option<Clock>,
-    /// How long a drain takes, in whole seconds; Envoy's default is ten minutes.
+    /// Drain time, in whole seconds; Envoy's default is ten minutes.
     pub drain_time: Option<Duration>,
-    /// Its place in a row of hot restarts; none: it takes part in none.
+    /// Its place in a sequence of hot restarts; `None`: no hot restart.
     pub restart: Option<Restart>,
 }
 
-/// A place in a row of hot restarts.
+/// A place in a sequence of hot restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Restart {
-    /// The first, which has nobody to take over from.
+    /// The first process, which has no parent.
     First,
-    /// Takes the listeners over from `envoy.base_id()`, and ends it after `parent_shutdown`.
+    /// Takes the listeners over from the process with `envoy.base_id()`, and ends it after
+    /// `parent_shutdown`.
     Next {
-        /// Shared by the whole row.
+        /// Shared by the whole sequence.
         base_id: u32,
-        /// How many came before.
+        /// Number of earlier processes.
         epoch: u32,
-        /// When its predecessor is ended, in whole seconds; Envoy's default is 15 minutes.
+        /// Time until its parent is ended, in whole seconds; Envoy's default is 15 minutes.
         parent_shutdown: Duration,
     },
 }
@@ -49,7 +50,7 @@ impl Launch {
             command.arg("--drain-time-s").arg(seconds(time));
         }
         match self.restart {
-            // Several Envoys run at once, none of which takes over from another.
+            // Several Envoys run at once, and none takes over from another.
             None => command.arg("--disable-hot-restart"),
             Some(Restart::First) => command
                 .arg("--use-dynamic-base-id")
@@ -66,15 +67,15 @@ impl Launch {
         };
     }
 
-    /// The row's base id, once the process in `folder` is ready.
+    /// The base id of the sequence, once the process in `folder` is ready.
     pub(super) fn base_id(&self, folder: &Path) -> Result<Option<u32>> {
         match self.restart {
             None => Ok(None),
             Some(Restart::Next { base_id, .. }) => Ok(Some(base_id)),
             Some(Restart::First) => {
                 let text = std::fs::read_to_string(folder.join(BASE_ID));
-                let text = text.context("Envoy has written no base id")?;
-                Ok(Some(text.trim().parse().context("Envoy's base id")?))
+                let text = text.context("cannot read the base id file")?;
+                Ok(Some(text.trim().parse().context("invalid base id")?))
             }
         }
     }

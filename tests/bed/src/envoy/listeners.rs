@@ -1,7 +1,7 @@
 //! The shipped listener, and the two that Weir is compared with.
 //!
-//! Decides what `plain` and `careful` are: the shipped listener without the filter, every limit and
-//! timeout kept, and routes of their own. Never tunes either to look worse.
+//! Defines `plain` and `careful`: the shipped listener without the filter, with every limit and
+//! timeout kept and with other routes. Never tunes either to look worse.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 use super::backend::Backend;
 use super::bootstrap::at;
 
-/// The one cluster of the `careful` listener.
+/// Name of the only cluster of the `careful` listener.
 const CAREFUL: &str = "careful";
 
-/// What a good engineer does without Weir: one cluster over all variants, least-request, weights
+/// A careful configuration without Weir: one cluster over all variants, least-request, weights
 /// proportional to capacity, a timeout equal to the latency objective, and circuit breakers.
 #[derive(Debug, Clone)]
 pub struct Careful {
-    /// Each variant's server and its capacity; only their proportion counts. 1 to 128 after scaling
-    /// by the caller: Envoy spreads finely enough within that.
+    /// Each variant's server and its capacity; only the proportions count. The caller scales them
+    /// to 1 to 128, a range within which Envoy balances finely enough.
     pub hosts: Vec<(SocketAddr, u32)>,
     /// The latency objective.
     pub timeout: Duration,
-    /// Requests sent to the servers at once; beyond it Envoy answers 503.
+    /// Maximum requests sent to the servers at once; beyond it Envoy answers 503.
     pub max_requests: u32,
-    /// Requests waiting for a connection; beyond it Envoy answers 503.
+    /// Maximum requests waiting for a connection; beyond it Envoy answers 503.
     pub max_pending_requests: u32,
 }
 
@@ -48,7 +48,7 @@ impl Careful {
     }
 }
 
-/// The listener `plain`: what one gets by listing the variants with equal weights.
+/// The listener `plain`: all variants with equal weights.
 pub(super) fn plain(filterless: &Value, backends: &[Backend]) -> Result<Value> {
     let weight = |backend: &Backend| json!({ "name": backend.cluster, "weight": 1 });
     let clusters: Vec<_> = backends.iter().map(weight).collect();
@@ -67,7 +67,7 @@ pub(super) fn careful(filterless: &Value, careful: &Careful) -> Result<Value> {
     })
 }
 
-/// The listener `beside`: the same again, its plugin with this configuration.
+/// The listener `beside`: a copy whose plugin has this configuration.
 pub(super) fn beside(mut listener: Value, configuration: &str) -> Result<Value> {
     *at(&mut listener, "/name")? = json!("beside");
     *at(plugin(&mut listener)?, "/configuration/value")? = json!(configuration);
@@ -89,25 +89,25 @@ pub(super) fn manager(listener: &mut Value) -> Result<&mut Value> {
     at(listener, "/filter_chains/0/filters/0/typed_config")
 }
 
-/// The filter as it stands among the others.
+/// The wasm filter in the list of HTTP filters.
 pub(super) fn filter(listener: &mut Value) -> Result<&mut Value> {
     let filter = filters(listener)?.iter_mut().find(|filter| is_wasm(filter));
     filter.context("http_filters: no envoy.filters.http.wasm")
 }
 
-/// The filter's plugin: its configuration, its VM.
+/// The filter's plugin: its configuration and its VM.
 pub(super) fn plugin(listener: &mut Value) -> Result<&mut Value> {
     at(filter(listener)?, "/typed_config/config")
 }
 
-/// The route of that name.
+/// The route named `name`.
 pub(super) fn route<'a>(listener: &'a mut Value, name: &str) -> Result<&'a mut Value> {
     let named = |route: &&mut Value| route.get("name").and_then(Value::as_str) == Some(name);
     let route = routes(listener)?.iter_mut().find(named);
     route.with_context(|| format!("routes: none is named {name}"))
 }
 
-/// The listener under another name, with the fallback route as its only one, changed by `change`.
+/// The listener renamed, with the fallback route as its only one, modified by `change`.
 fn renamed(
     listener: &Value,
     name: &str,
@@ -124,7 +124,7 @@ fn renamed(
     Ok(listener)
 }
 
-/// All of the listener's routes.
+/// All routes of the listener.
 pub(super) fn routes(listener: &mut Value) -> Result<&mut Vec<Value>> {
     let routes = at(manager(listener)?, "/route_config/virtual_hosts/0/routes")?;
     routes.as_array_mut().context("routes: not a list")

@@ -1,7 +1,7 @@
-//! A real Envoy with the shipped configuration, on free ports, gone when it is dropped.
+//! A real Envoy with the shipped configuration, on free ports, stopped when dropped.
 //!
-//! Decides how Envoy is started, when it counts as ready and what is kept when a story fails. Never
-//! decides what is configured: that is `envoy/weir.yaml` or `envoy/gate.yaml`, adapted by [`Bootstrap`].
+//! Decides how Envoy is started, when it counts as ready and which files are kept when a test fails. The
+//! configuration is `envoy/weir.yaml` or `envoy/gate.yaml`, adapted by [`Bootstrap`].
 
 mod admin;
 mod backend;
@@ -31,24 +31,25 @@ use crate::built;
 use crate::process::Process;
 use admin::Admin;
 
-/// How long Envoy may take until it serves; then [`Envoy::start`] fails. Compiling the module and a
-/// busy machine take seconds, a hang takes for ever.
+/// Time limit until Envoy serves; then [`Envoy::start`] fails. Compiling the module and a busy machine take seconds;
+/// a hang takes forever.
 pub const START_MAX: Duration = Duration::from_secs(30);
-/// By when the filter has handed its counters over to Envoy: at each tick, 50 ms apart, on a busy machine.
-const HANDED_OVER: Duration = Duration::from_millis(150);
-/// How often a starting Envoy is asked.
-const ASK_EVERY: Duration = Duration::from_millis(10);
-/// How much of the log an error repeats, in lines.
+/// Time until the filter has reported its counters to Envoy: it does so on each tick, 50 ms apart, later on a busy
+/// machine.
+const COUNTERS_REPORTED_AFTER: Duration = Duration::from_millis(150);
+/// Interval between readiness checks of a starting Envoy.
+const READY_CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// Number of log lines that an error repeats.
 pub const LOG_TAIL_MAX: usize = 40;
 
-/// Where this variable is set, a dropped [`Envoy`] keeps its configuration and log; without it only
-/// one dropped by a panic does.
+/// Environment variable that makes a dropped [`Envoy`] keep its configuration and log. Without it only one dropped by
+/// a panic keeps them.
 pub const KEEP_LOGS: &str = "WEIR_KEEP_LOGS";
 
 /// A running Envoy.
 #[derive(Debug)]
 pub struct Envoy {
-    // Before the folder, so that the process is gone when its log is removed.
+    // Declared before the folder, so that the process has ended when its log is removed.
     process: Process,
     folder: Option<TempDir>,
     log: PathBuf,
@@ -61,8 +62,9 @@ impl Envoy {
     /// Starts Envoy with `concurrency` workers and waits until all its listeners are open.
     ///
     /// # Errors
-    /// There is no Envoy or no filter module, or it exits or is not ready within [`START_MAX`]: the
-    /// message then ends with the last [`LOG_TAIL_MAX`] lines of its log.
+    ///
+    /// Envoy or the filter module is missing, or Envoy exits or is not ready within [`START_MAX`]; the message then
+    /// ends with the last [`LOG_TAIL_MAX`] lines of its log.
     pub async fn start(bootstrap: &Bootstrap, concurrency: u32) -> Result<Self> {
         let program = built::envoy()?;
         let folder = tempfile::Builder::new().prefix("weir-envoy-").tempdir()?;
@@ -103,22 +105,26 @@ impl Envoy {
         }
     }
 
-    /// Writes what `bootstrap` has discovered to where Envoy watches for it. Whether it takes it over
-    /// is for its metrics and its log to say.
+    /// Writes the dynamic part of `bootstrap` to the file that Envoy watches. Envoy's metrics and log show whether it
+    /// has been applied.
     ///
     /// # Errors
-    /// Nothing is discovered, or it cannot be written.
+    ///
+    /// `bootstrap` has no dynamic part, or the file cannot be written.
     pub fn update(&self, bootstrap: &Bootstrap) -> Result<()> {
-        let discovery = bootstrap.discovery().context("nothing is discovered")?;
+        let discovery = bootstrap
+            .discovery()
+            .context("the bootstrap has no dynamic part")?;
         let folder = self.folder.as_ref().context("no folder")?.path();
         let resources = discovery.take_from(&mut bootstrap.config()?, folder)?;
         discovery.write(&resources, folder)
     }
 
-    /// Where the listener of that name accepts connections: `weir`, `plain` or `careful`.
+    /// Address of the listener `name`: `weir`, `plain` or `careful`.
     ///
     /// # Errors
-    /// There is none of that name.
+    ///
+    /// There is no listener of that name.
     pub fn listener(&self, name: &str) -> Result<SocketAddr> {
         let known = || {
             self.listeners
@@ -128,10 +134,10 @@ impl Envoy {
                 .join(", ")
         };
         let found = self.listeners.get(name).copied();
-        found.with_context(|| format!("no listener '{name}'; there are: {}", known()))
+        found.with_context(|| format!("no listener '{name}'; known: {}", known()))
     }
 
-    /// Where the admin interface answers.
+    /// Address of the admin interface.
     #[must_use]
     pub fn admin(&self) -> SocketAddr {
         self.admin.address()
@@ -145,19 +151,21 @@ impl Envoy {
         self.admin.stats(filter).await
     }
 
-    /// A counter or gauge by its Prometheus name, summed over its labels; 0 where there is none yet.
+    /// A counter or gauge by its Prometheus name, summed over its labels; 0 if it does not exist yet.
     ///
     /// # Errors
+    ///
     /// The admin interface does not answer.
     pub async fn counter(&self, name: &str) -> Result<u64> {
         self.admin.counter(name).await
     }
 
-    /// One of the filter's own counters or gauges; `value` is the variant, reason or header, and
-    /// empty where the metric has no such label. 0 where there is none yet. Waits first, so that what has
-    /// been counted before the call is in it.
+    /// One of the filter's own counters or gauges; `value` is the variant, reason or header, and empty if the metric
+    /// has no such label. 0 if it does not exist yet. Waits first, so that the result includes everything counted
+    /// before the call.
     ///
     /// # Errors
+    ///
     /// The admin interface does not answer.
     pub async fn metric(
         &self,
@@ -165,23 +173,25 @@ impl Envoy {
         service: &str,
         value: &str,
     ) -> Result<u64> {
-        tokio::time::sleep(HANDED_OVER).await;
+        tokio::time::sleep(COUNTERS_REPORTED_AFTER).await;
         let name = weir_api::metrics::encode(metric, service, value);
         self.admin.counter(&name.replace('-', "_")).await
     }
 
-    /// Begins to drain: connections are told to close, and after the drain time the listeners are
-    /// closed. Requests go on.
+    /// Begins to drain: connections are told to close, and the listeners are closed after the drain time. Requests go
+    /// on.
     ///
     /// # Errors
+    ///
     /// The admin interface does not answer.
     pub async fn drain(&self) -> Result<()> {
         self.admin.post("/drain_listeners?graceful").await
     }
 
-    /// Asks Envoy to end; what is under way is cut off.
+    /// Tells Envoy to exit; requests in flight are cut off.
     ///
     /// # Errors
+    ///
     /// The admin interface does not answer.
     pub async fn quit(&self) -> Result<()> {
         self.admin.post("/quitquitquit").await
@@ -190,7 +200,8 @@ impl Envoy {
     /// Sends SIGTERM, as a supervisor does.
     ///
     /// # Errors
-    /// It cannot be sent.
+    ///
+    /// The signal cannot be sent.
     pub fn terminate(&self) -> Result<()> {
         let status = Command::new("kill")
             .args(["-TERM", &self.pid().to_string()])
@@ -200,15 +211,16 @@ impl Envoy {
         Ok(())
     }
 
-    /// How it ended, where it has.
+    /// Its exit status, if it has exited.
     ///
     /// # Errors
-    /// The system does not say.
+    ///
+    /// The system call failed.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         self.process.exited()
     }
 
-    /// What a successor has to be given; none where it takes part in no hot restarts.
+    /// The base id for a successor; `None` if it takes part in no hot restart.
     #[must_use]
     pub fn base_id(&self) -> Option<u32> {
         self.base_id
@@ -240,10 +252,11 @@ impl Drop for Envoy {
     }
 }
 
-/// Checks a configuration file as `envoy --mode validate` does.
+/// Checks a configuration file with `envoy --mode validate`.
 ///
 /// # Errors
-/// There is no Envoy, or it refuses the file: the message ends with what it said.
+///
+/// Envoy is missing, or it rejects the file; the message ends with its output.
 pub fn validate(config: &Path) -> Result<()> {
     let output = Command::new(built::envoy()?)
         .args(["--mode", "validate", "--config-path"])
@@ -252,7 +265,7 @@ pub fn validate(config: &Path) -> Result<()> {
         .context("cannot run Envoy")?;
     if !output.status.success() {
         bail!(
-            "{} is refused:\n{}",
+            "Envoy rejects {}:\n{}",
             config.display(),
             String::from_utf8_lossy(&output.stderr)
         );
@@ -280,7 +293,7 @@ async fn until_ready(
         if Instant::now() > latest {
             bail!("it was not ready within {} s", START_MAX.as_secs());
         }
-        sleep(ASK_EVERY).await;
+        sleep(READY_CHECK_INTERVAL).await;
     }
 }
 

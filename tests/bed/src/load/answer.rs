@@ -1,4 +1,4 @@
-//! An answer: reading it, at a rate if asked, and what it says became of the request.
+//! A response: reading it, at a limited rate if asked, and the fate of the request it shows.
 
 use std::time::Duration;
 
@@ -12,21 +12,23 @@ use super::client::{Protocol, Sender};
 use crate::fate::{Fate, reason};
 use crate::oip::{FRAME_HEAD, ModelInferResponse};
 
-/// An answer that has been read to its end.
+/// A response that has been read to its end.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// Trailers are among them.
+    /// Headers and trailers.
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
 }
 
 impl Answer {
-    /// Reads all of it, no faster than so many bytes/s. A refusal counts as soon as its status is there,
-    /// whatever becomes of its body: who refuses an unfinished upload may close at once.
+    /// Reads the whole response, at `bytes_per_s` at most. A refusal counts as soon as its status
+    /// has arrived, whatever happens to its body: a server that refuses an unfinished upload may
+    /// close the connection at once.
     ///
     /// # Errors
-    /// The connection or the stream ended before a success did.
+    ///
+    /// The connection or the stream of a successful response ended early.
     pub(crate) async fn read(
         response: reqwest::Response,
         bytes_per_s: Option<u32>,
@@ -58,12 +60,12 @@ impl Answer {
         Ok(answer)
     }
 
-    /// A header's or trailer's value.
+    /// Value of a header or trailer.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The status in its protocol's own numbers, where it is no success.
+    /// The status in its protocol's own numbers, if it is not a success.
     pub(crate) fn refusal(&self, protocol: Protocol) -> Option<u16> {
         match (self.status, protocol) {
             (200, Protocol::Grpc) => {
@@ -77,13 +79,13 @@ impl Answer {
         }
     }
 
-    /// Why it is no success.
+    /// Reason of an unsuccessful response.
     pub(crate) fn reason(&self, status: u16) -> String {
         let overloaded = self.header("x-envoy-overloaded").is_some();
         reason(status, self.header("x-slo-dropped-reason"), overloaded)
     }
 
-    /// The model that says it has answered.
+    /// The model that the response names.
     fn model_name(&self, protocol: Protocol) -> Option<String> {
         if protocol == Protocol::Grpc {
             let message = self.body.get(FRAME_HEAD..)?;
@@ -94,16 +96,16 @@ impl Answer {
     }
 }
 
-/// gRPC's status of an answer that says none.
+/// gRPC status of a response without one.
 const GRPC_UNKNOWN: u16 = 2;
 
-/// The part of an answer's JSON that is read.
+/// The parsed part of a JSON response.
 #[derive(Deserialize)]
 struct Named {
     model_name: Option<String>,
 }
 
-/// What the answer says became of the request.
+/// The fate of the request, by its response.
 pub(super) async fn fate(response: reqwest::Response, sender: &Sender) -> Fate {
     let answer = match Answer::read(response, sender.read_bytes_per_s).await {
         Ok(answer) => answer,
@@ -121,7 +123,7 @@ pub(super) async fn fate(response: reqwest::Response, sender: &Sender) -> Fate {
     }
 }
 
-/// No answer, with the whole chain of causes.
+/// The fate of a request without a response, with the whole chain of causes.
 pub(super) fn lost(error: &reqwest::Error) -> Fate {
     let mut message = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -1,7 +1,7 @@
-//! A request's body in pieces, each at its time: the proxy sees an upload as a network brings it.
+//! A request's body in timed pieces: the proxy sees an upload as a network would deliver it.
 //!
-//! Loopback takes whatever it is given at once, so the pacing is here. A piece that the other side does not
-//! take yet (its window or buffer is full) waits and goes out late; that is not the generator's lag.
+//! The pacing is done here, because loopback accepts everything at once. A piece that the other side does not accept
+//! yet (its window or buffer is full) goes out late; that is not counted as the generator's lag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use futures_util::stream;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-/// A part of a body, and when it goes out.
+/// A part of a body, and its send time.
 #[derive(Debug, Clone)]
 pub(crate) struct TimedPiece {
     pub(crate) due: Instant,
     pub(crate) bytes: Bytes,
 }
 
-/// How late a request's head or any of its pieces was, at most.
+/// The largest delay of a request's head or any of its pieces.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lateness(Arc<AtomicU64>);
 
@@ -34,16 +34,16 @@ impl Lateness {
     }
 }
 
-/// Ends the body when dropped: its request has been answered or given up, the rest is not sent.
+/// Ends the body when dropped: the request has been answered or given up, and the rest is not sent.
 #[derive(Debug)]
 pub(crate) struct SendGuard {
     _dropped: oneshot::Sender<()>,
 }
 
-/// What a paced body ends with when its request has ended first.
+/// The error that ends a paced body whose request has ended first.
 #[derive(Debug, thiserror::Error)]
-#[error("the rest of the body is given up")]
-struct GivenUp;
+#[error("the rest of the body is not sent")]
+struct BodyAbandoned;
 
 /// A body of these pieces. It ends early when the guard is dropped.
 pub(crate) fn paced<I>(pieces: I, lateness: Lateness) -> (reqwest::Body, SendGuard)
@@ -58,7 +58,7 @@ where
             let in_time = Instant::now() < due;
             let piece = tokio::select! {
                 biased;
-                _ = &mut given_up => Err(GivenUp),
+                _ = &mut given_up => Err(BodyAbandoned),
                 () = sleep_until(due) => Ok(bytes),
             };
             if in_time && piece.is_ok() {

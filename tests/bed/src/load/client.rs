@@ -1,4 +1,4 @@
-//! One request as HTTP: where it goes and how.
+//! One request over HTTP: its target, protocol and headers.
 //!
 //! Decides nothing about time; never sends a request twice.
 
@@ -10,55 +10,55 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::fate::Fate;
 
-/// Where requests go.
+/// Destination of requests.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: String,
-    /// The whole URL that is posted to.
+    /// The whole URL to post to.
     pub url: String,
-    /// The later stages of a pipeline, likewise: each is asked, with the same headers, when the one before
-    /// has answered. Who orchestrates them is near them: no network lies between.
+    /// URLs of the later stages of a pipeline. Each is called, with the same headers, after the stage before has
+    /// answered. The orchestrator is assumed to be near the stages: no network delay is added between them.
     pub then: Vec<String>,
-    /// Headers beside the generator's own.
+    /// Headers besides the generator's own.
     pub headers: Vec<(String, String)>,
 }
 
-/// Between the stages' variants where an answer names several.
+/// Separator of the variants in a fate that names one for each stage.
 pub const STAGES: char = '+';
 
-/// How the client speaks to the proxy.
+/// Protocol between the client and the proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP/1.1 with kept connections, as many as needed.
+    /// HTTP/1.1 with keep-alive connections, as many as needed.
     #[default]
     Http1,
     /// HTTP/2 with prior knowledge, one connection.
     Http2,
-    /// gRPC, one message each way, on such a connection. The body is a message with its frame's head
+    /// gRPC on one such connection, one message each way. The body is a message with its frame header
     /// ([`crate::oip::frame`]).
     Grpc,
 }
 
-/// What every request is like.
+/// Properties common to all requests.
 #[derive(Debug, Clone)]
 pub struct Sender {
-    /// The latency objective, from send time to answer; sent as `x-slo-ms`.
+    /// The latency objective, from send time to response; sent as `x-slo-ms`.
     pub slo: Duration,
-    /// After how long the client leaves.
+    /// Time after which the client disconnects.
     pub patience: Duration,
-    /// What is really sent, over the time that the network takes for the planned payload: a body smaller
-    /// than that stands for it, and its last byte too goes out when the payload's does.
+    /// The bytes really sent, spread over the transfer time of the planned payload. A smaller body stands for that
+    /// payload; its last byte goes out when the payload's would.
     pub body: Bytes,
-    /// Size of the answer for the network model.
+    /// Size of the response for the network model.
     pub answer_bytes: u64,
-    /// How fast the client reads its answer; as fast as it comes, where nothing is said.
+    /// Rate at which the client reads the response; unlimited by default.
     pub read_bytes_per_s: Option<u32>,
     /// Protocol.
     pub protocol: Protocol,
 }
 
-/// One end for all stages so far and the next: whoever does not answer ends it.
+/// Combines the fates of the stages so far and of the next one: a stage without an answer ends the pipeline.
 pub(super) fn joined(before: Fate, next: Fate) -> Fate {
     match (before, next) {
         (
@@ -96,7 +96,7 @@ pub(super) fn client(target: &Target, sender: &Sender) -> anyhow::Result<reqwest
 }
 
 impl Protocol {
-    /// Headers that its requests have.
+    /// Headers of its requests.
     pub(crate) fn headers(self) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let content_type = match self {
@@ -110,7 +110,7 @@ impl Protocol {
         headers
     }
 
-    /// A client that speaks it and sends nothing twice: a request sent again would be a second request.
+    /// A client that speaks it and never retries, because a retry would be a second request.
     pub(crate) fn client(self) -> reqwest::ClientBuilder {
         let client = reqwest::Client::builder()
             .retry(reqwest::retry::never())

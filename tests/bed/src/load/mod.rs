@@ -1,15 +1,15 @@
-//! The load generator: open loop, so that a slow system cannot slow its own load down.
+//! The load generator. It is open loop, so that a slow system cannot slow down its own load.
 //!
-//! What is sent when is fixed before the run ([`Schedule`]); every request goes out at its own time in
-//! a task of its own, whatever became of the others, and latency counts from the *planned* send time
-//! (no coordinated omission). Connections are HTTP/1.1, opened as needed: nothing bounds them but the
-//! process's file descriptors, and running out of those shows as *lost*. With HTTP/2 the other side's
-//! limit of concurrent streams holds requests back inside the client: that shows as latency.
+//! All send times are fixed before the run ([`Schedule`]). Every request is sent at its own time in
+//! a task of its own, whatever happened to the others. Latency counts from the *planned* send time
+//! (no coordinated omission). Connections are HTTP/1.1, opened as needed. They are bounded only by
+//! the process's file descriptors; running out of those shows as *lost*. With HTTP/2 the server's
+//! limit of concurrent streams delays requests inside the client; that shows as latency.
 //!
-//! A request goes as over a network: its head when it is sent, its body in pieces at the link's rate.
-//! Where it is answered before its last piece, that is its fate, and the rest is not sent. Answers are
-//! read as they come or at a rate, their way back is added.
-//! How late the generator itself was is measured ([`Lag`]); a run in which it lagged proves nothing.
+//! A request is sent as over a network: its head at the send time, its body in pieces at the link's
+//! rate. A response before the last piece decides the fate, and the rest is not sent. Responses are
+//! read as they arrive or at a limited rate; their return time is added. The generator's own delay
+//! is measured ([`Lag`]); a run with too much of it proves nothing.
 
 pub(crate) mod answer;
 pub(crate) mod body;

@@ -1,8 +1,8 @@
 //! Sends a schedule to its targets and records every request's fate.
 //!
-//! The sending loop only sleeps and spawns; it awaits no answer. A request's task sends its head and the
-//! pieces of its body when the network brings them, waits as long as the client's patience lasts, and adds
-//! the answer's way back.
+//! The sending loop only sleeps and spawns; it awaits no response. A request's task sends the head, sends the pieces
+//! of the body as the network delivers them, waits until the client disconnects at the latest, and adds the return
+//! time of the response.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,22 +19,22 @@ use super::{Planned, Schedule};
 use crate::fate::{Fate, Outcome};
 use crate::network::Network;
 
-/// Greatest lag that is told from a greater one: an hour, in µs.
+/// Upper limit of the recorded lag: an hour, in µs.
 const LAG_MAX_US: u64 = 3_600_000_000;
 
-/// A piece of a body for so much of a link's time, on average: few of them, and far below a deadline.
+/// Mean time between the pieces of a body: few pieces, and far shorter than a deadline.
 const PIECE_EVERY: Duration = Duration::from_millis(10);
 
-/// How late requests were sent compared with the schedule: each request's head or the latest of its pieces.
+/// Delay of requests against the schedule: of each request's head or its latest piece, whichever is larger.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Lag {
     /// 99th percentile, in ms.
     pub p99_ms: f64,
-    /// The latest, in ms.
+    /// Maximum, in ms.
     pub max_ms: f64,
 }
 
-/// Counts of one target while the run goes on.
+/// Counts of one target during the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Requests sent.
@@ -45,12 +45,12 @@ pub struct Progress {
     pub on_time: u64,
 }
 
-/// What a run leaves.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Record {
-    /// For each target, its requests in the order of the schedule.
+    /// The requests of each target, in the order of the schedule.
     pub outcomes: Vec<Vec<Outcome>>,
-    /// How late the generator was.
+    /// Lag of the generator.
     pub lag: Lag,
 }
 
@@ -61,7 +61,7 @@ struct Tally {
     on_time: AtomicU64,
 }
 
-/// A run that is going on; dropping it stops it.
+/// A run in progress; dropping it stops it.
 #[derive(Debug)]
 pub struct Run {
     started: Instant,
@@ -70,12 +70,12 @@ pub struct Run {
 }
 
 impl Run {
-    /// Since its start.
+    /// Time since its start.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Counts so far, one for each target.
+    /// Counts so far of each target.
     pub fn progress(&self) -> Vec<Progress> {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let progress = |tally: &Tally| Progress {
@@ -94,7 +94,8 @@ impl Run {
     /// Waits until every request has ended.
     ///
     /// # Errors
-    /// A request's task broke: the record would not be whole.
+    ///
+    /// A request's task panicked, so that the record would be incomplete.
     pub async fn finish(mut self) -> anyhow::Result<Record> {
         (&mut self.sending).await?
     }
@@ -106,7 +107,7 @@ impl Drop for Run {
     }
 }
 
-/// What all requests of a run share.
+/// State shared by all requests of a run.
 struct Shared {
     started: Instant,
     /// Unix time of `started`, in µs.
@@ -122,7 +123,8 @@ struct Shared {
 /// Starts sending `schedule` to all `targets` at once; send times count from now.
 ///
 /// # Errors
-/// A target's URL or header that is none, or a client that cannot be made.
+///
+/// A target's URL or header is invalid, or a client cannot be made.
 pub fn start(
     schedule: Arc<Schedule>,
     network: Arc<Network>,
@@ -208,7 +210,7 @@ async fn send_one(
     let travel = shared.travel(planned, client, to, &lateness);
     let (ended_at, fate) = match shared.until(leaves, travel).await {
         Some((ended_at, fate)) if ended_at <= leaves => (ended_at, fate),
-        // Gone before the answer, or while it was on its way back.
+        // The client disconnected before the response, or while it was on its way back.
         _ => (leaves, Fate::Gone),
     };
     shared.note_lag(&lateness);
@@ -230,7 +232,7 @@ impl Shared {
         tokio::time::timeout_at(self.started + at, work).await.ok()
     }
 
-    /// Up, served, and (computed) down again: when it ended, and how.
+    /// Sends the request, waits for the response, and adds the computed return time. Returns the end and the fate.
     async fn travel(
         &self,
         planned: &Planned,
@@ -257,7 +259,7 @@ impl Shared {
         )
     }
 
-    /// The body as the link brings it to the proxy; none where it comes with the head.
+    /// The body in pieces as the link delivers it to the proxy; empty if it arrives with the head.
     fn pieces(&self, planned: &Planned) -> Vec<TimedPiece> {
         let sent_at = planned.send_at;
         if planned.upload <= self.network.one_way(sent_at) {
@@ -287,7 +289,7 @@ impl Shared {
         pieces
     }
 
-    /// One stage's end of it: its body in these pieces, or with its head.
+    /// The fate of the request at one stage. The body is sent in these pieces, or with the head.
     async fn ask(
         &self,
         planned: &Planned,
@@ -302,7 +304,7 @@ impl Shared {
             .post(url)
             .header("x-request-id", &planned.id)
             .header("x-slo-start", start_us.to_string());
-        // Until this request has ended.
+        // Held until this request has ended.
         let _guard;
         let request = if pieces.is_empty() {
             request.body(body.clone())
@@ -313,7 +315,7 @@ impl Shared {
                 Protocol::Http1 | Protocol::Http2 => {
                     request.header("content-length", body.len()).body(paced)
                 }
-                // As its clients send: the message says how long it is.
+                // As gRPC clients do: the message contains its own length.
                 Protocol::Grpc => request.body(paced),
             }
         };

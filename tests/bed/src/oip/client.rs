@@ -1,6 +1,6 @@
-//! A gRPC client of the protocol, on tonic: one call or a stream of them, with whatever headers.
+//! A gRPC client of the protocol, on tonic: single calls or a stream, with any headers.
 //!
-//! It sends what it is told and shows what came back; it retries nothing.
+//! It never retries.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use tonic_prost::ProstCodec;
 
 use super::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, SERVICE};
 
-/// Headers to send beside what gRPC needs.
+/// Headers besides those that gRPC needs.
 pub type Headers<'a> = &'a [(&'a str, String)];
 
 /// A client with one connection, made when first used.
@@ -22,18 +22,20 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of whoever listens there.
+    /// A client of the server at `address`.
     ///
     /// # Errors
-    /// The address makes no URL.
+    ///
+    /// `address` makes no valid URL.
     pub fn of(address: SocketAddr) -> anyhow::Result<Client> {
         Client::of_url(&format!("http://{address}"))
     }
 
-    /// A client of whoever is at this URL; its path is left out.
+    /// A client of the server at `url`; its path is ignored.
     ///
     /// # Errors
-    /// It is no URL.
+    ///
+    /// `url` is invalid.
     pub fn of_url(url: &str) -> anyhow::Result<Client> {
         let mut parts = reqwest::Url::parse(url)?;
         parts.set_path("");
@@ -42,10 +44,11 @@ impl Client {
         Ok(Client { channel })
     }
 
-    /// One call of a method of the service: `ServerLive`, `ModelInfer`, …
+    /// Calls one method of the service: `ServerLive`, `ModelInfer`, …
     ///
     /// # Errors
-    /// The status it ended with, trailers and all.
+    ///
+    /// The call's status, with its trailers.
     pub async fn call<Q, A>(
         &self,
         method: &str,
@@ -74,10 +77,12 @@ impl Client {
         self.call("ModelInfer", asked, headers).await
     }
 
-    /// `ModelStreamInfer`: the stream is open until `asked` ends and the server has answered all of it.
+    /// `ModelStreamInfer`: the stream stays open until `asked` ends and the server has answered
+    /// every request.
     ///
     /// # Errors
-    /// The status, where it ended before its first answer.
+    ///
+    /// The status, if the stream ended before its first response.
     pub async fn stream(
         &self,
         asked: impl Stream<Item = ModelInferRequest> + Send + 'static,

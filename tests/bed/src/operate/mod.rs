@@ -1,7 +1,7 @@
-//! What stories of the planner on Kubernetes share, whatever cluster they are on: planners in this process, a
-//! proxy that counts, and what a resource's conditions say.
+//! Common parts of the tests of the planner on Kubernetes, independent of the cluster: planners in this process, a
+//! fake proxy with a counter, and access to a resource's conditions.
 //!
-//! It knows no API server: a planner is given its client.
+//! It knows no API server: a planner receives its client.
 
 mod planner;
 mod proxy;
@@ -11,7 +11,7 @@ use serde_json::Value;
 pub use planner::{KEY, Planner};
 pub use proxy::Proxy;
 
-/// `status reason: message` of a resource's condition; empty where it has none of that type.
+/// `status reason: message` of a resource's condition; empty if it has none of that type.
 pub fn condition(resource: &Value, about: &str) -> String {
     let all = resource.pointer("/status/conditions");
     let all = all.and_then(Value::as_array).into_iter().flatten();

@@ -1,7 +1,7 @@
-//! A planner of a cluster, in this process: asked as proxies and people ask it, ended as Kubernetes ends it.
+//! A planner on Kubernetes, run in this process. It is polled as by proxies and people, and ended as by Kubernetes.
 //!
-//! On the runtime of the story, whose clock may be a paused one; or on its own, with which all that it has begun ends,
-//! as with a process.
+//! It runs on the test's runtime, whose clock may be paused, or on its own. Dropping its own runtime ends all its
+//! tasks, like the end of a process.
 
 use anyhow::Context;
 use serde_json::Value;
@@ -10,27 +10,28 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use weir_planner::key::Key;
-use weir_planner::operate::{Options, operate};
+use weir_planner::operator::{Options, operate};
 
-/// The key that proxies show.
+/// The key that proxies present.
 pub const KEY: &str = "secret-key";
 
 /// A planner; it ends when dropped.
 #[derive(Debug)]
 pub struct Planner {
-    /// Where it answers.
+    /// URL of its HTTP API.
     pub url: String,
     stop: watch::Sender<bool>,
     task: Option<JoinHandle<anyhow::Result<()>>>,
-    /// Its own, where it has one.
+    /// Its own runtime, if it has one.
     runtime: Option<Runtime>,
 }
 
 impl Planner {
-    /// The planner of that name, with its Lease in `namespace`, for the resources of `planned`.
+    /// Starts a planner called `name`, with its Lease in `namespace`, for the resources of `planned`.
     ///
     /// # Errors
-    /// No port.
+    ///
+    /// There is no free port.
     pub async fn start(
         client: kube::Client,
         name: &str,
@@ -40,10 +41,11 @@ impl Planner {
         Planner::on(None, client, name, namespace, planned).await
     }
 
-    /// The same on a runtime of its own.
+    /// Starts it on a runtime of its own.
     ///
     /// # Errors
-    /// No port, or no thread.
+    ///
+    /// There is no free port, or no thread.
     pub async fn start_apart(
         client: kube::Client,
         name: &str,
@@ -90,10 +92,11 @@ impl Planner {
         })
     }
 
-    /// The plan of the service `demo` as a proxy without a name gets it, or the status of the answer; 0 for none.
+    /// The plan of the service `demo`, as a proxy without a name gets it.
     ///
     /// # Errors
-    /// As told.
+    ///
+    /// The status of another response; 0 if there was none.
     pub async fn plan(&self) -> Result<Value, u16> {
         let asked = client().map_err(|_| 0u16)?;
         let asked = asked.get(format!("{}/v1/plans/demo", self.url));
@@ -107,6 +110,7 @@ impl Planner {
     /// Its metrics.
     ///
     /// # Errors
+    ///
     /// It does not answer.
     pub async fn metrics(&self) -> anyhow::Result<String> {
         let answer = client()?.get(format!("{}/metrics", self.url)).send().await;
@@ -116,20 +120,21 @@ impl Planner {
     /// Ends it as SIGTERM does.
     ///
     /// # Errors
+    ///
     /// It could not be set up, or it panicked.
     pub async fn end(mut self) -> anyhow::Result<()> {
         self.stop.send_replace(true);
-        let task = self.task.take().context("it has ended")?;
+        let task = self.task.take().context("the planner has already ended")?;
         task.await.context("the planner panicked")?
     }
 
-    /// Ends it as SIGKILL does; apart, with all that it has begun.
+    /// Ends it as SIGKILL does; with a runtime of its own, all its tasks end too.
     pub async fn kill(mut self) {
         let task = self.task.take();
         drop(self);
         if let Some(task) = task {
             task.abort();
-            // Returns once it is dropped.
+            // Returns once the task has been dropped.
             drop(task.await);
         }
     }

@@ -1,4 +1,4 @@
-//! A proxy that counts requests as they would arrive: what a planner sees of Envoy, and no more.
+//! A fake proxy: serves the arrival counter that a planner scrapes from Envoy, and nothing more.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,10 +32,11 @@ impl Counted {
 }
 
 impl Proxy {
-    /// One to which nothing has come yet.
+    /// Starts a proxy without any arrivals.
     ///
     /// # Errors
-    /// No port.
+    ///
+    /// There is no free port.
     pub async fn start() -> anyhow::Result<Proxy> {
         let counted = Counted {
             rate_rps: 0.0,
@@ -54,7 +55,7 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Where its statistics are.
+    /// URL of its statistics.
     pub fn url(&self) -> String {
         format!("http://{}/stats/prometheus", self.address)
     }
@@ -67,7 +68,7 @@ impl Proxy {
         )
     }
 
-    /// So many requests a second, from now on.
+    /// Sets the arrival rate from now on.
     pub fn load(&self, rate_rps: f64) {
         let mut counted = self.counted();
         counted.until_now();

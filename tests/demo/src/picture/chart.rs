@@ -1,4 +1,4 @@
-//! What every panel is made of: axes, a legend, and lines out of values.
+//! Building blocks of every panel: axes, a legend, and lines.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use weir_bed::fate::Outcome;
 
-/// The picture's width.
+/// Width of the picture, in pixels.
 pub(super) const WIDTH: u32 = 1000;
-/// Room for the legend, on the right.
+/// Width of the legend on the right, in pixels.
 const LEGEND: u32 = 170;
 const FONT: &str = "sans-serif";
-/// Most points of the on-time lines.
+/// Maximum points of the on-time lines.
 const BINS_MAX: usize = 120;
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Points = Vec<(f64, f64)>;
 
-/// What a panel is framed by.
+/// Title and axes of a panel.
 pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
     pub(super) x_max: f64,
@@ -26,7 +26,7 @@ pub(super) struct Frame<'a> {
     pub(super) percent: bool,
 }
 
-/// Axes, grid and title; the caller draws into what comes back.
+/// Draws axes, grid and title, and returns the chart for the caller to draw into.
 pub(super) fn framed<'a, 'b>(
     area: &'a Area<'b>,
     frame: &Frame,
@@ -59,7 +59,7 @@ pub(super) fn framed<'a, 'b>(
     Ok(chart)
 }
 
-/// Names beside the panel.
+/// Draws the legend beside the panel.
 pub(super) fn legend(area: &Area, names: &[(&str, RGBColor)]) -> Result<()> {
     let left = (WIDTH - LEGEND + 18) as i32;
     for (row, (name, colour)) in names.iter().enumerate() {
@@ -77,7 +77,8 @@ pub(super) fn legend(area: &Area, names: &[(&str, RGBColor)]) -> Result<()> {
     Ok(())
 }
 
-/// Each value held until the next one, the last until `end`; what comes later is left out.
+/// A step line: each value is held until the next one, the last until `end`; later values are left
+/// out.
 pub(super) fn steps(values: impl Iterator<Item = (f64, f64)>, end: f64) -> Points {
     let mut points: Points = Vec::new();
     for (at, value) in values.take_while(|(at, _)| *at <= end) {
@@ -92,7 +93,7 @@ pub(super) fn steps(values: impl Iterator<Item = (f64, f64)>, end: f64) -> Point
     points
 }
 
-/// Percent on time over the second of sending; a second without requests has no point.
+/// On-time percentage by second of sending; a second without requests has no point.
 pub(super) fn on_time(outcomes: &[Outcome], slo: Duration, seconds: usize) -> Points {
     let width = seconds.div_ceil(BINS_MAX).max(1);
     let bins = seconds.div_ceil(width);
@@ -116,13 +117,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_hold_their_value() {
+    fn step_line_holds_each_value() {
         let points = steps([(0.0, 1.0), (2.0, 5.0), (4.5, 9.0)].into_iter(), 4.0);
         assert_eq!(points, [(0.0, 1.0), (2.0, 1.0), (2.0, 5.0), (4.0, 5.0)]);
     }
 
     #[test]
-    fn the_share_belongs_to_the_second_of_sending() {
+    fn on_time_share_is_binned_by_send_time() {
         let answered = |sent_ms, took_ms| {
             let sent_at = Duration::from_millis(sent_ms);
             let ended_at = sent_at + Duration::from_millis(took_ms);

@@ -1,5 +1,5 @@
-//! The run as a picture (SVG): load and forecast, on-time share, cores, and quotas or batches, over one
-//! time axis.
+//! The run as a picture (SVG): load and forecast, on-time share, cores, and quotas or batches, over
+//! one time axis.
 
 mod chart;
 
@@ -18,18 +18,18 @@ use crate::drive::Results;
 use crate::scenario::{Policy, Scenario, Stage, Variant};
 use crate::system::LISTENERS;
 
-/// A panel's height.
+/// Height of a panel, in pixels.
 const HEIGHT: u32 = 280;
-/// How often what is left is drawn.
-const LEFT_EVERY: Duration = Duration::from_millis(100);
-/// Okabe and Ito's colours, told apart by nearly everybody.
+/// Interval between points of the remaining time.
+const LEFT_INTERVAL: Duration = Duration::from_millis(100);
+/// Okabe and Ito's palette, safe for colour-blind readers.
 const GREY: RGBColor = RGBColor(130, 130, 130);
 const ORANGE: RGBColor = RGBColor(230, 159, 0);
 const BLUE: RGBColor = RGBColor(0, 114, 178);
 const RED: RGBColor = RGBColor(213, 94, 0);
-/// One for each listener.
+/// Colour of each listener.
 const LISTENER_COLOURS: [RGBColor; 3] = [GREY, ORANGE, BLUE];
-/// For variants, in their order; used again from the beginning where there are more.
+/// Colours of variants, in order; repeated if there are more.
 const VARIANT_COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
     RGBColor(0, 158, 115),
@@ -38,10 +38,10 @@ const VARIANT_COLOURS: [RGBColor; 6] = [
     ORANGE,
     RED,
 ];
-/// For stages, likewise.
+/// Colours of stages, in order.
 const STAGE_COLOURS: [RGBColor; 2] = [BLUE, RED];
 
-/// What a panel shows.
+/// A panel of the picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Panel {
     Load,
@@ -53,7 +53,7 @@ enum Panel {
     Batch,
 }
 
-/// The panels that show what that policy decides, and why.
+/// The panels that show the policy's decisions and their reasons.
 fn panels(policy: Policy) -> &'static [Panel] {
     match policy {
         Policy::Infadapter => &[Panel::Load, Panel::OnTime, Panel::Cores, Panel::Quotas],
@@ -74,7 +74,7 @@ fn panels(policy: Policy) -> &'static [Panel] {
     }
 }
 
-/// Draws everything into `path`.
+/// Draws the whole picture to `path`.
 pub(crate) fn draw(
     path: &Path,
     scenario: &Scenario,
@@ -105,7 +105,7 @@ pub(crate) fn draw(
             }
             Panel::Replicas => {
                 let frame = Frame {
-                    title: "replicas of each variant behind weir that serve",
+                    title: "ready replicas of each variant behind weir",
                     x_max: seconds,
                     y_max: f64::from(scenario.budget.cores),
                     percent: false,
@@ -209,10 +209,10 @@ fn draw_on_time(
     legend(area, &names)
 }
 
-/// What is left of the promise when a request sent at that second arrives.
+/// Draws the time left of the SLO on arrival, by second of sending.
 fn draw_left(area: &Area, scenario: &Scenario, seconds: f64, network: &Network) -> Result<()> {
     let frame = Frame {
-        title: "what the network leaves of the promise, ms",
+        title: "time left of the SLO on arrival, ms",
         x_max: seconds,
         y_max: scenario.slo_ms as f64,
         percent: false,
@@ -220,7 +220,7 @@ fn draw_left(area: &Area, scenario: &Scenario, seconds: f64, network: &Network) 
     let mut chart = framed(area, &frame)?;
     let bytes = scenario.load().payload_bytes;
     let left = |step: u32| {
-        let at = LEFT_EVERY * step;
+        let at = LEFT_INTERVAL * step;
         let left = scenario.slo().saturating_sub(network.upload(at, bytes));
         (at.as_secs_f64(), left.as_secs_f64() * 1e3)
     };
@@ -232,7 +232,7 @@ fn draw_left(area: &Area, scenario: &Scenario, seconds: f64, network: &Network) 
     legend(area, &[("on arrival", BLACK)])
 }
 
-/// Areas upon each other, the first variant at the bottom.
+/// Draws stacked areas, the first variant at the bottom.
 fn draw_stack(
     area: &Area,
     scenario: &Scenario,
@@ -246,7 +246,7 @@ fn draw_stack(
         .map(|variant| variant.name.as_str())
         .zip(VARIANT_COLOURS.into_iter().cycle())
         .collect();
-    // The highest first, so that each lower one paints over what is not its own.
+    // The highest first, so that each lower area paints over the part that is not its own.
     for (index, (_, colour)) in names.iter().enumerate().rev() {
         let below = names.iter().take(index + 1);
         let sum = |cycle: &Cycle| -> f64 {
@@ -266,7 +266,7 @@ fn draw_stack(
     legend(area, &upside_down)
 }
 
-/// A line for each stage: the mean batch of those that its requests go to.
+/// Draws a line for each stage: its mean batch, weighted by share.
 fn draw_batches(
     area: &Area,
     scenario: &Scenario,
@@ -291,7 +291,7 @@ fn draw_batches(
     legend(area, &names)
 }
 
-/// `None` where the turn made no plan: the one before it stays.
+/// The mean batch of a stage. `None` if the cycle made no plan: the previous one stays.
 fn batch(stage: &Stage, cycle: &Cycle) -> Option<f64> {
     let found = |variant: &Variant| cycle.variants.get(&variant.name);
     let parts = || stage.variants.iter().filter_map(found);
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stages_batch_is_its_requests_mean_and_stays_where_no_plan_was_made() {
+    fn stage_batch_is_weighted_mean_and_none_without_plan() {
         let scenario = Scenario::shipped(Policy::Ipa).unwrap();
         let cycle = |parts: &[(&str, f64, u32)]| {
             let part = |(name, share, batch): &(&str, f64, u32)| {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_shows_what_it_decides() {
+    fn every_policy_has_panels_for_its_decisions() {
         use Panel::{Batch, Cores, Left, Load, OnTime, Quotas};
         assert_eq!(panels(Policy::Infadapter), [Load, OnTime, Cores, Quotas]);
         assert_eq!(panels(Policy::Sponge), [Load, OnTime, Left, Cores, Batch]);

@@ -1,4 +1,4 @@
-//! The conditions that servers are run under: how many there are of a variant, and how long changes take.
+//! Conditions of the servers: replicas of each variant, and the delay of changes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use clap::Args;
 use serde::Serialize;
 
-/// What a kubelet takes until a resize is in force, from shortest to longest.
+/// Minimum and maximum time until a kubelet has applied a resize.
 const RESIZE_DELAY: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(1200)];
-/// Most servers of a variant: more than any has lanes.
+/// Maximum servers of a variant: more than any has lanes.
 const REPLICAS_MAX: u32 = 64;
 
-/// Conditions of all servers, those of the sets included that Weir is compared with.
+/// Conditions of all servers, including those behind the compared listeners.
 #[derive(Debug, Clone, Copy, Args, Serialize)]
 pub(crate) struct Field {
-    /// Servers behind the cluster of each variant, over which its executions at once are spread.
+    /// Servers behind the cluster of each variant, over which its concurrent executions are spread.
     #[arg(long, default_value = "1", value_parser = replicas)]
     pub(crate) replicas: NonZeroU32,
-    /// Servers load in no time, and resizes are in force at once: kinder than any cluster is.
+    /// Load servers and apply resizes without delay, which is better than any real cluster.
     #[arg(long)]
     pub(crate) at_once: bool,
 }
@@ -39,17 +39,17 @@ impl std::fmt::Display for Field {
         };
         let [shortest, longest] = RESIZE_DELAY.map(|delay| delay.as_secs_f64());
         match self.at_once {
-            true => write!(f, "{servers}, loaded and resized at once"),
+            true => write!(f, "{servers}, loaded and resized without delay"),
             false => write!(
                 f,
-                "{servers}, that load and are resized within {shortest} to {longest} s"
+                "{servers}, with load times and a resize delay of {shortest} to {longest} s"
             ),
         }
     }
 }
 
 impl Field {
-    /// Shortest and longest time until a change is in force.
+    /// Minimum and maximum delay of a change.
     pub(super) fn resize_delay(self) -> [Duration; 2] {
         match self.at_once {
             true => [Duration::ZERO; 2],

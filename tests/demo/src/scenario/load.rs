@@ -1,4 +1,4 @@
-//! The load of each policy's demo: its figures, stated before any run.
+//! The load of each policy's demo; its parameters are fixed before any run.
 
 use std::path::Path;
 
@@ -7,47 +7,47 @@ use weir_bed::load::Rates;
 
 use super::Policy;
 
-/// InfAdapter's demo, at the beginning and end, in requests/s.
+/// InfAdapter's demo: rate at the beginning and end, in requests/s.
 const LOW_RPS: f64 = 40.0;
-/// At its crest, over the capacity that the starting split of cores has by InfAdapter's lines.
+/// Peak rate over the capacity of the starting cores by InfAdapter's lines.
 const CREST_OVER_CAPACITY: f64 = 1.2;
-/// An image on its way up, really sent: in pieces, as the emulated network carries it.
+/// Size of an uploaded image. It is really sent, in pieces as the emulated network delivers it.
 const PAYLOAD_BYTES: u64 = 200_000;
-/// IPA's demo, likewise.
+/// IPA's demo: rate at the beginning and end, in requests/s.
 const IPA_LOW_RPS: f64 = 20.0;
-/// At its crest, over what the starting split's narrower stage comes to: that is 118 requests/s. All cores carry
-/// 149 with the cheapest variants in batches of two.
+/// Peak rate over the capacity of the narrower stage with the starting cores: that is 118 requests/s. All cores
+/// sustain 149 with the cheapest variants in batches of two.
 const IPA_CREST_OVER_CAPACITY: f64 = 1.4;
-/// Themis' demo, from the same beginning. At its crest, over the starting split's capacity: within what all
-/// cores carry in replicas of one core, and beyond what they carry in a few large ones.
+/// Peak rate of Themis' demo, which begins like IPA's, over the capacity of the starting cores. It is below the
+/// capacity of all cores in replicas of one core, and above their capacity in a few large replicas.
 const THEMIS_CREST_OVER_CAPACITY: f64 = 0.7;
-/// Sponge's demo, throughout: while the network is quick, two cores carry it.
+/// Sponge's demo: the constant rate. While the network is fast, two cores sustain it.
 const SPONGE_RPS: f64 = 25.0;
-/// The greatest of the paper's three payloads: a fade takes half of the promise and more.
+/// The largest of the paper's three payloads: a fade takes half of the SLO or more.
 const SPONGE_BYTES: u64 = 500_000;
 
-/// What is sent.
+/// The load of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Load {
     shape: Shape,
-    /// What every request carries.
+    /// Payload of every request.
     pub(crate) payload_bytes: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Shape {
-    /// From `low_rps` to a crest over the capacity, and back.
+    /// From `low_rps` to a peak above the capacity, and back.
     Swell {
         low_rps: f64,
         crest_over_capacity: f64,
         capacity_rps: f64,
     },
-    /// The same throughout.
+    /// A constant rate.
     Steady { rps: f64 },
 }
 
 impl Load {
-    /// That policy's, where the starting split sustains so much.
+    /// The load of a policy's demo; `capacity_rps` is the capacity of the starting cores.
     pub(super) fn of(policy: Policy, capacity_rps: f64) -> Load {
         match policy {
             Policy::Infadapter => Load {
@@ -81,7 +81,7 @@ impl Load {
         }
     }
 
-    /// Requests per second over the run, or the trace as it is.
+    /// Request rate of each second of the run, from the trace if there is one.
     pub(crate) fn rates(&self, seconds: usize, trace: Option<&Path>) -> Result<Rates> {
         match (trace, self.shape) {
             (Some(path), _) => Rates::from_file(path)?.fitted(seconds),
@@ -107,9 +107,9 @@ impl std::fmt::Display for Load {
                 capacity_rps,
             } => write!(
                 f,
-                "synthetic, {low_rps} requests/s, rising to {crest_over_capacity} × the starting split's {capacity_rps:.0}"
+                "synthetic, {low_rps} requests/s, rising to {crest_over_capacity} × the capacity of the starting cores, {capacity_rps:.0}"
             ),
-            Shape::Steady { rps } => write!(f, "synthetic, {rps} requests/s throughout"),
+            Shape::Steady { rps } => write!(f, "synthetic, constant {rps} requests/s"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What the demo is about: the service and its variants, and the load, all stated before the run.
+//! The demo's service with its variants, and the load, all fixed before the run.
 //!
-//! Everything about the service comes from a file of `demo/`, one for each policy of the planner; the
-//! load's figures are constants in [`load`]. Nothing is derived from a run's result.
+//! The service comes from a file of `demo/`, one for each policy of the planner. The load's
+//! parameters are constants in [`load`]. Nothing is derived from the result of a run.
 
 mod field;
 mod load;
@@ -24,33 +24,36 @@ pub(crate) use load::Load;
 pub(crate) use stage::Stage;
 pub(crate) use variant::Variant;
 
-/// An answer on its way down.
+/// Size of a response.
 pub(crate) const ANSWER_BYTES: u64 = 500;
-/// After this a client leaves.
+/// Time after which a client disconnects.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// What the filter keeps back for the answer's way to the client: half the synthetic network's round
-/// trip, and 3 ms for what answers wait on their way through this machine.
+/// The filter's reserve for the response's return to the client: half the synthetic network's round
+/// trip, and 3 ms for delays on this machine.
 pub(crate) const RESERVE_MS: u64 = 23;
-/// The model's name for clients, which do not name a variant.
+/// Model name used by clients, which do not name a variant.
 pub(crate) const MODEL: &str = "classifier";
 
-/// Whose problem the planner solves; each has its own service.
+/// Policy of the planner; each has its own service.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Policy {
-    /// Which of three variants, with how many cores and what share of a load that swells.
+    /// InfAdapter: the subset of three variants, their cores and their shares, under a load that
+    /// rises and falls.
     #[default]
     Infadapter,
-    /// Cores and batch of one variant, under a steady load over a network that is not.
+    /// Sponge: cores and batch of one variant, under a steady load over a varying network.
     Sponge,
-    /// One variant, replicas and batch of each stage of a pipeline, under a load that swells.
+    /// IPA: one variant, its replicas and batch at each stage of a pipeline, under a load that
+    /// rises and falls.
     Ipa,
-    /// Cores, replicas and batch of each stage of a pipeline, under a load that swells.
+    /// Themis: cores, replicas and batch at each stage of a pipeline, under a load that rises and
+    /// falls.
     Themis,
 }
 
 impl Policy {
-    /// The planner's service file without addresses, and its name.
+    /// Name and text of the planner's service file, without addresses.
     fn file(self) -> (&'static str, &'static str) {
         macro_rules! file {
             ($name:literal) => {
@@ -69,28 +72,29 @@ impl Policy {
     }
 }
 
-/// The service.
+/// The service of a demo.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "ServiceFile")]
 pub(crate) struct Scenario {
     pub(crate) service: String,
     pub(crate) policy: Policy,
     pub(crate) slo_ms: u64,
     pub(crate) budget: Budget,
     pub(crate) key_env: String,
-    /// In the order of a request's way; one of the service's name where the file has none.
+    /// In the order in which a request passes them; a single one with the service's name if the
+    /// file has none.
     pub(crate) stages: Vec<Stage>,
 }
 
-/// The cores of one set of variants together, over all stages.
+/// Total cores of one set of variants, over all stages.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Budget {
     pub(crate) cores: u32,
 }
 
-/// As the file has it.
+/// The service file as deserialized.
 #[derive(Deserialize)]
-struct Written {
+struct ServiceFile {
     service: String,
     #[serde(default)]
     policy: Policy,
@@ -101,10 +105,10 @@ struct Written {
     stages: Option<Vec<Stage>>,
 }
 
-impl TryFrom<Written> for Scenario {
+impl TryFrom<ServiceFile> for Scenario {
     type Error = &'static str;
 
-    fn try_from(written: Written) -> Result<Scenario, Self::Error> {
+    fn try_from(written: ServiceFile) -> Result<Scenario, Self::Error> {
         let stages = match (written.variants, written.stages) {
             (Some(variants), None) => vec![Stage {
                 name: written.service.clone(),
@@ -125,7 +129,7 @@ impl TryFrom<Written> for Scenario {
 }
 
 impl Scenario {
-    /// The one of that policy.
+    /// The shipped scenario of a policy.
     pub(crate) fn shipped(policy: Policy) -> Result<Scenario> {
         let (name, text) = policy.file();
         serde_saphyr::from_str(text).context(name)
@@ -135,13 +139,13 @@ impl Scenario {
         Duration::from_millis(self.slo_ms)
     }
 
-    /// Those of all stages.
+    /// The variants of all stages.
     pub(crate) fn variants(&self) -> impl Iterator<Item = &Variant> + Clone {
         self.stages.iter().flat_map(|stage| &stage.variants)
     }
 
-    /// Accuracy in percent of who answered: the variant of that name, or the product over a pipeline's,
-    /// one of each stage.
+    /// Accuracy in percent of an answer: of the named variant or, in a pipeline, the product over
+    /// the variants of all stages.
     pub(crate) fn accuracy(&self, answered: &str) -> Option<f64> {
         let names: Vec<&str> = answered.split(STAGES).collect();
         let each = self.stages.iter().zip(&names).map(|(stage, name)| {
@@ -155,24 +159,24 @@ impl Scenario {
             .reduce(product)
     }
 
-    /// What is sent.
+    /// The load of this scenario.
     pub(crate) fn load(&self) -> Load {
         Load::of(self.policy, self.static_capacity_rps())
     }
 
-    /// What the starting split sustains, in requests/s: as much as its narrowest stage.
+    /// Capacity of the starting cores, in requests/s: that of the narrowest stage.
     pub(crate) fn static_capacity_rps(&self) -> f64 {
         let each = self.stages.iter().map(Stage::capacity_rps);
         each.reduce(f64::min).unwrap_or(0.0)
     }
 
-    /// The most requests that any variant executes together.
+    /// Maximum batch of any variant.
     pub(crate) fn greatest_batch(&self) -> u32 {
         self.variants().map(Variant::batch).max().unwrap_or(1)
     }
 
-    /// The planner's service file with its addresses: each Envoy's figures, and where each variant of
-    /// all stages is resized.
+    /// The planner's service file with its addresses: each Envoy's statistics, and the resize URL
+    /// of each variant of all stages.
     pub(crate) fn service_file(
         &self,
         listen: SocketAddr,
@@ -194,12 +198,12 @@ impl Scenario {
                 .try_for_each(|stage| resized(stage.get_mut("variants"), &mut urls))?,
             None => resized(keys.get_mut("variants"), &mut urls)?,
         }
-        // JSON is YAML.
+        // JSON is valid YAML.
         Ok(serde_json::to_string_pretty(&file)?)
     }
 
-    /// The plugin configuration at that stage: the planner, and equal shares until its first plan, which
-    /// leaves the stages after it the time that their slowest take.
+    /// The plugin configuration at a stage: the planner's address, and equal shares until its first
+    /// plan. Later stages get a downstream time equal to the time of their slowest variants.
     pub(crate) fn plugin(&self, stage: &Stage, key: &str) -> Value {
         let share = 1.0 / stage.variants.len() as f64;
         let variant = |variant: &Variant| {
@@ -225,7 +229,7 @@ impl Scenario {
     }
 }
 
-/// Gives each of those variants the next address.
+/// Sets the next resize address in each of these variants.
 fn resized<'a>(
     variants: Option<&mut Value>,
     urls: &mut impl Iterator<Item = &'a String>,
@@ -239,7 +243,7 @@ fn resized<'a>(
     Ok(())
 }
 
-/// The network: the log where one is given, else synthetic 4G out of the seed.
+/// The network: from the log if one is given, else synthetic 4G from the seed.
 pub(crate) fn network(log: Option<&Path>, seed: u64, seconds: usize) -> Result<Network> {
     match log {
         Some(path) => Network::from_file(path),

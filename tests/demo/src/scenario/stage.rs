@@ -1,5 +1,5 @@
-//! One stage: its variants, and what the listener that Weir is compared with allows them. A service is a
-//! pipeline of one.
+//! One stage: its variants, and the limits of the compared listener. A plain service is a pipeline
+//! of one stage.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use weir_bed::envoy::Careful;
 
 use super::Variant;
 
-/// The keys of one stage.
+/// The parsed keys of one stage.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Stage {
-    /// The `service` of its filters.
+    /// The `service` of its filters' configuration.
     pub(crate) name: String,
     pub(crate) variants: Vec<Variant>,
 }
 
 impl Stage {
-    /// What its variants sustain on their starting cores, in requests/s.
+    /// Capacity of its variants on their starting cores, in requests/s.
     pub(crate) fn capacity_rps(&self) -> f64 {
         self.variants.iter().map(Variant::capacity_rps).sum()
     }
 
-    /// The greatest time that one request alone takes on the starting cores, in ms.
+    /// Maximum time of a single request on the starting cores, in ms.
     pub(super) fn slowest_ms(&self) -> f64 {
         let each = self.variants.iter().map(Variant::alone_ms);
         each.fold(0.0, f64::max)
     }
 
-    /// The careful engineer's cluster: weights as the capacities, and no more requests at once than
-    /// that capacity answers within the SLO (Little's law).
+    /// The cluster of the `careful` listener: weights proportional to the capacities, and no more
+    /// requests at once than that capacity answers within the SLO (Little's law).
     pub(crate) fn careful(&self, slo: Duration, hosts: &[Vec<(SocketAddr, u32)>]) -> Careful {
         const GREATEST_WEIGHT: f64 = 100.0;
         let most = self
@@ -39,7 +39,7 @@ impl Stage {
             .map(Variant::capacity_rps)
             .fold(1.0, f64::max);
         let weight = |variant: &Variant| variant.capacity_rps() / most * GREATEST_WEIGHT;
-        // Each server of a variant by its part of the lanes.
+        // The weight of a variant is split over its servers in proportion to their lanes.
         let weighed = |(variant, hosts): (&Variant, &Vec<(SocketAddr, u32)>)| {
             let all: u32 = hosts.iter().map(|(_, lanes)| lanes).sum();
             let one = weight(variant) / f64::from(all.max(1));

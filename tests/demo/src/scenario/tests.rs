@@ -1,7 +1,8 @@
-//! The service files say what the papers say, the planner takes them, and the loads are as stated.
+//! Checks that the service files match the papers, the planner accepts them, and the loads are as
+//! stated.
 
 use clap::ValueEnum;
-use weir_planner::config::{self, Service};
+use weir_planner::service::{self, Service};
 use weir_planner::solve::law::{Cell, fit};
 
 use super::variant::sigma;
@@ -11,7 +12,7 @@ fn shipped(policy: Policy) -> Scenario {
     Scenario::shipped(policy).unwrap()
 }
 
-/// The planner's reading of what it is given, and the addresses it is given.
+/// The planner's parsed service, and the addresses in it.
 fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
     let address = |n: usize| format!("http://127.0.0.1:{}/r", 100 + n);
     let resize: Vec<String> = (0..scenario.variants().count()).map(address).collect();
@@ -19,13 +20,13 @@ fn planned(scenario: &Scenario) -> (Service, Vec<String>, Vec<String>) {
     let stats: Vec<String> = (0..scenario.stages.len()).map(stats).collect();
     let listen = "127.0.0.1:7".parse().unwrap();
     let file = scenario.service_file(listen, &stats, &resize).unwrap();
-    let file = config::ServiceFile::from_yaml(&file).unwrap();
+    let file = weir_planner::spec::ServiceFile::from_yaml(&file).unwrap();
     assert_eq!(file.listen.port(), 7);
     (file.service, stats, resize)
 }
 
 #[test]
-fn the_table_says_what_the_papers_say() {
+fn service_file_matches_papers() {
     let scenario = shipped(Policy::Infadapter);
     let cores: f64 = scenario.variants().map(Variant::initial_cores).sum();
     assert_eq!(cores, f64::from(scenario.budget.cores));
@@ -40,7 +41,7 @@ fn the_table_says_what_the_papers_say() {
 }
 
 #[test]
-fn sponges_law_is_the_fit_of_the_papers_table() {
+fn sponge_latency_model_fits_paper_table() {
     let table = [
         (1, 1, 55.0),
         (1, 2, 97.0),
@@ -68,19 +69,19 @@ fn sponges_law_is_the_fit_of_the_papers_table() {
             "{cores} × {batch}: {predicted} {by_fit}"
         );
     }
-    // 16·1000 / 101.9 ms; one request alone 21.2 ms; one batch at a time.
+    // 16·1000 / 101.9 ms; a single request takes 21.2 ms; one batch at a time.
     assert!((scenario.static_capacity_rps() - 157.0).abs() < 0.5);
     assert!((variant.alone_ms() - 21.2).abs() < 0.1);
     assert_eq!(variant.at_once(), 1);
 }
 
-/// A pipeline's laws are IPA's measurements; what one is worth is the product of its stages.
+/// The latency models are IPA's measurements; the accuracy is the product over the stages.
 #[test]
-fn ipas_laws_are_the_papers() {
+fn ipa_latency_models_match_paper() {
     let scenario = shipped(Policy::Ipa);
     let cores: f64 = scenario.variants().map(Variant::initial_cores).sum();
     assert_eq!(cores, f64::from(scenario.budget.cores));
-    // One request, and a batch of 8 where it is published.
+    // The time of one request, and of a batch of 8 if it is published.
     let printed = [
         ("yolov5n", 45.7, 80.0, Some(481.0)),
         ("yolov5s", 56.8, 1000.0 / 6.575, None),
@@ -98,7 +99,7 @@ fn ipas_laws_are_the_papers() {
             assert!((law.service_ms(8, 1.0) - eight).abs() < 1.0, "{name}");
         }
     }
-    // The narrower stage's: 2·4000 / 259.4 + 3·4000 / 364.3 + 3·2000 / 296.9.
+    // The capacity of the narrower stage: 2·4000 / 259.4 + 3·4000 / 364.3 + 3·2000 / 296.9.
     assert!((scenario.static_capacity_rps() - 84.0).abs() < 0.1);
     let both = scenario.accuracy("yolov5m+resnet50").unwrap();
     assert!((both - 64.1 * 0.7613).abs() < 1e-9, "{both}");
@@ -117,7 +118,7 @@ fn ipas_laws_are_the_papers() {
 }
 
 #[test]
-fn servers_batch_where_their_variant_does() {
+fn server_batches_if_variant_does() {
     let greatest: [(Policy, &[u32]); 4] = [
         (Policy::Themis, &[4, 4]),
         (Policy::Infadapter, &[1, 1, 1]),
@@ -137,14 +138,14 @@ fn servers_batch_where_their_variant_does() {
 }
 
 #[test]
-fn the_planner_gets_every_key_and_every_address() {
+fn service_file_has_every_key_and_address() {
     for policy in Policy::value_variants() {
         let scenario = shipped(*policy);
         assert_eq!(scenario.policy, *policy);
         let (service, stats, resize) = planned(&scenario);
         let read: Vec<&str> = service.stats.iter().map(|url| url.as_str()).collect();
         assert_eq!(read, stats);
-        assert_eq!(service.mode, config::Mode::Active);
+        assert_eq!(service.mode, service::Mode::Active);
         assert_eq!(service.variants.len(), scenario.variants().count());
         let ours = scenario.variants().zip(&resize);
         for (variant, (ours, resize)) in service.variants.iter().zip(ours) {
@@ -158,7 +159,7 @@ fn the_planner_gets_every_key_and_every_address() {
             assert_eq!(variant.profile.latency.law, server.law);
             assert_eq!(variant.profile.batch, server.batch_max.get());
         }
-        let names = |stage: &config::Stage| (stage.name.clone(), stage.variants.len());
+        let names = |stage: &service::Stage| (stage.name.clone(), stage.variants.len());
         let planned: Vec<_> = service.stages.iter().map(names).collect();
         let named = |stage: &Stage| (stage.name.clone(), stage.variants.len());
         assert_eq!(
@@ -171,7 +172,7 @@ fn the_planner_gets_every_key_and_every_address() {
 }
 
 #[test]
-fn the_first_plans_are_plans_and_leave_the_later_stages_their_time() {
+fn first_plans_are_valid_and_leave_downstream_time() {
     for (policy, rests) in [
         (Policy::Infadapter, vec![0.0]),
         (Policy::Sponge, vec![0.0]),
@@ -191,7 +192,7 @@ fn the_first_plans_are_plans_and_leave_the_later_stages_their_time() {
 }
 
 #[test]
-fn a_file_has_variants_or_stages() {
+fn file_needs_exactly_one_of_variants_and_stages() {
     let (_, sponge) = Policy::Sponge.file();
     let neither = sponge.replace("variants:", "others:");
     let both = format!("{sponge}\nstages: []\n");
@@ -202,7 +203,7 @@ fn a_file_has_variants_or_stages() {
 }
 
 #[test]
-fn the_loads_are_as_stated() {
+fn loads_have_stated_rates() {
     let load = shipped(Policy::Infadapter).load();
     let swell = load.rates(60, None).unwrap();
     assert_eq!(swell.rps()[0], 40.0);
@@ -210,11 +211,11 @@ fn the_loads_are_as_stated() {
     assert!((crest - 1.2 * 233.40).abs() < 0.01, "{crest}");
     assert_eq!(
         load.to_string(),
-        "synthetic, 40 requests/s, rising to 1.2 × the starting split's 233"
+        "synthetic, 40 requests/s, rising to 1.2 × the capacity of the starting cores, 233"
     );
     let load = shipped(Policy::Sponge).load();
     assert_eq!(load.rates(60, None).unwrap().rps(), [25.0; 60]);
-    assert_eq!(load.to_string(), "synthetic, 25 requests/s throughout");
+    assert_eq!(load.to_string(), "synthetic, constant 25 requests/s");
     let load = shipped(Policy::Ipa).load();
     let swell = load.rates(60, None).unwrap();
     assert_eq!(swell.rps()[0], 20.0);
@@ -222,6 +223,6 @@ fn the_loads_are_as_stated() {
     assert!((117.0..118.0).contains(&crest), "{crest}");
     assert_eq!(
         load.to_string(),
-        "synthetic, 20 requests/s, rising to 1.4 × the starting split's 84"
+        "synthetic, 20 requests/s, rising to 1.4 × the capacity of the starting cores, 84"
     );
 }

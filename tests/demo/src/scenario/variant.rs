@@ -1,4 +1,4 @@
-//! One variant: what of the service file the demo reads, and its emulated server.
+//! One variant: the keys of the service file that the demo needs, and its emulated server.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Field, MODEL};
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;
 
-/// The keys of one variant that the demo reads; the planner reads, and checks, all of them.
+/// The keys of one variant that the demo needs; the planner parses and validates all of them.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Variant {
     pub(crate) name: String,
@@ -25,10 +25,10 @@ pub(crate) struct Variant {
     latency: Latency,
     #[serde(default = "one")]
     batch: NonZeroU32,
-    /// How long its server waits for more where a batch is not full.
+    /// Batch window of its server.
     #[serde(default)]
     batch_delay_ms: f64,
-    /// What it takes to load.
+    /// Load time.
     #[serde(default)]
     readiness_s: f64,
 }
@@ -38,7 +38,7 @@ struct Cores {
     initial: u32,
 }
 
-/// All behind one address: the emulator deals its cores out to so many executions.
+/// Replicas behind one address: the emulator distributes its cores over them.
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct Replicas {
     initial: NonZeroU32,
@@ -68,8 +68,8 @@ struct Latency {
 }
 
 impl Variant {
-    /// What it sustains on its starting cores, in requests/s: by the published line where there is one,
-    /// else what full batches of the service time's high percentile come to.
+    /// Capacity on its starting cores, in requests/s: by the published line if there is one, else
+    /// with full batches at the high percentile of the service time.
     pub(crate) fn capacity_rps(&self) -> f64 {
         if let Some(line) = &self.capacity {
             return line.slope_rps * self.initial_cores() + line.intercept_rps;
@@ -78,7 +78,7 @@ impl Variant {
         together * 1000.0 / self.predicted_ms(self.batch.get())
     }
 
-    /// Its cores at the start, and throughout for the sets that nobody resizes.
+    /// Its cores at the start, and throughout in the sets that are not resized.
     pub(crate) fn initial_cores(&self) -> f64 {
         f64::from(self.cores.initial * self.replicas.initial.get())
     }
@@ -92,17 +92,17 @@ impl Variant {
         }
     }
 
-    /// The most requests it executes together.
+    /// Its maximum batch.
     pub(crate) fn batch(&self) -> u32 {
         self.batch.get()
     }
 
-    /// Batches that its starting cores execute at once.
+    /// Number of batches that its starting cores execute at once.
     pub(crate) fn at_once(&self) -> u32 {
         self.parallelism().at_once(self.initial_cores())
     }
 
-    /// The high percentile of the time that one request takes on the starting cores.
+    /// High percentile of the time of a single request on the starting cores.
     pub(crate) fn alone_ms(&self) -> f64 {
         self.predicted_ms(1)
     }
@@ -169,18 +169,18 @@ impl Variant {
     }
 }
 
-/// `per-core`, or how many divide the cores.
+/// `per-core`, or the number of executions that share the cores.
 fn parallelism<'de, D: Deserializer<'de>>(from: D) -> Result<Parallelism, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Written {
+    enum ParallelismForm {
         Fixed(NonZeroU32),
         Named(String),
     }
-    match Written::deserialize(from)? {
-        Written::Fixed(batches) => Ok(Parallelism::Fixed(batches)),
-        Written::Named(name) if name == "per-core" => Ok(Parallelism::PerCore),
-        Written::Named(name) => Err(D::Error::invalid_value(
+    match ParallelismForm::deserialize(from)? {
+        ParallelismForm::Fixed(batches) => Ok(Parallelism::Fixed(batches)),
+        ParallelismForm::Named(name) if name == "per-core" => Ok(Parallelism::PerCore),
+        ParallelismForm::Named(name) => Err(D::Error::invalid_value(
             de::Unexpected::Str(&name),
             &"per-core, or the number of batches executed at once",
         )),

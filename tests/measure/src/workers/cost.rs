@@ -1,10 +1,10 @@
-//! What the filter costs Envoy: processor time per request of a single worker, with plenty of slots,
-//! with the shared queue, with a queue per worker, with requests decided by their headers alone, and without
-//! the filter. Closed loop over loopback; the four alternate every few hundred requests, so that what else the machine does, which can change
-//! its speed by a third within seconds, falls on all alike.
+//! The filter's cost in Envoy: processor time per request of a single worker, in four setups. With plenty of slots
+//! and the shared queue; with a queue per worker; with requests decided by their headers alone; and without the
+//! filter. Closed loop over loopback. The four alternate every few hundred requests, so that other load on the
+//! machine, which can change its speed by a third within seconds, affects all alike.
 //!
-//! One Envoy differs from the next by some µs, which is as much as the board costs. That is therefore
-//! measured alone as well: claims and releases one after the other in the VM, by the module that traps.
+//! Envoys differ from each other by some µs, as much as the slot table costs. The slot table is therefore also
+//! measured alone: claims and releases one after the other in the VM, by the trapping module.
 
 use std::time::{Duration, Instant};
 
@@ -19,75 +19,76 @@ use weir_bed::emulator::{Emulator, Law, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::scene::{Scene, Variant, see};
 
-/// What claiming and releasing a slot may cost, µs.
+/// Maximum cost of claiming and releasing a slot, µs.
 pub const BOARD_MAX_US: f64 = 5.0;
-/// How many times what it costs without the filter a request may cost, with the shared queue.
+/// Maximum cost of a request with the shared queue, as a multiple of its cost without the filter.
 pub const RATIO_MAX: f64 = 1.4;
-/// Requests under way at once: far fewer than there are slots.
+/// Requests in flight: far fewer than there are slots.
 const AT_ONCE: u32 = 8;
-/// Requests to one Envoy before it is another's turn: a tenth of a second or so.
+/// Requests to one Envoy before the next one: about a tenth of a second.
 pub const SLICE: u32 = 400;
 
-/// Place in the shipped bootstrap that says that bodies are told of.
-const HEARS: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0\
+/// JSON pointer to the setting that makes Envoy pass bodies to the filter.
+const BODIES_SETTING: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config/http_filters/0\
                      /typed_config/config/allow_on_headers_stop_iteration";
 
-/// One turn of the four, µs of processor time per request.
+/// One round over the four setups, µs of processor time per request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Turn {
     /// With the shared queue.
     pub proxy_us: f64,
     /// With a queue per worker.
     pub worker_us: f64,
-    /// With the shared queue, bodies not told of.
+    /// With the shared queue, without bodies passed to the filter.
     pub headers_us: f64,
     /// Without the filter.
     pub bare_us: f64,
 }
 
-/// What a request costs, of what it costs without the filter.
+/// Cost of a request, as a multiple of its cost without the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ratio {
     /// With the shared queue.
     pub proxy: f64,
     /// With a queue per worker.
     pub worker: f64,
-    /// Part that hearing the body takes: with the shared queue, less what it costs where bodies are not told of.
+    /// Part due to the body: the cost with the shared queue, minus the cost without bodies passed to the filter.
     pub hearing: f64,
 }
 
-/// What a claim and a release together take in the VM, µs.
+/// Cost of a claim and a release together in the VM, µs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Board {
-    /// Where one worker serves.
+    /// With one worker.
     pub alone_us: f64,
-    /// Where others do too, so that the board has to be read each time.
+    /// With several workers, so that the slot table has to be read each time.
     pub among_others_us: f64,
 }
 
-/// All turns.
+/// The results of all rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
-    /// Requests of each of the four in a turn.
+    /// Requests to each setup in a round.
     pub requests: u32,
-    /// As measured.
+    /// The rounds as measured.
     pub turns: Vec<Turn>,
-    /// The medians of each.
+    /// The median of each setup.
     pub median: Turn,
-    /// The medians of the turns' ratios.
+    /// The medians of the rounds' ratios.
     pub ratio: Ratio,
-    /// Claim and release alone.
+    /// Claims and releases alone.
     pub board: Board,
-    /// The median of the turns' differences between the shared queue and a queue per worker.
+    /// The median of the rounds' differences between the shared queue and a queue per worker.
     pub board_us: f64,
-    /// Requests/s, over all.
+    /// Mean rate over all requests, in requests/s.
     pub rps: f64,
 }
 
-/// Weighs in so many turns.
+/// Measures the cost in `turns` rounds.
 ///
 /// # Errors
-/// There would be nothing to weigh, something does not start, or a request is not answered 200.
+///
+/// A number is out of its range, a part does not start, or a request is not answered 200.
 pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
     ensure!(turns > 0, "turns: 0 must be 1 or more");
     ensure!(
@@ -108,25 +109,25 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
     let bootstraps = [
         with(Scope::Proxy)?,
         with(Scope::Worker)?,
-        with(Scope::Proxy)?.amend(HEARS, json!(false)),
+        with(Scope::Proxy)?.amend(BODIES_SETTING, json!(false)),
         Bootstrap::shipped()?.without_filter(),
     ];
     let mut measured = Vec::new();
     let mut took = Duration::ZERO;
     for turn in 0..turns {
-        // New ones each time: where memory and compiled code come to lie is worth microseconds.
+        // New Envoys each time: the placement of memory and compiled code affects the cost by microseconds.
         let mut served = Vec::new();
         for bootstrap in &bootstraps {
             let bootstrap = bootstrap.clone().backend("small", emulator.addr());
             let envoy = Envoy::start(&bootstrap.fallback("small"), 1).await?;
-            let one = Served::new(envoy)?;
-            // Its connections.
+            let one = MeasuredEnvoy::new(envoy)?;
+            // Opens its connections.
             one.send(SLICE).await?;
             served.push((one, 0.0));
         }
         let began = Instant::now();
         for slice in 0..requests / SLICE {
-            // Who goes first rotates.
+            // The first of the four rotates.
             for step in 0..4 {
                 let which = (turn + slice + step) % 4;
                 if let Some((one, spent_s)) = served.get_mut(which as usize) {
@@ -170,7 +171,7 @@ pub async fn weigh(turns: u32, requests: u32) -> Result<Cost> {
     })
 }
 
-/// Claims and releases in a VM of their own, twenty thousand at a time; the median of five times.
+/// Claims and releases in a VM of their own, twenty thousand at a time; the median of five runs.
 async fn in_the_vm() -> Result<Board> {
     const TIMES: u32 = 5;
     let one = Variant {
@@ -196,25 +197,25 @@ async fn in_the_vm() -> Result<Board> {
     })
 }
 
-/// An Envoy and who sends to it, over connections that stay open.
-struct Served {
+/// An Envoy and its client, with connections that stay open.
+struct MeasuredEnvoy {
     envoy: Envoy,
     client: reqwest::Client,
     url: String,
 }
 
-impl Served {
-    fn new(envoy: Envoy) -> Result<Served> {
+impl MeasuredEnvoy {
+    fn new(envoy: Envoy) -> Result<MeasuredEnvoy> {
         let client = reqwest::Client::builder()
             .http1_only()
             .no_proxy()
             .timeout(Duration::from_secs(10))
             .build()?;
         let url = format!("http://{}/v2/models/small/infer", envoy.listener("weir")?);
-        Ok(Served { envoy, client, url })
+        Ok(MeasuredEnvoy { envoy, client, url })
     }
 
-    /// Sends so many; the processor time they cost Envoy.
+    /// Sends `requests` requests and returns the processor time they cost Envoy.
     async fn send(&self, requests: u32) -> Result<Duration> {
         let before = processor_time(&self.envoy)?;
         let mut tasks: JoinSet<Result<()>> = JoinSet::new();
@@ -254,7 +255,7 @@ mod tests {
     use super::median;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_of_even_count_is_mean_of_middle_values() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
         assert_eq!(median(Vec::new()), 0.0);

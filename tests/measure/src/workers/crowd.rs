@@ -1,5 +1,5 @@
-//! Many requests held at once over HTTP/2, then let go: whether each is answered once, and what memory
-//! is left behind.
+//! Many requests queued at once over HTTP/2 and then released: checks that each is answered once,
+//! and measures the memory that remains allocated.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,75 +15,83 @@ use weir_bed::emulator::{Emulator, Law, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::wait;
 
-/// How much more than at the start Envoy may have allocated in the end, percent.
+/// Maximum growth of Envoy's allocated memory from start to end, percent.
 pub const LEFT_MAX_PERCENT: f64 = 10.0;
 /// Requests on one connection; the shipped limit is 1,024.
 const STREAMS: usize = 500;
-/// Slots through which the crowd leaves.
+/// Slots through which the queued requests leave.
 const SLOTS: u32 = 64;
-/// How much slower the first executions are, which keep the slots taken.
+/// Slowdown factor of the first executions, which keep the slots taken.
 const SLOW: f64 = 1e6;
-/// What the plan predicts. The slots stay taken long past it: however busy a worker is, it must not
-/// lose its lease.
+/// Service time predicted by the plan. The slots stay taken much longer: a worker must not lose its
+/// lease, however busy it is.
 const PREDICTED_MS: f64 = 1.0;
-/// The requests' budget, which the shipped limits would cut.
+/// The requests' budget; the shipped limits would reduce it.
 const BUDGET_MS: u64 = 300_000;
-/// How long anything may take: it bounds a failing run.
+/// Time limit of any wait; it bounds a failing run.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a crowd came to.
+/// The results of one round.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Crowd {
-    /// Held at once.
+    /// Requests queued at once.
     pub held: usize,
     /// Envoy's workers.
     pub workers: u32,
-    /// Connections they came over.
+    /// Connections used.
     pub connections: usize,
     /// Answered 200.
     pub answered: usize,
-    /// Executed by the server, each counted once.
+    /// Executed by the server, each request counted once.
     pub executed: usize,
-    /// Executions of them.
+    /// Number of executions.
     pub executions: usize,
-    /// From letting go to the last answer, s.
+    /// Time from the release to the last response, s.
     pub drained_s: f64,
-    /// At the start: Envoy without a connection.
+    /// Memory at the start: Envoy without a connection.
     pub before: Bytes,
-    /// While they were held.
+    /// Memory while the requests were queued.
     pub during: Bytes,
-    /// After the last answer, their connections still open.
+    /// Memory after the last response, with connections still open.
     pub idle: Bytes,
-    /// After their connections are closed and memory has settled.
+    /// Memory after the connections were closed and it no longer changed.
     pub after: Bytes,
-    /// How long that took, s.
+    /// Time until then, s.
     pub settled_s: f64,
 }
 
 impl Crowd {
-    /// Whether each was answered once and no memory stays behind.
+    /// Checks that each request was answered once and no memory remains allocated.
     ///
     /// # Errors
-    /// Which figure is off.
+    ///
+    /// A figure exceeds its bound.
     pub fn check(&self) -> Result<()> {
         let all = [self.answered, self.executed, self.executions];
-        ensure!(all == [self.held; 3], "not each once: {self:?}");
+        ensure!(
+            all == [self.held; 3],
+            "not every request was answered and executed once: {self:?}"
+        );
         let left = self.left_percent();
-        ensure!(left <= LEFT_MAX_PERCENT, "{left:.1} % left: {self:?}");
+        ensure!(
+            left <= LEFT_MAX_PERCENT,
+            "{left:.1} % more memory allocated: {self:?}"
+        );
         Ok(())
     }
 
-    /// How much more than before is allocated, percent.
+    /// Growth of the allocated memory, percent.
     #[must_use]
     pub fn left_percent(&self) -> f64 {
         (self.after.allocated / self.before.allocated - 1.0) * 100.0
     }
 }
 
-/// Holds so many for so long, as often as `rounds` says in one Envoy.
+/// Queues `count` requests for `span`, `rounds` times in one Envoy.
 ///
 /// # Errors
-/// Something does not start, or they do not get through.
+///
+/// A part does not start, or the requests do not complete.
 pub async fn hold(count: usize, span: Duration, workers: u32, rounds: u32) -> Result<Vec<Crowd>> {
     let mut config = ServerConfig::new("small", Law::constant(1.0));
     config.cores = 1000.0;
@@ -113,7 +121,7 @@ pub async fn hold(count: usize, span: Duration, workers: u32, rounds: u32) -> Re
     Ok(crowds)
 }
 
-/// One connection each.
+/// Clients with one connection each.
 fn clients(count: usize) -> Result<Vec<reqwest::Client>> {
     let client = || {
         let builder = reqwest::Client::builder().no_proxy().timeout(PATIENCE * 2);
@@ -160,7 +168,7 @@ impl Scene {
         }
         self.until(Metric::Held, "", count as u64).await?;
         let held_since = Instant::now();
-        // Only the blockers' connections: another one, idle, would break under who comes next.
+        // Only the blockers' connections remain: an idle one would break under the next request.
         let alone = async || {
             let open = self.envoy.counter("envoy_cluster_upstream_cx_active").await;
             open.is_ok_and(|open| open == u64::from(SLOTS))
@@ -171,11 +179,11 @@ impl Scene {
         let held = self.envoy.metric(Metric::Held, "crowd", "").await?;
         ensure!(
             held == count as u64,
-            "{held} of {count} held after {:?}",
+            "{held} of {count} queued after {:?}",
             held_since.elapsed()
         );
         let released = Instant::now();
-        // The server breaks off what it executes for the blockers: their slots are free at once.
+        // The server aborts the blockers' executions, which frees their slots at once.
         self.emulator.hang_up();
         let mut answered = 0;
         while let Some(done) = crowd.join_next().await {
@@ -237,7 +245,7 @@ impl Scene {
         wait::until_async(&what, PATIENCE, reached).await
     }
 
-    /// Waits until what is allocated is back, or does not get less any more.
+    /// Waits until the allocated memory is back to the start or no longer falls.
     async fn settle(&self, before: Bytes) -> Result<Bytes> {
         const LONGEST: Duration = Duration::from_secs(15);
         let bound = before.allocated * (1.0 + LEFT_MAX_PERCENT / 100.0);
@@ -245,7 +253,7 @@ impl Scene {
             let now = memory(&self.envoy).await;
             now.is_ok_and(|now| now.allocated <= bound)
         };
-        // Not back in time is for the caller to judge.
+        // The caller judges a timeout.
         let _ = wait::until_async("memory", LONGEST, back).await;
         memory(&self.envoy).await.context("Envoy's memory")
     }

@@ -1,4 +1,4 @@
-//! What Envoy says of itself: a histogram's percentiles, memory, processor time. It reads only.
+//! Envoy's own statistics: a histogram's percentiles, memory, processor time. Read only.
 
 use std::time::Duration;
 
@@ -19,13 +19,14 @@ pub struct Percentiles {
     pub p99: f64,
     /// 99.9th percentile.
     pub p999: f64,
-    /// Greatest, as the histogram's bins have it.
+    /// Maximum, to the precision of the histogram's bins.
     pub max: f64,
 }
 
-/// A histogram of the filter's; all 0 where nothing was recorded.
+/// One of the filter's histograms; all 0 if nothing was recorded.
 ///
 /// # Errors
+///
 /// Envoy's admin interface does not answer as expected.
 pub async fn percentiles(envoy: &Envoy, metric: Metric, service: &str) -> Result<Percentiles> {
     let count = count(envoy, metric, service).await?;
@@ -60,9 +61,10 @@ pub async fn percentiles(envoy: &Envoy, metric: Metric, service: &str) -> Result
     })
 }
 
-/// How many values a histogram of the filter's has by Envoy's latest flush.
+/// Number of values in one of the filter's histograms at Envoy's latest flush.
 ///
 /// # Errors
+///
 /// Envoy's admin interface does not answer.
 pub async fn count(envoy: &Envoy, metric: Metric, service: &str) -> Result<u64> {
     let name = format!("{}_count", encode(metric, service, "")).replace('-', "_");
@@ -72,19 +74,20 @@ pub async fn count(envoy: &Envoy, metric: Metric, service: &str) -> Result<u64> 
     Ok(value.and_then(|value| value.parse().ok()).unwrap_or(0))
 }
 
-/// Bytes in use.
+/// Memory in use, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
 pub struct Bytes {
-    /// What Envoy has allocated, the VMs' memory not counted.
+    /// Memory allocated by Envoy, without the VMs' memory.
     pub allocated: f64,
-    /// Anonymous memory that the kernel gave the process, the VMs' counted.
+    /// Anonymous resident memory of the process, including the VMs'.
     pub resident: f64,
 }
 
-/// Envoy's memory now.
+/// Envoy's current memory.
 ///
 /// # Errors
-/// Neither Envoy nor the kernel says.
+///
+/// Envoy or the kernel does not report it.
 pub async fn memory(envoy: &Envoy) -> Result<Bytes> {
     let answer = admin(envoy, "/memory").await?;
     let allocated = answer.get("allocated").and_then(Value::as_str);
@@ -97,14 +100,15 @@ pub async fn memory(envoy: &Envoy) -> Result<Bytes> {
     })
 }
 
-/// Processor time that Envoy has used, in user and kernel mode, all threads; to 10 ms.
+/// Processor time used by Envoy, in user and kernel mode, all threads; to 10 ms.
 ///
 /// # Errors
-/// The kernel does not say.
+///
+/// The kernel does not report it.
 pub fn processor_time(envoy: &Envoy) -> Result<Duration> {
     let mut ns = 0;
     for thread in std::fs::read_dir(format!("/proc/{}/task", envoy.pid()))? {
-        // The scheduler's own count; `stat` has it in hundredths of a second.
+        // The scheduler's own count in ns; `stat` has hundredths of a second.
         let path = thread?.path().join("schedstat");
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,

@@ -1,9 +1,9 @@
-//! A server that executes one request at a time, some way from a real Envoy: the part of its capacity that is used,
-//! the order in which it executes, the requests answered on time, and the time until refusals, with
-//! `queue.overlap` and without. Both at the same time and with the same arrivals, so that what else the machine does
-//! falls on both.
+//! A server that executes one request at a time, at some network distance from a real Envoy. Measures its
+//! utilisation, the order of executions, the requests answered on time, and the time until refusals, with
+//! `queue.overlap` and without. Both run at the same time with the same arrivals, so that other load on the machine
+//! affects both.
 //!
-//! It measures; what is good enough is said by [`Row::check`] alone.
+//! It measures; [`Row::check`] defines the targets.
 
 mod real;
 
@@ -20,31 +20,31 @@ use weir_replay::request::Request;
 
 use super::LAG_P99_MAX_MS;
 
-/// Mean execution, ms.
+/// Mean service time, ms.
 pub const SERVICE_MS: f64 = 25.0;
-/// One way between Envoy and the server, which the emulator adds to the loopback interface's.
+/// One-way delay between Envoy and the server, which the emulator adds to that of the loopback interface.
 pub const HOP: Duration = Duration::from_micros(1500);
-/// Envoy's workers.
+/// Numbers of Envoy's workers.
 pub const WORKERS: [u32; 2] = [1, 4];
-/// Loads, as multiples of what the server executes.
+/// Loads, as multiples of the server's capacity.
 pub const LOADS: [f64; 3] = [0.95, 1.3, 2.0];
-/// Budgets are drawn between these, ms.
+/// Ranges from which budgets are drawn, ms.
 pub const BUDGETS_MS: [(u64, u64); 2] = [(300, 300), (100, 600)];
-/// Standard deviation of the logarithm of a service time in the run that scatters.
+/// Standard deviation of the logarithm of the service time in the run with scatter.
 pub const SIGMA: f64 = 0.3;
 
-/// Least executions/s above capacity, percent of a queue of the server's own.
+/// Minimum executions/s above capacity, percent of those from the server's own queue.
 pub const THROUGHPUT_MIN_PERCENT: f64 = 97.0;
-/// Most pairs executed in the wrong order, percent.
+/// Maximum pairs executed in the wrong order, percent.
 pub const OUT_OF_ORDER_MAX_PERCENT: f64 = 1.0;
-/// Least refusals within [`AT_ONCE`] above capacity where budgets are equal, percent.
+/// Minimum refusals within [`AT_ONCE`] above capacity with equal budgets, percent.
 pub const AT_ONCE_MIN_PERCENT: f64 = 85.0;
-/// Longest time to a refusal that is said at once, as its client measures it from sending.
+/// Maximum time to an immediate refusal, measured by its client from sending.
 pub const AT_ONCE: Duration = Duration::from_millis(50);
-/// Points of a hundred by which the share on time may differ from run to run.
+/// Noise of the on-time share between runs, in percentage points.
 pub const NOISE_POINTS: f64 = 1.0;
 
-/// Requests that a full queue of the server's own holds.
+/// Number of requests that keep the server's own queue full.
 const FULL: u32 = 4;
 
 /// One pair of runs.
@@ -54,62 +54,62 @@ pub struct Case {
     pub workers: u32,
     /// Standard deviation of the logarithm of a service time.
     pub sigma: f64,
-    /// Load, as a multiple of what the server executes.
+    /// Load, as a multiple of the server's capacity.
     pub of_capacity: f64,
-    /// Budgets are drawn between these, ms.
+    /// Range from which budgets are drawn, ms.
     pub budgets_ms: (u64, u64),
 }
 
 /// One run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figures {
-    /// Executions begun each second, once warm.
+    /// Executions started per second, after warm-up.
     pub executed_rps: f64,
-    /// The same in percent of a queue of the server's own.
+    /// The same, in percent of the executions from the server's own queue.
     pub throughput_percent: f64,
-    /// Executions whose request lay at the server when the one before it ended, percent, once warm.
+    /// Executions whose request was at the server when the previous one ended, percent, after warm-up.
     pub lay_percent: f64,
-    /// Time for which the server idled before each other, on average, ms.
+    /// Mean idle time of the server before each other execution, ms.
     pub idle_ms: f64,
     /// Answered within their budgets, percent of all sent.
     pub on_time_percent: f64,
-    /// Executed and not on time, percent of all sent.
+    /// Executed but not on time, percent of all sent.
     pub executed_late_percent: f64,
-    /// Pairs of which one was at the proxy when the other's execution began before it.
+    /// Pairs of executions in which the later one's request was already at the proxy when the earlier one started.
     pub pairs: usize,
-    /// Those of which it was the more urgent, percent.
+    /// Pairs in which the later one was the more urgent, percent.
     pub out_of_order_percent: f64,
     /// Requests refused.
     pub refused: usize,
-    /// Those refused within [`AT_ONCE`], percent.
+    /// Refusals within [`AT_ONCE`], percent.
     pub refused_at_once_percent: f64,
-    /// Most of those answered 200 that the server had at once.
+    /// Maximum requests at the server at once, of those answered 200.
     pub at_server: usize,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub unanswered: usize,
-    /// From dispatch to answer, wait and execution at the server not counted, on average, ms.
+    /// Mean time from dispatch to response, without the wait and the execution at the server, ms.
     pub round_trip_ms: f64,
-    /// Lateness of the generator, 99 of 100 requests, ms.
+    /// 99th percentile of the generator's lag, ms.
     pub lag_p99_ms: f64,
 }
 
 /// Two runs with the same arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Row {
-    /// The case that was run.
+    /// Parameters of the case.
     pub case: Case,
-    /// Requests sent in each.
+    /// Requests sent in each run.
     pub sent: usize,
-    /// Executions/s of the same server from a queue of its own.
+    /// Executions/s of the same server from its own queue.
     pub capacity_rps: f64,
-    /// Without `queue.overlap`.
+    /// The run without `queue.overlap`.
     pub off: Figures,
-    /// With it.
+    /// The run with `queue.overlap`.
     pub on: Figures,
 }
 
 impl Row {
-    /// Returns each figure with `queue.overlap` that is not as it is wanted, and what makes the run prove nothing.
+    /// Returns each figure with `queue.overlap` that misses its target, and the reasons why the run proves nothing.
     #[must_use]
     pub fn check(&self) -> Vec<anyhow::Error> {
         let (on, off) = (self.on, self.off);
@@ -123,37 +123,37 @@ impl Row {
         let checks = [
             (
                 lag <= LAG_P99_MAX_MS,
-                format!("the generator was {lag:.1} ms late: the run proves nothing"),
+                format!("the generator was {lag:.1} ms late: invalid run"),
             ),
             (
                 unanswered == 0,
-                format!("{unanswered} requests without an answer"),
+                format!("{unanswered} requests without a response"),
             ),
             (
                 at_server.0 <= 1 && at_server.1 <= 2,
-                format!("{at_server:?} at the server at once, (1, 2) are wanted at most"),
+                format!("{at_server:?} at the server at once, must be at most (1, 2)"),
             ),
             (
                 !above_capacity || on.throughput_percent >= THROUGHPUT_MIN_PERCENT,
                 format!(
-                    "throughput: {:.2} %, {THROUGHPUT_MIN_PERCENT} % are wanted",
+                    "throughput: {:.2} %, must be at least {THROUGHPUT_MIN_PERCENT} %",
                     on.throughput_percent
                 ),
             ),
             (
                 on.out_of_order_percent <= OUT_OF_ORDER_MAX_PERCENT,
                 format!(
-                    "out of order: {:.2} %, at most {OUT_OF_ORDER_MAX_PERCENT} % are wanted",
+                    "out of order: {:.2} %, must be at most {OUT_OF_ORDER_MAX_PERCENT} %",
                     on.out_of_order_percent
                 ),
             ),
             (
                 !(above_capacity && equal) || soon >= AT_ONCE_MIN_PERCENT,
-                format!("refused at once: {soon:.1} %, {AT_ONCE_MIN_PERCENT} % are wanted"),
+                format!("refused at once: {soon:.1} %, must be at least {AT_ONCE_MIN_PERCENT} %"),
             ),
             (
                 below <= NOISE_POINTS,
-                format!("on time: {below:.2} points below those without overlap"),
+                format!("on time: {below:.2} points below the run without overlap"),
             ),
         ];
         let missed = checks.into_iter().filter(|(holds, _)| !holds);
@@ -164,7 +164,7 @@ impl Row {
     }
 }
 
-/// All cases: equal service times, and one with scatter.
+/// All cases: constant service times, and one case with scatter.
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -187,9 +187,10 @@ pub fn cases() -> Vec<Case> {
     cases
 }
 
-/// Executions/s of the server from a queue of its own that is never empty.
+/// Executions/s of the server from its own queue, which is never empty.
 ///
 /// # Errors
+///
 /// It does not start, or a request is not answered 200.
 pub async fn capacity(sigma: f64, seed: u64, length: Duration) -> Result<f64> {
     let emulator = server(sigma, seed).await?;
@@ -214,10 +215,11 @@ pub async fn capacity(sigma: f64, seed: u64, length: Duration) -> Result<f64> {
     executed_rps(&emulator.executions(), length)
 }
 
-/// Runs a case for so long, with and without `queue.overlap` at the same time.
+/// Runs a case for `length`, with and without `queue.overlap` at the same time.
 ///
 /// # Errors
-/// Something does not start.
+///
+/// A part does not start.
 pub async fn run(case: Case, seed: u64, length: Duration, capacity_rps: f64) -> Result<Row> {
     let requests = requests(case, seed, length);
     let one = async |overlap| {

@@ -1,8 +1,8 @@
-//! Is the queue that a proxy's workers share as good as a single one? A real Envoy with so many workers
-//! is sent a load, and replay puts the very same arrivals through one engine.
+//! Compares the queue shared by a proxy's workers with a single queue. A real Envoy with several workers gets a load,
+//! and replay runs the same arrivals through one engine.
 //!
-//! It measures; what is good enough is said by [`Row::check`] alone. [`crowd`] holds many requests at
-//! once, [`cost`] weighs the processor time, [`lane`] keeps a server busy that executes one at a time.
+//! It measures; [`Row::check`] defines the targets. [`crowd`] queues many requests at once, [`cost`] measures the
+//! processor time, [`lane`] keeps a server busy that executes one request at a time.
 
 pub mod cost;
 pub mod crowd;
@@ -27,41 +27,41 @@ use weir_replay::world;
 use self::gauges::Percentiles;
 use self::order::{GRAIN, Stay, at_once, inversions};
 use self::send::{Seen, id_of, send};
-use self::way::{Way, round_trip_ms};
+use self::way::{RequestRecord, round_trip_ms};
 use weir_bed::emulator::{Emulator, Execution, Noise, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 use weir_bed::wait;
 
 /// The shipped scenario.
 pub const SCENARIO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/workers.yaml");
-/// How many workers Envoy is given.
+/// Numbers of Envoy's workers.
 pub const WORKERS: [u32; 3] = [1, 2, 4];
-/// The loads, as multiples of what the servers execute.
+/// The loads, as multiples of the servers' capacity.
 pub const LOADS: [f64; 2] = [0.95, 1.5];
 
-/// How far the share answered on time may be below that of one queue, in points of a hundred.
+/// Maximum deficit of the on-time share against a single queue, in percentage points.
 pub const POINTS_MAX: f64 = 1.0;
-/// How many dispatches may be out of order, percent.
+/// Maximum dispatches out of order, percent.
 pub const INVERSIONS_MAX_PERCENT: f64 = 1.0;
-/// How long a slot may be free while another worker's request waits, 99 of 100 times, in ms.
+/// 99th percentile of the time for which a slot may be free while another worker's request waits, in ms.
 pub const HANDOVER_P99_MAX_MS: f64 = 2.0;
-/// What the generator may be late with 99 of 100 requests before a run proves nothing.
+/// Maximum lag of the generator's 99th percentile; beyond it a run proves nothing.
 pub const LAG_P99_MAX_MS: f64 = 20.0;
-/// How long Envoy may take to flush its histograms.
+/// Time limit for Envoy to flush its histograms.
 const FLUSH_MAX: Duration = Duration::from_secs(10);
 
-/// Who queues together in the real run: the plugin's `queue.scope`.
+/// Scope of the queue in the real run: the plugin's `queue.scope`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
-    /// All workers.
+    /// One queue for all workers.
     Proxy,
-    /// Each worker for itself.
+    /// One queue per worker.
     Worker,
 }
 
 impl Scope {
-    /// As the configuration has it.
+    /// Its name in the configuration.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -71,62 +71,63 @@ impl Scope {
     }
 }
 
-/// One run of a real Envoy, and what replay makes of the same arrivals with one queue.
+/// One run of a real Envoy, and the replay of the same arrivals with one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Row {
     /// Envoy's workers.
     pub workers: u32,
-    /// Who queues together.
+    /// Scope of the queue.
     pub scope: Scope,
-    /// The load, as a multiple of what the servers execute.
+    /// The load, as a multiple of the servers' capacity.
     pub of_capacity: f64,
     /// Requests sent.
     pub sent: usize,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub unanswered: usize,
     /// Answered within their budgets, percent of all sent.
     pub on_time_percent: f64,
-    /// The same of one queue for all, replayed.
+    /// The same share with a single queue, replayed.
     pub single_queue_percent: f64,
     /// Requests sent upstream.
     pub dispatched: usize,
-    /// Dispatches that were certainly out of order by a millisecond or more, percent.
+    /// Dispatches certainly out of order by a millisecond or more, percent.
     pub inversions_percent: f64,
-    /// Dispatches that were, or only seem to have been, out of order at all, percent.
+    /// Upper bound of the dispatches out of order, percent: includes those that only seem so.
     pub inversions_at_most_percent: f64,
-    /// How long slots were free while another worker's request waited, µs.
+    /// Time for which slots were free while another worker's request waited, µs.
     pub handover_us: Percentiles,
-    /// Changes of the board that were tried again.
+    /// CAS conflicts: changes of the slot table that were retried.
     pub swaps_lost: u64,
-    /// Times the board was begun anew.
+    /// Resets of the slot table.
     pub board_resets: u64,
     /// The proxy's slots.
     pub slots: u32,
-    /// Most of those that were answered which the server had at once.
+    /// Maximum requests at the server at once, of those that were answered.
     pub at_once: usize,
-    /// From dispatch to answer, the execution not counted, on average, ms: as much is replayed.
+    /// Mean time from dispatch to response without the execution, ms; replay uses the same.
     pub round_trip_ms: f64,
-    /// How late the generator was, ms.
+    /// 99th percentile of the generator's lag, ms.
     pub lag_p99_ms: f64,
-    /// The greatest.
+    /// Maximum lag of the generator, ms.
     pub lag_max_ms: f64,
 }
 
 impl Row {
-    /// Whether the run counts, and keeps what is promised of a shared queue.
+    /// Checks that the run is valid and meets the targets of a shared queue.
     ///
     /// # Errors
-    /// Which figure is off.
+    ///
+    /// A figure misses its target.
     pub fn check(&self) -> Result<()> {
         ensure!(
             self.lag_p99_ms <= LAG_P99_MAX_MS,
-            "the generator was late: the run proves nothing: {self:?}"
+            "the generator was late: invalid run: {self:?}"
         );
         self.conserves()?;
         let below = self.single_queue_percent - self.on_time_percent;
         ensure!(
             below <= POINTS_MAX,
-            "on time: {below:.2} points below one queue: {self:?}"
+            "on time: {below:.2} points below a single queue: {self:?}"
         );
         ensure!(
             self.inversions_percent <= INVERSIONS_MAX_PERCENT,
@@ -141,24 +142,32 @@ impl Row {
         Ok(())
     }
 
-    /// Whether every request was answered and no more than one lay behind each that was executed, which a queue
-    /// per worker does not promise: its parts change as workers come.
+    /// Checks that every request was answered and that at most one waited at the server behind each executing one.
+    /// The latter does not hold with a queue per worker, whose slots change when workers start.
     ///
     /// # Errors
-    /// Which sum is off.
+    ///
+    /// A sum is wrong.
     pub fn conserves(&self) -> Result<()> {
-        ensure!(self.unanswered == 0, "no answer to some: {self:?}");
+        ensure!(
+            self.unanswered == 0,
+            "requests without a response: {self:?}"
+        );
         let fits = self.at_once <= 2 * self.slots as usize;
-        ensure!(fits || self.scope == Scope::Worker, "too many: {self:?}");
-        ensure!(self.board_resets == 0, "the board was reset: {self:?}");
+        ensure!(
+            fits || self.scope == Scope::Worker,
+            "too many requests at the server: {self:?}"
+        );
+        ensure!(self.board_resets == 0, "the slot table was reset: {self:?}");
         Ok(())
     }
 }
 
-/// Plays the scenario at that load for so many seconds through an Envoy with so many workers.
+/// Runs the scenario at that load for `seconds` through an Envoy with `workers` workers.
 ///
 /// # Errors
-/// A scenario that is refused, or something that does not start.
+///
+/// The scenario is invalid, or a part does not start.
 pub async fn run(
     file: &Path,
     workers: u32,
@@ -178,7 +187,7 @@ pub async fn run(
     real.row(scenario, &requests, workers, scope, of_capacity)
 }
 
-/// What a real run left.
+/// The records of a real run.
 struct Real {
     seen: Vec<Seen>,
     executions: Vec<Execution>,
@@ -254,10 +263,10 @@ impl Real {
         let runs = self.executions.iter();
         let executions: HashMap<&str, &Execution> =
             runs.map(|run| (run.request_id.as_str(), run)).collect();
-        let ways: Vec<Way> = requests
+        let ways: Vec<RequestRecord> = requests
             .iter()
             .zip(&self.seen)
-            .map(|(request, seen)| Way::of(request, seen, &executions, reserve))
+            .map(|(request, seen)| RequestRecord::of(request, seen, &executions, reserve))
             .collect();
         let round_trip_ms = round_trip_ms(&ways)?;
         let stays: Vec<Stay> = ways.iter().map(|way| way.stay(latest)).collect();
@@ -269,7 +278,8 @@ impl Real {
             server.round_trip = Duration::from_secs_f64(round_trip_ms.max(0.0) / 1e3);
         }
         scenario.proxies.workers = 1;
-        // What a timeout abandons gives its slot back at its *predicted* end: the server may miss that by ms.
+        // Only answered ones: the slot of a request abandoned at its timeout is freed at its *predicted* end, which
+        // the server may miss by some ms.
         let answered: HashSet<String> = requests
             .iter()
             .zip(&self.seen)
@@ -301,7 +311,7 @@ impl Real {
     }
 }
 
-/// So many percent of the requests left at most so long after their time.
+/// The given percentile of the delay between planned and real send times.
 fn lag_ms(requests: &[Request], seen: &[Seen], percent: usize) -> f64 {
     let lag = |(request, seen): (&Request, &Seen)| seen.left.saturating_sub(request.sent);
     let mut lags: Vec<Duration> = requests.iter().zip(seen).map(lag).collect();
@@ -310,8 +320,8 @@ fn lag_ms(requests: &[Request], seen: &[Seen], percent: usize) -> f64 {
     lags.get(at).map_or(0.0, |lag| lag.as_secs_f64() * 1e3)
 }
 
-/// The share on time of one queue for all, replayed with the requests at the proxy when they really
-/// left, percent.
+/// The on-time percentage with a single queue: a replay in which the requests reach the proxy at their real send
+/// times.
 fn single_queue(scenario: &Scenario, requests: &[Request], seen: &[Seen]) -> Result<f64> {
     let at_proxy = |(request, seen): (&Request, &Seen)| {
         let left = seen.left.max(request.sent);

@@ -1,32 +1,35 @@
-//! Who went before whom: order inversions, and slots, out of what the filter wrote into headers.
+//! Order inversions and concurrency, from the headers that the filter wrote.
 //!
-//! The filter tells a server how much was left at dispatch, in whole ms, and a client how long the
-//! request was held. With the deadline, which is known to the µs, that places a dispatch within half a
-//! millisecond ([`GRAIN`]) on the filter's own clock, whatever the network and the emulator's timers do.
+//! The filter tells a server the remaining time at dispatch, in whole ms, and a client how long the
+//! request was queued. With the deadline, which is known to the µs, that gives the dispatch time to
+//! half a millisecond ([`GRAIN`]) on the filter's own clock, whatever the network and the
+//! emulator's timers do.
 
 use std::time::Duration;
 
-/// How finely a dispatch is placed, either way.
+/// Precision of a dispatch time, in either direction.
 pub const GRAIN: Duration = Duration::from_micros(500);
 
-/// One request's time at the proxy, from the start of the run.
+/// The time of one request at the proxy, relative to the start of the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
     /// Its deadline.
     pub deadline: Duration,
-    /// When it came.
+    /// Time of its arrival.
     pub came: Duration,
-    /// When it was sent upstream or refused.
+    /// Time at which it was sent upstream or refused.
     pub went: Duration,
     /// Whether it was sent upstream.
     pub dispatched: bool,
 }
 
-/// How many dispatches there were, and how many while another with an earlier deadline was held, that
-/// had been there for `margin` by then and stayed for `margin` afterwards.
+/// Number of dispatches, and number of those during which another request with an earlier deadline
+/// was queued. That request counts if it arrived at least `margin` before and stayed at least
+/// `margin` after the dispatch.
 ///
-/// With twice [`GRAIN`] what is counted was certainly out of order; what was for less than a
-/// millisecond is not. With no margin all are counted, and some that only seem so.
+/// With a margin of twice [`GRAIN`] every counted one was certainly out of order; those of less
+/// than a millisecond are not counted. Without margin all are counted, and some that only seem out
+/// of order.
 #[must_use]
 pub fn inversions(stays: &[Stay], margin: Duration) -> (usize, usize) {
     let mut held: Vec<&Stay> = stays
@@ -51,8 +54,8 @@ pub fn inversions(stays: &[Stay], margin: Duration) -> (usize, usize) {
     (all, inverted)
 }
 
-/// Most of these intervals that are open at once; one that ends when another begins does not count
-/// with it.
+/// Maximum number of these intervals that are open at once; an interval that ends when another
+/// begins does not count with it.
 #[must_use]
 pub fn at_once(intervals: impl Iterator<Item = (f64, f64)>) -> usize {
     let mut edges: Vec<(f64, i64)> = intervals
@@ -82,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_before_an_earlier_deadline_that_waits_is_counted() {
+    fn dispatch_before_queued_earlier_deadline_is_inversion() {
         let ordered = [stay(100, 0, 10, true), stay(200, 0, 20, true)];
         assert_eq!(inversions(&ordered, Duration::ZERO), (2, 0));
         let swapped = [stay(200, 0, 10, true), stay(100, 0, 20, true)];
         assert_eq!(inversions(&swapped, GRAIN * 2), (2, 1));
-        // The earlier one came only then, or had just gone.
+        // The earlier deadline arrived only then, or had just left.
         let came_later = [stay(200, 0, 10, true), stay(100, 10, 20, true)];
         assert_eq!(inversions(&came_later, Duration::ZERO), (2, 0));
         let barely = [stay(200, 0, 10, true), stay(100, 0, 11, true)];
@@ -96,13 +99,13 @@ mod tests {
     }
 
     #[test]
-    fn the_refused_are_no_dispatches_but_they_waited() {
+    fn refused_request_was_queued_but_not_dispatched() {
         let refused = [stay(200, 0, 10, true), stay(100, 0, 50, false)];
         assert_eq!(inversions(&refused, GRAIN * 2), (1, 1));
     }
 
     #[test]
-    fn intervals_that_touch_are_not_open_at_once() {
+    fn touching_intervals_do_not_overlap() {
         assert_eq!(at_once([(0.0, 1.0), (1.0, 2.0)].into_iter()), 1);
         assert_eq!(at_once([(0.0, 2.0), (1.0, 3.0), (1.5, 1.6)].into_iter()), 3);
         assert_eq!(at_once(std::iter::empty()), 0);

@@ -1,5 +1,5 @@
-//! Sends requests that each have a budget of their own, in open loop, and keeps what their answers say
-//! of their way through the proxy. It judges nothing.
+//! Sends requests with individual budgets, in open loop, and records what the responses say about
+//! their time at the proxy. It judges nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,15 +13,15 @@ use weir_replay::request::Request;
 /// One request as its client saw it. Times count from the start of the run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seen {
-    /// When it really left.
+    /// Actual send time.
     pub left: Duration,
-    /// When its answer was read to its end.
+    /// Time at which its response had been read to its end.
     pub ended: Duration,
-    /// Status; 0 where there was no answer.
+    /// Status; 0 without a response.
     pub status: u16,
-    /// How long the proxy held it, as `server-timing` says.
+    /// Time in the proxy's queue, from `server-timing`.
     pub held: Option<Duration>,
-    /// `x-slo-remaining-ms` of the answer.
+    /// `x-slo-remaining-ms` of the response.
     pub remaining_ms: Option<i64>,
 }
 
@@ -31,18 +31,20 @@ pub fn id_of(request: &Request) -> String {
     format!("w-{}", request.id)
 }
 
-/// Sends each when it is to be sent; in the requests' order.
+/// Sends each request at its time; returns the results in the requests' order.
 ///
 /// # Errors
-/// A request's task broke.
+///
+/// A request's task panicked.
 pub async fn send(url: &str, requests: &[Request]) -> Result<Vec<Seen>> {
     Ok(send_since(url, requests).await?.1)
 }
 
-/// The same with the start of the run.
+/// The same, also returning the start of the run.
 ///
 /// # Errors
-/// A request's task broke.
+///
+/// A request's task panicked.
 pub async fn send_since(url: &str, requests: &[Request]) -> Result<(Instant, Vec<Seen>)> {
     let client = reqwest::Client::builder()
         .http1_only()
@@ -77,7 +79,7 @@ pub async fn send_since(url: &str, requests: &[Request]) -> Result<(Instant, Vec
     }
     let mut all = Vec::with_capacity(requests.len());
     while let Some(seen) = tasks.join_next().await {
-        all.push(seen.context("a request's task broke")?);
+        all.push(seen.context("a request's task panicked")?);
     }
     all.sort_unstable_by_key(|(id, _)| *id);
     Ok((started, all.into_iter().map(|(_, seen)| seen).collect()))
@@ -98,7 +100,7 @@ fn number(headers: &HeaderMap, name: &str) -> Option<i64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// `queue;dur=12.3`, in ms.
+/// Parses `queue;dur=12.3`, in ms.
 fn held(headers: &HeaderMap) -> Option<Duration> {
     let timings = headers.get_all("server-timing").iter();
     let ms: f64 = timings

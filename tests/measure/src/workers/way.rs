@@ -1,4 +1,4 @@
-//! One request's way, out of what the client saw and the server was told. It judges nothing.
+//! The path of one request, from the records of the client and the server. It judges nothing.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,27 +10,27 @@ use super::order::{GRAIN, Stay};
 use super::send::{Seen, id_of};
 use weir_bed::emulator::Execution;
 
-/// A request with what the proxy, the server and the client say of it.
-pub(super) struct Way<'a> {
+/// A request with the records of the proxy, the server and the client.
+pub(super) struct RequestRecord<'a> {
     request: &'a Request,
     seen: &'a Seen,
-    /// Where it was sent upstream.
+    /// Its execution, if it was sent upstream.
     execution: Option<&'a Execution>,
-    /// What was left of its time then, in whole ms.
+    /// Remaining time at dispatch, in whole ms.
     left_ms: Option<i64>,
     reserve: Duration,
 }
 
-impl<'a> Way<'a> {
+impl<'a> RequestRecord<'a> {
     pub(super) fn of(
         request: &'a Request,
         seen: &'a Seen,
         executions: &HashMap<&str, &'a Execution>,
         reserve: Duration,
-    ) -> Way<'a> {
+    ) -> RequestRecord<'a> {
         let execution = executions.get(id_of(request).as_str()).copied();
         let left = execution.and_then(|run| run.headers.get("x-slo-remaining-ms"));
-        Way {
+        RequestRecord {
             request,
             seen,
             execution,
@@ -43,17 +43,18 @@ impl<'a> Way<'a> {
         self.seen.status == 200 && self.seen.ended <= self.request.deadline()
     }
 
-    /// From dispatch to answer as the filter saw it, without the execution and what it waited for one.
+    /// Time from dispatch to response as the filter saw it, without the wait and the execution at
+    /// the server.
     fn round_trip_ms(&self) -> Option<f64> {
         let run = self.execution?;
         let answered = self.seen.remaining_ms.filter(|left| *left > 0)?;
-        // The first is what is left without the reserve, the second with it.
+        // `left_ms` excludes the reserve, `answered` includes it.
         let reserve_ms = self.reserve.as_secs_f64() * 1e3;
         let away_ms = self.left_ms? as f64 + reserve_ms - answered as f64;
         Some(away_ms - (run.ended_ms - run.arrived_ms))
     }
 
-    /// `latest`: so long before the deadline nobody is served any more.
+    /// `latest`: a request is no longer served within this time of its deadline.
     pub(super) fn stay(&self, latest: Duration) -> Stay {
         let deadline = self.request.deadline();
         let left = self.left_ms.and_then(|ms| u64::try_from(ms).ok());
@@ -81,9 +82,12 @@ impl<'a> Way<'a> {
     }
 }
 
-/// The mean of it over all.
-pub(super) fn round_trip_ms(ways: &[Way<'_>]) -> Result<f64> {
-    let trips: Vec<f64> = ways.iter().filter_map(Way::round_trip_ms).collect();
-    ensure!(!trips.is_empty(), "nothing was answered");
+/// The mean round trip of all requests.
+pub(super) fn round_trip_ms(ways: &[RequestRecord<'_>]) -> Result<f64> {
+    let trips: Vec<f64> = ways
+        .iter()
+        .filter_map(RequestRecord::round_trip_ms)
+        .collect();
+    ensure!(!trips.is_empty(), "no request was answered");
     Ok(trips.iter().sum::<f64>() / trips.len() as f64)
 }

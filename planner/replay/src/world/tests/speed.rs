@@ -91,7 +91,7 @@ fn speed() {
 fn example() -> Scenario {
     let mut scenario = super::steering::closed_loop();
     let file = include_str!("../../../../service.example.yaml");
-    scenario.service = weir_planner::config::Service::from_yaml(file).unwrap();
+    scenario.service = weir_planner::service::Service::from_yaml(file).unwrap();
     let variants = scenario.service.variants.iter();
     scenario.variants = variants
         .map(|variant| {

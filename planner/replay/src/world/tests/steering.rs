@@ -135,7 +135,7 @@ fn a_lost_plan_leaves_the_old_one_until_the_next() {
         let play = play(scenario, &all, with(Control::HpaLike), 1).unwrap();
         play.seconds[5].shares.clone()
     };
-    scenario.service.variants[0].initial = weir_planner::actuate::Allocation::NONE;
+    scenario.service.variants[0].initial = weir_planner::capacity::Allocation::NONE;
     scenario.proxies.plugin["plan"] = json!({"variants": [
         {"name": "a", "cluster": "a", "share": 1, "slots": 2, "service_ms": 50, "accuracy": 70}]});
     assert_ne!(shares(&scenario), [1.0, 0.0], "a plan came");

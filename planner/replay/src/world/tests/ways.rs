@@ -2,7 +2,8 @@
 
 use super::steering::closed_loop;
 use super::*;
-use weir_planner::config::{Policy, SpongeRule};
+use weir_planner::policy::Sponge;
+use weir_planner::service::SharedPolicy;
 
 /// The network's way up while it is as ever.
 const WAY_MS: u64 = 50;
@@ -21,7 +22,7 @@ const SENT: u64 = 80;
 fn sponge() -> Scenario {
     let mut scenario = closed_loop();
     let service = &mut scenario.service;
-    service.policy = Policy::Sponge(SpongeRule {
+    service.policy = SharedPolicy::new(Sponge {
         delta: 0.001,
         percentile: 99.0,
     });

@@ -1,5 +1,5 @@
-//! The address of the cores of all: an answer says what is in force. A change is answered when all of it serves, or
-//! when something else has been asked for.
+//! HTTP endpoint for the total resources. A response shows the actual resources. A change is answered when all of it
+//! is ready, or when another change has replaced it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         }
     };
     if let Some(batch) = batch {
-        // A server is told in no time.
+        // A batch change takes no time.
         shared
             .servers
             .iter()
@@ -69,12 +69,12 @@ async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
     let mut changed = shared.changed.subscribe();
     let wanted = {
         let mut state = shared.state();
-        let heading = state.heading();
+        let requested = state.requested();
         let wanted = Split {
-            cores: cores.unwrap_or(heading.cores),
-            parallelism: parallelism.unwrap_or(heading.parallelism),
+            cores: cores.unwrap_or(requested.cores),
+            parallelism: parallelism.unwrap_or(requested.parallelism),
             each,
-            ..heading
+            ..requested
         };
         state.ask(Instant::now(), wanted);
         wanted
@@ -84,7 +84,7 @@ async fn change(State(shared): State<Arc<Shared>>, body: Bytes) -> Response {
         let now = Instant::now();
         {
             let state = shared.state();
-            if state.has_left(wanted) || state.is_settled(now) {
+            if state.was_replaced(wanted) || state.is_settled(now) {
                 drop(state);
                 return Json(shared.resources()).into_response();
             }

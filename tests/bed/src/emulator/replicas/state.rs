@@ -1,8 +1,9 @@
-//! Cores and lanes that were asked for → those of each server, and when. Time is an argument; nothing is started here.
+//! State machine from the requested total cores and lanes to those of each server over time. Time is an argument; it
+//! performs no action.
 //!
-//! A change is in force after a delay drawn anew for each. Then servers have other cores at once, and what begins anew
-//! loads: all of them where none has a lane, and each further lane where lanes are the replicas (parallelism is a
-//! number). Asked for anything else meanwhile, what loads and is still wanted goes on loading.
+//! A change takes effect after a random delay. Servers then get their new cores at once, and new capacity loads: all
+//! servers if none has a lane, and each further lane if lanes are the replicas (parallelism is a number). If another
+//! change is requested meanwhile, capacity that is loading and still needed goes on loading.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -15,7 +16,7 @@ use weir_sim::server::Parallelism;
 
 use super::super::Resources;
 
-/// Time until an Envoy that watches a file has taken new endpoints over.
+/// Time until Envoy has taken over new endpoints from a watched file.
 const TAKE_OVER: Duration = Duration::from_millis(50);
 
 /// Lanes of one server, and their cores.
@@ -26,13 +27,13 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// A server that is not there.
+    /// A stopped server.
     pub(super) const NONE: Seat = Seat {
         lanes: 0,
         cores: 0.0,
     };
 
-    /// Its executions at once, where those of all together are said like `all`.
+    /// The parallelism of this server, in the same form (per core or fixed) as `all`.
     pub(super) fn parallelism(self, all: Parallelism) -> Parallelism {
         match (all, NonZeroU32::new(self.lanes)) {
             (Parallelism::Fixed(_), Some(lanes)) => Parallelism::Fixed(lanes),
@@ -41,13 +42,13 @@ impl Seat {
     }
 }
 
-/// Cores and lanes of all together, spread evenly over the servers.
+/// Total cores and lanes, spread evenly over the servers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Split {
     pub(super) cores: f64,
     pub(super) parallelism: Parallelism,
     pub(super) count: NonZeroU32,
-    /// Cores of each lane that serves while others load; an even part if left out.
+    /// Cores of each ready lane while others load; an even share by default.
     pub(super) each: Option<f64>,
 }
 
@@ -65,7 +66,7 @@ impl Split {
         self.parallelism.at_once(self.cores)
     }
 
-    /// One for each server; the first have one lane more where they cannot all have as many.
+    /// The seat of each server. If the lanes do not divide evenly, the first servers have one more.
     pub(super) fn seats(self) -> impl Iterator<Item = Seat> {
         let (lanes, count) = (self.lanes(), self.count.get());
         (0..count).map(move |index| {
@@ -81,7 +82,7 @@ impl Split {
         let part = f64::from(lanes) / f64::from(self.lanes().max(1));
         match self.parallelism {
             Parallelism::Fixed(_) => self.cores * part,
-            // A part of a core that makes no lane.
+            // Plus the fraction of a core that makes no whole lane.
             Parallelism::PerCore if first => {
                 f64::from(lanes) + self.cores - f64::from(self.lanes())
             }
@@ -90,33 +91,33 @@ impl Split {
     }
 }
 
-/// One server.
+/// State of one server.
 #[derive(Debug, Clone, Default)]
 struct Replica {
-    /// Lanes that serve.
+    /// Ready lanes.
     lanes: u32,
-    /// Lanes that load, and when they are ready, earliest first.
+    /// Loading lanes and the time each is ready, earliest first.
     loading: VecDeque<(Instant, u32)>,
-    /// From then on it is in the endpoints as Envoy has them.
+    /// Time from which Envoy knows the server as an endpoint.
     known_from: Option<Instant>,
-    /// Since then it executes what it still has.
+    /// Time since which it only finishes the executions it still has.
     leaving: Option<Instant>,
-    /// Cores it serves with.
+    /// Cores of the ready lanes.
     cores: f64,
 }
 
-/// Servers that are to be changed.
+/// Changes to apply to the servers.
 #[derive(Debug, Default)]
-pub(super) struct Moved {
-    /// What they have from now on.
+pub(super) struct ServerChanges {
+    /// New lanes and cores, by server index.
     pub(super) seats: Vec<(usize, Seat)>,
-    /// Those of them that begin to serve.
+    /// Those of these servers that begin to serve.
     pub(super) begins: Vec<usize>,
-    /// Whether others serve than before.
+    /// Whether the set of endpoints changed.
     pub(super) endpoints: bool,
 }
 
-/// All of them.
+/// State of all servers.
 #[derive(Debug)]
 pub(super) struct State {
     target: Split,
@@ -155,9 +156,9 @@ impl State {
         }
     }
 
-    /// Asks for that; the same as is on its way goes on.
+    /// Requests new resources; a change to the same resources already under way goes on.
     pub(super) fn ask(&mut self, now: Instant, wanted: Split) {
-        if self.heading() != wanted {
+        if self.requested() != wanted {
             let [shortest, longest] = self.resize_delay.map(|delay| delay.as_secs_f64());
             let part: f64 = self.random.random();
             let delay = Duration::from_secs_f64(shortest + (longest - shortest) * part);
@@ -165,17 +166,17 @@ impl State {
         }
     }
 
-    /// Whether something else was asked for since.
-    pub(super) fn has_left(&self, wanted: Split) -> bool {
-        self.heading() != wanted
+    /// Whether another change has been requested since.
+    pub(super) fn was_replaced(&self, wanted: Split) -> bool {
+        self.requested() != wanted
     }
 
-    /// What was asked for last.
-    pub(super) fn heading(&self) -> Split {
+    /// The resources requested last.
+    pub(super) fn requested(&self) -> Split {
         self.pending.map_or(self.target, |(split, _)| split)
     }
 
-    /// Whether all that was asked for serves.
+    /// Whether everything requested is ready.
     pub(super) fn is_settled(&self, now: Instant) -> bool {
         let serves = |replica: &Replica| {
             replica.loading.is_empty() && replica.known_from.is_none_or(|from| from <= now)
@@ -183,8 +184,8 @@ impl State {
         self.pending.is_none() && self.replicas.iter().all(serves)
     }
 
-    /// What serves, as far as Envoy knows of it, where each server makes batches of so many at most.
-    pub(super) fn in_force(&self, now: Instant, batch: NonZeroU32) -> Resources {
+    /// Actual resources, as far as Envoy knows of them; `batch` is the maximum batch of each server.
+    pub(super) fn actual(&self, now: Instant, batch: NonZeroU32) -> Resources {
         let known = |replica: &&Replica| replica.known_from.is_some_and(|from| from <= now);
         let (mut lanes, mut cores) = (0, 0.0);
         for replica in self.replicas.iter().filter(known) {
@@ -195,7 +196,7 @@ impl State {
             Parallelism::PerCore => Parallelism::PerCore,
             Parallelism::Fixed(_) => NonZeroU32::new(lanes).into(),
         };
-        // Sums of thirds.
+        // Removes the rounding error of sums of thirds.
         let cores = (cores * 1e6).round() / 1e6;
         Resources {
             cores,
@@ -204,16 +205,16 @@ impl State {
         }
     }
 
-    /// What it has come to, and what is to be changed for that.
-    pub(super) fn advance(&mut self, now: Instant) -> Moved {
+    /// Advances to `now` and returns the changes to apply.
+    pub(super) fn advance(&mut self, now: Instant) -> ServerChanges {
         self.loading_core_seconds = self.loading_core_seconds(now);
         self.counted_until = now;
         if let Some((split, _)) = self.pending.take_if(|(_, at)| *at <= now) {
             self.target = split;
         }
-        let mut moved = Moved::default();
+        let mut moved = ServerChanges::default();
         let lanes_load = matches!(self.target.parallelism, Parallelism::Fixed(_));
-        // Where any serves, the others have what they load.
+        // If any server is ready, a further one loads on its own.
         let loaded = !lanes_load && self.replicas.iter().any(|replica| replica.lanes > 0);
         let each = self.replicas.iter();
         let first = each.filter_map(|replica| replica.loading.front().map(|(at, _)| *at));
@@ -225,7 +226,7 @@ impl State {
         let seats: Vec<Seat> = self.target.seats().collect();
         let before = self.replicas.clone();
         for (replica, wanted) in self.replicas.iter_mut().zip(&seats) {
-            replica.go_to(*wanted, ready_at, now);
+            replica.set_lanes(*wanted, ready_at, now);
         }
         let loads = self.replicas.iter().any(|one| !one.loading.is_empty());
         let each = self.target.each.filter(|_| loads);
@@ -254,7 +255,7 @@ impl State {
         moved
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     pub(super) fn next_event(&self) -> Option<Instant> {
         let pending = self.pending.map(|(_, at)| at);
         let each = self.replicas.iter();
@@ -267,12 +268,12 @@ impl State {
         pending.into_iter().chain(ready).chain(known).min()
     }
 
-    /// Executions at once of a server with that.
+    /// Parallelism of a server with this seat.
     pub(super) fn parallelism(&self, seat: Seat) -> Parallelism {
         seat.parallelism(self.target.parallelism)
     }
 
-    /// Servers that serve.
+    /// Indexes of ready servers.
     pub(super) fn serving(&self) -> Vec<usize> {
         let all = self.replicas.iter().enumerate();
         all.filter(|(_, one)| one.lanes > 0)
@@ -284,7 +285,7 @@ impl State {
         self.replicas.iter().map(|one| one.lanes).collect()
     }
 
-    /// Servers that are to end, and since when.
+    /// Servers that are to stop, each with the time it left the endpoints.
     pub(super) fn leaving(&self) -> Vec<(usize, Instant)> {
         let all = self.replicas.iter().enumerate();
         all.filter_map(|(index, one)| Some((index, one.leaving?)))
@@ -297,7 +298,7 @@ impl State {
         }
     }
 
-    /// Cores × seconds on which something has loaded.
+    /// Cores × seconds spent loading.
     pub(super) fn loading_core_seconds(&self, now: Instant) -> f64 {
         let loads = self.replicas.iter().any(|one| !one.loading.is_empty());
         let serving: f64 = self.replicas.iter().map(|one| one.cores).sum();
@@ -323,8 +324,8 @@ impl Replica {
         }
     }
 
-    /// Lanes go at once; those that come are ready then.
-    fn go_to(&mut self, wanted: Seat, ready_at: Instant, now: Instant) {
+    /// Removes lanes at once; new lanes are ready at `ready_at`.
+    fn set_lanes(&mut self, wanted: Seat, ready_at: Instant, now: Instant) {
         self.lanes = self.lanes.min(wanted.lanes);
         let loads = |one: &Replica| one.loading.iter().map(|(_, lanes)| lanes).sum::<u32>();
         let missing = wanted.lanes - self.lanes;

@@ -1,5 +1,5 @@
-//! `workers lane`: a server that executes one request at a time, with `queue.overlap` and without. It prints; what
-//! is good enough is the library's to say.
+//! `workers lane`: a server that executes one request at a time, with `queue.overlap` and without. It prints; the
+//! library defines the targets.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::workers::{print, table, verdict};
 
 #[derive(Debug, Args)]
 pub(crate) struct LaneArgs {
-    /// Seconds for which each run sends.
+    /// Duration of each run's load, in seconds.
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(5..=600))]
     seconds: u32,
-    /// Another seed gives other arrivals.
+    /// Seed of the arrivals.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -24,7 +24,7 @@ pub(crate) async fn measured(args: &LaneArgs, json: bool) -> Result<ExitCode> {
     let (seed, length) = (args.seed, Duration::from_secs(args.seconds.into()));
     let (even, scattered) =
         tokio::try_join!(capacity(0.0, seed, length), capacity(SIGMA, seed, length))?;
-    eprintln!("from a queue of its own: {even:.2} requests/s, scattered {scattered:.2}");
+    eprintln!("from its own queue: {even:.2} requests/s, scattered {scattered:.2}");
     let mut rows = Vec::new();
     for case in cases() {
         let own = if case.sigma > 0.0 { scattered } else { even };
@@ -49,8 +49,8 @@ const HEADER: [&str; 14] = [
     "budgets ms",
     "sent",
     "executed/s",
-    "of its own queue's %",
-    "lay there %; else idle ms",
+    "of its own queue %",
+    "already at server %; else idle ms",
     "on time %",
     "executed late %",
     "out of order %",

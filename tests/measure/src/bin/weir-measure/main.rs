@@ -1,4 +1,4 @@
-//! `weir-measure validate | workers | kube`: figures of Weir that take minutes, each with the bound it is held against.
+//! `weir-measure validate | workers | kube`: measurements of Weir that take minutes, each with its target.
 
 mod lane;
 mod pods;
@@ -27,20 +27,21 @@ struct Cli {
 enum Command {
     /// Compare replay with a real Envoy at three loads: light, near capacity, 1.5 × overload.
     Validate(ValidateArgs),
-    /// Measure the queue that workers share: order, hand-over, a crowd, processor time.
+    /// Measure the queue shared by the workers: order, hand-over, many queued requests, processor time.
     Workers(WorkersArgs),
-    /// Measure the planner on an emulated Kubernetes: how soon pods follow the demand, and what 500 of them cost.
+    /// Measure the planner on an emulated Kubernetes: the time until pods follow the demand, and the cost of 500
+    /// pods.
     Kube(KubeArgs),
 }
 
 #[derive(Debug, Args)]
 struct ValidateArgs {
-    /// The scenario; its load is set to each of the three multiples of its servers' capacity.
+    /// The scenario; its load is set to three multiples of its servers' capacity.
     #[arg(long, value_name = "FILE", default_value = VALIDATED)]
     scenario: PathBuf,
 }
 
-/// The shipped scenario for it.
+/// The default scenario of `validate`.
 const VALIDATED: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../../planner/scenarios/validate.yaml"
@@ -48,7 +49,7 @@ const VALIDATED: &str = concat!(
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // Sockets of clients and servers are all in this process: more than the usual 1,024.
+    // All sockets of clients and servers are in this process: more than the usual 1,024.
     let _ = rlimit::increase_nofile_limit(rlimit::INFINITY);
     match run(Cli::parse()).await {
         Ok(code) => code,
@@ -68,7 +69,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
             Command::Kube(args) => pods::measured(args).await,
         }
     };
-    // Dropping what was under way ends its processes.
+    // Dropping the unfinished work ends its processes.
     tokio::select! {
         code = work => code,
         () = interrupt.wait() => {
@@ -78,7 +79,7 @@ async fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Replay beside reality at each load; the exit code says whether they agree.
+/// Compares replay with a real Envoy at each load; the exit code says whether they agree.
 async fn validated(args: ValidateArgs) -> Result<ExitCode> {
     let mut code = ExitCode::SUCCESS;
     for of_capacity in LOADS {

@@ -1,5 +1,5 @@
-//! `kube`: how soon pods have the cores that a step of demand wants, and what a planner costs its API server and its
-//! node where it keeps many of them. It measures and prints, on an emulated API server; the targets are at the top.
+//! `kube`: the time until pods have the cores for a step of demand, and the planner's cost to its API server and its
+//! node with many pods. It measures and prints, on an emulated API server; the targets are at the top.
 
 mod cluster;
 
@@ -14,66 +14,66 @@ use tokio::time::{Instant, sleep};
 
 use cluster::{Cluster, Model};
 
-/// From a step of demand until the plan that has seen it is in force, at most.
+/// Maximum time from a step of demand until the first plan for it is actuated.
 const STEP_MAX_S: f64 = 1.5;
-/// What the planner itself may use, MB.
+/// Maximum memory of the planner, MB.
 const MEMORY_MAX_MB: f64 = 150.0;
-/// Patches of pods in a second, at most.
+/// Maximum pod patches a second.
 const PATCHES_MAX: f64 = 10.0;
-/// Longest wait for anything.
+/// Time limit of any wait.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The span over which patches are counted: a burst of a whole service is allowed in one second.
+/// Window in which patches are counted: a burst for a whole service is allowed within one second.
 const SPAN: Duration = Duration::from_secs(10);
-/// How often cores are looked at that are timed, and everything else: who looks at 500 pods all the time keeps the
-/// emulator from its work.
-const LOOK: Duration = Duration::from_millis(2);
-const GLANCE: Duration = Duration::from_millis(500);
-/// A planner's cycle, as the services have it.
+/// Interval between checks of cores that are timed.
+const CORES_CHECK_INTERVAL: Duration = Duration::from_millis(2);
+/// Interval between all other checks: frequent checks of 500 pods would slow down the emulator.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Cycle time of the services.
 const CYCLE_S: f64 = 1.0;
 const STEP: &str = "step";
 
 #[derive(Debug, Args)]
 pub(crate) struct KubeArgs {
-    /// Steps of demand that are timed.
+    /// Number of steps of demand to time.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     steps: u32,
-    /// Services kept at once.
+    /// Number of services.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     services: u32,
-    /// Pods of each.
+    /// Pods per service.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=110))]
     replicas: u32,
-    /// How long they are watched, with loads that stay and then with loads that change, in seconds.
+    /// Duration of each observation, with constant and then with changing loads, in seconds.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(10..))]
     seconds: u32,
-    /// The figures as JSON.
+    /// Print the figures as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// From a step of demand, s.
+/// Times from a step of demand, s.
 #[derive(Debug, Clone, Serialize)]
 struct Steps {
     count: usize,
-    /// Of each step: until more cores are in force, and until all are that the demand wants.
+    /// For each step: time until more cores are actuated, and until all the demand needs are.
     each: Vec<[f64; 2]>,
-    /// Until more cores are in force.
+    /// Time until more cores are actuated.
     first_p50: f64,
     first_max: f64,
-    /// Until all are that the demand wants.
+    /// Time until all cores the demand needs are actuated.
     all_p50: f64,
     all_max: f64,
 }
 
-/// What keeping many pods costs.
+/// The planner's cost with many pods.
 #[derive(Debug, Clone, Serialize)]
 struct Crowd {
     services: u32,
     pods: usize,
-    /// Requests in a cycle, by kind, watches aside.
+    /// Requests per cycle, by kind, without watches.
     still: BTreeMap<String, f64>,
     changing: BTreeMap<String, f64>,
-    /// A second, in the busiest ten seconds and in the busiest one.
+    /// Per second, in the busiest ten seconds and in the busiest one.
     patches_s: f64,
     patches_in_busiest_s: usize,
     patches: usize,
@@ -100,14 +100,14 @@ pub(crate) async fn measured(args: KubeArgs) -> Result<ExitCode> {
         ("patches/s", crowd.patches_s, PATCHES_MAX),
     ] {
         if found > most {
-            eprintln!("{what}: {found:.2}, at most {most} wanted");
+            eprintln!("{what}: {found:.2}, must be at most {most}");
             code = ExitCode::FAILURE;
         }
     }
     Ok(code)
 }
 
-/// Between a load that one core of each carries and one that wants seven cores of eight.
+/// Alternates between a load for one core per pod and one that needs seven of eight cores.
 async fn steps(count: u32) -> Result<Steps> {
     const LOW: f64 = 5.0;
     const HIGH: f64 = 60.0;
@@ -127,28 +127,28 @@ async fn steps(count: u32) -> Result<Steps> {
     let (mut first, mut all) = (Vec::new(), Vec::new());
     for step in 0..count {
         let low = || cluster.cores(STEP) < WANTED && cluster.is_in_force(STEP);
-        wait(&cluster, "few cores", GLANCE, low).await?;
-        // At another moment of the cycle each time.
+        wait(&cluster, "few cores", CHECK_INTERVAL, low).await?;
+        // Each step falls on another phase of the cycle.
         let phase = Duration::from_millis(u64::from(step) * 1000 / u64::from(count));
         sleep(Duration::from_secs(5) + phase).await;
         let before = cluster.cores(STEP);
         let begin = Instant::now();
         cluster.proxies.load(STEP, HIGH);
-        wait(&cluster, "a first core", LOOK, || {
+        wait(&cluster, "a first core", CORES_CHECK_INTERVAL, || {
             cluster.cores(STEP) > before
         })
         .await?;
         first.push(begin.elapsed().as_secs_f64());
-        // What the demand wants in the end is what stands when nothing has changed for a while.
+        // The final state is reached when nothing has changed for a while.
         let (mut cores, mut since) = (cluster.cores(STEP), begin.elapsed());
         while begin.elapsed() < since + Duration::from_secs(5) {
-            sleep(LOOK).await;
+            sleep(CORES_CHECK_INTERVAL).await;
             let now = cluster.cores(STEP);
             if now != cores {
                 (cores, since) = (now, begin.elapsed());
             }
         }
-        ensure!(cores >= WANTED, "{cores} cores only: {}", cluster.log());
+        ensure!(cores >= WANTED, "only {cores} cores: {}", cluster.log());
         all.push(since.as_secs_f64());
         cluster.proxies.load(STEP, LOW);
     }
@@ -172,7 +172,7 @@ fn name(service: u32) -> String {
     format!("s{service}")
 }
 
-/// Many pods, first with loads that stay, then with another tenth of them changing in each cycle.
+/// Runs many pods, first with constant loads, then changing another tenth of the loads in each cycle.
 async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     const CORE_RPS: f64 = 20.0;
     let mut cluster = Cluster::start().await?;
@@ -183,7 +183,7 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
         replicas: args.replicas,
         greatest: 4,
     };
-    // What so many cores of each pod carry, with the headroom.
+    // Rate that `cores` cores of each pod sustain, with the headroom.
     let rate = |cores: f64| f64::from(args.replicas) * CORE_RPS * (cores - 0.3);
     for service in 0..args.services {
         cluster.service(&name(service), &[model], args.replicas * 4)?;
@@ -191,10 +191,16 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     }
     let pods = (args.services * args.replicas) as usize;
     let there = || cluster.server.kubelet().pods().len() == pods;
-    wait(&cluster, "the pods", GLANCE, there).await?;
+    wait(&cluster, "the pods", CHECK_INTERVAL, there).await?;
     cluster.plan()?;
     let settled = || (0..args.services).all(|service| cluster.is_in_force(&name(service)));
-    wait(&cluster, "all in force", GLANCE, settled).await?;
+    wait(
+        &cluster,
+        "all targets to be reached",
+        CHECK_INTERVAL,
+        settled,
+    )
+    .await?;
     sleep(SPAN).await;
     let span = Duration::from_secs(args.seconds.into());
     let cycles = span.as_secs_f64() / CYCLE_S;
@@ -208,7 +214,7 @@ async fn crowd(args: &KubeArgs) -> Result<Crowd> {
     let (still, unasked) = cluster.asked(before);
     ensure!(
         unasked.is_empty(),
-        "pods are patched though nothing changes"
+        "pods are patched although nothing changes"
     );
     let before = cluster.server.log().latest();
     let tenth = args.services.div_ceil(10);
@@ -256,7 +262,7 @@ async fn wait(cluster: &Cluster, what: &str, look: Duration, is: impl Fn() -> bo
     while !is() {
         ensure!(
             begin.elapsed() < PATIENCE,
-            "waited {PATIENCE:?} in vain for {what}; the planner says:\n{}",
+            "timed out after {PATIENCE:?} waiting for {what}; log of the planner:\n{}",
             cluster.log()
         );
         sleep(look).await;

@@ -1,5 +1,5 @@
-//! `workers`: how good the queue is that a proxy's workers share, on a real Envoy. It prints; what is
-//! good enough is the library's to say.
+//! `workers`: quality of the queue shared by a proxy's workers, on a real Envoy. It prints; the
+//! library defines the targets.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,19 +20,19 @@ use crate::lane::{self, LaneArgs};
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkersArgs {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<WorkersCommand>,
     #[command(flatten)]
     order: OrderArgs,
-    /// The figures as JSON.
+    /// Print the figures as JSON.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Hold many requests at once over HTTP/2 and let them go: answers and memory.
+enum WorkersCommand {
+    /// Queue many requests at once over HTTP/2 and release them: answers and memory.
     Crowd(CrowdArgs),
-    /// Weigh the processor time of a request, with the filter and without.
+    /// Measure the processor time of a request, with the filter and without.
     Cost(CostArgs),
     /// Keep a server busy that executes one request at a time, with `queue.overlap` and without.
     Lane(LaneArgs),
@@ -40,56 +40,56 @@ enum What {
 
 #[derive(Debug, Args)]
 struct OrderArgs {
-    /// The scenario; workers and load are set.
+    /// The scenario; the number of workers and the load are set.
     #[arg(long, value_name = "FILE", default_value = SCENARIO)]
     scenario: PathBuf,
-    /// How long each run sends, in seconds; at most what the scenario says.
+    /// Duration of each run, in seconds; limited by the scenario's length.
     #[arg(long, default_value_t = 20)]
     seconds: u32,
-    /// How many workers, instead of 1, 2 and 4; may be given several times.
+    /// Number of workers, instead of 1, 2 and 4; may be given several times.
     #[arg(long)]
     workers: Vec<u32>,
-    /// Which multiples of the capacity, instead of 0.95 and 1.5; may be given several times.
+    /// Multiple of the capacity, instead of 0.95 and 1.5; may be given several times.
     #[arg(long)]
     load: Vec<f64>,
-    /// How often each is run.
+    /// Number of runs of each case.
     #[arg(long, default_value_t = 1)]
     rounds: u32,
 }
 
 #[derive(Debug, Args)]
 struct CrowdArgs {
-    /// Requests held at once.
+    /// Number of requests queued at once.
     #[arg(long, default_value_t = 20_000)]
     requests: usize,
-    /// For how long, in seconds.
+    /// Time they are queued, in seconds.
     #[arg(long, default_value_t = 10)]
     seconds: u32,
-    /// Envoy's workers.
+    /// Number of Envoy's workers.
     #[arg(long, default_value_t = 2)]
     workers: u32,
-    /// How often, in one Envoy.
+    /// Number of rounds in one Envoy.
     #[arg(long, default_value_t = 2)]
     rounds: u32,
 }
 
 #[derive(Debug, Args)]
 struct CostArgs {
-    /// Turns of the four Envoys.
+    /// Number of rounds over the Envoys.
     #[arg(long, default_value_t = 9)]
     turns: u32,
-    /// Requests to each of them in a turn, a multiple of 400.
+    /// Requests to each Envoy in a round, a multiple of 400.
     #[arg(long, default_value_t = 25_200)]
     requests: u32,
 }
 
-/// Measures, prints, and says in the exit code whether the targets are met.
+/// Measures and prints; the exit code says whether the targets are met.
 pub(crate) async fn measured(args: WorkersArgs) -> Result<ExitCode> {
     match args.what {
         None => order(args.order, args.json).await,
-        Some(What::Crowd(what)) => crowd(what, args.json).await,
-        Some(What::Cost(what)) => cost(what, args.json).await,
-        Some(What::Lane(what)) => lane::measured(&what, args.json).await,
+        Some(WorkersCommand::Crowd(what)) => crowd(what, args.json).await,
+        Some(WorkersCommand::Cost(what)) => cost(what, args.json).await,
+        Some(WorkersCommand::Lane(what)) => lane::measured(&what, args.json).await,
     }
 }
 
@@ -139,7 +139,7 @@ const HEADER: [&str; 13] = [
     "(at most)",
     "hand-over p50 / p99 / max ms",
     "of them",
-    "swaps lost",
+    "CAS conflicts",
     "round trip ms",
     "lag p99 ms",
 ];
@@ -164,7 +164,7 @@ fn line(row: &Row) -> [String; 13] {
     ]
 }
 
-/// A table for people, a row for each line.
+/// A table for people, with a row for each line.
 pub(crate) fn table<const N: usize>(
     header: [&str; N],
     lines: impl Iterator<Item = [String; N]>,
@@ -195,9 +195,9 @@ fn told(crowd: &Crowd) -> String {
     let each = |during: f64, before: f64| (during - before) / crowd.held as f64 / 1e3;
     let (before, during, after) = (crowd.before, crowd.during, crowd.after);
     format!(
-        "{} held at once over {} connections, {} workers: {} answered, {} executed ({} executions), \
-         all gone after {:.1} s\n  allocated {} before, {} during ({:.1} kB each), {} with all connections \
-         open still, {} after {:.1} s without ({:+.1} %)\n  resident {} before, {} during ({:.1} kB \
+        "{} queued at once over {} connections, {} workers: {} answered, {} executed ({} executions), \
+         all done after {:.1} s\n  allocated {} before, {} during ({:.1} kB each), {} with all connections \
+         still open, {} after {:.1} s without ({:+.1} %)\n  resident {} before, {} during ({:.1} kB \
          each), {} after",
         crowd.held,
         crowd.connections,
@@ -230,12 +230,12 @@ async fn cost(args: CostArgs, json: bool) -> Result<ExitCode> {
     let most = cost.board.alone_us.max(cost.board.among_others_us);
     let board = (most <= BOARD_MAX_US).then_some(());
     let board = board.ok_or_else(|| {
-        anyhow::anyhow!("claim and release take {most:.1} µs, at most {BOARD_MAX_US} are wanted")
+        anyhow::anyhow!("claim and release take {most:.1} µs, must be at most {BOARD_MAX_US}")
     });
     let ratio = cost.ratio.proxy;
     let whole = (ratio <= RATIO_MAX).then_some(());
     let whole = whole.ok_or_else(|| {
-        anyhow::anyhow!("a request costs {ratio:.2} times what it costs without the filter, at most {RATIO_MAX} is wanted")
+        anyhow::anyhow!("a request costs {ratio:.2} times its cost without the filter, must be at most {RATIO_MAX}")
     });
     Ok(verdict([board, whole].into_iter()))
 }

@@ -12,21 +12,21 @@ use weir_replay::request::Request;
 use super::super::lag_ms;
 use super::super::order::at_once;
 use super::super::send::{Seen, id_of, send_since};
-use super::super::way::{Way, round_trip_ms};
+use super::super::way::{RequestRecord, round_trip_ms};
 use super::{AT_ONCE, Case, Figures, HOP, SERVICE_MS};
 use weir_bed::emulator::{Emulator, Execution, Law, Noise, ServerConfig};
 use weir_bed::envoy::{Bootstrap, Envoy};
 
-/// Time from the first execution that is not counted: nothing is known of the lane yet.
+/// Warm-up time from the first execution, not counted: the filter has no measurements of the server yet.
 const WARM_MS: f64 = 2000.0;
-/// Time before a run's end that is not counted: the queue gets empty.
+/// Time before a run's end that is not counted, because the queue empties.
 const END_MS: f64 = 1000.0;
-/// Kept back for the answer's way to a client on the same machine, which may be busy.
+/// Reserve for the response's return to a client on the same machine, which may be busy.
 const RESERVE: Duration = Duration::from_millis(10);
-/// Executions later in order that are compared with each.
+/// Number of later executions compared with each.
 const LATER_MAX: usize = 200;
 
-/// The server, some way off, with that scatter.
+/// The server, at a network distance, with this scatter.
 pub(super) async fn server(sigma: f64, seed: u64) -> Result<Emulator> {
     let mut config = ServerConfig::new("small", Law::constant(SERVICE_MS));
     config.noise = (sigma > 0.0).then_some(Noise { sigma, seed });
@@ -35,16 +35,16 @@ pub(super) async fn server(sigma: f64, seed: u64) -> Result<Emulator> {
     Ok(emulator)
 }
 
-/// Times, in ms, between which executions count.
+/// The range of times, in ms, in which executions count.
 fn counted(executions: &[Execution], length: Duration) -> Result<Range<f64>> {
     let first = executions.first().context("nothing was executed")?;
     let from = first.started_ms + WARM_MS;
     let to = first.started_ms + length.as_secs_f64() * 1e3 - END_MS;
-    ensure!(from < to, "{length:?} are too short a run");
+    ensure!(from < to, "a run of {length:?} is too short");
     Ok(from..to)
 }
 
-/// Executions begun each second.
+/// Executions started per second.
 pub(super) fn executed_rps(executions: &[Execution], length: Duration) -> Result<f64> {
     let span = counted(executions, length)?;
     let begun = executions.iter().map(|run| run.started_ms);
@@ -52,7 +52,7 @@ pub(super) fn executed_rps(executions: &[Execution], length: Duration) -> Result
     Ok(begun as f64 * 1e3 / (span.end - span.start))
 }
 
-/// Time for which the server idled before each execution but the first; 0 where its request lay there.
+/// Idle time of the server before each execution but the first; 0 if its request was already there.
 fn idle_ms(executions: &[Execution], length: Duration) -> Result<Vec<f64>> {
     let span = counted(executions, length)?;
     let pairs = executions.iter().zip(executions.iter().skip(1));
@@ -62,7 +62,7 @@ fn idle_ms(executions: &[Execution], length: Duration) -> Result<Vec<f64>> {
         .collect())
 }
 
-/// Traces that a run left: executions, answers, and its start.
+/// Records of a run: its executions, its responses, and its start.
 pub(super) struct Real {
     emulator: Emulator,
     started: Instant,
@@ -110,11 +110,11 @@ impl Real {
             "a request was executed twice"
         );
         let both = || requests.iter().zip(&self.seen);
-        let ways: Vec<Way> = both()
-            .map(|(request, seen)| Way::of(request, seen, &by_id, RESERVE))
+        let ways: Vec<RequestRecord> = both()
+            .map(|(request, seen)| RequestRecord::of(request, seen, &by_id, RESERVE))
             .collect();
         let on_time = ways.iter().filter(|way| way.is_on_time()).count();
-        // What was executed and cut off at its deadline is late, not refused.
+        // An executed request cut off at its deadline is late, not refused.
         let refused = both().filter(|(request, seen)| {
             !matches!(seen.status, 0 | 200) && !by_id.contains_key(id_of(request).as_str())
         });
@@ -146,7 +146,7 @@ impl Real {
         })
     }
 
-    /// The pairs of executions, and those in the wrong order.
+    /// Number of pairs of executions, and of those in the wrong order.
     fn out_of_order(
         &self,
         requests: &[Request],
@@ -166,8 +166,9 @@ impl Real {
     }
 }
 
-/// Pairs of executions of which the second's request had left its client when the first began, and those of which the
-/// second was the more urgent. Of each in the order of execution: its beginning, its request's leaving, its deadline.
+/// Number of pairs in which the second execution's request had left its client when the first started, and of those
+/// in which the second was the more urgent. Each entry, in execution order: its start, its request's departure, its
+/// deadline.
 fn wrong_pairs(executed: &[[Duration; 3]]) -> (usize, usize) {
     let (mut pairs, mut wrong) = (0, 0);
     for (place, [began, _, deadline]) in executed.iter().enumerate() {
@@ -186,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_count_where_both_were_there_and_are_wrong_where_the_later_was_more_urgent() {
+    fn pair_is_wrong_if_later_request_was_present_and_more_urgent() {
         let times = |began, left, deadline| [began, left, deadline].map(Duration::from_millis);
         let first = times(10, 0, 300);
         assert_eq!(wrong_pairs(&[first, times(35, 5, 301)]), (1, 0));

@@ -1,4 +1,4 @@
-//! Lanes over servers, and when each change of them is in force.
+//! Tests of the spreading of lanes over servers, and of the time each change takes effect.
 
 use super::*;
 
@@ -22,11 +22,11 @@ fn ask(state: &mut State, now: Instant, cores: f64, parallelism: Parallelism) ->
     wanted
 }
 
-fn in_force(state: &State, at: Instant) -> f64 {
-    state.in_force(at, NonZeroU32::MIN).cores
+fn actual(state: &State, at: Instant) -> f64 {
+    state.actual(at, NonZeroU32::MIN).cores
 }
 
-/// Three servers that load for 5 s, and change within a second.
+/// Three servers with a load time of 5 s and a change delay of 1 s.
 fn state(cores: f64, parallelism: Parallelism) -> (State, Instant) {
     let split = split(cores, parallelism, 3);
     let state = State::new(split, seconds(5.0), [seconds(1.0); 2], 7);
@@ -35,7 +35,7 @@ fn state(cores: f64, parallelism: Parallelism) -> (State, Instant) {
 }
 
 #[test]
-fn lanes_are_spread_evenly_and_none_is_lost() {
+fn lanes_are_spread_evenly() {
     for (cores, parallelism, count, expected) in [
         (7.0, PER_CORE, 3, vec![(3, 3.0), (2, 2.0), (2, 2.0)]),
         (2.5, PER_CORE, 3, vec![(1, 1.5), (1, 1.0), (0, 0.0)]),
@@ -51,28 +51,28 @@ fn lanes_are_spread_evenly_and_none_is_lost() {
 }
 
 #[test]
-fn servers_that_begin_anew_load_together_and_further_ones_are_loaded() {
+fn new_servers_load_together_even_if_more_are_requested() {
     let (mut state, begin) = state(0.0, PER_CORE);
     let wanted = ask(&mut state, begin, 2.0, PER_CORE);
     assert!(state.advance(begin + seconds(0.9)).begins.is_empty());
     assert!(state.advance(begin + seconds(1.0)).begins.is_empty());
     assert!(!state.is_settled(begin + seconds(1.0)));
-    // Asked for more, they go on loading.
+    // A request for more does not interrupt the loading.
     let more = ask(&mut state, begin + seconds(2.0), 3.0, PER_CORE);
-    assert!(state.has_left(wanted) && !state.has_left(more));
+    assert!(state.was_replaced(wanted) && !state.was_replaced(more));
     state.advance(begin + seconds(3.0));
     let moved = state.advance(begin + seconds(6.0));
     assert_eq!((moved.begins, moved.endpoints), (vec![0, 1, 2], true));
     let known = begin + seconds(6.0) + TAKE_OVER;
     assert!(!state.is_settled(begin + seconds(6.0)) && state.is_settled(known));
-    assert_eq!(in_force(&state, begin + seconds(6.0)), 0.0);
-    assert_eq!(in_force(&state, known), 3.0);
+    assert_eq!(actual(&state, begin + seconds(6.0)), 0.0);
+    assert_eq!(actual(&state, known), 3.0);
     // Two cores loaded for five seconds, one for three.
     assert!((state.loading_core_seconds(known) - 13.0).abs() < 1e-6);
 }
 
 #[test]
-fn a_server_without_a_lane_leaves_and_comes_back_loaded() {
+fn server_without_lanes_leaves_and_returns_loaded() {
     let (mut state, begin) = state(3.0, PER_CORE);
     ask(&mut state, begin, 2.0, PER_CORE);
     let moved = state.advance(begin + seconds(1.0));
@@ -87,11 +87,11 @@ fn a_server_without_a_lane_leaves_and_comes_back_loaded() {
 }
 
 #[test]
-fn where_lanes_are_replicas_each_further_one_loads() {
+fn fixed_parallelism_loads_each_further_lane() {
     let (mut state, begin) = state(8.0, fixed(2));
     ask(&mut state, begin, 6.0, fixed(6));
     let moved = state.advance(begin + seconds(1.0));
-    // Two lanes go on with a core each, four load: one on each of the two servers that serve, two on the third.
+    // Two lanes go on with a core each. Four load: one on each of the two ready servers, two on the third.
     let one = Seat {
         lanes: 1,
         cores: 1.0,
@@ -106,17 +106,17 @@ fn where_lanes_are_replicas_each_further_one_loads() {
 }
 
 #[test]
-fn what_was_asked_for_is_taken_back() {
+fn reverted_request_changes_nothing() {
     let (mut state, begin) = state(3.0, PER_CORE);
     let more = ask(&mut state, begin, 6.0, PER_CORE);
     let same = ask(&mut state, begin + seconds(0.5), 3.0, PER_CORE);
-    assert!(state.has_left(more) && !state.has_left(same));
+    assert!(state.was_replaced(more) && !state.was_replaced(same));
     assert!(state.advance(begin + seconds(2.0)).seats.is_empty());
     assert!(state.is_settled(begin + seconds(2.0)));
 }
 
 #[test]
-fn those_that_serve_keep_the_cores_they_are_given_while_others_load() {
+fn ready_servers_keep_their_cores_while_others_load() {
     let (mut state, begin) = state(4.0, fixed(1));
     let wanted = Split {
         each: Some(4.0),
@@ -124,7 +124,7 @@ fn those_that_serve_keep_the_cores_they_are_given_while_others_load() {
     };
     state.ask(begin, wanted);
     assert!(state.advance(begin + seconds(1.0)).seats.is_empty());
-    assert_eq!(in_force(&state, begin + seconds(1.0)), 4.0);
+    assert_eq!(actual(&state, begin + seconds(1.0)), 4.0);
     let moved = state.advance(begin + seconds(6.0));
     assert_eq!(moved.begins, [1, 2]);
     assert!(moved.seats.iter().all(|(_, seat)| seat.cores == 2.0));

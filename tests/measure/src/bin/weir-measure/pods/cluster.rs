@@ -1,4 +1,5 @@
-//! An emulated cluster as `k8s/base` makes it, proxies that only count, and the real planner as a process of its own.
+//! An emulated cluster with the manifests of `k8s/base`, fake proxies with counters, and the real planner as a child
+//! process.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,21 +23,21 @@ use weir_bed::process::Process;
 const MODELS: &str = "models";
 const WEIR: &str = "weir-system";
 const SUBJECT: &str = "system:serviceaccount:weir-system:weir-planner";
-/// A node takes 110 pods.
+/// Nodes; each has room for 110 pods.
 const NODES: u32 = 8;
 const NODE_CORES: u32 = 512;
 const NODE_MIB: u32 = 1_048_576;
-/// Resources that a planner changes pods by.
+/// Resources through which a planner changes pods.
 const ACTING: [&str; 2] = ["pods/resize", "deployments/scale"];
 
-/// What runs; it ends when dropped.
+/// A running cluster; it ends when dropped.
 pub(super) struct Cluster {
     pub(super) server: ApiServer,
     pub(super) proxies: Proxies,
     planner: Option<(Process, TempDir)>,
 }
 
-/// A proxy for each service, all behind one door.
+/// One fake proxy for each service, all on one port.
 #[derive(Debug, Clone)]
 pub(super) struct Proxies {
     address: SocketAddr,
@@ -78,7 +79,7 @@ impl Proxies {
         counted.total
     }
 
-    /// So many requests a second arrive for a service from now on.
+    /// Sets the arrival rate of a service from now on.
     pub(super) fn load(&self, service: &str, rate_rps: f64) {
         self.total(service, Some(rate_rps));
     }
@@ -90,12 +91,12 @@ async fn stats(State(proxies): State<Proxies>, Path(service): Path<String>) -> S
     format!("# TYPE {name} counter\n{name}{{}} {total}\n")
 }
 
-/// A variant of a service: a deployment of so many pods, each with 1 to `greatest` cores.
+/// A variant of a service: a deployment with `replicas` pods, each with 1 to `greatest` cores.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Model {
     pub(super) name: &'static str,
     pub(super) accuracy: f64,
-    /// Requests/s that a core more carries.
+    /// Requests/s per additional core.
     pub(super) slope_rps: f64,
     pub(super) replicas: u32,
     pub(super) greatest: u32,
@@ -126,7 +127,8 @@ impl Cluster {
         })
     }
 
-    /// A service with these variants, a cycle of a second, and a demand that follows what arrives at once.
+    /// Creates a service with these variants, a cycle of one second, and a demand forecast that follows the arrivals
+    /// at once.
     pub(super) fn service(&self, name: &str, models: &[Model], budget: u32) -> Result<()> {
         let mut variants = Vec::new();
         for model in models {
@@ -184,7 +186,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Cores in force of a service's pods.
+    /// Actual cores of a service's pods.
     pub(super) fn cores(&self, service: &str) -> f64 {
         let begins = format!("{service}-");
         let pods = self.server.kubelet().pods();
@@ -192,7 +194,7 @@ impl Cluster {
         own.map(|pod| pod.cores()).sum()
     }
 
-    /// Whether the status says that what is wanted is in force.
+    /// Whether the status says that the target has been reached.
     pub(super) fn is_in_force(&self, service: &str) -> bool {
         let key = Key::new(MODELS, service);
         let found = self.server.store().get("sloservices.weir.dev", &key);
@@ -206,7 +208,7 @@ impl Cluster {
         })
     }
 
-    /// kB of the planner's memory, by its name in `/proc/PID/status`.
+    /// The planner's memory in kB, by its name in `/proc/PID/status`.
     pub(super) fn memory_kb(&self, name: &str) -> Result<u64> {
         let (process, folder) = self.planner.as_ref().context("no planner runs")?;
         let status = fs::read_to_string(format!("/proc/{}/status", process.pid()))
@@ -217,7 +219,7 @@ impl Cluster {
         Ok(number.context("no such line")?.parse()?)
     }
 
-    /// Requests after that entry of the log: how many of each kind, and when those were that change pods.
+    /// Requests after an entry of the log: the number of each kind, and the times of those that change pods.
     pub(super) fn asked(&self, after: u64) -> (BTreeMap<String, usize>, Vec<Duration>) {
         let (mut kinds, mut acted) = (BTreeMap::new(), Vec::new());
         for entry in self.server.log().after(after) {
@@ -233,7 +235,7 @@ impl Cluster {
         (kinds, acted)
     }
 
-    /// What the planner said, where it is to explain a failure.
+    /// The planner's log, to explain a failure.
     pub(super) fn log(&self) -> String {
         self.planner
             .as_ref()

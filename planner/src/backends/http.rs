@@ -1,0 +1,328 @@
+//! Reads and changes cores over HTTP, backend by backend: `GET` and `PUT {"cores": 4.0}` at the
+//! variant's `resize` address, answered with `{"cores": 4.0, …}`, what is then in force. Bounded in
+//! time and size; a change counts once it is confirmed. One without an answer may come to be in force later: both
+//! are counted with until the backend says so, or has answered another, for a minute at most.
+//!
+//! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
+//! are the cores of all together, dealt out evenly, and how many there are. Where others are to start beside those that
+//! serve, with other cores, `"each": 3.0` says what these are to have until then.
+//!
+//! Servers that are told their batch (`tell_batch`) are told it there, `PUT {"batch": 4}`, and with every change of their
+//! cores; each answer says which they have. One that says none has to be told again.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+use weir_api::Cores;
+
+use super::{Actuate, ActuateError, Doubts};
+use crate::backends::kubernetes::replace::Kept;
+use crate::capacity::{Allocation, InForce, Resize};
+
+/// Largest answer of a backend.
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// From a change without an answer until it is not expected any more.
+const DOUBT_MAX: Duration = Duration::from_secs(60);
+
+/// Changes the cores of real backends.
+#[derive(Debug, Clone)]
+pub struct Local {
+    http: reqwest::Client,
+    backends: Vec<Backend>,
+    timeout: Duration,
+    doubts: Arc<Mutex<ByVariant>>,
+    batches: Arc<Mutex<Batches>>,
+}
+
+/// Batches by variant.
+type Batches = BTreeMap<usize, Batch>;
+
+/// Greatest batch that servers are to make, and the one that they said last.
+#[derive(Debug, Clone, Copy, Default)]
+struct Batch {
+    wanted: Option<NonZeroU32>,
+    told: Option<NonZeroU32>,
+}
+
+type ByVariant = BTreeMap<usize, Doubts<Instant>>;
+
+/// Where a variant's cores are read and changed.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    /// `None` where they cannot be.
+    pub address: Option<reqwest::Url>,
+    /// Whether it may have several replicas.
+    pub replicated: bool,
+    /// Whether its servers are told their batch.
+    pub tell_batch: bool,
+}
+
+/// Reads the cores of real backends and cannot change them.
+#[derive(Debug, Clone)]
+pub struct Advisory(Local);
+
+#[derive(Debug, Deserialize)]
+struct Resources {
+    cores: Cores,
+    #[serde(default)]
+    parallelism: Option<NonZeroU32>,
+    #[serde(default)]
+    batch: Option<NonZeroU32>,
+}
+
+/// Change that is asked for; a field that is left out stays as it is.
+#[derive(Debug, Default, Serialize)]
+struct Change {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cores: Option<Cores>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parallelism: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<NonZeroU32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    each: Option<Cores>,
+}
+
+impl Local {
+    /// One backend for each variant, in their order.
+    pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> Local {
+        Local {
+            http,
+            backends,
+            timeout,
+            doubts: Arc::default(),
+            batches: Arc::default(),
+        }
+    }
+
+    /// The same without the means to act.
+    pub fn advisory(self) -> Advisory {
+        Advisory(self)
+    }
+
+    fn doubts(&self) -> MutexGuard<'_, ByVariant> {
+        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn batches(&self) -> MutexGuard<'_, Batches> {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads from an answer what is in force; its batch is remembered.
+    fn heard(&self, variant: usize, said: &Resources) -> InForce {
+        let backend = self.backends.get(variant);
+        if backend.is_some_and(|backend| backend.tell_batch) {
+            self.batches().entry(variant).or_default().told = said.batch;
+        }
+        said.in_force(backend.is_some_and(|backend| backend.replicated))
+    }
+
+    fn batch(&self, variant: usize) -> Batch {
+        self.batches().get(&variant).copied().unwrap_or_default()
+    }
+
+    /// With what it may come to have besides.
+    fn with_doubt(&self, variant: usize, there: InForce) -> InForce {
+        let mut doubts = self.doubts();
+        match doubts.get_mut(&variant) {
+            Some(doubts) => doubts.with(there, Instant::now()),
+            None => there,
+        }
+    }
+
+    /// Begins to ask the variant's backend, or to have it change; `None` where it has no address.
+    fn ask(&self, variant: usize, change: Option<Change>) -> Option<Asked> {
+        let address = self.backends.get(variant)?.address.clone()?;
+        let request = match change {
+            None => self.http.get(address),
+            Some(change) => self.http.put(address).json(&change),
+        };
+        let timeout = self.timeout;
+        Some(tokio::spawn(async move {
+            let answer = tokio::time::timeout(timeout, answer(request)).await;
+            answer.unwrap_or(Err(ActuateError::Timeout(timeout)))
+        }))
+    }
+
+    fn ask_to_resize(&self, change: &Resize) -> Option<Asked> {
+        let backend = self.backends.get(change.variant)?;
+        let replicas = NonZeroU32::new(change.goal.replicas);
+        let change_of = Change {
+            cores: Some(change.cores()),
+            parallelism: replicas.filter(|_| backend.replicated),
+            batch: self.batch(change.variant).wanted,
+            each: each_of(change).filter(|_| backend.replicated),
+        };
+        self.ask(change.variant, Some(change_of))
+    }
+
+    /// Begins to tell it, unless it knows.
+    fn ask_to_batch(&self, variant: usize, wanted: Option<u32>) -> Option<Asked> {
+        let wanted = wanted.and_then(NonZeroU32::new)?;
+        let tells = self.backends.get(variant)?.tell_batch;
+        let told = {
+            let mut batches = self.batches();
+            let batch = batches.entry(variant).or_default();
+            batch.wanted = Some(wanted).filter(|_| tells);
+            batch.told
+        };
+        let change = Change {
+            batch: Some(wanted),
+            ..Change::default()
+        };
+        (tells && told != Some(wanted)).then(|| self.ask(variant, Some(change)))?
+    }
+}
+
+/// Cores of those that serve, where others are to start with other cores.
+fn each_of(change: &Resize) -> Option<Cores> {
+    let Resize { goal, ready, .. } = change;
+    let staying = goal.ready(*ready).replicas();
+    let starts = staying > 0 && goal.replicas > staying && goal.each != goal.start;
+    starts.then_some(goal.each)
+}
+
+type Asked = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
+
+async fn answered(asked: Asked) -> Result<Resources, ActuateError> {
+    asked.await.unwrap_or_else(|error| Err(broken(&error)))
+}
+
+impl Resources {
+    fn in_force(&self, replicated: bool) -> InForce {
+        let replicas = self.parallelism.filter(|_| replicated);
+        let replicas = replicas.map_or(1, NonZeroU32::get);
+        let each = Cores::from_millis(self.cores.millis() / replicas);
+        InForce {
+            at_most: self.cores,
+            ..InForce::certain(Allocation::new(replicas, each))
+        }
+    }
+}
+
+impl Actuate for Local {
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+        let all = 0..self.backends.len();
+        let asked: Vec<Option<Asked>> = all.map(|variant| self.ask(variant, None)).collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for (variant, asked) in asked.into_iter().enumerate() {
+            answers.push(match asked {
+                Some(asked) => {
+                    let said = answered(asked).await;
+                    let there = said.map(|said| self.heard(variant, &said));
+                    Some(there.map(|there| self.with_doubt(variant, there)))
+                }
+                None => None,
+            });
+        }
+        answers
+    }
+
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+        let asked = changes.iter().map(|change| self.ask_to_resize(change));
+        let asked: Vec<Option<Asked>> = asked.collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for (change, asked) in changes.iter().zip(asked) {
+            let answer = match asked {
+                Some(asked) => answered(asked).await,
+                None => Err(ActuateError::NoAddress),
+            };
+            match &answer {
+                Ok(_) => self.doubts().entry(change.variant).or_default().clear(),
+                Err(error) if error.leaves_doubt() => {
+                    let until = Instant::now() + DOUBT_MAX;
+                    let mut doubts = self.doubts();
+                    doubts.entry(change.variant).or_default().add(change, until);
+                }
+                Err(_) => {}
+            }
+            answers.push(answer.map(|said| self.heard(change.variant, &said)));
+        }
+        answers
+    }
+
+    async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
+        let each = batches.iter().enumerate();
+        let asked = each.map(|(variant, wanted)| self.ask_to_batch(variant, *wanted));
+        let asked: Vec<Option<Asked>> = asked.collect();
+        let mut answers = Vec::with_capacity(asked.len());
+        for (variant, asked) in asked.into_iter().enumerate() {
+            let failed = match asked {
+                Some(asked) => answered(asked).await.map(|said| self.heard(variant, &said)),
+                None => Ok(InForce::default()),
+            };
+            let told = self.batch(variant).told;
+            answers.push(match failed {
+                Err(error) => Some(Err(error)),
+                Ok(_) => told.map(|batch| Ok(batch.get())),
+            });
+        }
+        answers
+    }
+
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+        None
+    }
+
+    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+        Err(ActuateError::NoAddress)
+    }
+}
+
+impl Actuate for Advisory {
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+        self.0.in_force().await
+    }
+
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+        changes
+            .iter()
+            .map(|_| Err(ActuateError::Advisory))
+            .collect()
+    }
+
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+        None
+    }
+
+    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+        Err(ActuateError::NoAddress)
+    }
+}
+
+async fn answer(request: reqwest::RequestBuilder) -> Result<Resources, ActuateError> {
+    let mut answer = request.send().await.map_err(|error| unreachable(&error))?;
+    let mut body = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| unreachable(&error))? {
+        if body.len() + chunk.len() > ANSWER_BYTES_MAX {
+            return Err(ActuateError::Answer(format!(
+                "more than {ANSWER_BYTES_MAX} bytes"
+            )));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    if answer.status() != reqwest::StatusCode::OK {
+        let beginning: String = String::from_utf8_lossy(&body).chars().take(200).collect();
+        return Err(ActuateError::Status(answer.status().as_u16(), beginning));
+    }
+    serde_json::from_slice(&body).map_err(|error| ActuateError::Answer(error.to_string()))
+}
+
+fn unreachable(error: &reqwest::Error) -> ActuateError {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    ActuateError::Unreachable(cause.to_string())
+}
+
+fn broken(error: &tokio::task::JoinError) -> ActuateError {
+    ActuateError::Unreachable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

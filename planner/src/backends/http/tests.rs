@@ -1,0 +1,237 @@
+//! Answers of backends over HTTP, right and wrong, and what of a change is counted with.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+
+use super::*;
+use crate::capacity::Goal;
+
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// Backends that answer in every way but one wrongly; counts the changes asked for.
+async fn backends() -> (String, Arc<AtomicU32>) {
+    let changes = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&changes);
+    let changed = move |body: String| async move {
+        counted.fetch_add(1, Ordering::SeqCst);
+        body
+    };
+    let router = Router::new()
+        .route(
+            "/good",
+            get(|| async { r#"{"cores":2.5,"parallelism":null}"# }).put(changed),
+        )
+        .route(
+            "/replicas",
+            get(|| async { r#"{"cores":5,"parallelism":2}"# }).put(|body: String| async { body }),
+        )
+        .route(
+            "/refusing",
+            get(|| async { (StatusCode::CONFLICT, "Deferred") }),
+        )
+        .route("/garbage", get(|| async { "ready" }))
+        .route("/negative", get(|| async { r#"{"cores":-1}"# }))
+        .route("/vast", get(|| async { " ".repeat(ANSWER_BYTES_MAX + 1) }))
+        .route("/silent", get(std::future::pending::<&str>));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (format!("http://{address}"), changes)
+}
+
+fn local(addresses: &[&str]) -> Local {
+    let http = reqwest::Client::builder().no_proxy().build().unwrap();
+    let backend = |text: &&str| Backend {
+        address: (!text.is_empty()).then(|| text.parse().unwrap()),
+        replicated: text.ends_with("/replicas"),
+        tell_batch: text.ends_with("/batches"),
+    };
+    Local::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
+}
+
+#[tokio::test]
+async fn what_is_no_answer_is_an_error_and_says_whether_it_leaves_doubt() {
+    let (base, _) = backends().await;
+    let port = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let nobody = format!("http://{port}/");
+    let table: &[(&str, &str, bool)] = &[
+        ("/refusing", "status 409, not 200: Deferred", false),
+        ("/garbage", "does not say the cores in force", true),
+        ("/negative", "cores must be a number from 0", true),
+        ("/vast", "more than 65536 bytes", true),
+        ("/silent", "no answer within 200ms", true),
+    ];
+    for (path, says, doubt) in table {
+        let answers = local(&[&format!("{base}{path}")]).in_force().await;
+        let error = answers[0].clone().unwrap().unwrap_err();
+        assert!(error.to_string().contains(says), "{path}: {error}");
+        assert_eq!(error.leaves_doubt(), *doubt, "{path}");
+    }
+    let answers = local(&[&nobody, &format!("{base}/good"), ""])
+        .in_force()
+        .await;
+    assert!(
+        matches!(answers[0], Some(Err(ActuateError::Unreachable(_)))),
+        "{answers:?}"
+    );
+    assert_eq!(answers[1], Some(Ok(one(2500))));
+    assert_eq!(answers[2], None);
+}
+
+fn one(millis: u32) -> InForce {
+    InForce::certain(Allocation::one(Cores::from_millis(millis)))
+}
+
+#[tokio::test]
+async fn several_replicas_are_their_cores_and_how_many() {
+    let (base, _) = backends().await;
+    let local = local(&[&format!("{base}/replicas")]);
+    let each = Cores::from_millis(2500);
+    let there = InForce::certain(Allocation::new(2, each));
+    assert_eq!(local.in_force().await, [Some(Ok(there))]);
+    let goal = Goal {
+        replicas: 4,
+        each,
+        start: Cores::whole(1),
+    };
+    let change = Resize {
+        variant: 0,
+        goal,
+        ready: there.ready,
+        bound: false,
+    };
+    // Two keep 2.5 cores, two start with one: dealt out evenly 1.75 each.
+    let dealt = Allocation::new(4, Cores::from_millis(1750));
+    assert_eq!(local.resize(&[change]).await, [Ok(InForce::certain(dealt))]);
+    assert_eq!(each_of(&change), Some(each));
+    let shrinks = Resize {
+        goal: Goal::of(Allocation::new(1, each)),
+        ..change
+    };
+    assert_eq!(each_of(&shrinks), None);
+}
+
+#[tokio::test]
+async fn changes_are_confirmed_in_order_and_advisory_asks_for_none() {
+    let (base, changes) = backends().await;
+    let local = local(&["", &format!("{base}/good")]);
+    let change = |variant, cores| Resize {
+        variant,
+        goal: Goal::one(Cores::whole(cores)),
+        ready: Allocation::NONE,
+        bound: false,
+    };
+    let wishes = [change(1, 4), change(0, 1), change(7, 1)];
+    let none = Err(ActuateError::NoAddress);
+    assert_eq!(
+        local.resize(&wishes).await,
+        [Ok(one(4000)), none.clone(), none]
+    );
+    assert_eq!(changes.load(Ordering::SeqCst), 1);
+    let advisory = local.advisory();
+    assert_eq!(advisory.in_force().await[1], Some(Ok(one(2500))));
+    assert_eq!(
+        advisory.resize(&wishes).await,
+        vec![Err(ActuateError::Advisory); 3]
+    );
+    assert_eq!(changes.load(Ordering::SeqCst), 1, "nothing was asked for");
+}
+
+#[tokio::test]
+async fn a_change_without_an_answer_is_reckoned_with_until_it_comes() {
+    let cores = Arc::new(AtomicU32::new(2));
+    let told = Arc::clone(&cores);
+    let says = move || async move { format!("{{\"cores\":{}}}", told.load(Ordering::SeqCst)) };
+    let late = get(says).put(std::future::pending::<&str>);
+    let router = Router::new().route("/late", late);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    let local = local(&[&format!("http://{address}/late")]);
+    let one = |cores| Allocation::one(Cores::whole(cores));
+    let now = async || local.in_force().await.remove(0).unwrap().unwrap();
+    assert_eq!(now().await, InForce::certain(one(2)));
+    for (asked, fewest, most) in [(4, 2, 4), (1, 1, 4)] {
+        let change = Resize {
+            variant: 0,
+            goal: Goal::of(one(asked)),
+            ready: one(2),
+            bound: false,
+        };
+        let answer = local.resize(&[change]).await.remove(0);
+        assert_eq!(answer, Err(ActuateError::Timeout(TIMEOUT)));
+        let there = now().await;
+        let expected = (one(fewest), Cores::whole(most));
+        assert_eq!((there.ready, there.at_most), expected, "asked for {asked}");
+    }
+    // It comes; what was asked before that is past.
+    cores.store(1, Ordering::SeqCst);
+    assert_eq!(now().await, InForce::certain(one(1)));
+    cores.store(2, Ordering::SeqCst);
+    assert_eq!(now().await, InForce::certain(one(2)));
+}
+
+/// A server that has what it was told last, and the bodies that it was sent.
+async fn telling() -> (String, Arc<AtomicU32>, Arc<Mutex<Vec<String>>>) {
+    let (batch, sent) = (Arc::new(AtomicU32::new(8)), Arc::new(Mutex::default()));
+    let says =
+        |batch: &AtomicU32| format!("{{\"cores\":4,\"batch\":{}}}", batch.load(Ordering::SeqCst));
+    let (now, told, bodies) = (Arc::clone(&batch), Arc::clone(&batch), Arc::clone(&sent));
+    let shown = get(move || async move { says(&now) });
+    let route = shown.put(move |body: String| async move {
+        let change: serde_json::Value = serde_json::from_str(&body).unwrap();
+        if let Some(batch) = change["batch"].as_u64() {
+            told.store(batch as u32, Ordering::SeqCst);
+        }
+        let bodies: &Mutex<Vec<String>> = &bodies;
+        bodies.lock().unwrap().push(body);
+        says(&told)
+    });
+    let router = Router::new().route("/batches", route);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    (format!("http://{address}/batches"), batch, sent)
+}
+
+#[tokio::test]
+async fn a_server_is_told_its_batch_once_and_again_where_it_has_another() {
+    let (url, batch, sent) = telling().await;
+    let local = local(&[&url]);
+    let sent = || std::mem::take(&mut *sent.lock().unwrap());
+    assert_eq!(local.tell(&[None]).await, [None]);
+    assert_eq!(local.tell(&[Some(2)]).await, [Some(Ok(2))]);
+    assert_eq!(local.tell(&[Some(2)]).await, [Some(Ok(2))]);
+    assert_eq!(sent(), [r#"{"batch":2}"#]);
+    // It has started anew.
+    batch.store(8, Ordering::SeqCst);
+    local.in_force().await;
+    assert_eq!(local.tell(&[None]).await, [Some(Ok(8))]);
+    assert_eq!(local.tell(&[Some(2)]).await, [Some(Ok(2))]);
+    assert_eq!(sent(), [r#"{"batch":2}"#]);
+    let change = Resize {
+        variant: 0,
+        goal: Goal::one(Cores::whole(4)),
+        ready: Allocation::NONE,
+        bound: false,
+    };
+    local.resize(&[change]).await;
+    assert_eq!(sent(), [r#"{"cores":4.0,"batch":2}"#]);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_told_is_an_error_and_one_that_is_not_is_none() {
+    let (base, changes) = backends().await;
+    let silent = format!("{base}/silent/batches");
+    let good = format!("{base}/good");
+    let answers = local(&[&silent, &good, ""]).tell(&[Some(2); 3]).await;
+    assert!(matches!(answers[0], Some(Err(_))), "{answers:?}");
+    assert_eq!(answers[1..], [None, None]);
+    assert_eq!(changes.load(Ordering::SeqCst), 0);
+}

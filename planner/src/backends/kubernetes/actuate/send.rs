@@ -1,0 +1,155 @@
+//! One patch, or one scaling, until it is answered: again after a conflict, once, with the newest state of the
+//! pod, and after "too many requests" when that says, as long as there is time.
+
+use std::collections::BTreeSet;
+
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::KubeBackends;
+use crate::backends::kubernetes::deal::Patched;
+use crate::backends::kubernetes::patch;
+use crate::backends::kubernetes::pod::PodState;
+use crate::backends::kubernetes::refused::Refused;
+
+/// What is done, as RBAC calls it.
+const RESIZE: &str = "patch pods/resize";
+const SCALE: &str = "patch scale";
+const GET: &str = "get pods";
+
+impl KubeBackends {
+    /// Patches a pod.
+    pub(super) async fn send(&self, patched: &Patched, deadline: Instant) -> Result<(), Refused> {
+        let params = PatchParams::default();
+        let name = patched.pod.name.as_str();
+        let (mut pod, mut change) = (patched.pod.clone(), patched.change);
+        let mut conflicted = false;
+        loop {
+            self.may_change()?;
+            let body = change.body(&pod);
+            let strategic = Patch::Strategic(&body);
+            self.overruled().asking(&pod, change.request);
+            let asked = self.pods.patch_resize(name, &params, &strategic);
+            let refused = match in_time(deadline, asked, RESIZE).await {
+                Ok(taken) => {
+                    if let Ok(state) = PodState::of(&taken, &pod.container) {
+                        self.overruled().asked(&state);
+                    }
+                    self.memory().answered(taken);
+                    return Ok(());
+                }
+                Err(refused) => refused,
+            };
+            match refused {
+                Refused::Conflict if !conflicted => {
+                    conflicted = true;
+                    let newest = in_time(deadline, self.pods.get(name), GET).await;
+                    let newest = newest.map_err(Refused::of_reading)?;
+                    let state = PodState::of(&newest, &patched.pod.container);
+                    // Of the same name, and another pod.
+                    let state = state.ok().filter(|state| state.uid == patched.pod.uid);
+                    pod = state.ok_or(Refused::Gone)?;
+                    self.memory().answered(newest);
+                    match patch::change(&pod, patched.wanted) {
+                        Ok(Some(other)) => change = other,
+                        Ok(None) => return Ok(()),
+                        Err(_) => return Err(Refused::Conflict),
+                    }
+                }
+                refused => {
+                    if refused.leaves_doubt() {
+                        let now = Instant::now();
+                        self.memory().unanswered(&pod, change.request, now);
+                    }
+                    wait(refused, deadline).await?;
+                }
+            }
+            self.pace().again(Instant::now());
+        }
+    }
+
+    pub(super) fn may_change(&self) -> Result<(), Refused> {
+        match (self.fence)() {
+            true => Ok(()),
+            false => Err(Refused::NotLeading),
+        }
+    }
+
+    /// Scales a workload.
+    pub(super) async fn scale(
+        &self,
+        variant: usize,
+        replicas: u32,
+        deadline: Instant,
+    ) -> Result<(), Refused> {
+        let (Ok(watched), Ok(spec)) = (self.watched(variant), self.spec(variant)) else {
+            return Err(Refused::Gone);
+        };
+        let body = json!({"spec": {"replicas": replicas}});
+        let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
+        let before: BTreeSet<String> = match self.seen(variant) {
+            Ok(seen) => seen
+                .pods
+                .into_iter()
+                .filter(PodState::stays)
+                .map(|pod| pod.uid)
+                .collect(),
+            Err(_) => return Err(Refused::Gone),
+        };
+        let down = |now| {
+            if replicas < spec.replicas {
+                let before = before.clone();
+                self.memory().scaled_down(variant, before, replicas, now);
+            }
+        };
+        loop {
+            self.may_change()?;
+            let asked = watched
+                .api
+                .patch_scale(&watched.workload.name, &params, &merge);
+            match in_time(deadline, asked, SCALE).await {
+                Ok(_) => {
+                    let now = Instant::now();
+                    down(now);
+                    self.memory().scaled(variant, &spec, replicas, now);
+                    return Ok(());
+                }
+                Err(refused) => {
+                    if refused.leaves_doubt() {
+                        let now = Instant::now();
+                        down(now);
+                        self.memory().maybe_scaled(variant, &spec, replicas, now);
+                    }
+                    wait(refused, deadline).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Waits as a server that has too much to do says; what else it says is passed on, and so is this where there
+/// is no time.
+async fn wait(refused: Refused, deadline: Instant) -> Result<(), Refused> {
+    match refused {
+        Refused::Throttled { after } if Instant::now() + after < deadline => {
+            sleep(after).await;
+            Ok(())
+        }
+        refused => Err(refused),
+    }
+}
+
+pub(super) async fn in_time<T>(
+    deadline: Instant,
+    asked: impl Future<Output = kube::Result<T>>,
+    verb: &'static str,
+) -> Result<T, Refused> {
+    match timeout_at(deadline, asked).await {
+        Ok(answer) => answer.map_err(|error| Refused::of(&error, verb)),
+        Err(_) => Err(Refused::Unreachable {
+            why: "not in time".to_owned(),
+            doubt: true,
+        }),
+    }
+}

@@ -1,0 +1,297 @@
+//! Wanted cores → the smallest strategic-merge patch for `pods/resize`. Pure.
+//!
+//! The request is what is wanted. A limit that equals the request moves with it, a greater one in the same
+//! ratio and never down to the request, an absent one stays absent: so the class of the pod, which the API
+//! server lets nobody change, follows from what it was. Memory is never touched.
+
+use serde_json::{Value, json};
+use weir_api::Cores;
+
+use super::pod::{Actual, Class, Cpu, PodState};
+use crate::quantity::written;
+
+/// CPU goes in such steps, and never below one: a quota has 1000 µs at least, and the systemd cgroup driver
+/// rounds to them.
+pub const STEP_MILLIS: u32 = 10;
+
+/// What of a container's CPU is to change, to what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change {
+    /// The request.
+    pub request: Cores,
+    /// The limit, where it changes.
+    pub limit: Option<Cores>,
+}
+
+/// Why a pod is not to be patched now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum NotPatchable {
+    #[error("it is ending")]
+    Ending,
+    #[error("its node does not say what it has, and so cannot resize it (Kubernetes before 1.33?)")]
+    NoSupport,
+    #[error("it is Guaranteed and its request is not its limit")]
+    Unequal,
+}
+
+/// The next step downwards that can be had, or the first.
+pub fn step(wanted: Cores) -> Cores {
+    let steps = (wanted.millis() / STEP_MILLIS).max(1);
+    Cores::from_millis(steps.saturating_mul(STEP_MILLIS))
+}
+
+/// What to change so that the pod asks for `wanted`; `None` where it does.
+///
+/// # Errors
+/// The API server would refuse it.
+pub fn change(pod: &PodState, wanted: Cores) -> Result<Option<Change>, NotPatchable> {
+    let wanted = step(wanted);
+    let Cpu { request, limit } = pod.desired;
+    if request == wanted {
+        return Ok(None);
+    }
+    if !pod.stays() {
+        return Err(NotPatchable::Ending);
+    }
+    if pod.actual == Actual::Untold {
+        return Err(NotPatchable::NoSupport);
+    }
+    if pod.class == Class::Guaranteed && limit != Some(request) {
+        return Err(NotPatchable::Unequal);
+    }
+    let moved = limit.map(|limit| moved(limit, request, wanted));
+    Ok(Some(Change {
+        request: wanted,
+        limit: moved.filter(|moved| Some(*moved) != limit),
+    }))
+}
+
+/// The limit that is to the wanted request as the old one was to the old, to the nearest step.
+fn moved(limit: Cores, request: Cores, wanted: Cores) -> Cores {
+    if limit <= request {
+        return wanted;
+    }
+    let step_m = u64::from(STEP_MILLIS);
+    let product = u64::from(limit.millis()) * u64::from(wanted.millis());
+    let exact = product / u64::from(request.millis().max(1));
+    let steps = exact.saturating_add(step_m / 2) / step_m;
+    let nearest = u32::try_from(steps.saturating_mul(step_m)).unwrap_or(u32::MAX);
+    let above = wanted.millis().saturating_add(STEP_MILLIS);
+    Cores::from_millis(nearest.max(above))
+}
+
+impl Change {
+    /// The patch's body, for the pod as it was read: another writer in between is a conflict.
+    pub fn body(&self, pod: &PodState) -> Value {
+        let mut resources = json!({"requests": {"cpu": written(self.request)}});
+        if let (Some(limit), Some(all)) = (self.limit, resources.as_object_mut()) {
+            all.insert("limits".to_owned(), json!({"cpu": written(limit)}));
+        }
+        json!({
+            "metadata": {"resourceVersion": pod.version},
+            "spec": {"containers": [{"name": pod.container, "resources": resources}]},
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::api::core::v1::Pod;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A pod of `app` and, where it is not empty, another container, with millicores and MiB.
+    fn pod(app: &Value, other: &Value) -> Pod {
+        let mut containers = vec![json!({"name": "app", "resources": app})];
+        if other.is_object() {
+            containers.push(json!({"name": "other", "resources": other}));
+        }
+        let class = class(&containers);
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "uid": "1", "resourceVersion": "7", "generation": 1},
+            "spec": {"containers": containers},
+            "status": {"qosClass": class},
+        }))
+        .unwrap()
+    }
+
+    /// The class by Kubernetes' documents, on the texts of whole millicores and MiB.
+    fn class(containers: &[Value]) -> &'static str {
+        let amount = |container: &Value, path: &str| -> Option<u64> {
+            let text = container.pointer(path)?.as_str()?;
+            let digits = text.trim_end_matches(|c: char| c.is_alphabetic());
+            let number: u64 = digits.parse().ok()?;
+            Some(if path.ends_with("cpu") && !text.ends_with('m') {
+                number * 1000
+            } else {
+                number
+            })
+        };
+        let mut all = Vec::new();
+        for container in containers {
+            for name in ["cpu", "memory"] {
+                let limit = amount(container, &format!("/resources/limits/{name}"));
+                let request = amount(container, &format!("/resources/requests/{name}")).or(limit);
+                all.push((request, limit));
+            }
+        }
+        if all.iter().all(|pair| *pair == (None, None)) {
+            return "BestEffort";
+        }
+        match all.iter().all(|(r, l)| l.is_some() && r == l) {
+            true => "Guaranteed",
+            false => "Burstable",
+        }
+    }
+
+    fn resources(
+        request: Option<u32>,
+        limit: Option<u32>,
+        memory: (Option<u32>, Option<u32>),
+    ) -> Value {
+        let amounts = |cpu: Option<u32>, memory: Option<u32>| {
+            let mut all = BTreeMap::new();
+            cpu.map(|cpu| all.insert("cpu", format!("{cpu}m")));
+            memory.map(|memory| all.insert("memory", format!("{memory}Mi")));
+            all
+        };
+        json!({"requests": amounts(request, memory.0), "limits": amounts(limit, memory.1)})
+    }
+
+    /// A merge of maps, as the API server's.
+    fn merge(into: &mut Value, patch: &Value) {
+        for (name, value) in patch.as_object().unwrap() {
+            match value.is_object() {
+                true => merge(&mut into[name], value),
+                false => into[name] = value.clone(),
+            }
+        }
+    }
+
+    fn state(app: &Value) -> PodState {
+        PodState::of(&pod(app, &Value::Null), "app").unwrap()
+    }
+
+    /// Request, limit → wanted → request, limit as patched.
+    fn check(have: (u32, Option<u32>), wanted: u32, patched: Option<(u32, Option<u32>)>) {
+        let state = state(&resources(Some(have.0), have.1, (Some(64), None)));
+        let change = change(&state, Cores::from_millis(wanted)).unwrap();
+        let got = change.map(|change| (change.request.millis(), change.limit.map(Cores::millis)));
+        assert_eq!(got, patched, "{have:?} {wanted}");
+    }
+
+    #[test]
+    fn the_limit_goes_with_the_request() {
+        check((500, None), 800, Some((800, None)));
+        check((500, Some(500)), 800, Some((800, Some(800))));
+        check((500, Some(1000)), 800, Some((800, Some(1600))));
+        check((500, Some(1000)), 500, None);
+        // Whole steps, downwards, and at least one.
+        check((500, Some(500)), 809, Some((800, Some(800))));
+        check((500, Some(500)), 3, Some((10, Some(10))));
+        check((10, Some(10)), 0, None);
+        // A limit above the request stays above it, so that the class cannot change.
+        check((1000, Some(1010)), 10, Some((10, Some(20))));
+        check((100, Some(150)), 110, Some((110, Some(170))));
+        check((110, Some(170)), 100, Some((100, Some(150))));
+        // The greatest there is does not overflow.
+        check((1, Some(u32::MAX)), 4_000_000, Some((4_000_000, None)));
+    }
+
+    #[test]
+    fn the_patch_says_only_what_changes() {
+        let state = state(&resources(Some(1000), Some(1000), (Some(64), Some(64))));
+        let change = change(&state, Cores::from_millis(2500)).unwrap().unwrap();
+        assert_eq!(
+            change.body(&state),
+            json!({"metadata": {"resourceVersion": "7"}, "spec": {"containers": [{"name": "app",
+                "resources": {"requests": {"cpu": "2500m"}, "limits": {"cpu": "2500m"}}}]}})
+        );
+        let without = Change {
+            limit: None,
+            ..change
+        };
+        let body = without.body(&state);
+        assert_eq!(
+            body["spec"]["containers"][0]["resources"],
+            json!({"requests": {"cpu": "2500m"}})
+        );
+    }
+
+    #[test]
+    fn what_would_be_refused_is_not_asked() {
+        let good = state(&resources(Some(1000), Some(1000), (Some(64), Some(64))));
+        let two = Cores::whole(2);
+        let ending = PodState {
+            ending: true,
+            ..good.clone()
+        };
+        assert_eq!(change(&ending, two), Err(NotPatchable::Ending));
+        let untold = PodState {
+            actual: Actual::Untold,
+            ..good.clone()
+        };
+        assert_eq!(change(&untold, two), Err(NotPatchable::NoSupport));
+        let limit = Some(Cores::whole(3));
+        let desired = Cpu {
+            limit,
+            ..good.desired
+        };
+        let unequal = PodState { desired, ..good };
+        assert_eq!(change(&unequal, two), Err(NotPatchable::Unequal));
+    }
+
+    fn memory() -> impl Strategy<Value = (Option<u32>, Option<u32>)> {
+        let some = prop::option::of(1u32..4);
+        (some.clone(), some).prop_map(|(request, limit)| match (request, limit) {
+            (Some(request), Some(limit)) => (Some(request.min(limit)), Some(limit)),
+            other => other,
+        })
+    }
+
+    fn any_resources() -> impl Strategy<Value = Value> {
+        let cpu = (1u32..5000, prop::option::of(1u32..6000));
+        (cpu, memory()).prop_map(|((request, limit), memory)| {
+            let request = limit.map_or(request, |limit| request.min(limit));
+            resources(Some(request), limit, memory)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_patch_changes_the_class_or_takes_anything_away(
+            app in any_resources(),
+            other in prop::option::of(any_resources()),
+            wishes in prop::collection::vec(0u32..9000, 1..6),
+        ) {
+            let other = other.unwrap_or(Value::Null);
+            let mut app = app;
+            let before = pod(&app, &other);
+            let class_before = before.status.unwrap().qos_class;
+            for wanted in wishes {
+                let state = PodState::of(&pod(&app, &other), "app").unwrap();
+                let memory = (app["requests"]["memory"].clone(), app["limits"]["memory"].clone());
+                let Some(change) = change(&state, Cores::from_millis(wanted)).unwrap() else {
+                    prop_assert_eq!(state.desired.request, step(Cores::from_millis(wanted)));
+                    continue;
+                };
+                let body = change.body(&state);
+                merge(&mut app, &body["spec"]["containers"][0]["resources"]);
+                let after = pod(&app, &other);
+                let now = PodState::of(&after, "app").unwrap();
+                prop_assert_eq!(&after.status.unwrap().qos_class, &class_before);
+                prop_assert_eq!(now.desired.request, step(Cores::from_millis(wanted)));
+                prop_assert_eq!(now.desired.limit.is_some(), state.desired.limit.is_some());
+                prop_assert!(now.desired.limit.is_none_or(|limit| limit >= now.desired.request));
+                prop_assert!(now.desired.request.millis().is_multiple_of(STEP_MILLIS));
+                prop_assert!(change.limit.is_none_or(|limit| limit.millis().is_multiple_of(STEP_MILLIS)));
+                prop_assert_eq!(memory, (app["requests"]["memory"].clone(), app["limits"]["memory"].clone()));
+                prop_assert!(super::super::patch::change(&now, Cores::from_millis(wanted)).unwrap().is_none());
+            }
+        }
+    }
+}

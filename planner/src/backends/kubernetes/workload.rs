@@ -1,0 +1,261 @@
+//! Workloads and their pods as watches tell them: followed in the background, read without asking.
+//!
+//! Lists, then watches (no streaming lists, which old etcds fail at), again and again with growing pauses where
+//! that fails; what was told last holds meanwhile. Nothing is written here.
+
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
+use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::Selector;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::{self, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::{Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use weir_api::Cores;
+
+use super::namespace::Namespace;
+use super::pod;
+use super::retune::Tuner;
+use crate::backends::ActuateError;
+use crate::service::{Workload, WorkloadKind};
+
+/// Rings whenever any watch has told something.
+pub(crate) type Bell = Arc<watch::Sender<()>>;
+
+/// Objects as a watch told them.
+pub(crate) struct Followed<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Hash + Eq + Clone,
+{
+    store: Store<K>,
+    /// Why nothing is known yet, until something is.
+    unseen: Arc<Mutex<Option<String>>>,
+    task: AbortHandle,
+}
+
+/// Who manages which field is half of an object, and nobody here reads it.
+pub(super) fn slim<K: Resource>(object: &mut K) {
+    object.meta_mut().managed_fields = None;
+}
+
+impl<K> Followed<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+    K::DynamicType: Hash + Eq + Clone + Send + Sync,
+{
+    /// Those that `config` chooses, without what `slim` takes away.
+    pub(crate) fn new(
+        api: Api<K>,
+        config: watcher::Config,
+        kind: K::DynamicType,
+        slim: fn(&mut K),
+        bell: Bell,
+    ) -> Followed<K> {
+        let writer = reflector::store::Writer::new(kind);
+        let store = writer.as_reader();
+        let unseen = Some("the API server has not answered yet".to_owned());
+        let unseen = Arc::new(Mutex::new(unseen));
+        let told = Arc::clone(&unseen);
+        let stream = watcher::watcher(api, config)
+            .default_backoff()
+            .modify(slim)
+            .reflect(writer);
+        let task = tokio::spawn(async move {
+            let mut stream = pin!(stream);
+            let mut failing = false;
+            while let Some(event) = stream.next().await {
+                match event {
+                    Ok(event) => {
+                        failing = false;
+                        if matches!(event, Event::InitDone) {
+                            *told.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                        }
+                        bell.send_replace(());
+                    }
+                    Err(error) => {
+                        match failing || absent(&error) {
+                            true => tracing::debug!("watch: {error}"),
+                            false => tracing::warn!(
+                                "watch: {error}; what it told last holds (said once)"
+                            ),
+                        }
+                        failing = true;
+                        let mut unseen = told.lock().unwrap_or_else(PoisonError::into_inner);
+                        *unseen = unseen.take().map(|_| error.to_string());
+                    }
+                }
+            }
+        });
+        Followed {
+            store,
+            unseen,
+            task: task.abort_handle(),
+        }
+    }
+
+    /// What there is.
+    ///
+    /// # Errors
+    /// No list has come yet.
+    pub(crate) fn store(&self) -> Result<&Store<K>, ActuateError> {
+        let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
+        match unseen.clone() {
+            None => Ok(&self.store),
+            Some(why) => Err(ActuateError::Unseen(why)),
+        }
+    }
+}
+
+/// Whether there is no such kind.
+fn absent(error: &watcher::Error) -> bool {
+    let watcher::Error::InitialListFailed(error) = error else {
+        return false;
+    };
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+impl<K> Drop for Followed<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Hash + Eq + Clone,
+{
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One workload, followed.
+pub(super) struct Watched {
+    pub(super) workload: Workload,
+    pub(super) api: Api<DynamicObject>,
+    pub(super) tuner: Option<Tuner>,
+    object: Followed<DynamicObject>,
+}
+
+/// What a workload's object says.
+#[derive(Debug, Clone)]
+pub(super) struct Spec {
+    pub(super) uid: String,
+    pub(super) generation: i64,
+    pub(super) replicas: u32,
+    /// Replicas it may have been given without an answer; no object tells of that.
+    pub(super) maybe: Option<u32>,
+    pub(super) template: Cores,
+    /// The container that serves.
+    pub(super) container: String,
+    pub(super) selector: Selector,
+}
+
+impl Watched {
+    pub(super) fn new(
+        namespace: &Namespace,
+        workload: Workload,
+        http: &reqwest::Client,
+    ) -> Watched {
+        let client = namespace.client.clone();
+        let resource = resource(workload.kind);
+        let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace.name, &resource);
+        let named = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
+        let object = Followed::new(
+            api.clone(),
+            named,
+            resource,
+            slim,
+            Arc::clone(&namespace.bell),
+        );
+        let retune = workload.retune.clone();
+        Watched {
+            tuner: retune.map(|retune| Tuner::new(http.clone(), retune)),
+            workload,
+            api,
+            object,
+        }
+    }
+
+    /// `Deployment web`.
+    pub(super) fn label(&self) -> String {
+        format!("{} {}", self.workload.kind.label(), self.workload.name)
+    }
+
+    /// What its object says.
+    ///
+    /// # Errors
+    /// It is not known, is not there, or selects nothing that can be read.
+    pub(super) fn spec(&self) -> Result<Spec, ActuateError> {
+        let store = self.object.store()?;
+        let object = store.find(|object| object.name_any() == self.workload.name);
+        let object = object.ok_or_else(|| ActuateError::NoWorkload(self.label()))?;
+        let at = |path: &str| object.data.pointer(path);
+        let replicas = at("/spec/replicas").and_then(serde_json::Value::as_u64);
+        let selector = at("/spec/selector").cloned().unwrap_or_default();
+        let selector = selector_of(selector)
+            .ok_or_else(|| ActuateError::NoWorkload(format!("{} with a selector", self.label())))?;
+        let containers = at("/spec/template/spec/containers").cloned();
+        let containers: Vec<Container> = containers
+            .and_then(|all| serde_json::from_value(all).ok())
+            .unwrap_or_default();
+        let container = self.container(&containers)?;
+        let own = containers.iter().find(|one| one.name == container);
+        let cpu = own
+            .and_then(|own| own.resources.as_ref())
+            .and_then(pod::cpu);
+        Ok(Spec {
+            uid: object.uid().unwrap_or_default(),
+            generation: object.metadata.generation.unwrap_or(0),
+            replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
+            maybe: None,
+            template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),
+            container,
+            selector,
+        })
+    }
+
+    /// The one that is named, or the only one of the template: sidecars are put into pods, not into it.
+    fn container(&self, template: &[Container]) -> Result<String, ActuateError> {
+        match (&self.workload.container, template) {
+            (Some(named), _) => Ok(named.clone()),
+            (None, [only]) => Ok(only.name.clone()),
+            (None, several) => {
+                let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
+                Err(ActuateError::Unnamed {
+                    workload: self.label(),
+                    there: names.join(", "),
+                })
+            }
+        }
+    }
+}
+
+fn resource(kind: WorkloadKind) -> ApiResource {
+    match kind {
+        WorkloadKind::Deployment => ApiResource::erase::<Deployment>(&()),
+        WorkloadKind::StatefulSet => ApiResource::erase::<StatefulSet>(&()),
+    }
+}
+
+/// A selector, unless it is none or would be all pods of the namespace.
+fn selector_of(value: serde_json::Value) -> Option<Selector> {
+    let read: LabelSelector = serde_json::from_value(value).ok()?;
+    let selector = Selector::try_from(read).ok()?;
+    (!selector.selects_all()).then_some(selector)
+}
+
+impl Spec {
+    /// Its pods, in the order of their names.
+    pub(super) fn pods(&self, store: &Store<Pod>) -> Vec<Arc<Pod>> {
+        let mut pods = store.state_filter_selector(&self.selector);
+        pods.sort_by_key(|pod| pod.name_any());
+        pods
+    }
+}

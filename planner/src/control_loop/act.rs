@@ -1,0 +1,319 @@
+//! The second half of a turn: cores and plans, step by step, as [`Transition`] says.
+
+use std::time::Duration;
+
+use weir_api::{Cores, Revision, Share, VariantPlan};
+
+use super::{Planner, Ports};
+use crate::backends::{Actuate, Obstacle, Reason};
+use crate::capacity::{Allocation, Goal, Resize};
+use crate::clock::Now;
+use crate::distribution::Publish;
+use crate::forecast::Forecast;
+use crate::plan::{Conditions, Draft, capacities, drafts_under};
+use crate::rollout::carried_part;
+use crate::rollout::{SERVES_AT_ALL, STEPS_MAX, Shapes, Step, Transition};
+use crate::service::{Fallback, Inputs, Stage, Variant};
+
+/// How long a shrinking waits for the proxies to take over the plan without that weight. A plan is
+/// with every worker within 100 ms.
+pub const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
+/// How long a shrinking waits besides for what is under way on the cores that go. Who executes for longer may be slowed
+/// down by it.
+pub const DRAIN_MAX: Duration = Duration::from_millis(250);
+/// How long a variant whose nodes are full is planned with what it has, where the load is to move to others:
+/// a node that is made takes about as long.
+pub const ROOM_AGAIN: Duration = Duration::from_secs(60);
+
+/// What acting came to.
+#[derive(Debug, Default)]
+pub(super) struct Acted {
+    pub(super) revision: Option<Revision>,
+    pub(super) plan: Vec<VariantPlan>,
+    pub(super) published: u32,
+    pub(super) unpublished: u32,
+    pub(super) confirmed: u32,
+    pub(super) failed: u32,
+    pub(super) actuate: Duration,
+    pub(super) publish: Duration,
+    pub(super) settle: Duration,
+}
+
+/// The time within a turn.
+struct Pace<'a> {
+    stopwatch: &'a (dyn Fn() -> Duration + Sync),
+    begin: Duration,
+    now: Now,
+    /// When the first plan had been offered.
+    first_out: Option<Duration>,
+}
+
+/// The longest that an execution takes of those variants that are to have less, as far as that is waited for.
+fn longest_of(plan: &[VariantPlan], changes: &[Resize]) -> Duration {
+    let shrinking = changes.iter().filter(|change| change.shrinks());
+    longest(plan, shrinking.map(|change| change.variant))
+}
+
+/// The longest that an execution of these takes, as far as that is waited for.
+pub(super) fn longest(plan: &[VariantPlan], variants: impl Iterator<Item = usize>) -> Duration {
+    let each = variants.filter_map(|variant| Some(plan.get(variant)?.service_ms));
+    let longest_s = each.fold(0.0, f64::max) / 1e3;
+    Duration::from_secs_f64(longest_s.clamp(0.0, DRAIN_MAX.as_secs_f64()))
+}
+
+/// Allocations that a variant may have.
+fn shapes(variant: &Variant) -> Shapes {
+    Shapes {
+        replicas: (variant.replicas.least, variant.replicas.greatest),
+        each: (variant.least, variant.greatest),
+    }
+}
+
+impl Pace<'_> {
+    fn elapsed(&self) -> Duration {
+        (self.stopwatch)().saturating_sub(self.begin)
+    }
+}
+
+impl Planner {
+    /// Makes `goals` what is in force, as far as it can be, and publishes on the way.
+    pub(super) async fn act<O, A, P, S>(
+        &mut self,
+        ports: &Ports<'_, O, A, P, S>,
+        goals: &[Goal],
+        inputs: Option<Inputs>,
+        now: Now,
+    ) -> Acted
+    where
+        A: Actuate,
+        P: Publish,
+    {
+        let mut acted = Acted::default();
+        let mut pace = Pace {
+            stopwatch: ports.stopwatch,
+            begin: (ports.stopwatch)(),
+            now,
+            first_out: None,
+        };
+        let budget = Cores::whole(self.service.budget);
+        let wanted = goals;
+        let mut detour = std::mem::take(&mut self.detour);
+        let arriving = inputs.map_or(0.0, |inputs| self.arriving(inputs.forecast));
+        let carried = |there: &[Allocation]| self.carried(there, inputs);
+        let by = detour.next(&self.in_force, wanted, (&carried, arriving));
+        let (goals, least) = by.unwrap_or((wanted.to_vec(), f64::INFINITY));
+        let goals = self.under_way.keep(&self.in_force, &goals, budget);
+        self.tell_batches(ports.actuate, &goals, inputs).await;
+        let transition = Transition::new(&self.in_force, &goals, budget, &self.service.bounds);
+        let transition = transition.after(&self.out).down_to(least);
+        let mut transition = transition.serving(arriving);
+        self.go(ports, &mut transition, inputs, &mut pace, &mut acted)
+            .await;
+        self.in_force = transition.in_force();
+        let shapes: Vec<Shapes> = self.service.variants.iter().map(shapes).collect();
+        let carried = |there: &[Allocation]| self.carried(there, inputs);
+        // Room comes by and by while the load rises; a way round, which carries less, would be under way as more arrives.
+        let rises = inputs.is_some_and(|inputs| inputs.forecast.rises);
+        let can_wait = rises && carried(&self.ready()) >= arriving;
+        if !can_wait {
+            detour.see(&transition, wanted, &shapes, &carried);
+        }
+        self.detour = detour;
+        self.blocked(&transition);
+        self.replace(ports, inputs, pace.now.after(pace.elapsed()), &mut acted)
+            .await;
+        acted.settle = pace.elapsed() - pace.first_out.unwrap_or_default();
+        acted
+    }
+
+    /// As far as it can be gone.
+    async fn go<O, A, P, S>(
+        &mut self,
+        ports: &Ports<'_, O, A, P, S>,
+        transition: &mut Transition,
+        inputs: Option<Inputs>,
+        pace: &mut Pace<'_>,
+        acted: &mut Acted,
+    ) where
+        A: Actuate,
+        P: Publish,
+    {
+        let mut awaited = None;
+        for _ in 0..STEPS_MAX {
+            transition.hold(&|there| self.carried(there, inputs));
+            match transition.next() {
+                Step::Resize(changes) => {
+                    // Once for each plan: what follows a shrinking need not wait again.
+                    if let Some(revision) = acted.revision.filter(|out| awaited != Some(*out)) {
+                        ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
+                        let under_way = longest_of(&acted.plan, &changes);
+                        ports.publish.drained(under_way).await;
+                        awaited = Some(revision);
+                    }
+                    let at = pace.now.after(pace.elapsed()).at;
+                    changes.iter().for_each(|one| {
+                        self.readiness.ask(one, at);
+                        self.horizon.ask(one, at);
+                    });
+                    self.resize(ports.actuate, transition, &changes, acted)
+                        .await;
+                    let at = pace.now.after(pace.elapsed()).at;
+                    self.horizon.see(&transition.in_force(), at);
+                }
+                Step::Publish(there) => {
+                    let publishing = pace.elapsed();
+                    let now = pace.now.after(publishing);
+                    let out = self.publish(ports.publish, &there, inputs, now, acted);
+                    if pace.first_out.is_none() {
+                        pace.first_out = Some(pace.elapsed());
+                        acted.actuate = publishing;
+                        acted.publish = pace.elapsed() - publishing;
+                    }
+                    // Where a stage has nothing, none can be made, whatever else goes or comes.
+                    let ready: Vec<_> = transition.in_force().iter().map(|v| v.ready).collect();
+                    if !out && self.carried(&ready, inputs) >= SERVES_AT_ALL {
+                        break;
+                    }
+                    transition.published(there);
+                }
+                Step::Done => break,
+            }
+        }
+    }
+
+    /// The part of the demand that this carries ([`carried_part`]), in the batches that such a demand would fill.
+    pub(super) fn carried(&self, there: &[Allocation], inputs: Option<Inputs>) -> f64 {
+        let busy = inputs.map(Inputs::as_if_present);
+        let mut capacities = capacities(&self.service, there, busy, self.batches.told());
+        for (capacity, since) in capacities.iter_mut().zip(self.failing.since()) {
+            *capacity = if since.is_some() { 0.0 } else { *capacity };
+        }
+        let stages = self
+            .service
+            .stages
+            .iter()
+            .map(|stage| stage.variants.clone());
+        let demand = inputs.map(|inputs| inputs.forecast.demand.0);
+        carried_part(stages, &capacities, there, demand)
+    }
+
+    /// The part of the demand that arrives already, of what servers sustain when they are used in full.
+    fn arriving(&self, forecast: Forecast) -> f64 {
+        let fits = self.service.variants.iter().map(|v| v.profile.fit);
+        let most = fits.map(|fit| fit.map_or(1.0, |fit| fit.utilisation));
+        let most = most.fold(0.0, f64::max);
+        most * forecast.arriving.0 / forecast.demand.0.max(f64::MIN_POSITIVE)
+    }
+
+    async fn resize<A: Actuate>(
+        &mut self,
+        actuate: &A,
+        transition: &mut Transition,
+        changes: &[Resize],
+        acted: &mut Acted,
+    ) {
+        let answers = actuate.resize(changes).await;
+        for (change, answer) in changes.iter().zip(answers) {
+            let name = self
+                .service
+                .variants
+                .get(change.variant)
+                .map_or("", |variant| &variant.name);
+            let who = format!("resize of {name}");
+            match answer {
+                Ok(in_force) => {
+                    acted.confirmed += 1;
+                    self.troubles.went_well(&who);
+                    transition.confirmed(*change, in_force);
+                }
+                Err(error) => {
+                    acted.failed += 1;
+                    let asked = format!(
+                        "it keeps its cores instead of {}; tried again every cycle",
+                        change.cores()
+                    );
+                    self.troubles.failed(&who, &error, &asked);
+                    self.obstructed(change.variant, Obstacle::of(&error));
+                    // A pod's server does not begin anew when its cores are to be others.
+                    let variant = self.service.variants.get(change.variant);
+                    let is_pod = variant.is_some_and(|variant| variant.workload.is_some());
+                    if error.leaves_doubt() && !is_pod {
+                        self.under_way.asked(change);
+                    }
+                    if !error.leaves_doubt() {
+                        self.horizon.refused(change.variant);
+                        self.readiness.refused(change.variant);
+                    }
+                    transition.failed(*change, error.leaves_doubt());
+                }
+            }
+        }
+    }
+
+    /// Says of what is to begin, and cannot, why not.
+    fn blocked(&mut self, transition: &Transition) {
+        if !transition.is_blocked() {
+            return;
+        }
+        for variant in transition.waiting() {
+            self.obstructed(variant, Obstacle::stuck());
+        }
+    }
+
+    fn obstructed(&mut self, variant: usize, obstacle: Obstacle) {
+        let is_full = matches!(
+            obstacle.reason,
+            Reason::Deferred | Reason::Infeasible | Reason::Unschedulable
+        );
+        let moves = self.service.fallback == Fallback::Move;
+        if let Some(full) = self.full.get_mut(variant).filter(|_| is_full && moves) {
+            *full = Some((self.now + ROOM_AGAIN, obstacle.clone()));
+        }
+        if let Some(unmet) = self.unmet.get_mut(variant) {
+            *unmet = Some(obstacle);
+        }
+    }
+
+    pub(super) fn publish<P: Publish>(
+        &mut self,
+        publish: &P,
+        there: &[Allocation],
+        inputs: Option<Inputs>,
+        now: Now,
+        acted: &mut Acted,
+    ) -> bool {
+        let failing: Vec<bool> = self.failing.since().iter().map(Option::is_some).collect();
+        let conditions = Conditions {
+            failing: &failing,
+            told: self.batches.told(),
+        };
+        let offer = drafts_under(&self.service, there, inputs, conditions);
+        let offer = offer.ok_or_else(|| "no variant has a core".to_owned());
+        let offer = offer.and_then(|drafts| {
+            let parts = |draft: &Draft| draft.variants.clone();
+            acted.plan = drafts.iter().flat_map(parts).collect();
+            publish
+                .publish(drafts, now)
+                .map_err(|error| error.to_string())
+        });
+        match offer {
+            Ok(receipt) => {
+                self.troubles.went_well("plan");
+                acted.published += receipt.new;
+                acted.revision = Some(receipt.revision);
+                self.out = there.to_vec();
+                let shares = |stage: &Stage| -> Vec<Share> {
+                    let parts = acted.plan.get(stage.variants.clone());
+                    parts.into_iter().flatten().map(|part| part.share).collect()
+                };
+                self.quotas = self.service.stages.iter().map(shares).collect();
+                true
+            }
+            Err(error) => {
+                self.troubles.failed("plan", &error, "the last one stays");
+                acted.unpublished += 1;
+                false
+            }
+        }
+    }
+}

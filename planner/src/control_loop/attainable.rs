@@ -1,0 +1,38 @@
+//! The service file and what was seen → the service that is decided for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Planner;
+use crate::service::{Service, Variant};
+
+impl Planner {
+    /// The service as it can be had now: a variant whose nodes are full has no more than it has, and one takes as long to
+    /// be ready as it took.
+    pub(super) fn attainable(&self) -> Arc<Service> {
+        let learnt: Vec<Option<Duration>> = self.learnt();
+        if self.full.iter().all(Option::is_none) && learnt.iter().all(Option::is_none) {
+            return Arc::clone(&self.service);
+        }
+        let mut service = Service::clone(&self.service);
+        let known = self.in_force.iter().zip(&self.full).zip(learnt);
+        for (variant, ((in_force, full), learnt)) in service.variants.iter_mut().zip(known) {
+            let there = in_force.ready.each().millis() / 1000;
+            if full.is_some() {
+                variant.greatest = there.clamp(variant.least.max(1), variant.greatest);
+            }
+            variant.readiness = learnt.unwrap_or(variant.readiness);
+        }
+        Arc::new(service)
+    }
+
+    /// Time that each variant takes to be ready, where that is not what the service file says.
+    fn learnt(&self) -> Vec<Option<Duration>> {
+        let each = self.service.variants.iter().enumerate();
+        let learnt = |(index, variant): (usize, &Variant)| {
+            let (said, cycle) = (variant.readiness, self.service.cycle);
+            self.readiness.learnt(index, said, cycle)
+        };
+        each.map(learnt).collect()
+    }
+}

@@ -1,0 +1,136 @@
+//! Reasons that a capacity is less than servers execute, in words, for the why: a variant that takes longer than
+//! `latency_budget` allows, and `capacity.utilisation` where demand exceeds what is planned with.
+//!
+//! Neither changes a decision: the policies and the plan have counted both already.
+
+use weir_api::Cores;
+
+use crate::capacity::{Allocation, InForce};
+use crate::plan::capacities;
+use crate::policy::batches;
+use crate::profile::Profile;
+use crate::service::{Inputs, Service, SolveStatus, Variant};
+
+/// The variants with capacity 0 because of the latency budget, each with the value that would be right.
+pub(super) fn over_latency_budget(
+    service: &Service,
+    in_force: &[InForce],
+    inputs: Option<Inputs>,
+) -> String {
+    let there: Vec<Allocation> = in_force.iter().map(|one| one.ready).collect();
+    let batches = batches(service, &there, inputs);
+    let capacities = capacities(service, &there, inputs, &[]);
+    let mut said = String::new();
+    for stage in &service.stages {
+        // Where no variant of a stage has a capacity, their slots say the shares.
+        let shared = capacities.get(stage.variants.clone());
+        let shared = shared.is_some_and(|capacities| capacities.iter().any(|rps| *rps > 0.0));
+        for index in stage.variants.clone() {
+            let lists = (
+                service.variants.get(index),
+                there.get(index),
+                batches.get(index),
+            );
+            let (Some(variant), Some(there), Some(batch)) = lists else {
+                continue;
+            };
+            let excess = at_most_cores(service, variant);
+            let excess = excess.or_else(|| now(service, variant, there, *batch));
+            if let Some(excess) = excess {
+                said += &excess.said(service, &variant.name, shared);
+            }
+        }
+    }
+    said
+}
+
+/// The fraction that demand was compared with, where a decision says that demand exceeds the capacity.
+pub(super) fn utilisation(service: &Service, status: SolveStatus) -> String {
+    let each = service.variants.iter();
+    let used = each
+        .filter(|variant| at_most_cores(service, variant).is_none())
+        .filter_map(|variant| variant.profile.fit)
+        .map(|fit| fit.utilisation);
+    let (least, greatest) = used.fold((1.0_f64, 0.0_f64), |(least, greatest), one| {
+        (least.min(one), greatest.max(one))
+    });
+    if status != SolveStatus::Infeasible || least >= 1.0 {
+        return String::new();
+    }
+    let part = match least < greatest {
+        true => format!("{least} to {greatest}"),
+        false => format!("{least}"),
+    };
+    format!("; only {part} of what servers sustain is planned with (capacity.utilisation)")
+}
+
+/// An answer that takes longer than the latency budget.
+struct Excess {
+    service_ms: f64,
+    cores: Cores,
+    /// Whether more cores might help.
+    resizable: bool,
+}
+
+/// By the most cores that the variant may have, in the smallest batch that its policy may choose.
+fn at_most_cores(service: &Service, variant: &Variant) -> Option<Excess> {
+    let batch = service.policy.batch_min(&variant.profile);
+    let cores = Cores::whole(variant.greatest);
+    excess(service, variant, cores, batch, false)
+}
+
+/// By the cores it has.
+fn now(service: &Service, variant: &Variant, there: &Allocation, batch: u32) -> Option<Excess> {
+    let serves = *there != Allocation::NONE;
+    let excess = excess(service, variant, there.each(), batch, true);
+    excess.filter(|_| serves)
+}
+
+fn excess(
+    service: &Service,
+    variant: &Variant,
+    cores: Cores,
+    batch: u32,
+    resizable: bool,
+) -> Option<Excess> {
+    let profile = Profile {
+        batch,
+        ..variant.profile
+    };
+    let service_ms = profile.service_ms(cores);
+    (service_ms > service.latency_max_ms).then_some(Excess {
+        service_ms,
+        cores,
+        resizable,
+    })
+}
+
+impl Excess {
+    fn said(&self, service: &Service, name: &str, shared: bool) -> String {
+        let slo_ms = service.slo.as_secs_f64() * 1e3 - service.rest_ms;
+        let part = service.latency_max_ms / slo_ms;
+        let (cores, most) = match self.resizable {
+            true => (self.cores, ""),
+            false => (self.cores, ", its most"),
+        };
+        let share = if shared { " and share 0" } else { "" };
+        let right = self.right(slo_ms);
+        format!(
+            "; {name} has capacity 0{share}: it takes {:.0} ms (cores: {cores}{most}), latency_budget \
+             {part:.2} of {slo_ms:.0} ms allows {:.0}; {right}",
+            self.service_ms, service.latency_max_ms
+        )
+    }
+
+    /// The least change of the service file that gives the variant a capacity.
+    fn right(&self, slo_ms: f64) -> String {
+        let needed = (self.service_ms / slo_ms * 100.0).ceil() / 100.0;
+        if self.resizable {
+            return "it needs more cores".to_owned();
+        }
+        match needed <= 1.0 {
+            true => format!("{needed:.2} or more would do"),
+            false => format!("slo_ms of {:.0} or more would do", self.service_ms.ceil()),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! When variants were asked to begin, and when they served → how long they take to be ready. Pure.
+//!
+//! Seen once a cycle, so a cycle more is nothing; where it is much more, or much less, than the service file says, it is
+//! believed instead, and said in the why.
+
+use std::time::Duration;
+
+use crate::capacity::{Allocation, InForce, Resize};
+
+/// Part of what the service file says by which it may be wrong.
+const WRONG_MIN: f64 = 0.25;
+/// Cycles by which it may be wrong besides.
+const CYCLES: u32 = 2;
+
+/// By variant: a start, and how long the last one took.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Readiness(Vec<One>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct One {
+    asked: Option<Duration>,
+    took: Option<Duration>,
+}
+
+impl Readiness {
+    /// Nothing was seen yet.
+    pub(super) fn new(variants: usize) -> Readiness {
+        Readiness(vec![One::default(); variants])
+    }
+
+    /// A change is asked for `at` that time.
+    pub(super) fn ask(&mut self, change: &Resize, at: Duration) {
+        let Some(one) = self.0.get_mut(change.variant) else {
+            return;
+        };
+        match change.goal.replicas > 0 && change.ready == Allocation::NONE {
+            // Asked again, it goes on.
+            true => one.asked = one.asked.or(Some(at)),
+            false => one.asked = None,
+        }
+    }
+
+    /// It was refused.
+    pub(super) fn refused(&mut self, variant: usize) {
+        if let Some(one) = self.0.get_mut(variant) {
+            one.asked = None;
+        }
+    }
+
+    /// What is in force `at` that time.
+    pub(super) fn see(&mut self, in_force: &[InForce], at: Duration) {
+        for (one, there) in self.0.iter_mut().zip(in_force) {
+            if there.ready != Allocation::NONE
+                && let Some(asked) = one.asked.take()
+            {
+                one.took = Some(at.saturating_sub(asked));
+            }
+        }
+    }
+
+    /// How long a variant takes, where that is not what is `said`.
+    pub(super) fn learnt(
+        &self,
+        variant: usize,
+        said: Duration,
+        cycle: Duration,
+    ) -> Option<Duration> {
+        let took = self.0.get(variant)?.took?;
+        let may_be = said.mul_f64(WRONG_MIN) + cycle * CYCLES;
+        (took.abs_diff(said) > may_be).then_some(took)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_api::Cores;
+
+    use super::*;
+    use crate::capacity::Goal;
+
+    const CYCLE: Duration = Duration::from_secs(1);
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn change(ready: u32, to: u32) -> Resize {
+        Resize {
+            variant: 0,
+            goal: Goal::one(Cores::whole(to)),
+            ready: Allocation::one(Cores::whole(ready)),
+            bound: false,
+        }
+    }
+
+    fn there(cores: u32) -> [InForce; 1] {
+        [InForce::certain(Allocation::one(Cores::whole(cores)))]
+    }
+
+    #[test]
+    fn a_start_that_takes_much_longer_or_shorter_than_it_is_said_is_learnt() {
+        for (takes, said, learnt) in [
+            (15, 5, Some(s(15))),
+            (15, 15, None),
+            (17, 15, None),
+            (1, 15, Some(s(1))),
+            (7, 5, None),
+            (2, 0, None),
+            (3, 0, Some(s(3))),
+        ] {
+            let mut readiness = Readiness::new(1);
+            for second in 0..takes {
+                readiness.see(&there(0), s(second));
+                readiness.ask(&change(0, 3), s(second));
+            }
+            assert_eq!(readiness.learnt(0, s(said), CYCLE), None);
+            readiness.see(&there(3), s(takes));
+            assert_eq!(
+                readiness.learnt(0, s(said), CYCLE),
+                learnt,
+                "{takes} {said}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_start_that_is_refused_or_given_up_says_nothing() {
+        let mut readiness = Readiness::new(1);
+        readiness.ask(&change(0, 3), s(0));
+        readiness.refused(0);
+        readiness.ask(&change(0, 3), s(20));
+        readiness.see(&there(3), s(21));
+        assert_eq!(readiness.learnt(0, s(0), CYCLE), None);
+        readiness.ask(&change(0, 3), s(30));
+        readiness.ask(&change(0, 0), s(31));
+        readiness.see(&there(3), s(60));
+        // More cores for what serves is no start.
+        readiness.ask(&change(3, 6), s(61));
+        readiness.see(&there(6), s(90));
+        assert_eq!(readiness.learnt(0, s(0), CYCLE), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! Where the service says `fallback: replace`: a pod that its node has no room for makes way for another one. The
+//! plans stop counting on it first, so that no request is on its way to it. One in a turn.
+
+use weir_api::Cores;
+
+use super::act::{Acted, TAKE_OVER_MAX, longest};
+use super::{Planner, Ports};
+use crate::backends::{Actuate, Obstacle, Reason};
+use crate::capacity::InForce;
+use crate::clock::Now;
+use crate::distribution::Publish;
+use crate::service::{Fallback, Inputs, Mode};
+
+impl Planner {
+    /// Goes on with the replacement there is, or begins one.
+    pub(super) async fn replace<O, A, P, S>(
+        &mut self,
+        ports: &Ports<'_, O, A, P, S>,
+        inputs: Option<Inputs>,
+        now: Now,
+        acted: &mut Acted,
+    ) where
+        A: Actuate,
+        P: Publish,
+    {
+        if self.service.fallback != Fallback::Replace || self.service.mode != Mode::Active {
+            return;
+        }
+        let Some((variant, there)) = self.retire(ports.actuate) else {
+            return;
+        };
+        self.set_in_force(variant, there);
+        let plan: Vec<_> = self.in_force.iter().map(|one| one.ready).collect();
+        if !self.publish(ports.publish, &plan, inputs, now, acted) {
+            return;
+        }
+        if let Some(revision) = acted.revision {
+            ports.publish.taken_over(revision, TAKE_OVER_MAX).await;
+            let under_way = longest(&acted.plan, [variant].into_iter());
+            ports.publish.drained(under_way).await;
+        }
+        let name = self.service.variants.get(variant);
+        let who = name.map_or(String::new(), |variant| {
+            format!("replacing {}", variant.name)
+        });
+        let obstacle = match ports.actuate.replace(variant).await {
+            Ok(there) => {
+                self.troubles.went_well(&who);
+                self.set_in_force(variant, there);
+                self.retired = None;
+                Obstacle {
+                    reason: Reason::Replacing,
+                    why: "a pod that its node has no room for makes way for another one".to_owned(),
+                }
+            }
+            Err(error) => {
+                self.troubles.failed(&who, &error, "it is tried again");
+                // In doubt it stays counted off, and is asked for again.
+                self.retired = error.leaves_doubt().then_some(variant);
+                Obstacle::of(&error)
+            }
+        };
+        if let Some(unmet) = self.unmet.get_mut(variant) {
+            *unmet = Some(obstacle);
+        }
+    }
+
+    /// The first variant with a pod that is to be replaced now, and what is in force without that. Of the others that
+    /// would have one, it is said why not.
+    fn retire<A: Actuate>(&mut self, actuate: &A) -> Option<(usize, InForce)> {
+        let held: Cores = self.in_force.iter().map(|one| one.at_most).sum();
+        let room = Cores::whole(self.service.budget).saturating_sub(held);
+        let begun = self.retired;
+        let replicas: Vec<u32> = self
+            .in_force
+            .iter()
+            .map(|one| one.replicas_at_most)
+            .collect();
+        for (variant, unmet) in self.unmet.iter_mut().enumerate() {
+            if unmet.is_none() && begun != Some(variant) {
+                continue;
+            }
+            let own = replicas.get(variant).copied().unwrap_or(0);
+            if begun != Some(variant) && self.service.bounds.room(variant, &replicas) <= own {
+                // The newcomer is there before who ends is gone.
+                let full = [Reason::Deferred, Reason::Infeasible];
+                if let Some(unmet) = unmet.as_mut().filter(|one| full.contains(&one.reason)) {
+                    unmet.why +=
+                        "; it is not replaced: what another one holds would exceed budget.held now";
+                }
+                continue;
+            }
+            match actuate.retire(variant, room) {
+                Some(Ok(there)) => {
+                    self.retired = Some(variant);
+                    return Some((variant, there));
+                }
+                Some(Err(kept)) => {
+                    if let Some(unmet) = unmet {
+                        unmet.why += &format!("; {kept}");
+                    }
+                }
+                None => {}
+            }
+        }
+        self.retired = None;
+        None
+    }
+
+    fn set_in_force(&mut self, variant: usize, there: InForce) {
+        if let Some(in_force) = self.in_force.get_mut(variant) {
+            *in_force = there;
+        }
+    }
+}

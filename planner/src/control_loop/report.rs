@@ -1,0 +1,177 @@
+//! What a turn says: of its decision in the log, and of each variant in the report.
+
+use std::collections::BTreeMap;
+
+use weir_api::{Rps, VariantPlan};
+
+use super::{Planner, no_capacity};
+use crate::capacity::{Allocation, Bound, Goal, InForce};
+use crate::observe::{Got, Routes};
+use crate::plan::capacities;
+use crate::rollout::shortage;
+use crate::service::{Decision, Inputs, Mode, SolveStatus, Stage};
+use crate::telemetry::status::{HeldReport, VariantReport};
+
+impl Planner {
+    /// One line for each changed decision.
+    pub(super) fn say(&mut self, decision: &Decision) {
+        let new = (decision.status, decision.goals.clone());
+        if self.last.as_ref() == Some(&new) {
+            return;
+        }
+        let cores = |allocations: &[Allocation]| -> String {
+            let named = self.service.variants.iter().zip(allocations);
+            named
+                .map(|(variant, allocation)| format!(" {} {allocation}", variant.name))
+                .collect()
+        };
+        let wanted = decision.goals.iter();
+        let wanted: Vec<Allocation> = wanted
+            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .collect();
+        let wish = if self.service.mode == Mode::Advisory {
+            "would have"
+        } else {
+            "to have"
+        };
+        let (wanted, there) = (cores(&wanted), cores(&self.ready()));
+        let (status, why) = (decision.status.label(), &decision.why);
+        tracing::info!("{status}: {why}; cores {wish}:{wanted}, in force:{there}");
+        self.last = Some(new);
+    }
+
+    /// Reasons that capacities are less than servers execute.
+    pub(super) fn capacity_notes(&self, status: SolveStatus, inputs: Option<Inputs>) -> String {
+        let service = &self.service;
+        no_capacity::utilisation(service, status)
+            + &no_capacity::over_latency_budget(service, &self.in_force, inputs)
+    }
+
+    /// Which variants did not get what the plans had for them: no plan's share is wrong for it, the
+    /// solver's prediction is.
+    pub(super) fn shortfalls(&self, got: Option<&[Got]>) -> String {
+        let each = self.service.variants.iter().zip(got.into_iter().flatten());
+        each.filter_map(|(variant, got)| got.shortfall(&variant.name))
+            .map(|shortfall| format!("; {shortfall}"))
+            .collect()
+    }
+
+    /// Which variants fail, and for how long they have.
+    pub(super) fn failures(&self) -> String {
+        let each = self.service.variants.iter().zip(self.failing.since());
+        let failing = each.filter_map(|(variant, since)| {
+            let lasts_s = self.now.saturating_sub((*since)?).as_secs();
+            let name = &variant.name;
+            Some(format!(
+                "; {name} has been failing for {lasts_s} s: it gets no share"
+            ))
+        });
+        failing.collect()
+    }
+
+    /// How much of the demand is carried, where more of a variant is on its way.
+    pub(super) fn shortage(&self, inputs: Option<Inputs>) -> String {
+        let comes = |there: &InForce| {
+            there.starting != Allocation::NONE || there.at_most > there.ready.cores()
+        };
+        let each = self.service.variants.iter().zip(&self.in_force);
+        let come = each.filter(|(_, there)| comes(there));
+        let come: Vec<&str> = come.map(|(variant, _)| variant.name.as_str()).collect();
+        shortage(self.carried(&self.ready(), inputs), &come)
+    }
+
+    /// Which variants take another time to be ready than the service file says.
+    pub(super) fn readiness_notes(&self) -> String {
+        let each = self.service.variants.iter().enumerate();
+        let notes = each.filter_map(|(index, variant)| {
+            let said = variant.readiness;
+            let took = self.readiness.learnt(index, said, self.service.cycle)?;
+            let (name, took, said) = (&variant.name, took.as_secs_f64(), said.as_secs_f64());
+            Some(format!(
+                "; {name} took {took:.0} s to be ready, readiness_s says {said}"
+            ))
+        });
+        notes.collect()
+    }
+
+    /// What all replicas hold that there may be.
+    pub(super) fn held(&self) -> BTreeMap<String, HeldReport> {
+        let each = self.in_force.iter().map(|one| one.replicas_at_most);
+        let replicas: Vec<u32> = each.collect();
+        let bounds = self.service.bounds.0.iter();
+        let report = |bound: &Bound| {
+            let held = HeldReport {
+                held: bound.held(&replicas),
+                budget: bound.most,
+            };
+            (bound.name.clone(), held)
+        };
+        bounds.map(report).collect()
+    }
+
+    /// What each variant got, in the order of all; `None` until enough is known of every stage.
+    pub(super) fn got(&self) -> Option<Vec<Got>> {
+        let stages = self.routes.iter().map(Routes::got);
+        let stages: Vec<Vec<Got>> = stages.collect::<Option<_>>()?;
+        Some(stages.concat())
+    }
+
+    /// Of the answers as they were routed, not as they were planned: of several stages the product of
+    /// their means.
+    pub(super) fn accuracy(&self, got: &[Got]) -> f64 {
+        let of_stage = |stage: &Stage| -> f64 {
+            let variants = self.service.variants.get(stage.variants.clone());
+            let got = got.get(stage.variants.clone());
+            let each = variants
+                .into_iter()
+                .flatten()
+                .zip(got.into_iter().flatten());
+            each.map(|(variant, got)| variant.accuracy / 100.0 * got.share.0)
+                .sum()
+        };
+        100.0 * self.service.stages.iter().map(of_stage).product::<f64>()
+    }
+
+    pub(super) fn variants(
+        &self,
+        asked: &[Goal],
+        plan: &[VariantPlan],
+        got: Option<&[Got]>,
+        inputs: Option<Inputs>,
+    ) -> BTreeMap<String, VariantReport> {
+        let capacities = capacities(&self.service, &self.ready(), inputs, self.batches.told());
+        let lists = self
+            .service
+            .variants
+            .iter()
+            .zip(asked.iter().zip(&self.in_force))
+            .zip(capacities);
+        let reports =
+            lists.enumerate().map(|(index, lists)| {
+                let ((variant, (asked, in_force)), capacity) = lists;
+                let part = plan.iter().find(|part| part.name == variant.name);
+                let told = self.batches.told().get(index).copied().flatten();
+                let report =
+                    VariantReport {
+                        cores_asked: asked.cores(in_force.ready),
+                        cores_actuated: in_force.ready.cores(),
+                        replicas_asked: asked.replicas,
+                        replicas_ready: in_force.ready.replicas(),
+                        share: part.map(|part| part.share).unwrap_or_default(),
+                        slots: part.map_or(0, |part| part.slots),
+                        batch: told.unwrap_or_else(|| part.map_or(0, |part| part.batch)),
+                        capacity_rps: Rps(capacity),
+                        got: got.and_then(|got| got.get(index)).copied(),
+                        unmet: self.unmet.get(index).cloned().flatten(),
+                        failing_ms: self.failing.since().get(index).copied().flatten().map(
+                            |since| {
+                                let lasts = self.now.saturating_sub(since).as_millis();
+                                u64::try_from(lasts).unwrap_or(u64::MAX)
+                            },
+                        ),
+                    };
+                (variant.name.clone(), report)
+            });
+        reports.collect()
+    }
+}

@@ -1,0 +1,429 @@
+//! Turns on simulated ports: what each fault falls back to.
+
+mod failing;
+mod looks;
+mod no_capacity;
+mod proxies;
+mod routed;
+mod slow;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use weir_api::{Cores, PlanError, Revision, Rps, VariantPlan};
+
+use super::*;
+use crate::backends::kubernetes::replace::Kept;
+use crate::capacity::Resize;
+use crate::distribution::Receipt;
+use crate::observe::{Counts, Route, ScrapeError};
+use crate::plan::Draft;
+use crate::policy::sponge::tests::sponge;
+use crate::spec::tests::service;
+
+/// Proxies, backends and filters in memory.
+#[derive(Debug, Default)]
+struct World {
+    /// The one proxy's name.
+    proxy: Mutex<&'static str>,
+    /// Requests so far at the one proxy.
+    arrived: Mutex<f64>,
+    /// Upper edges in ms, and how many requests had at most that left when they came.
+    slack: Mutex<Vec<(f64, f64)>>,
+    /// By variant, what was routed to it so far, and what could not wait for it.
+    routes: Mutex<BTreeMap<String, Route>>,
+    /// By variant, whether the proxy says that it fails.
+    failing: Mutex<BTreeMap<String, bool>>,
+    /// Time that the proxy predicts of each variant, in ms.
+    predicted_ms: Mutex<BTreeMap<String, f64>>,
+    /// Whether the proxy does not answer.
+    lost: Mutex<bool>,
+    at: Mutex<Duration>,
+    /// By variant: cores in force.
+    real: Mutex<Vec<Cores>>,
+    /// Variants whose backend takes no change, and how it fails.
+    stubborn: Mutex<BTreeMap<usize, ActuateError>>,
+    /// Whether backends say their cores.
+    mute: Mutex<bool>,
+    /// What was done, in order.
+    log: Mutex<Vec<String>>,
+    plans: Mutex<Vec<Vec<VariantPlan>>>,
+    /// How long was waited for what was under way.
+    drained: Mutex<Vec<Duration>>,
+}
+
+impl Observe for World {
+    async fn scrape(&self) -> Vec<Scrape> {
+        let lost = *self.lost.lock().unwrap();
+        let counts = if lost {
+            Err(ScrapeError::Status(503))
+        } else {
+            Ok(Counts {
+                arrivals: *self.arrived.lock().unwrap(),
+                slack: self.slack.lock().unwrap().clone(),
+                routes: self.routes.lock().unwrap().clone(),
+                failing: self.failing.lock().unwrap().clone(),
+                predicted_ms: self.predicted_ms.lock().unwrap().clone(),
+            })
+        };
+        vec![Scrape {
+            from: (*self.proxy.lock().unwrap()).into(),
+            at: *self.at.lock().unwrap(),
+            counts,
+        }]
+    }
+}
+
+impl Actuate for World {
+    async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
+        let mute = *self.mute.lock().unwrap();
+        let answer = |cores: &Cores| {
+            if mute {
+                Err(ActuateError::NoAddress)
+            } else {
+                Ok(InForce::certain(Allocation::one(*cores)))
+            }
+        };
+        self.real
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|cores| Some(answer(cores)))
+            .collect()
+    }
+
+    async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
+        let mut answers = Vec::new();
+        for change in changes {
+            let stubborn = self.stubborn.lock().unwrap().get(&change.variant).cloned();
+            if stubborn.is_none() {
+                self.real.lock().unwrap()[change.variant] = change.cores();
+                self.log
+                    .lock()
+                    .unwrap()
+                    .push(format!("{}={}", change.variant, change.cores()));
+            }
+            let there = InForce::certain(Allocation::one(change.cores()));
+            answers.push(stubborn.map_or(Ok(there), Err));
+        }
+        answers
+    }
+
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+        None
+    }
+
+    async fn replace(&self, _: usize) -> Result<InForce, ActuateError> {
+        Err(ActuateError::NoAddress)
+    }
+}
+
+impl Publish for World {
+    fn publish(&self, drafts: Vec<Draft>, _: Now) -> Result<Receipt, PlanError> {
+        let variants: Vec<_> = drafts
+            .into_iter()
+            .flat_map(|draft| draft.variants)
+            .collect();
+        let slots: String = variants
+            .iter()
+            .map(|variant| format!(" {}", variant.slots))
+            .collect();
+        self.log.lock().unwrap().push(format!("plan{slots}"));
+        let mut plans = self.plans.lock().unwrap();
+        plans.push(variants);
+        Ok(Receipt {
+            revision: Revision(plans.len() as u64),
+            new: 1,
+        })
+    }
+
+    async fn taken_over(&self, revision: Revision, _: Duration) -> bool {
+        self.log
+            .lock()
+            .unwrap()
+            .push(format!("taken over {}", revision.0));
+        true
+    }
+
+    async fn drained(&self, takes: Duration) {
+        self.drained.lock().unwrap().push(takes);
+    }
+}
+
+/// A planner of a (1 to 8 cores, fast) and b (0 to 4 cores, accurate) in that world.
+struct Bed {
+    world: World,
+    planner: Planner,
+    second: u64,
+}
+
+impl Bed {
+    /// The demand's window is a second, so that a forecast settles in the second turn with arrivals.
+    fn new(mut service: Service, real: &[u32]) -> Bed {
+        service.demand.window = Duration::from_secs(1);
+        service.demand.moving = Duration::from_secs(1);
+        let world = World::default();
+        *world.real.lock().unwrap() = real.iter().copied().map(Cores::whole).collect();
+        Bed {
+            world,
+            planner: Planner::new(Arc::new(service)),
+            second: 0,
+        }
+    }
+
+    /// A turn after one second in which so many requests arrived.
+    async fn turn(&mut self, arrivals: f64) -> CycleReport {
+        let at = self.arrive(Duration::from_secs(self.second), arrivals);
+        self.second += 1;
+        let ports = ports(&self.world, &at);
+        self.planner.turn(&ports, now(at())).await
+    }
+
+    /// A look at that time, so many requests after the last.
+    async fn tick(&mut self, at: Duration, arrivals: f64) -> Option<CycleReport> {
+        let at = self.arrive(at, arrivals);
+        let ports = ports(&self.world, &at);
+        self.planner.tick(&ports, now(at())).await
+    }
+
+    /// The stopwatch of that time.
+    fn arrive(&self, at: Duration, arrivals: f64) -> impl Fn() -> Duration + Sync + use<> {
+        *self.world.at.lock().unwrap() = at;
+        *self.world.arrived.lock().unwrap() += arrivals;
+        self.world.log.lock().unwrap().clear();
+        move || at
+    }
+
+    /// Two turns, in the second of which 20 requests arrived; nothing is changed yet.
+    async fn warm_up(&mut self) {
+        let before = self.world.real.lock().unwrap().clone();
+        self.turn(0.0).await;
+        self.turn(20.0).await;
+        assert_eq!(
+            *self.world.real.lock().unwrap(),
+            before,
+            "the forecast has not settled"
+        );
+    }
+
+    fn log(&self) -> Vec<String> {
+        self.world.log.lock().unwrap().clone()
+    }
+
+    fn shares(&self) -> Vec<f64> {
+        let plans = self.world.plans.lock().unwrap();
+        plans
+            .last()
+            .unwrap()
+            .iter()
+            .map(|variant| variant.share.0)
+            .collect()
+    }
+}
+
+fn ports<'a>(
+    world: &'a World,
+    stopwatch: &'a (dyn Fn() -> Duration + Sync),
+) -> Ports<'a, World, World, World, Aside> {
+    Ports {
+        observe: world,
+        actuate: world,
+        publish: world,
+        solver: &Aside,
+        stopwatch,
+    }
+}
+
+fn now(at: Duration) -> Now {
+    let unix_ms = u64::try_from(at.as_millis()).unwrap();
+    Now { at, unix_ms }
+}
+
+/// Reports of so many turns, for those who show them.
+pub(crate) async fn reports(turns: usize) -> Vec<CycleReport> {
+    let mut bed = Bed::new(service(8), &[2, 2]);
+    let mut reports = Vec::new();
+    for _ in 0..turns {
+        reports.push(bed.turn(20.0).await);
+    }
+    reports
+}
+
+fn actuated(report: &CycleReport) -> Vec<f64> {
+    report
+        .variants
+        .values()
+        .map(|variant| variant.cores_actuated.as_f64())
+        .collect()
+}
+
+fn asked(report: &CycleReport) -> Vec<f64> {
+    report
+        .variants
+        .values()
+        .map(|variant| variant.cores_asked.as_f64())
+        .collect()
+}
+
+#[tokio::test]
+async fn at_first_the_cores_that_are_there_are_published_and_none_is_changed() {
+    let mut bed = Bed::new(service(8), &[3, 1]);
+    for _ in 0..3 {
+        let report = bed.turn(0.0).await;
+        assert_eq!(report.outcome, SolveStatus::NoDemand);
+        assert_eq!(
+            actuated(&report),
+            [3.0, 1.0],
+            "what is in force, not the file's initial 2 and 2"
+        );
+        assert_eq!(bed.log(), ["plan 3 2"]);
+    }
+}
+
+#[tokio::test]
+async fn demand_moves_cores_make_before_break() {
+    let mut bed = Bed::new(service(8), &[2, 2]);
+    bed.warm_up().await;
+    let report = bed.turn(20.0).await;
+    // 22 requests/s: b alone carries 22.4 on 3 cores.
+    assert_eq!(asked(&report), [1.0, 3.0]);
+    assert_eq!(actuated(&report), [1.0, 3.0]);
+    assert_eq!(bed.log(), ["1=3", "plan 1 2", "taken over 3", "0=1"]);
+    // Before a has less, what is under way there has its time.
+    let service_ms = bed.world.plans.lock().unwrap().last().unwrap()[0].service_ms;
+    let waited = bed.world.drained.lock().unwrap().clone();
+    let expected = Duration::from_secs_f64(service_ms / 1e3).min(DRAIN_MAX);
+    assert_eq!(waited, [expected]);
+    assert!(!expected.is_zero());
+    assert_eq!(bed.shares(), [0.0, 1.0]);
+    assert_eq!(report.measured_rps, Some(Rps(20.0)));
+    assert_eq!(
+        (
+            report.published,
+            report.resizes_confirmed,
+            report.resizes_failed
+        ),
+        (1, 2, 0)
+    );
+    let report = bed.turn(100.0).await;
+    assert_eq!(
+        report.demand_rps,
+        Some(Rps(1.1 * 100.0)),
+        "a rise is followed at once"
+    );
+}
+
+#[tokio::test]
+async fn a_restarted_planner_changes_nothing_before_it_knows() {
+    let mut bed = Bed::new(service(8), &[1, 4]);
+    *bed.world.arrived.lock().unwrap() = 100_000.0;
+    let report = bed.turn(28.0).await;
+    assert_eq!(
+        (report.outcome, report.demand_rps),
+        (SolveStatus::NoDemand, None)
+    );
+    assert_eq!(bed.log(), ["plan 1 2"]);
+    assert_eq!(bed.turn(20.0).await.measured_rps, Some(Rps(20.0)));
+}
+
+#[tokio::test]
+async fn a_refused_resize_leaves_a_plan_for_what_is_there() {
+    let mut bed = Bed::new(service(8), &[2, 2]);
+    bed.world
+        .stubborn
+        .lock()
+        .unwrap()
+        .insert(1, ActuateError::Status(409, "Deferred".into()));
+    bed.warm_up().await;
+    for _ in 0..3 {
+        let report = bed.turn(20.0).await;
+        assert_eq!(asked(&report), [1.0, 3.0]);
+        assert_eq!(actuated(&report), [1.0, 2.0]);
+        assert_eq!(report.resizes_failed, 1, "tried again every cycle");
+        let b = &report.variants["b"];
+        assert!(
+            b.share.0 * 22.0 <= b.capacity_rps.0 + 0.01,
+            "{b:?} at 22 requests/s"
+        );
+        assert!(bed.shares()[0] > 0.0, "a takes what b cannot");
+    }
+    bed.world.stubborn.lock().unwrap().clear();
+    assert_eq!(actuated(&bed.turn(20.0).await), [1.0, 3.0]);
+}
+
+#[tokio::test]
+async fn a_growth_in_doubt_keeps_its_part_of_the_budget() {
+    let mut bed = Bed::new(service(5), &[2, 1]);
+    let lost = ActuateError::Timeout(Duration::from_millis(200));
+    bed.warm_up().await;
+    bed.world.stubborn.lock().unwrap().insert(1, lost);
+    *bed.world.mute.lock().unwrap() = true;
+    bed.turn(20.0).await;
+    assert_eq!(
+        bed.planner.in_force[1].at_most,
+        Cores::whole(3),
+        "b may have 3 cores"
+    );
+    // 70 requests/s: a wants 4 cores or more, but b may have 3 of the 5.
+    let report = bed.turn(200.0).await;
+    let a: Cores = bed.world.real.lock().unwrap()[0];
+    assert!(
+        a <= Cores::whole(2),
+        "{a} cores and 3 in doubt of 5: {report:?}"
+    );
+    // The backend speaks again: what it says ends the doubt.
+    *bed.world.mute.lock().unwrap() = false;
+    bed.world.stubborn.lock().unwrap().clear();
+    assert_eq!(actuated(&bed.turn(200.0).await), [4.0, 1.0]);
+    // By a second of them, b is taken for what arrives. Soon it is seen that more of it does than both carry.
+    for _ in 0..4 {
+        bed.turn(200.0).await;
+    }
+    assert_eq!(actuated(&bed.turn(200.0).await), [5.0, 0.0]);
+}
+
+#[tokio::test]
+async fn advisory_changes_nothing_and_says_what_it_would() {
+    let mut advisory = service(8);
+    advisory.mode = Mode::Advisory;
+    let mut bed = Bed::new(advisory, &[2, 2]);
+    bed.warm_up().await;
+    let report = bed.turn(20.0).await;
+    assert_eq!(asked(&report), [1.0, 3.0]);
+    assert_eq!(actuated(&report), [2.0, 2.0]);
+    assert_eq!(bed.log(), ["plan 2 2"]);
+    let shares = bed.shares();
+    assert!(
+        (shares[1] - 14.4 / 22.0).abs() < 1e-3,
+        "b is filled, a takes the rest: {shares:?}"
+    );
+}
+
+#[tokio::test]
+async fn overload_gets_the_greatest_capacity_and_all_cores_gone_keep_the_plan() {
+    let mut bed = Bed::new(service(8), &[2, 2]);
+    bed.warm_up().await;
+    let report = bed.turn(900.0).await;
+    assert_eq!(
+        (report.outcome, actuated(&report)),
+        (SolveStatus::Infeasible, vec![8.0, 0.0])
+    );
+    let plans = bed.world.plans.lock().unwrap().len();
+    // Somebody takes all cores away and lets none be given.
+    *bed.world.real.lock().unwrap() = vec![Cores::ZERO; 2];
+    for variant in 0..2 {
+        bed.world
+            .stubborn
+            .lock()
+            .unwrap()
+            .insert(variant, ActuateError::NoAddress);
+    }
+    let report = bed.turn(900.0).await;
+    assert_eq!((report.published, report.unpublished), (0, 1));
+    assert_eq!(
+        bed.world.plans.lock().unwrap().len(),
+        plans,
+        "the last plan stays"
+    );
+}

@@ -1,0 +1,104 @@
+//! What the why says where a capacity is less than servers execute.
+
+use super::*;
+
+/// MLServer's digits (mlserver 1.7, three sizes, fixed cores); `large` with as many slots.
+fn digits(latency_budget: &str, parallelism: u32) -> Service {
+    let variant = |name: &str, accuracy: f64, rps: f64, ms: f64, parallelism: u32| {
+        format!(
+            "- {{name: {name}, cluster: {name}, accuracy: {accuracy}, cores: {{initial: 1, least: 1, greatest: 1}}, \
+             capacity: {{slope_rps: {rps}, intercept_rps: 0}}, latency: {{gamma_ms: {ms}, epsilon_ms: 0, \
+             delta_ms: 0, eta_ms: 0, parallelism: {parallelism}, tail: 1.4}}}}\n"
+        )
+    };
+    let variants = variant("small", 91.21, 44.2, 25.6, 1)
+        + &variant("medium", 97.78, 25.3, 43.8, 1)
+        + &variant("large", 98.89, 13.7, 75.2, parallelism);
+    let text = format!(
+        "service: digits\nlisten: 127.0.0.1:0\nkey_env: WEIR_KEY\nslo_ms: 400\n{latency_budget}mode: advisory\n\
+         budget: {{cores: 3}}\nproxies: {{stats: [\"http://127.0.0.1:1/stats\"]}}\nvariants:\n{variants}"
+    );
+    Service::from_yaml(&text).unwrap()
+}
+
+async fn why(service: Service, real: &[u32], rps: f64) -> CycleReport {
+    let mut bed = Bed::new(service, real);
+    for _ in 0..3 {
+        bed.turn(rps).await;
+    }
+    bed.turn(rps).await
+}
+
+#[tokio::test]
+async fn a_variant_over_the_latency_budget_is_named_with_what_would_do() {
+    // Two slots on one core: each answer takes twice as long, 2 × 75.2 × 1.4 ms.
+    let report = why(digits("", 2), &[1, 1, 1], 76.0).await;
+    assert_eq!(report.variants["large"].share.0, 0.0);
+    let says = "; large has capacity 0 and share 0: it takes 211 ms (cores: 1, its most), latency_budget \
+                0.50 of 400 ms allows 200; 0.53 or more would do";
+    assert!(report.why.contains(says), "{}", report.why);
+    assert!(!report.why.contains("small has"), "{}", report.why);
+
+    let report = why(digits("latency_budget: 0.53\n", 2), &[1, 1, 1], 76.0).await;
+    assert!(report.variants["large"].share.0 > 0.0, "{}", report.why);
+    assert!(!report.why.contains("capacity 0"), "{}", report.why);
+    // Where one is over, whatever the budget, the promise is what is too small.
+    let report = why(digits("latency_budget: 1.0\n", 4), &[1, 1, 1], 20.0).await;
+    let says = "takes 421 ms (cores: 1, its most), latency_budget 1.00 of 400 ms allows 400; \
+                slo_ms of 422 or more would do";
+    assert!(report.why.contains(says), "{}", report.why);
+}
+
+#[tokio::test]
+async fn one_that_only_its_present_cores_put_over_it_is_told_to_need_more() {
+    // b takes 164 ms with 1 core, 83 ms with 2.
+    let mut service = service(8);
+    service.latency_max_ms = 150.0;
+    service.mode = Mode::Advisory;
+    let report = why(service, &[3, 1], 20.0).await;
+    let says = "; b has capacity 0 and share 0: it takes";
+    assert!(report.why.contains(says), "{}", report.why);
+    let says = "(cores: 1), latency_budget 0.15 of 1000 ms allows 150; it needs more cores";
+    assert!(report.why.contains(says), "{}", report.why);
+}
+
+#[tokio::test]
+async fn where_no_variant_is_within_it_all_are_named_and_shares_go_by_slots() {
+    let mut service = service(8);
+    service.latency_max_ms = 1.0;
+    let report = why(service, &[3, 2], 20.0).await;
+    for says in [
+        "; a has capacity 0: it takes",
+        "; b has capacity 0: it takes",
+    ] {
+        assert!(report.why.contains(says), "{}", report.why);
+    }
+    assert!(report.variants.values().all(|one| one.share.0 > 0.0));
+    assert!(!report.why.contains("utilisation"), "{}", report.why);
+}
+
+#[tokio::test]
+async fn that_utilisation_is_in_it_is_said_where_demand_exceeds_the_capacity() {
+    let report = why(digits("", 1), &[1, 1, 1], 76.0).await;
+    let says = "; only 0.8 of what servers sustain is planned with (capacity.utilisation)";
+    assert_eq!(report.outcome, SolveStatus::Infeasible);
+    assert!(
+        report.why.contains("exceeds the 60.") && report.why.contains(says),
+        "{}",
+        report.why
+    );
+    // Where the demand is carried nobody asks.
+    let report = why(digits("", 1), &[1, 1, 1], 20.0).await;
+    assert!(!report.why.contains("utilisation"), "{}", report.why);
+    // Nor where all of it is planned with.
+    let mut all = digits("", 1);
+    for variant in &mut all.variants {
+        variant.profile.fit.as_mut().unwrap().utilisation = 1.0;
+    }
+    let report = why(all.clone(), &[1, 1, 1], 200.0).await;
+    assert_eq!(report.outcome, SolveStatus::Infeasible);
+    assert!(!report.why.contains("utilisation"), "{}", report.why);
+    all.variants[0].profile.fit.as_mut().unwrap().utilisation = 0.7;
+    let report = why(all, &[1, 1, 1], 200.0).await;
+    assert!(report.why.contains("; only 0.7 to 1 of"), "{}", report.why);
+}

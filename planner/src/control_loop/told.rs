@@ -1,0 +1,137 @@
+//! Batches that servers are told before a plan counts on them: those that the policy wants for what is there, and for
+//! what is to begin. A server whose answer does not come is planned as it makes batches by itself.
+//!
+//! A greater batch is told at once. A smaller one waits until none greater has been wanted for as long as replicas stay
+//! that are not wanted (`resize.scale_down_after_s`): to be told costs some servers a reload, and a batch is the greatest
+//! that they make, not one that they wait for.
+
+use std::time::Duration;
+
+use super::Planner;
+use crate::backends::Actuate;
+use crate::capacity::{Allocation, Goal};
+use crate::policy::batches;
+use crate::service::{Inputs, Mode};
+
+/// Batches of the variants, in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Batches {
+    /// Greatest that all servers are known to have been told.
+    told: Vec<Option<u32>>,
+    /// Greatest wanted, and when it was last.
+    wanted: Vec<Option<(u32, Duration)>>,
+}
+
+impl Batches {
+    /// Nobody was told.
+    pub(super) fn new(variants: usize) -> Batches {
+        Batches {
+            told: vec![None; variants],
+            wanted: vec![None; variants],
+        }
+    }
+
+    pub(super) fn told(&self) -> &[Option<u32>] {
+        &self.told
+    }
+
+    /// Holds greater batches for `hold` longer than they are wanted.
+    fn held(&mut self, now: Duration, hold: Duration, wanted: &mut [Option<u32>]) {
+        for (held, wanted) in self.wanted.iter_mut().zip(wanted) {
+            let Some(batch) = wanted else {
+                continue;
+            };
+            match held {
+                Some((greater, since)) if *greater > *batch && now < *since + hold => {
+                    *batch = *greater;
+                }
+                _ => *held = Some((*batch, now)),
+            }
+        }
+    }
+}
+
+impl Planner {
+    /// Tells them, and remembers what they know.
+    pub(super) async fn tell_batches<A: Actuate>(
+        &mut self,
+        actuate: &A,
+        goals: &[Goal],
+        inputs: Option<Inputs>,
+    ) {
+        let mut variants = self.service.variants.iter();
+        let tells = variants.any(|variant| variant.is_told_batch());
+        if self.service.mode == Mode::Advisory || !tells || inputs.is_none() {
+            return;
+        }
+        let mut wanted = self.wanted_batches(goals, inputs);
+        let hold = self.service.scale_down_after;
+        self.batches.held(self.now, hold, &mut wanted);
+        let mut answers = actuate.tell(&wanted).await.into_iter();
+        let known = self.batches.told.iter_mut().zip(&self.service.variants);
+        for (told, variant) in known {
+            let who = format!("batch of {}", variant.name);
+            *told = match answers.next().flatten() {
+                Some(Ok(batch)) => {
+                    self.troubles.went_well(&who);
+                    Some(batch)
+                }
+                Some(Err(error)) => {
+                    let fallback =
+                        "it is planned as its servers make batches; told again every cycle";
+                    self.troubles.failed(&who, &error, fallback);
+                    None
+                }
+                None => None,
+            };
+        }
+    }
+
+    /// By variant; `None` where nothing is there or to begin, or nobody is told.
+    fn wanted_batches(&self, goals: &[Goal], inputs: Option<Inputs>) -> Vec<Option<u32>> {
+        let there = self.ready();
+        let to_be: Vec<Allocation> = goals
+            .iter()
+            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .collect();
+        let now = batches(&self.service, &there, inputs);
+        let then = batches(&self.service, &to_be, inputs);
+        let each = there.iter().zip(&to_be).zip(now.iter().zip(then));
+        let wanted = each.map(|((there, to_be), (now, then))| match (*there, *to_be) {
+            (Allocation::NONE, Allocation::NONE) => None,
+            (Allocation::NONE, _) => Some(then),
+            _ => Some(*now),
+        });
+        let each = self.service.variants.iter().zip(wanted);
+        each.map(|(variant, wanted)| wanted.filter(|_| variant.is_told_batch()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_smaller_batch_is_told_once_no_greater_one_has_been_wanted_for_a_while() {
+        let mut batches = Batches::new(1);
+        let mut at = |second: u64, wanted: Option<u32>| {
+            let mut all = [wanted];
+            let hold = Duration::from_secs(30);
+            batches.held(Duration::from_secs(second), hold, &mut all);
+            all[0]
+        };
+        for (second, wanted, told) in [
+            (0, Some(2), Some(2)),
+            (1, Some(4), Some(4)),
+            (2, Some(1), Some(4)),
+            (20, Some(4), Some(4)),
+            (49, Some(1), Some(4)),
+            (50, Some(1), Some(1)),
+            (51, None, None),
+            (52, Some(2), Some(2)),
+        ] {
+            assert_eq!(at(second, wanted), told, "{second} s");
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! A whole plan → a part for each proxy. It knows nothing of who has what, or since when.
+//!
+//! Each variant's slots are dealt among its owners like cards. What does not divide evenly goes to
+//! those with the fewest slots so far. Hence the parts of a variant differ by at most one, and so do
+//! the totals of those that own the same variants; and a proxy goes without any slot only where there
+//! are fewer slots than proxies. Of those with equally many, who owns fewer variants comes first: it
+//! has no other to get one of.
+
+use weir_api::{Plan, Share, VariantPlan};
+
+use super::own::{Role, Stand, Tie, ties};
+
+/// There is no slot for this proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{proxies} proxies share {slots} slots, so none is left for this one: put a gate (a proxy of role gate) in front of the servers, or give the service as many slots as it has proxies"
+)]
+pub struct TooFew {
+    /// Proxies that own slots.
+    pub proxies: usize,
+    /// Slots of all variants.
+    pub slots: u64,
+}
+
+/// What each of `proxies`, in the order of their node ids, gets of `plan`; every gate fronts all.
+pub fn divide(plan: &Plan, proxies: &[Role]) -> Vec<Result<Plan, TooFew>> {
+    let stand = |role: &Role| Stand {
+        role: *role,
+        variant: None,
+        live: true,
+    };
+    let stands: Vec<_> = proxies.iter().map(stand).collect();
+    let ties = ties(&names_of(plan), &stands);
+    let whole = slots_of(plan);
+    let parts = deal(&whole, &ties);
+    let owners = ties.iter().filter(|ties| ties.contains(&Tie::Owns)).count();
+    let part_of = |(ties, slots): (&Vec<Tie>, Vec<u32>)| {
+        if is_refused(ties, &slots, &whole) {
+            let slots = whole.iter().map(|slots| u64::from(*slots)).sum();
+            return Err(TooFew {
+                proxies: owners,
+                slots,
+            });
+        }
+        Ok(Plan {
+            variants: with_slots(&plan.variants, &slots),
+            ..plan.clone()
+        })
+    };
+    ties.iter().zip(parts).map(part_of).collect()
+}
+
+/// The slots of a plan, by variant.
+pub(super) fn slots_of(plan: &Plan) -> Vec<u32> {
+    plan.variants.iter().map(|variant| variant.slots).collect()
+}
+
+/// The names of a plan's variants.
+pub(super) fn names_of(plan: &Plan) -> Vec<&str> {
+    plan.variants
+        .iter()
+        .map(|variant| variant.name.as_str())
+        .collect()
+}
+
+/// One proxy while slots are dealt.
+struct Hand<'a> {
+    ties: &'a [Tie],
+    /// How many variants it owns.
+    width: usize,
+    total: u64,
+    part: Vec<u32>,
+}
+
+impl<'a> Hand<'a> {
+    fn new(ties: &'a [Tie]) -> Hand<'a> {
+        Hand {
+            width: ties.iter().filter(|tie| **tie == Tie::Owns).count(),
+            ties,
+            total: 0,
+            part: Vec::with_capacity(ties.len()),
+        }
+    }
+}
+
+/// By proxy, what it gets of each variant's slots: its part of what it owns, and the whole of what
+/// it only chooses.
+pub(super) fn deal(whole: &[u32], ties: &[Vec<Tie>]) -> Vec<Vec<u32>> {
+    let mut hands: Vec<_> = ties.iter().map(|ties| Hand::new(ties)).collect();
+    for (variant, slots) in whole.iter().enumerate() {
+        let mut owners = Vec::with_capacity(hands.len());
+        for hand in &mut hands {
+            match hand.ties.get(variant) {
+                Some(Tie::Owns) => owners.push(hand),
+                Some(Tie::Chooses) => hand.part.push(*slots),
+                _ => hand.part.push(0),
+            }
+        }
+        owners.sort_by_key(|hand| (hand.total, hand.width));
+        let count = u32::try_from(owners.len()).unwrap_or(u32::MAX).max(1);
+        for (turn, hand) in (0..).zip(owners) {
+            let dealt = slots / count + u32::from(turn < slots % count);
+            hand.total += u64::from(dealt);
+            hand.part.push(dealt);
+        }
+    }
+    hands.into_iter().map(|hand| hand.part).collect()
+}
+
+/// Whether a proxy that was dealt `part` is one too many, or has nothing to do with any variant there
+/// is. A gate of a variant that has no slots now is neither: its plan says so.
+pub(super) fn is_refused(ties: &[Tie], part: &[u32], whole: &[u32]) -> bool {
+    let owner = |tie: &Tie| matches!(tie, Tie::Owns | Tie::Would);
+    let any = ties.iter().zip(whole);
+    let left_out = any.into_iter().any(|(tie, slots)| owner(tie) && *slots > 0);
+    let stranger = ties.iter().all(|tie| *tie == Tie::None);
+    (left_out || stranger) && part.iter().all(|slots| *slots == 0)
+}
+
+/// The variants with these slots. A share of what has no slot here goes to the others in proportion
+/// to theirs, or to their slots where they have none.
+pub(super) fn with_slots(variants: &[VariantPlan], slots: &[u32]) -> Vec<VariantPlan> {
+    let slots = || slots.iter().copied().chain(std::iter::repeat(0));
+    let lost = |(variant, slots): (&VariantPlan, u32)| variant.share.0 > 0.0 && slots == 0;
+    let whole = !variants.iter().zip(slots()).any(lost);
+    let kept = |variant: &VariantPlan, slots: u32| match slots {
+        0 => 0.0,
+        _ => variant.share.0,
+    };
+    let shares: f64 = variants
+        .iter()
+        .zip(slots())
+        .map(|(variant, slots)| kept(variant, slots))
+        .sum();
+    let total: f64 = slots().take(variants.len()).map(f64::from).sum();
+    let share = |variant: &VariantPlan, slots: u32| match () {
+        () if whole => variant.share.0,
+        () if shares > 0.0 => kept(variant, slots) / shares,
+        () if total > 0.0 => f64::from(slots) / total,
+        () => 0.0,
+    };
+    let part = |(variant, slots): (&VariantPlan, u32)| VariantPlan {
+        share: Share(share(variant, slots)),
+        slots,
+        ..variant.clone()
+    };
+    variants.iter().zip(slots()).map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distribution::slot_allocation::tests::whole;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(whole: &[u32], owners: usize, expected: &[&[u32]]) {
+        let ties = vec![vec![Tie::Owns; whole.len()]; owners];
+        assert_eq!(deal(whole, &ties), expected, "{whole:?} among {owners}");
+    }
+
+    #[test]
+    fn slots_are_dealt_round() {
+        check(&[10], 1, &[&[10]]);
+        check(&[10], 3, &[&[4], &[3], &[3]]);
+        // Who got the odd one of the first variant does not get that of the second.
+        check(&[3, 3], 2, &[&[2, 1], &[1, 2]]);
+        check(&[1, 1, 1], 3, &[&[1, 0, 0], &[0, 1, 0], &[0, 0, 1]]);
+        check(&[0, 5], 2, &[&[0, 3], &[0, 2]]);
+        check(&[1, 1], 3, &[&[1, 0], &[0, 1], &[0, 0]]);
+        check(&[2], 4, &[&[1], &[1], &[0], &[0]]);
+        check(&[0], 2, &[&[0], &[0]]);
+        check(&[4], 0, &[]);
+    }
+
+    /// Who fronts which of a, b and c (nothing: all of them) → their parts.
+    #[track_caller]
+    fn check_gates(whole: [u32; 3], gates: &[&'static str], expected: &[[u32; 3]]) {
+        let stand = |gate: &&'static str| Stand {
+            role: Role::Gate,
+            variant: Some(*gate).filter(|gate| !gate.is_empty()),
+            live: true,
+        };
+        let stands: Vec<_> = gates.iter().map(stand).collect();
+        let ties = ties(&["a", "b", "c"], &stands);
+        assert_eq!(deal(&whole, &ties), expected, "{whole:?} among {gates:?}");
+    }
+
+    #[test]
+    fn a_gate_gets_of_what_it_fronts_and_of_nothing_else() {
+        check_gates(
+            [7, 4, 0],
+            &["a", "a", "b"],
+            &[[4, 0, 0], [3, 0, 0], [0, 4, 0]],
+        );
+        // c has slots and nobody to own them.
+        check_gates([2, 2, 9], &["a", "b"], &[[2, 0, 0], [0, 2, 0]]);
+        // A gate of all shares each with the variant's own, which comes first.
+        check_gates(
+            [3, 3, 2],
+            &["", "a", "b"],
+            &[[1, 1, 2], [2, 0, 0], [0, 2, 0]],
+        );
+        check_gates([1, 1, 0], &["", "a"], &[[0, 1, 0], [1, 0, 0]]);
+        check_gates([1, 0, 0], &["", "a"], &[[0, 0, 0], [1, 0, 0]]);
+        check_gates([3, 0, 0], &["a", "a"], &[[2, 0, 0], [1, 0, 0]]);
+    }
+
+    #[test]
+    fn a_share_without_slots_goes_to_the_others_in_proportion() {
+        let plan = whole(&[(0.5, 2), (0.3, 2), (0.2, 2)]);
+        for (slots, shares) in [
+            ([1, 1, 1], [0.5, 0.3, 0.2]),
+            ([0, 1, 1], [0.0, 0.6, 0.4]),
+            ([0, 0, 1], [0.0, 0.0, 1.0]),
+            ([0, 0, 0], [0.0, 0.0, 0.0]),
+        ] {
+            let got: Vec<_> = with_slots(&plan.variants, &slots)
+                .iter()
+                .map(|variant| (variant.share.0 * 1000.0).round() / 1000.0)
+                .collect();
+            assert_eq!(got, shares, "{slots:?}");
+        }
+        // Only the variant that should have had no traffic is left to this proxy.
+        let spare = whole(&[(1.0, 1), (0.0, 5)]);
+        let got = with_slots(&spare.variants, &[0, 3]);
+        assert_eq!([got[0].share.0, got[1].share.0], [0.0, 1.0]);
+    }
+
+    #[test]
+    fn who_owns_depends_on_gates_and_who_gets_nothing_is_told_what_to_do() {
+        let plan = whole(&[(1.0, 2)]);
+        let slots = |parts: Vec<Result<Plan, TooFew>>| -> Vec<Option<u32>> {
+            let of = |part: Result<Plan, TooFew>| part.ok().map(|plan| plan.variants[0].slots);
+            parts.into_iter().map(of).collect()
+        };
+        use Role::{Both, Gate, Router};
+        for (roles, expected) in [
+            (vec![Both], vec![Some(2)]),
+            (vec![Both, Router, Both], vec![Some(1), Some(2), Some(1)]),
+            (vec![Both, Both, Both], vec![Some(1), Some(1), None]),
+            (vec![Both, Gate, Both, Both], vec![Some(2); 4]),
+            (
+                vec![Gate, Router, Gate, Gate],
+                vec![Some(1), Some(2), Some(1), None],
+            ),
+        ] {
+            assert_eq!(slots(divide(&plan, &roles)), expected, "{roles:?}");
+        }
+        let said = divide(&plan, &[Both; 3])[2]
+            .clone()
+            .unwrap_err()
+            .to_string();
+        assert!(
+            said.starts_with("3 proxies share 2 slots") && said.contains("role gate"),
+            "{said}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn parts_sum_to_the_whole_and_differ_by_at_most_one(
+            plan in prop::collection::vec((0.0..1.0_f64, 0..40_u32), 1..6),
+            owners in 1..12_usize,
+        ) {
+            let plan = whole(&plan);
+            let slots = slots_of(&plan);
+            let total: u32 = slots.iter().sum();
+            let parts = deal(&slots, &vec![vec![Tie::Owns; slots.len()]; owners]);
+            for (variant, whole) in slots.iter().enumerate() {
+                let of: Vec<u32> = parts.iter().map(|part| part[variant]).collect();
+                prop_assert_eq!(of.iter().sum::<u32>(), *whole);
+                prop_assert!(of.iter().max().unwrap() - of.iter().min().unwrap() <= 1);
+            }
+            let totals: Vec<u32> = parts.iter().map(|part| part.iter().sum()).collect();
+            prop_assert!(totals.iter().max().unwrap() - totals.iter().min().unwrap() <= 1);
+            let without = totals.iter().filter(|total| **total == 0).count();
+            prop_assert_eq!(without, owners.saturating_sub(total as usize));
+            for part in divide(&plan, &vec![Role::Both; owners]).into_iter().flatten() {
+                prop_assert_eq!(part.check(), Ok(()));
+            }
+        }
+
+        /// Of three variants and any gates, routers and proxies that are both.
+        #[test]
+        fn each_variant_is_divided_among_its_owners(
+            slots in prop::array::uniform3(0..30_u32),
+            who in prop::collection::vec((0..3_usize, 0..4_usize), 1..9),
+        ) {
+            const NAMES: [&str; 3] = ["v0", "v1", "v2"];
+            let stand = |(role, variant): &(usize, usize)| Stand {
+                role: Role::ALL[*role],
+                variant: NAMES.get(*variant).copied().filter(|_| Role::ALL[*role] == Role::Gate),
+                live: true,
+            };
+            let stands: Vec<_> = who.iter().map(stand).collect();
+            let ties = ties(&NAMES, &stands);
+            let parts = deal(&slots, &ties);
+            for (variant, whole) in slots.iter().enumerate() {
+                let owns = |place: &usize| ties[*place][variant] == Tie::Owns;
+                let of: Vec<u32> = (0..who.len()).filter(owns).map(|place| parts[place][variant]).collect();
+                if let (Some(most), Some(least)) = (of.iter().max(), of.iter().min()) {
+                    prop_assert_eq!(of.iter().sum::<u32>(), *whole);
+                    prop_assert!(most - least <= 1, "{:?}", of);
+                }
+            }
+            let plan = whole(&slots.map(|slots| (0.5, slots)));
+            for (place, part) in parts.iter().enumerate() {
+                let plan = Plan { variants: with_slots(&plan.variants, part), ..plan.clone() };
+                prop_assert_eq!(plan.check(), Ok(()));
+                // Who is left out could have got none without another one's only slot.
+                if is_refused(&ties[place], part, &slots) {
+                    let shares = |other: &usize| {
+                        let both = ties[place].iter().zip(&ties[*other]);
+                        both.into_iter().any(|(one, other)| (*one, *other) == (Tie::Owns, Tie::Owns))
+                    };
+                    let total = |other: usize| -> u32 {
+                        let common = |variant: &usize| {
+                            ties[place][*variant] == Tie::Owns && ties[other][*variant] == Tie::Owns
+                        };
+                        (0..slots.len()).filter(common).map(|variant| parts[other][variant]).sum()
+                    };
+                    for other in (0..who.len()).filter(shares) {
+                        prop_assert!(total(other) <= 1, "{} has more than one of what {} has none of", other, place);
+                    }
+                }
+            }
+        }
+    }
+}

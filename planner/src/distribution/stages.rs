@@ -1,0 +1,149 @@
+//! The publishers of all stages as one: what a turn decides leaves for all of them or for none.
+
+use std::time::Duration;
+
+use weir_api::{PlanError, Revision};
+
+use super::{Publish, Publisher, Receipt};
+use crate::clock::{Clock, Now};
+use crate::plan::Draft;
+use crate::service::Service;
+
+/// One publisher for each stage, in their order; at least the entry's.
+#[derive(Debug)]
+pub struct Publishers {
+    entry: Publisher,
+    others: Vec<Publisher>,
+}
+
+impl Publishers {
+    /// Nothing published yet, and nobody known.
+    pub fn new(service: &Service) -> Publishers {
+        Publishers::listening(service, Duration::ZERO)
+    }
+
+    /// The same, for proxies that a planner before this one may have given plans: nothing is handed
+    /// out until [`Now::at`] is `until`.
+    pub fn listening(service: &Service, until: Duration) -> Publishers {
+        let max_age = service.plan_max_age;
+        let publisher = |name: &str| Publisher::listening(name, max_age, until);
+        let names: Vec<&str> = service
+            .stages
+            .iter()
+            .map(|stage| stage.name.as_str())
+            .collect();
+        let (entry, others) = names.split_first().unwrap_or((&"", &[]));
+        Publishers {
+            entry: publisher(entry),
+            others: others.iter().map(|name| publisher(name)).collect(),
+        }
+    }
+
+    /// The one through which requests come.
+    pub fn entry(&self) -> &Publisher {
+        &self.entry
+    }
+
+    /// Of the stage with that name.
+    pub fn of(&self, stage: &str) -> Option<&Publisher> {
+        self.all().find(|publisher| publisher.stage() == stage)
+    }
+
+    /// All of them, in the stages' order.
+    pub fn all(&self) -> impl Iterator<Item = &Publisher> {
+        std::iter::once(&self.entry).chain(&self.others)
+    }
+
+    /// Looks at the time for those who wait for a proxy that has gone; never ends.
+    pub async fn keep_time(&self, clock: Clock) {
+        futures_util::future::join_all(self.all().map(|publisher| publisher.keep_time(clock)))
+            .await;
+    }
+}
+
+impl Publish for Publishers {
+    fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
+        for (publisher, draft) in self.all().zip(&drafts) {
+            publisher.plan(draft.clone(), Revision(1), now).check()?;
+        }
+        let mut all = Receipt {
+            revision: Revision(0),
+            new: 0,
+        };
+        for (publisher, draft) in self.all().zip(drafts) {
+            let one = publisher.publish(draft, now)?;
+            all.revision = all.revision.max(one.revision);
+            all.new += one.new;
+        }
+        Ok(all)
+    }
+
+    async fn taken_over(&self, _revision: Revision, within: Duration) -> bool {
+        let all = futures_util::future::join_all(self.all().map(Publisher::taken_over));
+        tokio::time::timeout(within, all).await.is_ok()
+    }
+
+    async fn drained(&self, takes: Duration) {
+        tokio::time::sleep(takes).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_api::{Share, VariantPlan};
+
+    use super::*;
+    use crate::service::Stage;
+    use crate::spec::tests::service;
+
+    fn draft(name: &str, slots: u32, rest_ms: f64) -> Draft {
+        let variant = VariantPlan {
+            name: name.into(),
+            cluster: name.into(),
+            share: Share(1.0),
+            slots,
+            batch: 1,
+            cancels: false,
+            service_ms: 40.0,
+            service_min_ms: 0.0,
+            accuracy: 70.0,
+        };
+        Draft {
+            variants: vec![variant],
+            rest_ms,
+        }
+    }
+
+    #[test]
+    fn each_stage_has_its_own_plan_and_one_that_is_none_keeps_all_back() {
+        let mut service = service(8);
+        let stage = |name: &str, variant| Stage {
+            name: name.to_owned(),
+            variants: variant..variant + 1,
+        };
+        service.stages = vec![stage("detect", 0), stage("classify", 1)];
+        let publishers = Publishers::new(&service);
+        let at = |second| Now {
+            at: Duration::from_secs(second),
+            unix_ms: second * 1000,
+        };
+        let offer = |slots, rest_ms, second| {
+            let drafts = vec![draft("a", 2, rest_ms), draft("b", slots, 0.0)];
+            publishers.publish(drafts, at(second))
+        };
+        let (revision, new) = (Revision(5000), 2);
+        assert_eq!(offer(3, 40.0, 5), Ok(Receipt { revision, new }));
+        let (revision, new) = (Revision(6000), 1);
+        assert_eq!(offer(4, 40.0, 6), Ok(Receipt { revision, new }));
+        assert_eq!(offer(0, 80.0, 7), Err(PlanError::ShareWithoutSlots(0)));
+        let plan = |stage| publishers.of(stage).unwrap().newest().unwrap().plan.clone();
+        let (detect, classify) = (plan("detect"), plan("classify"));
+        assert_eq!(
+            (detect.service.as_str(), detect.revision.0, detect.rest_ms),
+            ("detect", 5000, 40.0)
+        );
+        assert_eq!((classify.variants[0].slots, classify.revision.0), (4, 6000));
+        assert_eq!(publishers.entry().stage(), "detect");
+        assert!(publishers.of("other").is_none());
+    }
+}

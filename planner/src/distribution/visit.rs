@@ -1,0 +1,75 @@
+//! One poll while it is held: it waits for its proxy's own plan. Dropped without an answer it tells the
+//! table that the proxy's connection broke off.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use weir_api::Plan;
+
+use super::Publisher;
+use crate::clock::Clock;
+use crate::distribution::slot_allocation::{Answer, HOLD_SHARED, NoPart, Ticket};
+
+/// What a poll came to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Told {
+    /// A plan newer than the one it has.
+    Plan(Box<Plan>),
+    /// There is none for now.
+    Nothing,
+    /// There is no slot for it.
+    Refused(NoPart),
+}
+
+/// A poll that has been taken in.
+#[derive(Debug)]
+pub struct Visit<'a> {
+    pub(super) publisher: &'a Publisher,
+    pub(super) ticket: Ticket,
+    pub(super) clock: Clock,
+    pub(super) moved: watch::Receiver<()>,
+    pub(super) answered: bool,
+}
+
+impl Visit<'_> {
+    /// Waits for an answer for at most `hold`, or [`HOLD_SHARED`] while there is somebody to share with.
+    pub async fn wait(&mut self, hold: Duration) -> Told {
+        let begin = Instant::now();
+        loop {
+            self.moved.mark_unchanged();
+            let (answer, shared) = {
+                let mut sharing = self.publisher.sharing();
+                (
+                    sharing.answer(&self.ticket),
+                    sharing.is_shared(&self.ticket),
+                )
+            };
+            match answer {
+                Answer::Plan(plan) => return Told::Plan(plan),
+                Answer::Refused(why) => return Told::Refused(why),
+                Answer::Wait => {}
+            }
+            let end = begin + if shared { hold.min(HOLD_SHARED) } else { hold };
+            tokio::select! {
+                biased;
+                _ = self.moved.changed() => {}
+                () = sleep_until(end) => return Told::Nothing,
+            }
+        }
+    }
+
+    /// It is being answered.
+    pub fn answered(mut self) {
+        self.answered = true;
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        let now = self.clock.now();
+        self.publisher
+            .sharing()
+            .leave(&self.ticket, self.answered, now);
+    }
+}

@@ -1,0 +1,300 @@
+//! Rates measured so far → the demand λ to plan for. Pure: the time is an argument, intervals may be irregular.
+//!
+//! λ = headroom × the greatest rate of the [`Forecaster`]s: an exponential [average](ewma), the greatest rate of the
+//! [window](window_max), the mean since a [rise](rise).
+//!
+//! Until the window has filled, only part of its greatest rate is known: the forecast is not *settled*, and cores that
+//! carry it are not taken away. A load that has just begun looks small, and so does one whose planner has just started.
+//!
+//! The estimate moves from sample to sample though the load does not. Cores and shares therefore follow a rate that
+//! falls with reason only ([`stable`]): shares the present rate, cores also bursts that will come again. A rise counts on
+//! top of both; for cores by the rate it comes to until they are actual ([`trend`]).
+//!
+//! An interval without an observation adds nothing: the last demand holds.
+
+mod ewma;
+mod rise;
+mod samples;
+mod stable;
+mod trend;
+mod window_max;
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::time::Duration;
+
+use ewma::Ewma;
+use rise::RiseDetector;
+use samples::{Recent, Sample};
+use stable::{Bursts, Level};
+use trend::{Look, Trend};
+use weir_api::Rps;
+use window_max::WindowMax;
+
+pub use samples::{SAMPLE_INTERVAL_MIN, SAMPLES_MAX, WINDOW_MAX};
+pub use stable::BURSTS_MAX;
+
+/// Factor on the dispersion of a window's counts, because by chance it is found too small.
+const DISPERSION: f64 = 1.5;
+
+/// Settings of the forecast: λ = headroom × the greatest of a smoothed and a recent greatest rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DemandRule {
+    /// Time constant of the exponential average.
+    pub smoothing: Duration,
+    /// Span in which the greatest rate is looked for.
+    pub window: Duration,
+    /// Span over which that rate is a mean.
+    pub moving: Duration,
+    /// Factor on the rate, 1 or more.
+    pub headroom: f64,
+    /// Time for which bursts are remembered.
+    pub bursts: Duration,
+}
+
+/// Demand to plan for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Forecast {
+    /// λ for cores, bursts that will come again included.
+    pub demand: Rps,
+    /// λ at present, for shares.
+    pub present: Rps,
+    /// Requests that arrive now, without headroom, by the line through the latest samples.
+    pub arriving: Rps,
+    /// Whether more is to come: the load rises, or a rise of it is expected.
+    pub rises: bool,
+    /// Whether the window has filled.
+    pub settled: bool,
+    /// λ by the lowest rate of the window: the part of the demand that has lasted. `None` until the window has filled.
+    pub lasted: Option<Rps>,
+}
+
+/// One way to estimate the rate. The forecast takes the greatest estimate.
+trait Forecaster: Debug + Send + Sync {
+    /// Takes in the latest sample.
+    fn observe(&mut self, observed: &Observed<'_>);
+
+    /// Greatest estimate by the samples that ended after `since`, requests/s; 0 without any.
+    fn rate(&self, since: Duration) -> f64;
+
+    /// Lowest estimate by these samples, requests/s; `None` where this forecaster makes none.
+    fn sustained(&self, _since: Duration) -> Option<f64> {
+        None
+    }
+
+    /// Whether its estimate may be chance, and is no rate to hold on to.
+    fn is_tentative(&self) -> bool {
+        false
+    }
+
+    /// Whether it sees the load rise.
+    fn is_rising(&self) -> bool {
+        false
+    }
+}
+
+/// The latest sample, and those before it.
+struct Observed<'a> {
+    /// End of the sample.
+    at: Duration,
+    /// Mean rate of the sample, requests/s.
+    rate: f64,
+    /// Length of the sample; 0 for the first, which counts requests of an unknown time.
+    seconds: f64,
+    /// Greatest rate known before the sample.
+    known: f64,
+    /// All samples remembered, this one included.
+    samples: &'a Recent<Sample>,
+    /// Time before which samples are forgotten.
+    oldest: Duration,
+}
+
+/// Memory of the rates.
+#[derive(Debug)]
+pub struct Demand {
+    rule: DemandRule,
+    first: Option<Duration>,
+    last: Option<Duration>,
+    samples: Recent<Sample>,
+    average: Ewma,
+    others: Vec<Box<dyn Forecaster>>,
+    /// Rates that a rise comes to, falling, and the time until which each is expected.
+    foreseen: VecDeque<(Duration, f64)>,
+    bursts: Bursts,
+    /// Rate to have cores for.
+    level: Level,
+    /// Rate at present.
+    present: Level,
+}
+
+/// Forecasters beside the exponential average.
+fn others(rule: &DemandRule) -> Vec<Box<dyn Forecaster>> {
+    let moving_s = rule.moving.as_secs_f64();
+    vec![
+        Box::new(WindowMax::new(moving_s)),
+        Box::new(RiseDetector::new(moving_s)),
+    ]
+}
+
+impl Demand {
+    /// No rate known yet.
+    pub fn new(rule: DemandRule) -> Demand {
+        Demand {
+            rule,
+            first: None,
+            last: None,
+            samples: Recent::default(),
+            average: Ewma::new(rule.smoothing.as_secs_f64()),
+            others: others(&rule),
+            foreseen: VecDeque::new(),
+            bursts: Bursts::default(),
+            level: Level::default(),
+            present: Level::default(),
+        }
+    }
+
+    /// Takes in the mean rate since the last observation.
+    pub fn observe(&mut self, at: Duration, rate: Rps) {
+        let since_last = self
+            .last
+            .map_or(Duration::ZERO, |last| at.saturating_sub(last));
+        let seconds = since_last.as_secs_f64();
+        self.first = self.first.or(Some(at));
+        self.last = Some(at);
+        let known = self.greatest();
+        let oldest = at.saturating_sub(self.rule.window + self.rule.moving);
+        if seconds > 0.0 {
+            let sample = Sample {
+                requests: rate.0 * seconds,
+                seconds,
+            };
+            // One older sample stays for now: the moving mean may need its part.
+            self.samples.push(at, sample, Duration::ZERO);
+        }
+        let observed = Observed {
+            at,
+            rate: rate.0,
+            seconds,
+            known,
+            samples: &self.samples,
+            oldest,
+        };
+        self.average.observe(&observed);
+        for forecaster in &mut self.others {
+            forecaster.observe(&observed);
+        }
+        self.samples.forget(oldest);
+        let (known, rule) = (self.known(), self.rule);
+        self.present.follow(known, self.deviation(known));
+        let expected = self.bursts.follow(at, known, rule.window, rule.bursts);
+        self.level.follow(expected, self.deviation(expected));
+    }
+
+    /// Looks ahead, where cores that are requested now are actual after the `horizon`. A rise that is foreseen is
+    /// expected until then: single samples of it say too little to change cores and change them back.
+    pub fn foresee(&mut self, horizon: Duration) {
+        let now = self.last.unwrap_or_default();
+        while self.foreseen.pop_front_if(|(at, _)| *at < now).is_some() {}
+        let then = self.trend();
+        let then = then.and_then(|trend| trend.after(horizon.as_secs_f64()));
+        if let Some(then) = then {
+            while self
+                .foreseen
+                .pop_back_if(|(_, rate)| *rate <= then)
+                .is_some()
+            {}
+            self.foreseen.push_back((now + horizon, then));
+        }
+    }
+
+    /// Returns the forecast; `None` before the first observation.
+    pub fn forecast(&self) -> Option<Forecast> {
+        let (first, last) = (self.first?, self.last?);
+        let greatest = self.greatest();
+        let foreseen = self.foreseen.front().map_or(0.0, |(_, rate)| *rate);
+        let rate = self.level.rate().max(greatest).max(foreseen);
+        let present = self.present.rate().max(greatest);
+        let settled = last.saturating_sub(first) >= self.rule.window;
+        let since = self.window_begin();
+        let sustained = self.forecasters().filter_map(|one| one.sustained(since));
+        let lasted = sustained.reduce(f64::min).filter(|_| settled);
+        let arriving = self.trend().map_or(self.average.rate(since), Trend::now);
+        let with_headroom = |rate: f64| Rps(self.rule.headroom * rate);
+        Some(Forecast {
+            demand: with_headroom(rate),
+            present: with_headroom(present),
+            arriving: Rps(arriving),
+            rises: self.is_rising() || !self.foreseen.is_empty(),
+            settled,
+            lasted: lasted.map(with_headroom),
+        })
+    }
+
+    /// Whether the load is seen to rise: more than before is certain, and not only for a moment.
+    pub fn is_rising(&self) -> bool {
+        self.forecasters().any(|one| one.is_rising())
+    }
+
+    fn forecasters(&self) -> impl Iterator<Item = &dyn Forecaster> {
+        let others = self.others.iter().map(|one| &**one);
+        std::iter::once(&self.average as &dyn Forecaster).chain(others)
+    }
+
+    /// Line through the latest `moving`.
+    fn trend(&self) -> Option<Trend> {
+        let (now, span) = (self.last.unwrap_or_default(), self.rule.moving);
+        let looks = self.samples.latest().map(|(end, sample)| Look {
+            requests: sample.requests,
+            seconds: sample.seconds,
+            ago_s: now.saturating_sub(end).as_secs_f64(),
+        });
+        let latest = looks.take_while(|look| look.ago_s < span.as_secs_f64() * 0.999);
+        Trend::of(latest, self.is_rising())
+    }
+
+    /// Greatest of all estimates.
+    fn greatest(&self) -> f64 {
+        self.greatest_of(|_| true)
+    }
+
+    /// Greatest of all estimates but the tentative ones.
+    fn known(&self) -> f64 {
+        self.greatest_of(|forecaster| !forecaster.is_tentative())
+    }
+
+    fn greatest_of(&self, counts: impl Fn(&dyn Forecaster) -> bool) -> f64 {
+        let since = self.window_begin();
+        let counting = self.forecasters().filter(|one| counts(*one));
+        counting.map(|one| one.rate(since)).fold(0.0, f64::max)
+    }
+
+    /// Time before which samples are not of the window.
+    fn window_begin(&self) -> Duration {
+        let last = self.last.unwrap_or_default();
+        last.saturating_sub(self.rule.window)
+    }
+
+    /// Standard deviation of a mean over `moving` about that rate: as of Poisson arrivals, or less where the window's
+    /// are more even.
+    fn deviation(&self, rate: f64) -> f64 {
+        let window = || self.samples.since(self.window_begin());
+        let sum = |(requests, seconds): (f64, f64), one: &Sample| {
+            (requests + one.requests, seconds + one.seconds)
+        };
+        let (requests, seconds) = window().fold((0.0, 0.0), sum);
+        if requests <= 0.0 {
+            return 0.0;
+        }
+        let mean = requests / seconds;
+        let square = |one: &Sample| {
+            let expected = mean * one.seconds;
+            (one.requests - expected) * (one.requests - expected) / expected
+        };
+        let squares: f64 = window().map(square).sum();
+        let dispersion = DISPERSION * squares / window().count() as f64;
+        libm::sqrt(dispersion.min(1.0) * rate / self.rule.moving.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+//! The doors: plans for the proxies and the status for people, both with the key; health and metrics without.
+//! Nothing here decides; every error is JSON, `{"error": "…"}`.
+//!
+//! - `GET /v1/plans/{service}?after=…` waits for a newer plan ([`plans`])
+//! - `GET /v1/services/{service}?cycles=…` is the status ([`services`])
+//! - `POST /v1/solve` solves a problem of any formulation ([`solve`])
+//! - `GET /v1/openapi.json` says what all of these take and give ([`openapi`])
+//! - `GET /healthz` the process answers · `GET /readyz` a plan is out · `GET /metrics`
+
+mod asked;
+mod forward;
+pub mod openapi;
+mod plans;
+mod server;
+mod services;
+pub mod solve;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use tokio::sync::{Semaphore, watch};
+
+pub use forward::CONNECT_MAX;
+pub use server::{CONNECTIONS_MAX, GRACE, HEAD_BYTES_MAX, HEAD_MAX, answer};
+pub use services::CYCLES_SHOWN;
+
+use crate::clock::Clock;
+use crate::key::Key;
+use crate::served::{Served, Services};
+use crate::telemetry::metrics::Metrics;
+
+/// How long a poll is held: under the 25 s that the proxies' call waits. While proxies share slots it
+/// is [`crate::distribution::slot_allocation::HOLD_SHARED`].
+pub const HOLD: Duration = Duration::from_secs(20);
+/// Most polls held at once: one for each proxy that is remembered, and as many for their restarts.
+pub const POLLS_MAX: usize = 2 * crate::distribution::slot_allocation::PROXIES_MAX;
+/// Largest request body of a route that reads none; [`solve::BODY_MAX`] is the other.
+pub const BODY_MAX: usize = 1024;
+
+/// What the routes share.
+#[derive(Debug)]
+pub struct App {
+    /// The services.
+    pub services: Arc<Services>,
+    /// What polls must carry.
+    pub key: Key,
+    /// What the doors count.
+    pub metrics: Metrics,
+    /// Who plans.
+    pub leader: watch::Receiver<Leader>,
+    /// Asks the planner that plans.
+    pub http: reqwest::Client,
+    /// The time.
+    pub clock: Clock,
+    /// How long a poll is held, [`HOLD`] but in tests.
+    pub hold: Duration,
+    /// A permit for each poll that may be held.
+    pub polls: Semaphore,
+    /// How many permits there are in all.
+    pub polls_max: usize,
+    /// A permit for each problem that may be solved at once.
+    pub solves: Arc<Semaphore>,
+    /// True once the planner is to end.
+    pub stop: watch::Receiver<bool>,
+}
+
+/// Who plans, of several planners for the same services.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leader {
+    /// This one.
+    Us,
+    /// One that is reached there: it deals the slots, so proxies' polls are for it.
+    At(String),
+    /// None that is known: what was planned last holds, and is dealt here.
+    Nobody,
+}
+
+/// A refusal.
+#[derive(Debug)]
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
+    }
+}
+
+/// The routes.
+pub fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/plans/{service}", get(plans::poll))
+        .route("/v1/services/{service}", get(services::status))
+        .route(
+            "/v1/solve",
+            post(solve::solve).layer(DefaultBodyLimit::max(solve::BODY_MAX)),
+        )
+        .route("/v1/openapi.json", get(openapi::openapi))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .fallback(|| async { Refusal(StatusCode::NOT_FOUND, "no such path".to_owned()) })
+        .method_not_allowed_fallback(|| async {
+            Refusal(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this path is asked with GET, /v1/solve with POST".to_owned(),
+            )
+        })
+        .layer(DefaultBodyLimit::max(BODY_MAX))
+        .with_state(app)
+}
+
+impl App {
+    /// The doors to these services, for a planner that plans by itself.
+    ///
+    /// # Errors
+    /// A name that the registry of metrics does not take: a mistake of ours.
+    pub fn new(
+        services: Arc<Services>,
+        key: Key,
+        clock: Clock,
+        http: reqwest::Client,
+        stop: watch::Receiver<bool>,
+    ) -> prometheus::Result<App> {
+        Ok(App {
+            services,
+            key,
+            metrics: Metrics::new()?,
+            leader: watch::channel(Leader::Us).1,
+            http,
+            clock,
+            hold: HOLD,
+            polls: Semaphore::new(POLLS_MAX),
+            polls_max: POLLS_MAX,
+            solves: Arc::new(Semaphore::new(solve::SOLVES_MAX)),
+            stop,
+        })
+    }
+
+    /// The service with that name.
+    fn service(&self, name: &str) -> Result<Arc<Served>, Refusal> {
+        self.services.get(name).ok_or_else(|| unknown(name))
+    }
+
+    /// The service with a stage of that name.
+    fn stage(&self, name: &str) -> Result<Arc<Served>, Refusal> {
+        self.services.of_stage(name).ok_or_else(|| unknown(name))
+    }
+
+    fn waiting(&self) -> usize {
+        self.polls_max
+            .saturating_sub(self.polls.available_permits())
+    }
+}
+
+fn unknown(name: &str) -> Refusal {
+    let shown: String = name.chars().take(weir_api::plan::NAME_MAX).collect();
+    let message = format!("service: '{shown}' is not planned for here");
+    Refusal(StatusCode::NOT_FOUND, message)
+}
+
+/// Refuses requests without the key.
+fn admitted(app: &App, headers: &HeaderMap) -> Result<(), Refusal> {
+    if carries_key(app, headers) {
+        return Ok(());
+    }
+    let right = "authorization: Bearer <key> is missing or wrong";
+    Err(Refusal(StatusCode::UNAUTHORIZED, right.to_owned()))
+}
+
+fn carries_key(app: &App, headers: &HeaderMap) -> bool {
+    let value = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let bearer = value
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    bearer.is_some_and(|(_, key)| app.key.matches(key.trim()))
+}
+
+async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// A planner without services waits for some, and is ready to say that it has none.
+async fn readyz(State(app): State<Arc<App>>) -> Result<&'static str, Refusal> {
+    // A turn publishes for all stages or for none.
+    let services = app.services.all();
+    let published = |served: &Arc<Served>| served.publishers.entry().newest().is_some();
+    match services.is_empty() || services.iter().any(published) {
+        true => Ok("ready\n"),
+        false => Err(Refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no plan is published yet".to_owned(),
+        )),
+    }
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Result<Response, Refusal> {
+    let services = app.services.all();
+    let each = services.iter().map(|served| served.gather(app.clock));
+    let text = app.metrics.text(app.waiting(), each);
+    let text =
+        text.map_err(|error| Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    Ok(([(header::CONTENT_TYPE, prometheus::TEXT_FORMAT)], text).into_response())
+}

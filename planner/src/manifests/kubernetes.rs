@@ -1,0 +1,136 @@
+//! The planner on Kubernetes: `k8s/base`, what watches it (`k8s/monitoring`), and overlays that put it together with
+//! what Istio needs.
+//!
+//! The planner is not in a request's path: two replicas, small, without any right but those named in `rbac`.
+
+mod access;
+mod overlays;
+mod resource;
+mod workload;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
+
+use super::backend::{backends, namespace};
+use super::typed::typed;
+use super::{Document, File, ManifestError, Options};
+use crate::service::{Fallback, Service};
+use crate::spec::ServiceSpec;
+
+/// What the files have in common.
+struct Frame<'a> {
+    options: &'a Options,
+    /// Where the model servers are.
+    models: &'a str,
+    service: &'a str,
+    /// Whether pods may be evicted.
+    replaces: bool,
+}
+
+/// The base's files, in the order of its list.
+const BASE: [&str; 9] = [
+    "crd",
+    "namespace",
+    "serviceaccount",
+    "rbac",
+    "key",
+    "deployment",
+    "service",
+    "networkpolicy",
+    "poddisruptionbudget",
+];
+
+const LIST: &str = "The planner, without anything that a proxy needs: see ../overlays.";
+const CRD_WHY: &str = "The custom resource SloService: its spec is the service file's type, less what belongs to the planner's process.";
+
+pub(super) fn files(
+    service: &Service,
+    spec: &ServiceSpec,
+    options: &Options,
+) -> Result<Vec<File>, ManifestError> {
+    let backends = backends(service)?;
+    let frame = Frame {
+        options,
+        models: namespace(&backends),
+        service: &service.name,
+        replaces: service.fallback == Fallback::Replace,
+    };
+    let mut files = Vec::new();
+    for name in BASE {
+        let documents = match name {
+            "crd" => vec![Document::new(
+                CRD_WHY,
+                typed::<CustomResourceDefinition>(crate::spec::resource::definition())?,
+            )],
+            "namespace" => workload::namespace(&frame)?,
+            "serviceaccount" => access::account(&frame)?,
+            "rbac" => access::rbac(&frame)?,
+            "key" => workload::key(&frame)?,
+            "deployment" => workload::deployment(&frame)?,
+            "service" => workload::service(&frame)?,
+            "networkpolicy" => access::network(&frame)?,
+            _ => workload::budget(&frame)?,
+        };
+        files.push(File::new(format!("k8s/base/{name}.yaml"), documents));
+    }
+    let resources = BASE.map(|name| format!("{name}.yaml"));
+    files.push(kustomization(
+        "k8s/base",
+        LIST,
+        "Kustomization",
+        json!({ "resources": resources }),
+    ));
+    files.push(resource::file(service, spec, &frame)?);
+    files.extend(overlays::monitoring(&frame)?);
+    files.extend(overlays::overlays(&frame)?);
+    Ok(files)
+}
+
+impl Frame<'_> {
+    /// A document of the planner's namespace, or of none where that is empty.
+    fn object(&self, api: &str, kind: &str, name: &str, rest: Value) -> Value {
+        self.object_in(&self.options.namespace, api, kind, name, rest)
+    }
+
+    fn object_in(&self, namespace: &str, api: &str, kind: &str, name: &str, rest: Value) -> Value {
+        let mut object = json!({
+            "apiVersion": api, "kind": kind, "metadata": { "name": name, "labels": labels() },
+        });
+        let metadata = object
+            .pointer_mut("/metadata")
+            .and_then(Value::as_object_mut);
+        if let Some(metadata) = metadata.filter(|_| !namespace.is_empty()) {
+            metadata.insert("namespace".to_owned(), json!(namespace));
+        }
+        if let (Some(object), Value::Object(rest)) = (object.as_object_mut(), rest) {
+            object.extend(rest);
+        }
+        object
+    }
+}
+
+/// By which the planner's pods are found.
+fn selector() -> Value {
+    json!({ "app.kubernetes.io/name": super::options::PLANNER })
+}
+
+fn labels() -> Value {
+    json!({ "app.kubernetes.io/name": super::options::PLANNER, "app.kubernetes.io/part-of": "weir" })
+}
+
+fn kustomization(folder: &str, why: &str, kind: &str, rest: Value) -> File {
+    let version = if kind == "Component" {
+        "v1alpha1"
+    } else {
+        "v1beta1"
+    };
+    let mut body =
+        json!({ "apiVersion": format!("kustomize.config.k8s.io/{version}"), "kind": kind });
+    if let (Some(body), Value::Object(rest)) = (body.as_object_mut(), rest) {
+        body.extend(rest);
+    }
+    File::new(
+        format!("{folder}/kustomization.yaml"),
+        vec![Document::new(why, body)],
+    )
+}

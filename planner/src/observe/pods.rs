@@ -1,0 +1,128 @@
+//! The pods whose proxies carry the filter → where their statistics are, as a watch tells it.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::runtime::watcher;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+use crate::backends::kubernetes::namespace::slim_pod;
+use crate::backends::kubernetes::workload::{Bell, Followed};
+use crate::observe::Target;
+use crate::service::ProxyPods;
+
+/// The proxies there are, followed until dropped.
+pub struct ProxyWatch {
+    targets: watch::Receiver<Arc<[Target]>>,
+    task: AbortHandle,
+}
+
+impl ProxyWatch {
+    /// Follows the pods that have these labels.
+    pub fn new(client: &kube::Client, namespace: &str, pods: &ProxyPods) -> ProxyWatch {
+        let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let labels: Vec<String> = pods
+            .labels
+            .iter()
+            .map(|(k, v)| format!("{k}={v}"))
+            .collect();
+        let (sender, mut heard) = watch::channel(());
+        let bell: Bell = Arc::new(sender);
+        let chosen = watcher::Config::default().labels(&labels.join(","));
+        let followed: Followed<Pod> = Followed::new(api, chosen, (), slim_pod, bell);
+        let none: Arc<[Target]> = Arc::default();
+        let (told, targets) = watch::channel(none);
+        let pods = pods.clone();
+        let task = tokio::spawn(async move {
+            while heard.changed().await.is_ok() {
+                let Ok(store) = followed.store() else {
+                    continue;
+                };
+                let all = store.state();
+                let mut now: Vec<Target> =
+                    all.iter().filter_map(|pod| target(pod, &pods)).collect();
+                now.sort_by(|a, b| a.name.cmp(&b.name));
+                told.send_if_modified(|before| {
+                    let new = **before != *now;
+                    if new {
+                        *before = now.into();
+                    }
+                    new
+                });
+            }
+        });
+        ProxyWatch {
+            targets,
+            task: task.abort_handle(),
+        }
+    }
+
+    /// Where their statistics are.
+    pub fn targets(&self) -> watch::Receiver<Arc<[Target]>> {
+        self.targets.clone()
+    }
+}
+
+impl Drop for ProxyWatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Of a pod that runs, ready or not: one that is about to end has requests still.
+fn target(pod: &Pod, pods: &ProxyPods) -> Option<Target> {
+    let status = pod.status.as_ref()?;
+    let runs = status.phase.as_deref() == Some("Running");
+    let ip: std::net::IpAddr = status.pod_ip.as_ref().filter(|_| runs)?.parse().ok()?;
+    let address = std::net::SocketAddr::new(ip, pods.port);
+    Some(Target {
+        name: pod.name_any().into(),
+        url: format!("http://{address}{}", pods.path).parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_runs_is_asked_at_its_address() {
+        let pods = ProxyPods {
+            labels: BTreeMap::new(),
+            namespace: None,
+            port: 15090,
+            path: "/stats/prometheus?filter=weir_".to_owned(),
+        };
+        for (status, url) in [
+            (
+                json!({"phase": "Running", "podIP": "10.0.0.7"}),
+                Some("http://10.0.0.7:15090/stats/prometheus?filter=weir_"),
+            ),
+            (
+                json!({"phase": "Running", "podIP": "fd00::7"}),
+                Some("http://[fd00::7]:15090/stats/prometheus?filter=weir_"),
+            ),
+            (json!({"phase": "Running"}), None),
+            (json!({"phase": "Pending", "podIP": "10.0.0.7"}), None),
+            (json!({"phase": "Succeeded", "podIP": "10.0.0.7"}), None),
+            (json!({"phase": "Running", "podIP": "x"}), None),
+        ] {
+            let pod = json!({"metadata": {"name": "gateway-1"}, "status": status});
+            let pod: Pod = serde_json::from_value(pod).unwrap();
+            let target = target(&pod, &pods);
+            assert_eq!(
+                target.as_ref().map(|target| target.url.as_str()),
+                url,
+                "{pod:?}"
+            );
+            assert!(target.is_none_or(|target| *target.name == *"gateway-1"));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The planner on Kubernetes: every resource `SloService` is a service that is kept. Of several planners one
+//! leads: it plans, resizes, scales and writes; the others pass proxies' polls on to it, and give them the plans
+//! that stand in the resources' statuses where it does not answer.
+//!
+//! [`lease`], [`claims`], [`conditions`] and [`standby`] take values and return values; [`leader`] holds the Lease, and
+//! the rest watches, turns and writes. Nothing here knows a policy.
+
+mod backends;
+pub mod claims;
+pub mod conditions;
+mod keeper;
+pub mod leader;
+pub mod lease;
+mod profiles;
+mod reconcile;
+pub mod standby;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use kube::api::Api;
+use kube::runtime::controller::{Config, Controller};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::backends::kubernetes::namespace::Namespace;
+use crate::backends::kubernetes::pace::Pace;
+use crate::clock::Clock;
+use crate::http::{App, CONNECTIONS_MAX, answer, router};
+use crate::key::Key;
+use crate::serve::client;
+use crate::served::Services;
+use crate::spec::resource::SloService;
+use claims::Name;
+use keeper::Keeper;
+use leader::Candidate;
+pub use profiles::PROFILES_AGAIN;
+use profiles::Profiles;
+pub use reconcile::{FAILED_AGAIN, FAILED_AGAIN_MAX, FINALIZER, REFUSED_AGAIN, RESYNC};
+pub use writer::{MANAGER, RENEW_EVERY, WRITE_EVERY};
+
+/// Resources reconciled at the same time.
+pub const RECONCILED_AT_ONCE: u16 = 8;
+/// Changes of one resource within this are reconciled once.
+pub const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How long the turns that are under way have to end once the planner is to.
+pub const END_MAX: Duration = Duration::from_secs(10);
+
+/// How a planner operates.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Its name among the planners: its pod's.
+    pub name: String,
+    /// Where the planners' Lease is: their own namespace.
+    pub namespace: String,
+    /// Where resources are planned for; all namespaces if empty.
+    pub namespaces: Vec<String>,
+    /// Where other planners reach its doors, such as `http://10.0.0.7:8080`.
+    pub address: String,
+}
+
+/// Why a planner cannot operate.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum OperateError {
+    #[error("HTTP client: {0}")]
+    Client(#[from] reqwest::Error),
+    #[error("metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+}
+
+/// What reconciliations and keepers share.
+struct Shared {
+    client: kube::Client,
+    http: reqwest::Client,
+    clock: Clock,
+    candidate: Arc<Candidate>,
+    services: Arc<Services>,
+    /// Of all services: an API server is one.
+    pace: Arc<Mutex<Pace>>,
+    recorder: Recorder,
+    followed: Mutex<BTreeMap<String, Weak<Namespace>>>,
+    stores: Vec<Store<SloService>>,
+    keepers: tokio::sync::Mutex<BTreeMap<Name, Keeper>>,
+    profiles: Profiles,
+    /// How often in a row a resource's reconciliation failed.
+    failures: Mutex<BTreeMap<Name, u32>>,
+}
+
+/// Keeps all services and answers on `listener` until `stop` says so.
+///
+/// # Errors
+/// Something could not be set up. Nothing that the API server, proxies or clients do ends the planner.
+pub async fn operate(
+    client: kube::Client,
+    options: Options,
+    key: Key,
+    listener: TcpListener,
+    stop: watch::Receiver<bool>,
+) -> Result<(), OperateError> {
+    let http = self::client()?;
+    let clock = Clock::start();
+    let services = Arc::new(Services::default());
+    let candidate = Candidate::new(
+        &client,
+        &options.namespace,
+        &options.name,
+        &options.address,
+        clock,
+    );
+    let app = App {
+        leader: candidate.leader(),
+        ..App::new(
+            Arc::clone(&services),
+            key,
+            clock,
+            http.clone(),
+            stop.clone(),
+        )?
+    };
+    let doors = answer(
+        listener,
+        router(Arc::new(app)),
+        CONNECTIONS_MAX,
+        stop.clone(),
+    );
+    let keeping = keep(client, http, clock, &options, services, candidate, stop);
+    tokio::join!(doors, keeping);
+    Ok(())
+}
+
+/// The same without doors.
+async fn keep(
+    client: kube::Client,
+    http: reqwest::Client,
+    clock: Clock,
+    options: &Options,
+    services: Arc<Services>,
+    candidate: Arc<Candidate>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let apis: Vec<Api<SloService>> = match options.namespaces.as_slice() {
+        [] => vec![Api::all(client.clone())],
+        some => some
+            .iter()
+            .map(|namespace| Api::namespaced(client.clone(), namespace))
+            .collect(),
+    };
+    let config = Config::default()
+        .concurrency(RECONCILED_AT_ONCE)
+        .debounce(DEBOUNCE);
+    let controllers: Vec<Controller<SloService>> = apis
+        .into_iter()
+        .map(|api| Controller::new(api, watcher::Config::default()).with_config(config.clone()))
+        .collect();
+    let reporter = Reporter {
+        controller: MANAGER.to_owned(),
+        instance: Some(options.name.clone()),
+    };
+    let shared = Arc::new(Shared {
+        recorder: Recorder::new(client.clone(), reporter),
+        client,
+        http,
+        clock,
+        candidate: Arc::clone(&candidate),
+        services,
+        pace: Arc::default(),
+        followed: Mutex::default(),
+        stores: controllers.iter().map(Controller::store).collect(),
+        keepers: tokio::sync::Mutex::default(),
+        profiles: Profiles::default(),
+        failures: Mutex::default(),
+    });
+    let running = controllers.into_iter().map(|controller| {
+        let elected = stream::unfold(candidate.leader(), |mut leader| async move {
+            leader.changed().await.ok()?;
+            Some(((), leader))
+        });
+        let reconciled = controller.reconcile_all_on(elected).run(
+            reconcile::reconcile,
+            reconcile::failed,
+            Arc::clone(&shared),
+        );
+        // What failed has been said, and is tried again.
+        reconciled.for_each(|_| std::future::ready(()))
+    });
+    tokio::select! {
+        _ = stop.wait_for(|stop| *stop) => {}
+        () = candidate.run() => {}
+        _ = futures_util::future::join_all(running) => {}
+    }
+    // Nothing new is begun, what is under way ends, and only then may another lead.
+    let ended = async {
+        let keepers = std::mem::take(&mut *shared.keepers.lock().await);
+        let ending = keepers.into_values().map(Keeper::end);
+        futures_util::future::join_all(ending).await;
+    };
+    if tokio::time::timeout(END_MAX, ended).await.is_err() {
+        tracing::warn!("turns were still under way after {END_MAX:?}");
+    }
+    candidate.give_back().await;
+}
+
+impl Shared {
+    /// All resources, as they were last seen.
+    fn resources(&self) -> Vec<Arc<SloService>> {
+        let all = self.stores.iter();
+        all.flat_map(|store| store.state()).collect()
+    }
+
+    fn failures(&self) -> MutexGuard<'_, BTreeMap<Name, u32>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resource(&self, name: &Name) -> Option<Arc<SloService>> {
+        let reference = ObjectRef::new(&name.name).within(&name.namespace);
+        self.stores.iter().find_map(|store| store.get(&reference))
+    }
+
+    /// Followed once, for as long as a service there is planned for.
+    fn namespace(&self, name: &str) -> Arc<Namespace> {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.retain(|_, namespace| namespace.strong_count() > 0);
+        if let Some(namespace) = followed.get(name).and_then(Weak::upgrade) {
+            return namespace;
+        }
+        let namespace = Namespace::follow(&self.client, name);
+        followed.insert(name.to_owned(), Arc::downgrade(&namespace));
+        namespace
+    }
+
+    /// Keeps a service no more.
+    async fn let_go(&self, name: &Name) {
+        // What it has is nobody else's before its last turn is over.
+        let mut keepers = self.keepers.lock().await;
+        if let Some(kept) = keepers.remove(name) {
+            let service = kept.service.name.clone();
+            kept.end().await;
+            self.services.remove(&service);
+        }
+    }
+}

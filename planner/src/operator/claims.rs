@@ -1,0 +1,212 @@
+//! Which resource may have which names and workloads: pure. Two that plan for one workload would work against
+//! each other, and two plans of one name could not be told apart. What a service that is kept has stays with its
+//! resource, whatever that says since; of others the older one gets what both claim.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::service::{Service, WorkloadKind};
+
+/// Most resources one planner plans for.
+pub const SERVICES_MAX: usize = 256;
+
+/// Which resource it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// Where it is.
+    pub namespace: String,
+    /// Its name there.
+    pub name: String,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What one resource claims.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Whether a service is kept like this already.
+    pub kept: bool,
+    /// When it was made, as the API server counts; older ones are less.
+    pub made: i64,
+    /// Which it is.
+    pub name: Name,
+    /// Names of plans.
+    pub stages: Vec<String>,
+    /// Whose pods it resizes.
+    pub workloads: Vec<(WorkloadKind, String)>,
+}
+
+impl Claim {
+    /// What that service claims.
+    pub fn of(kept: bool, made: i64, name: Name, service: &Service) -> Claim {
+        // A pipeline is asked for by its own name, too.
+        let stages = service.stages.iter().map(|stage| &stage.name);
+        let stages = stages.chain([&service.name]).cloned();
+        let workloads = service
+            .variants
+            .iter()
+            .filter_map(|variant| variant.workload.as_ref());
+        Claim {
+            kept,
+            made,
+            name,
+            stages: stages.collect(),
+            workloads: workloads
+                .map(|workload| (workload.kind, workload.name.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// Why a resource does not get what it claims.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "each message is its documentation")]
+pub enum Taken {
+    #[error(
+        "{kind} {workload} is planned for by SloService {by} already: take it out of one of the two"
+    )]
+    Workload {
+        kind: &'static str,
+        workload: String,
+        by: Name,
+    },
+    #[error(
+        "the plans' name '{stage}' is that of SloService {by} already: name one of the two otherwise"
+    )]
+    Stage { stage: String, by: Name },
+    #[error(
+        "this planner plans for {SERVICES_MAX} services already, no more: run another one for some of the namespaces"
+    )]
+    TooMany,
+}
+
+/// Those of the claims that cannot be met, and why. A resource may have two: what is kept for it, and what it says.
+pub fn refused(mut claims: Vec<Claim>) -> BTreeMap<Name, Taken> {
+    claims.sort_by(|a, b| (!a.kept, a.made, &a.name).cmp(&(!b.kept, b.made, &b.name)));
+    let mut stages: BTreeMap<String, Name> = BTreeMap::new();
+    let mut workloads: BTreeMap<(String, &'static str, String), Name> = BTreeMap::new();
+    let mut met = BTreeSet::new();
+    let mut refused = BTreeMap::new();
+    for claim in claims {
+        let own = |kind: WorkloadKind, name: &String| {
+            (claim.name.namespace.clone(), kind.label(), name.clone())
+        };
+        let stage = claim.stages.iter().find_map(|stage| {
+            let by = stages.get(stage).filter(|by| **by != claim.name)?.clone();
+            let stage = stage.clone();
+            Some(Taken::Stage { stage, by })
+        });
+        let workload = claim.workloads.iter().find_map(|(kind, name)| {
+            let by = workloads.get(&own(*kind, name));
+            let by = by.filter(|by| **by != claim.name)?.clone();
+            let (kind, workload) = (kind.label(), name.clone());
+            Some(Taken::Workload { kind, workload, by })
+        });
+        let full = met.len() == SERVICES_MAX && !met.contains(&claim.name);
+        let full = full.then_some(Taken::TooMany);
+        if let Some(why) = workload.or(stage).or(full) {
+            refused.insert(claim.name, why);
+            continue;
+        }
+        met.insert(claim.name.clone());
+        for (kind, name) in &claim.workloads {
+            workloads.insert(own(*kind, name), claim.name.clone());
+        }
+        for stage in claim.stages {
+            stages.insert(stage, claim.name.clone());
+        }
+    }
+    refused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(made: i64, name: &str, stages: &[&str], workloads: &[&str]) -> Claim {
+        let (namespace, name) = name.split_once('/').unwrap();
+        Claim {
+            kept: false,
+            made,
+            name: Name {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            },
+            stages: stages.iter().map(|stage| (*stage).to_owned()).collect(),
+            workloads: workloads
+                .iter()
+                .map(|name| (WorkloadKind::Deployment, (*name).to_owned()))
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn the_older_one_keeps_what_two_claim() {
+        let claims = vec![
+            claim(3, "a/young", &["young"], &["web"]),
+            claim(1, "a/old", &["old"], &["web", "other"]),
+            claim(2, "b/elsewhere", &["elsewhere"], &["web"]),
+            claim(5, "b/same", &["old"], &["x"]),
+            // One that is refused takes nothing.
+            claim(4, "a/unlucky", &["unlucky"], &["other", "free"]),
+            claim(6, "a/lucky", &["lucky"], &["free"]),
+        ];
+        let refused = refused(claims);
+        let shown: Vec<String> = refused
+            .iter()
+            .map(|(name, why)| format!("{name}: {why}"))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "a/unlucky: Deployment other is planned for by SloService a/old already: take it out of one of the two",
+                "a/young: Deployment web is planned for by SloService a/old already: take it out of one of the two",
+                "b/same: the plans' name 'old' is that of SloService a/old already: name one of the two otherwise",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_kept_stays_with_its_resource() {
+        let kept = |claim: Claim| Claim {
+            kept: true,
+            ..claim
+        };
+        // The young one has `web`; the old one says since that it wants it, and something else of its own.
+        let claims = vec![
+            kept(claim(9, "a/young", &["young"], &["web"])),
+            claim(1, "a/old", &["old"], &["web"]),
+            kept(claim(1, "a/old", &["old"], &["own"])),
+            // Nobody gets what is still kept for one that says something else now.
+            claim(2, "a/next", &["next"], &["own"]),
+            // What it says may be what is kept for it.
+            claim(9, "a/young", &["young"], &["web", "more"]),
+        ];
+        let refused = refused(claims);
+        let names: Vec<&str> = refused.keys().map(|name| name.name.as_str()).collect();
+        assert_eq!(names, ["next", "old"]);
+    }
+
+    #[test]
+    fn there_is_a_most() {
+        let claims = (0..=SERVICES_MAX).rev().map(|index| {
+            let name = format!("n{index}");
+            claim(
+                i64::try_from(index).unwrap(),
+                &format!("a/{name}"),
+                &[&name],
+                &[],
+            )
+        });
+        let refused = refused(claims.collect());
+        let last = Name {
+            namespace: "a".to_owned(),
+            name: format!("n{SERVICES_MAX}"),
+        };
+        assert_eq!(refused, BTreeMap::from([(last, Taken::TooMany)]));
+    }
+}

@@ -1,0 +1,275 @@
+//! A turn's report → the resource's status: pure. Conditions are a closed list with closed reasons; what a person
+//! is to know stands in their messages.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use weir_api::Plan;
+
+use crate::backends::{Obstacle, Reason};
+use crate::service::SolveStatus;
+use crate::service::{Mode, Service};
+use crate::spec::resource::{ConditionType, PlannedVariant, SloServiceStatus, StagePlan};
+use crate::telemetry::status::{CycleReport, VariantReport};
+
+/// Longest message of a condition, in characters; the API takes 32,768.
+pub const MESSAGE_MAX: usize = 1024;
+
+/// Why a resource is not gone by: what is to say how fast its variants are is not there, or says it wrongly.
+pub const NO_PROFILE: &str = "NoProfile";
+
+/// What a condition says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// What it is about.
+    pub about: ConditionType,
+    /// Whether it holds.
+    pub holds: bool,
+    /// In one word, of a closed list.
+    pub reason: &'static str,
+    /// In a sentence.
+    pub message: String,
+}
+
+impl Said {
+    fn new(
+        about: ConditionType,
+        holds: bool,
+        reason: &'static str,
+        message: impl Into<String>,
+    ) -> Said {
+        let message = message.into();
+        Said {
+            about,
+            holds,
+            reason,
+            message: message.chars().take(MESSAGE_MAX).collect(),
+        }
+    }
+}
+
+/// The status of a service that is planned for, after this turn.
+pub fn planned(
+    service: &Service,
+    report: &CycleReport,
+    plans: &[Plan],
+    generation: i64,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> SloServiceStatus {
+    let said = [
+        Said::new(
+            ConditionType::Accepted,
+            true,
+            "Valid",
+            "the resource is gone by",
+        ),
+        of_profiles(service),
+        of_plan(report),
+        of_cores(service, report),
+        of_health(report),
+    ];
+    let cores = report.variants.values().map(|one| one.cores_actuated);
+    SloServiceStatus {
+        observed_generation: Some(generation),
+        conditions: conditions(&said, generation, before, now),
+        why: report.why.chars().take(MESSAGE_MAX).collect(),
+        demand_rps: report.demand_rps.map(|rate| rounded(rate.0)),
+        cores: Some(cores.map(|cores| cores.as_f64()).sum()),
+        plans: plans.iter().map(|plan| stage(plan, report)).collect(),
+        planned_at: Some(Time(now)),
+    }
+}
+
+/// The status of a resource that is not gone by, whatever stood there of its plans.
+pub fn refused(
+    reason: &'static str,
+    why: &str,
+    generation: i64,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> SloServiceStatus {
+    let mut said = vec![Said::new(ConditionType::Accepted, false, reason, why)];
+    if reason == NO_PROFILE {
+        said.push(Said::new(ConditionType::ProfileReady, false, reason, why));
+    }
+    let mut status = before.clone();
+    status.conditions = conditions(&said, generation, before, now);
+    status.observed_generation = Some(generation);
+    status
+}
+
+/// Those that are said, and of the others what was said before.
+fn conditions(
+    said: &[Said],
+    generation: i64,
+    before: &SloServiceStatus,
+    now: Timestamp,
+) -> Vec<Condition> {
+    let old = |about: ConditionType| {
+        let mut all = before.conditions.iter();
+        all.find(|condition| condition.type_ == about.label())
+    };
+    let new = |about: ConditionType| {
+        let Some(said) = said.iter().find(|said| said.about == about) else {
+            return old(about).cloned();
+        };
+        let status = if said.holds { "True" } else { "False" };
+        let since = old(about).filter(|condition| condition.status == status);
+        Some(Condition {
+            type_: about.label().to_owned(),
+            status: status.to_owned(),
+            reason: said.reason.to_owned(),
+            message: said.message.clone(),
+            observed_generation: Some(generation),
+            last_transition_time: since.map_or(Time(now), |condition| {
+                condition.last_transition_time.clone()
+            }),
+        })
+    };
+    ConditionType::ALL.into_iter().filter_map(new).collect()
+}
+
+fn of_profiles(service: &Service) -> Said {
+    let said =
+        |reason, message: &str| Said::new(ConditionType::ProfileReady, true, reason, message);
+    let each = service.variants.iter();
+    let each = each.filter_map(|one| Some(format!("{}: {}", one.name, one.profile_from.as_ref()?)));
+    let from: Vec<String> = each.collect();
+    match from.is_empty() {
+        true => said("Given", "every variant's latency is given in the resource"),
+        false => said("Read", &from.join("; ")),
+    }
+}
+
+fn of_plan(report: &CycleReport) -> Said {
+    let (holds, reason) = match (report.revision, report.outcome) {
+        (None, _) => (false, "NoPlan"),
+        (_, SolveStatus::NoDemand) => (true, "NoDemand"),
+        (_, SolveStatus::Optimal) if report.kept => (true, "Kept"),
+        (_, SolveStatus::Optimal) => (true, "Optimal"),
+        (_, SolveStatus::Good) => (true, "Good"),
+        (_, SolveStatus::Infeasible) => (true, "DemandAboveCapacity"),
+        (_, SolveStatus::OutOfTime) => (true, "OutOfTime"),
+    };
+    let message = match holds {
+        true => report.why.clone(),
+        false => format!("no variant has a core that serves: {}", report.why),
+    };
+    Said::new(ConditionType::Planned, holds, reason, message)
+}
+
+fn of_cores(service: &Service, report: &CycleReport) -> Said {
+    let said =
+        |holds, reason, message: String| Said::new(ConditionType::Actuated, holds, reason, message);
+    let have = |wanted: fn(&VariantReport) -> String| -> String {
+        let each = report.variants.iter();
+        let each: Vec<String> = each
+            .map(|(name, one)| format!("{name} {}", wanted(one)))
+            .collect();
+        each.join(", ")
+    };
+    if service.mode == Mode::Advisory {
+        let wish = have(|one| one.cores_asked.to_string());
+        let message = format!("mode advisory changes nothing; cores would be: {wish}");
+        return said(false, "Advisory", message);
+    }
+    if let Some((name, unmet)) = worst(report) {
+        return said(
+            false,
+            unmet.reason.label(),
+            format!("{name}: {}", unmet.why),
+        );
+    }
+    let differs = |one: &VariantReport| {
+        one.cores_asked != one.cores_actuated || one.replicas_asked != one.replicas_ready
+    };
+    if report.variants.values().any(differs) {
+        let state = have(|one| {
+            let (has, wants) = (one.cores_actuated, one.cores_asked);
+            let (ready, replicas) = (one.replicas_ready, one.replicas_asked);
+            format!("{has} of {wants} cores, {ready} of {replicas} replicas")
+        });
+        return said(false, "Resizing", state);
+    }
+    let message = format!("cores: {}", have(|one| one.cores_actuated.to_string()));
+    said(true, "InForce", message)
+}
+
+fn of_health(report: &CycleReport) -> Said {
+    let said = |reason, message: String| Said::new(ConditionType::Degraded, true, reason, message);
+    if let Some((name, unmet)) = worst(report) {
+        match unmet.reason {
+            Reason::AnotherWriter => {
+                return said("AnotherWriter", format!("{name}: {}", unmet.why));
+            }
+            Reason::Deferred | Reason::Infeasible | Reason::Unschedulable => {
+                let message = format!(
+                    "the nodes have no room for what {name} is to have: add nodes, or lower budget.cores; {}",
+                    unmet.why
+                );
+                return said("NodesFull", message);
+            }
+            Reason::Forbidden | Reason::NoWorkload | Reason::NotResizable | Reason::Refused => {
+                return said(unmet.reason.label(), format!("{name}: {}", unmet.why));
+            }
+            Reason::Protected | Reason::Replacing | Reason::Waiting | Reason::Unknown => {}
+        }
+    }
+    let (answered, lost) = (report.proxies_answered, report.proxies_lost);
+    match (answered, lost) {
+        (0, 0) => {
+            return said(
+                "NoProxies",
+                "there is no proxy to ask what arrives".to_owned(),
+            );
+        }
+        (_, 0) => {}
+        _ => {
+            let message = format!("{lost} of {} proxies did not answer", answered + lost);
+            return said("ProxiesLost", message);
+        }
+    }
+    match report.outcome {
+        SolveStatus::Infeasible => said("DemandAboveCapacity", report.why.clone()),
+        SolveStatus::OutOfTime => said("SolverOutOfTime", report.why.clone()),
+        SolveStatus::NoDemand | SolveStatus::Optimal | SolveStatus::Good => {
+            Said::new(ConditionType::Degraded, false, "AsExpected", "")
+        }
+    }
+}
+
+/// What most wants a person, and of which variant.
+fn worst(report: &CycleReport) -> Option<(&str, &Obstacle)> {
+    let all = report.variants.iter();
+    let all = all.filter_map(|(name, one)| Some((name.as_str(), one.unmet.as_ref()?)));
+    all.min_by_key(|(_, unmet)| unmet.reason)
+}
+
+fn stage(plan: &Plan, report: &CycleReport) -> StagePlan {
+    let variant = |part: &weir_api::VariantPlan| {
+        let there = report.variants.get(&part.name);
+        PlannedVariant {
+            name: part.name.clone(),
+            share: part.share.0,
+            slots: part.slots,
+            batch: part.batch,
+            service_ms: part.service_ms,
+            replicas: there.map_or(0, |there| there.replicas_ready),
+            cores: there.map_or(0.0, |there| there.cores_actuated.as_f64()),
+        }
+    };
+    StagePlan {
+        stage: plan.service.clone(),
+        revision: plan.revision.0,
+        rest_ms: plan.rest_ms,
+        variants: plan.variants.iter().map(variant).collect(),
+    }
+}
+
+/// To three digits: a person reads it.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

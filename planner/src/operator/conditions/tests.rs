@@ -1,0 +1,187 @@
+//! What is said of a turn, in the order of its gravity, and what stays said.
+
+use std::collections::BTreeMap;
+
+use weir_api::{Cores, Revision, Rps};
+
+use super::*;
+use crate::backends::Obstacle;
+use crate::spec::tests::service;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// A turn in which all went well: `small` has 2 of 2 cores, `large` 4 of 4.
+async fn report() -> CycleReport {
+    let mut report = crate::control_loop::tests::reports(1).await.remove(0);
+    let variant = |cores| VariantReport {
+        cores_asked: Cores::whole(cores),
+        cores_actuated: Cores::whole(cores),
+        replicas_asked: 1,
+        replicas_ready: 1,
+        ..VariantReport::default()
+    };
+    report.variants = BTreeMap::from([
+        ("small".to_owned(), variant(2)),
+        ("large".to_owned(), variant(4)),
+    ]);
+    report.revision = Some(Revision(7));
+    report.outcome = SolveStatus::Optimal;
+    report.kept = false;
+    report.why = "optimal for 12 requests/s".to_owned();
+    report.demand_rps = Some(Rps(12.345_678));
+    (report.proxies_answered, report.proxies_lost) = (1, 0);
+    report
+}
+
+fn obstacle(report: &mut CycleReport, name: &str, reason: Reason, why: &str) {
+    let why = why.to_owned();
+    report.variants.get_mut(name).unwrap().unmet = Some(Obstacle { reason, why });
+}
+
+/// `Type=Status Reason: message`, of all.
+fn shown(status: &SloServiceStatus) -> Vec<String> {
+    let shown = |c: &Condition| format!("{}={} {}: {}", c.type_, c.status, c.reason, c.message);
+    status.conditions.iter().map(shown).collect()
+}
+
+fn active() -> Service {
+    let mut service = service(8);
+    service.mode = Mode::Active;
+    service
+}
+
+#[tokio::test]
+async fn a_turn_in_which_all_went_well() {
+    let status = planned(
+        &active(),
+        &report().await,
+        &[],
+        3,
+        &SloServiceStatus::default(),
+        at(0),
+    );
+    assert_eq!(
+        shown(&status),
+        [
+            "Accepted=True Valid: the resource is gone by",
+            "ProfileReady=True Given: every variant's latency is given in the resource",
+            "Planned=True Optimal: optimal for 12 requests/s",
+            "Actuated=True InForce: cores: large 4, small 2",
+            "Degraded=False AsExpected: ",
+        ]
+    );
+    assert_eq!(status.observed_generation, Some(3));
+    assert_eq!((status.demand_rps, status.cores), (Some(12.346), Some(6.0)));
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_said_and_the_gravest_first() {
+    // What went wrong → Actuated, Degraded.
+    type Obstacles = &'static [(&'static str, Reason)];
+    let table: &[(Obstacles, &str, &str)] = &[
+        (
+            &[("small", Reason::Waiting)],
+            "False Waiting: small: why",
+            "False AsExpected: ",
+        ),
+        (
+            &[("small", Reason::Deferred)],
+            "False Deferred: small: why",
+            "True NodesFull: the nodes have no room for what small is to have: add nodes, or lower budget.cores; why",
+        ),
+        (
+            &[("small", Reason::Deferred), ("large", Reason::Forbidden)],
+            "False Forbidden: large: why",
+            "True Forbidden: large: why",
+        ),
+        (
+            &[
+                ("large", Reason::AnotherWriter),
+                ("small", Reason::NoWorkload),
+            ],
+            "False AnotherWriter: large: why",
+            "True AnotherWriter: large: why",
+        ),
+    ];
+    for (obstacles, actuated, degraded) in table {
+        let mut report = report().await;
+        for (name, reason) in *obstacles {
+            obstacle(&mut report, name, *reason, "why");
+        }
+        let status = planned(
+            &active(),
+            &report,
+            &[],
+            1,
+            &SloServiceStatus::default(),
+            at(0),
+        );
+        let shown = shown(&status);
+        assert_eq!(shown[3], format!("Actuated={actuated}"));
+        assert_eq!(shown[4], format!("Degraded={degraded}"));
+    }
+}
+
+#[tokio::test]
+async fn less_than_all_is_said_with_its_reason() {
+    let mut report = report().await;
+    report.variants.get_mut("large").unwrap().cores_actuated = Cores::whole(1);
+    (report.proxies_answered, report.proxies_lost) = (2, 1);
+    let none = SloServiceStatus::default();
+    let said = shown(&planned(&active(), &report, &[], 1, &none, at(0)));
+    assert_eq!(
+        said[3..],
+        [
+            "Actuated=False Resizing: large 1 of 4 cores, 1 of 1 replicas, small 2 of 2 cores, 1 of 1 replicas",
+            "Degraded=True ProxiesLost: 1 of 3 proxies did not answer",
+        ]
+    );
+    report.revision = None;
+    report.proxies_lost = 0;
+    report.outcome = SolveStatus::Infeasible;
+    let mut advisory = active();
+    advisory.mode = Mode::Advisory;
+    let said = shown(&planned(&advisory, &report, &[], 1, &none, at(0)));
+    assert_eq!(
+        said[2..],
+        [
+            "Planned=False NoPlan: no variant has a core that serves: optimal for 12 requests/s",
+            "Actuated=False Advisory: mode advisory changes nothing; cores would be: large 4, small 2",
+            "Degraded=True DemandAboveCapacity: optimal for 12 requests/s",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_condition_keeps_its_time_while_it_holds_and_a_refusal_keeps_the_plans() {
+    let good = report().await;
+    let first = planned(
+        &active(),
+        &good,
+        &[],
+        1,
+        &SloServiceStatus::default(),
+        at(0),
+    );
+    let mut bad = good.clone();
+    obstacle(&mut bad, "small", Reason::Deferred, "full");
+    let second = planned(&active(), &bad, &[], 1, &first, at(5));
+    let since =
+        |status: &SloServiceStatus, index: usize| status.conditions[index].last_transition_time.0;
+    assert_eq!((since(&second, 2), since(&second, 3)), (at(0), at(5)));
+    let third = refused("Invalid", &"slo_ms: 0 ".repeat(500), 2, &second, at(9));
+    assert_eq!(third.conditions.len(), 5);
+    assert_eq!(third.conditions[0].message.chars().count(), MESSAGE_MAX);
+    assert_eq!((since(&third, 0), since(&third, 3)), (at(9), at(5)));
+    assert_eq!(
+        third.conditions[3].observed_generation,
+        Some(1),
+        "that is of before"
+    );
+    assert_eq!(
+        (third.why, third.observed_generation),
+        (second.why, Some(2))
+    );
+}

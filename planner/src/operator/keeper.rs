@@ -1,0 +1,214 @@
+//! One service, kept as long as its resource says the same: planned for while this planner leads, else by the
+//! plans that stand in the resource's status.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::claims::Name;
+use super::writer::Writer;
+use super::{Shared, conditions, standby};
+use crate::backends::Actuate;
+use crate::distribution::{Publish, Publisher};
+use crate::http::Leader;
+use crate::observe::Observe;
+use crate::serve::cycle;
+use crate::served::Served;
+use crate::service::Service;
+use crate::spec::resource::{SloService, SloServiceStatus};
+use crate::telemetry::status::CycleReport;
+use weir_api::Plan;
+
+/// How often a standby looks at the status, and who is to lead at whether the pods are known.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A service that is kept.
+pub(super) struct Keeper {
+    /// What it is kept as.
+    pub(super) service: Service,
+    /// The resource's generation that said so.
+    pub(super) generation: i64,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Keeper {
+    pub(super) fn start(
+        shared: &Arc<Shared>,
+        name: &Name,
+        resource: &SloService,
+        service: Service,
+    ) -> prometheus::Result<Keeper> {
+        let (stop, stopped) = watch::channel(false);
+        let served = match shared.services.get(&service.name) {
+            Some(before) => before.changed(service.clone(), shared.clock)?,
+            None => Served::new(service.clone(), shared.clock)?,
+        };
+        shared.services.put(Arc::new(served));
+        let generation = resource.metadata.generation.unwrap_or(0);
+        let kept = Kept {
+            shared: Arc::clone(shared),
+            name: name.clone(),
+            service: service.clone(),
+            generation,
+            reference: resource.object_ref(&()),
+            stop: stopped,
+        };
+        Ok(Keeper {
+            service,
+            generation,
+            stop,
+            task: tokio::spawn(kept.run()),
+        })
+    }
+
+    /// Lets the turn that is under way end, and no other begin.
+    pub(super) async fn end(self) {
+        self.stop.send_replace(true);
+        // A turn that panicked has ended too.
+        let _ = self.task.await;
+    }
+}
+
+struct Kept {
+    shared: Arc<Shared>,
+    name: Name,
+    service: Service,
+    generation: i64,
+    reference: k8s_openapi::api::core::v1::ObjectReference,
+    stop: watch::Receiver<bool>,
+}
+
+impl Kept {
+    async fn run(self) {
+        let mut leader = self.shared.candidate.leader();
+        let mut before = leader.borrow_and_update().clone();
+        loop {
+            let mut stop = self.stop.clone();
+            let now = tokio::select! {
+                biased;
+                // Who may not act any more stops at once, in the middle of a turn too.
+                now = changed(&mut leader) => now,
+                () = self.be(&before) => return,
+                _ = stop.wait_for(|stop| *stop), if before != Leader::Us => return,
+            };
+            let dealt = |leader: &Leader| !matches!(leader, Leader::At(_));
+            if dealt(&before) != dealt(&now) {
+                self.deal_anew();
+            }
+            before = now;
+        }
+    }
+
+    /// Who polls here has polled elsewhere till now, or will from now on.
+    fn deal_anew(&self) {
+        let Some(served) = self.served() else { return };
+        let anew = Served::new(self.service.clone(), self.shared.clock);
+        if let Ok(anew) = anew {
+            self.shared.services.put(Arc::new(anew.continuing(&served)));
+        }
+    }
+
+    fn served(&self) -> Option<Arc<Served>> {
+        self.shared.services.get(&self.service.name)
+    }
+
+    /// Ends only with the service, after a turn.
+    async fn be(&self, leader: &Leader) {
+        let Some(served) = self.served() else { return };
+        let be = async {
+            match leader {
+                Leader::Us => self.plan().await,
+                Leader::At(_) | Leader::Nobody => loop {
+                    self.stand();
+                    sleep(LOOK_EVERY).await;
+                },
+            }
+        };
+        tokio::select! {
+            () = be => {}
+            () = served.publishers.keep_time(self.shared.clock) => {}
+        }
+    }
+
+    /// By the plans that stand in the status.
+    fn stand(&self) {
+        let (Some(served), Some(status)) = (self.served(), self.status()) else {
+            return;
+        };
+        let Some(drafts) = standby::drafts(&self.service, &status) else {
+            return;
+        };
+        let now = self.shared.clock.now();
+        if let Err(error) = served.publishers.publish(drafts, now) {
+            tracing::warn!("the plan in the status of {}: {error}", self.name);
+        }
+    }
+
+    fn status(&self) -> Option<SloServiceStatus> {
+        let resource = self.shared.resource(&self.name)?;
+        Some(resource.status.clone().unwrap_or_default())
+    }
+
+    async fn plan(&self) {
+        let backends = self.shared.backends(&self.name, &self.service);
+        let proxies = self.shared.proxies(&self.name, &self.service);
+        // Until the pods are known, what is in force is not.
+        while !backends.are_known().await {
+            self.stand();
+            sleep(LOOK_EVERY).await;
+            if *self.stop.borrow() {
+                return;
+            }
+        }
+        let before = self.status().unwrap_or_default();
+        let (statuses, heard) = watch::channel(before.clone());
+        let recorder = self.shared.recorder.clone();
+        let writer = Writer::new(
+            &self.shared.client,
+            &self.name,
+            self.reference.clone(),
+            recorder,
+        );
+        tokio::select! {
+            () = self.turn(&backends, &proxies, statuses) => {}
+            () = writer.follow(heard, before) => {}
+        }
+    }
+
+    async fn turn(
+        &self,
+        actuate: &impl Actuate,
+        observe: &impl Observe,
+        statuses: watch::Sender<SloServiceStatus>,
+    ) {
+        let Some(served) = self.served() else { return };
+        let tell = |report: &CycleReport| {
+            let newest = |stage: &Publisher| Some(stage.newest()?.plan.clone());
+            let plans: Vec<Plan> = served.publishers.all().filter_map(newest).collect();
+            let now = Timestamp::from_millisecond(i64::try_from(report.at_ms).unwrap_or(0));
+            let now = now.unwrap_or_default();
+            statuses.send_modify(|status| {
+                let generation = self.generation;
+                *status =
+                    conditions::planned(&self.service, report, &plans, generation, status, now);
+            });
+        };
+        let (clock, stop) = (self.shared.clock, self.stop.clone());
+        cycle(&served, clock, observe, actuate, stop, tell).await;
+    }
+}
+
+/// Who leads, once that is another.
+async fn changed(leader: &mut watch::Receiver<Leader>) -> Leader {
+    if leader.changed().await.is_err() {
+        // Nobody tells any more: the planner ends.
+        std::future::pending::<()>().await;
+    }
+    leader.borrow_and_update().clone()
+}

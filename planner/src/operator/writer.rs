@@ -1,0 +1,224 @@
+//! Statuses and events → the API: what changed, not too often, and never in a turn's way.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::api::{Api, Patch, PatchParams};
+use kube::runtime::events::{Event, EventType, Recorder};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::claims::Name;
+use crate::spec::resource::{ConditionType, SloService, SloServiceStatus};
+
+/// Whose fields these are.
+pub const MANAGER: &str = "weir-planner";
+/// Least time from one write of a status to the next: the conditions and the plans.
+pub const WRITE_EVERY: Duration = Duration::from_secs(1);
+/// The same, for what is only good to know: demand and reasons.
+pub const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// How long one write may take.
+pub(super) const WRITE_MAX: Duration = Duration::from_secs(5);
+
+/// Writes about one resource.
+pub(super) struct Writer {
+    api: Api<SloService>,
+    name: Name,
+    reference: ObjectReference,
+    recorder: Recorder,
+}
+
+impl Writer {
+    pub(super) fn new(
+        client: &kube::Client,
+        name: &Name,
+        reference: ObjectReference,
+        recorder: Recorder,
+    ) -> Writer {
+        Writer {
+            api: Api::namespaced(client.clone(), &name.namespace),
+            name: name.clone(),
+            reference,
+            recorder,
+        }
+    }
+
+    /// Writes what comes, where it differs from `written`, for ever.
+    pub(super) async fn follow(
+        &self,
+        mut statuses: watch::Receiver<SloServiceStatus>,
+        mut written: SloServiceStatus,
+    ) {
+        let mut since = RENEW_EVERY;
+        loop {
+            let new = statuses.borrow_and_update().clone();
+            let due = differs(&written, &new) || since >= RENEW_EVERY;
+            if due && new.observed_generation.is_some() && self.write(&written, &new).await {
+                written = new;
+                since = Duration::ZERO;
+            }
+            sleep(WRITE_EVERY).await;
+            since += WRITE_EVERY;
+            if statuses.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Writes a status, and says what a person would want to know of it; whether it has been taken.
+    pub(super) async fn write(&self, before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
+        let body = json!({
+            "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
+            "metadata": { "name": self.name.name }, "status": new,
+        });
+        let params = PatchParams::apply(MANAGER).force();
+        let apply = Patch::Apply(&body);
+        let written = self.api.patch_status(&self.name.name, &params, &apply);
+        match timeout(WRITE_MAX, written).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!("status of {}: {error}", self.name);
+                return false;
+            }
+            Err(_) => {
+                tracing::warn!("status of {}: no answer within {WRITE_MAX:?}", self.name);
+                return false;
+            }
+        }
+        for event in news(before, new) {
+            let said = self.recorder.publish(&event, &self.reference);
+            if let Ok(Err(error)) = timeout(WRITE_MAX, said).await {
+                tracing::warn!("event about {}: {error}", self.name);
+            }
+        }
+        true
+    }
+}
+
+/// Whether a standby, or somebody who waits for a condition, is to know of it soon.
+fn differs(before: &SloServiceStatus, new: &SloServiceStatus) -> bool {
+    let said = |status: &SloServiceStatus| -> Vec<(String, String, String)> {
+        let all = status.conditions.iter();
+        all.map(|c| (c.type_.clone(), c.status.clone(), c.reason.clone()))
+            .collect()
+    };
+    let plans = |status: &SloServiceStatus| {
+        let mut plans = status.plans.clone();
+        for plan in &mut plans {
+            plan.revision = 0;
+        }
+        plans
+    };
+    before.observed_generation != new.observed_generation
+        || said(before) != said(new)
+        || plans(before) != plans(new)
+}
+
+/// What changed that a person would want to know: refusals, what works less well than it should and that it
+/// works again, and no resize that went well.
+fn news(before: &SloServiceStatus, new: &SloServiceStatus) -> Vec<Event> {
+    let find = |status: &SloServiceStatus, about: ConditionType| {
+        let mut all = status.conditions.iter();
+        all.find(|condition| condition.type_ == about.label())
+            .map(|c| (c.status == "True", c.reason.clone(), c.message.clone()))
+    };
+    let mut events = Vec::new();
+    for about in [
+        ConditionType::Accepted,
+        ConditionType::Planned,
+        ConditionType::Degraded,
+    ] {
+        let Some((holds, reason, message)) = find(new, about) else {
+            continue;
+        };
+        let old = find(before, about);
+        let well = holds != (about == ConditionType::Degraded);
+        let was_well = old
+            .as_ref()
+            .is_none_or(|(holds, ..)| *holds != (about == ConditionType::Degraded));
+        let same = old.is_some_and(|(_, old, _)| old == reason);
+        if same || (well && was_well) {
+            continue;
+        }
+        let (type_, reason) = match well {
+            false => (EventType::Warning, reason),
+            true => (
+                EventType::Normal,
+                format!("{}Again", about.label_when_well()),
+            ),
+        };
+        events.push(Event {
+            type_,
+            reason,
+            note: Some(message).filter(|note| !note.is_empty()),
+            action: "Plan".to_owned(),
+            secondary: None,
+        });
+    }
+    events
+}
+
+impl ConditionType {
+    /// What it is called when it is as it should be.
+    fn label_when_well(self) -> &'static str {
+        match self {
+            ConditionType::Degraded => "Well",
+            other => other.label(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+    use k8s_openapi::jiff::Timestamp;
+
+    use super::*;
+
+    fn status(conditions: &[(&str, bool, &str)]) -> SloServiceStatus {
+        let condition = |(about, holds, reason): &(&str, bool, &str)| Condition {
+            type_: (*about).to_owned(),
+            status: if *holds { "True" } else { "False" }.to_owned(),
+            reason: (*reason).to_owned(),
+            message: format!("because {reason}"),
+            observed_generation: Some(1),
+            last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        };
+        SloServiceStatus {
+            conditions: conditions.iter().map(condition).collect(),
+            ..SloServiceStatus::default()
+        }
+    }
+
+    #[test]
+    fn what_is_news_and_what_is_not() {
+        let none = status(&[]);
+        let well = status(&[
+            ("Accepted", true, "Valid"),
+            ("Degraded", false, "AsExpected"),
+        ]);
+        let full = status(&[("Accepted", true, "Valid"), ("Degraded", true, "NodesFull")]);
+        let lost = status(&[
+            ("Accepted", true, "Valid"),
+            ("Degraded", true, "ProxiesLost"),
+        ]);
+        let wrong = status(&[("Accepted", false, "Invalid")]);
+        let table: &[(&SloServiceStatus, &SloServiceStatus, &[&str])] = &[
+            (&none, &well, &[]),
+            (&well, &well, &[]),
+            (&well, &full, &["NodesFull"]),
+            (&full, &full, &[]),
+            (&full, &lost, &["ProxiesLost"]),
+            (&lost, &well, &["WellAgain"]),
+            (&none, &wrong, &["Invalid"]),
+            (&wrong, &well, &["AcceptedAgain"]),
+        ];
+        for (before, new, expected) in table {
+            let events = news(before, new);
+            let reasons: Vec<&str> = events.iter().map(|event| event.reason.as_str()).collect();
+            assert_eq!(reasons, *expected, "{before:?} → {new:?}");
+            assert_eq!(differs(before, new), before.conditions != new.conditions);
+        }
+    }
+}

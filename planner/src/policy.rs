@@ -1,0 +1,373 @@
+//! Demand and the cores in force → the cores to have, with the reason. Values in, values out; it
+//! changes nothing, and the time serves only the solver's limit.
+//!
+//! - no demand known, or nothing ever seen → the cores stay (a scrape that failed is no reason to act)
+//! - optimal → the optimum, unless the cores in force carry the demand and are within the tolerance of
+//!   it, or the forecast has not settled
+//! - more demand than capacity → the greatest capacity there is
+//! - what replicas hold exceeds a bound → decided again with fewer of them ([`bounded`])
+//! - the solver found nothing in time → what carries the demand without it, or else the cores stay
+
+mod bounded;
+mod infaas;
+mod infadapter;
+mod ipa;
+mod replica;
+pub(crate) mod scale_down;
+pub(crate) mod sponge;
+mod themis;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_api::Rps;
+
+use crate::capacity::{Allocation, Goal, InForce};
+use crate::forecast::Forecast;
+use crate::service::rule::rule;
+use crate::service::{ConfigError, Decision, Inputs, Service, SharedPolicy, SolveStatus, Variant};
+use crate::solve::Outcome;
+use crate::solve::law::Law;
+
+pub use bounded::BRANCHES_MAX;
+pub use infaas::{Infaas, RawInfaas};
+pub use infadapter::{Infadapter, problem};
+pub use ipa::{Ipa, RawIpa};
+pub use sponge::{RawSponge, Sponge};
+pub use themis::{RawThemis, Themis};
+
+/// Weights are relative to each other; more than a thousandfold is a slip of the pen.
+pub(crate) const WEIGHT_MAX: f64 = 1000.0;
+
+/// The least demand solved for once a request was seen: a service that idles is still one.
+pub const DEMAND_MIN: Rps = Rps(0.01);
+
+/// Name of a policy, as `policy` of a service file has it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RawPolicy {
+    /// Which variants, with how many cores and what share of the traffic.
+    #[default]
+    Infadapter,
+    /// Cores and batch of one variant, by demand and the requests' way from their clients.
+    Sponge,
+    /// A pipeline: one variant of each stage, its replicas and batch.
+    Ipa,
+    /// Replicas of each variant, as few as the demand and a least accuracy allow.
+    Infaas,
+    /// A pipeline of one variant a stage: a burst takes cores, what has lasted takes replicas.
+    Themis,
+}
+
+/// Settings of policies as written, each under the policy's name.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sections {
+    pub(crate) sponge: Option<RawSponge>,
+    pub(crate) ipa: Option<RawIpa>,
+    pub(crate) infaas: Option<RawInfaas>,
+    pub(crate) themis: Option<RawThemis>,
+}
+
+/// Checks the settings of the policy with that name; those of no other may be given.
+///
+/// # Errors
+/// A value out of its range, or settings of another policy.
+pub(crate) fn checked(name: RawPolicy, sections: Sections) -> Result<SharedPolicy, ConfigError> {
+    let Sections {
+        sponge,
+        ipa,
+        infaas,
+        themis,
+    } = sections;
+    for (given, of, label) in [
+        (sponge.is_some(), RawPolicy::Sponge, "sponge"),
+        (ipa.is_some(), RawPolicy::Ipa, "ipa"),
+        (infaas.is_some(), RawPolicy::Infaas, "infaas"),
+        (themis.is_some(), RawPolicy::Themis, "themis"),
+    ] {
+        let right = format!("left out, unless policy is {label}");
+        rule(!given || name == of, label, "given", &right)?;
+    }
+    Ok(match name {
+        RawPolicy::Infadapter => SharedPolicy::new(Infadapter),
+        RawPolicy::Sponge => SharedPolicy::new(sponge.unwrap_or_default().checked()?),
+        RawPolicy::Ipa => SharedPolicy::new(ipa.unwrap_or_default().checked()?),
+        RawPolicy::Infaas => SharedPolicy::new(infaas.unwrap_or_default().checked()?),
+        RawPolicy::Themis => SharedPolicy::new(themis.unwrap_or_default().checked()?),
+    })
+}
+
+/// Names of the policies that plan pipelines.
+pub(crate) fn pipeline_policies() -> [&'static str; 2] {
+    ["ipa", "themis"]
+}
+
+/// Decides by the service's policy, within the limits of its resources.
+pub fn decide(service: &Service, in_force: &[InForce], inputs: Option<Inputs>) -> Decision {
+    let Some(inputs) = inputs else {
+        let why = "no demand is known yet: no request was seen, or none since its first count";
+        return keep(in_force, SolveStatus::NoDemand, why.to_owned());
+    };
+    let solve =
+        |service: &Service, in_force: &[InForce]| service.policy.decide(service, in_force, inputs);
+    if service.bounds.is_empty() {
+        return solve(service, in_force);
+    }
+    bounded::decide(service, in_force, inputs.forecast.settled, solve)
+}
+
+/// Batch of each variant, by what is `there` and the present demand, with which batches fill.
+pub fn batches(service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+    let present = inputs.map(|inputs| Inputs {
+        forecast: Forecast {
+            demand: inputs.forecast.present,
+            ..inputs.forecast
+        },
+        ..inputs
+    });
+    service.policy.batches(service, there, present)
+}
+
+/// A plan out of a solve, and how it was come by.
+struct Solved<P> {
+    plan: P,
+    status: SolveStatus,
+    detail: Detail,
+}
+
+/// Limits of a solve.
+enum Detail {
+    /// None: the plan is the optimum.
+    Proven,
+    /// Distance to the optimum at most.
+    Gap(f64),
+    /// Reason why there is no optimum.
+    Why(String),
+}
+
+impl<P> Solved<P> {
+    /// Reads the outcome of a solve; a status and the reason where there is no plan.
+    fn read(outcome: Outcome<P>) -> Result<Solved<P>, (SolveStatus, String)> {
+        let (plan, status, detail) = match outcome {
+            Outcome::Optimal(plan) => (plan, SolveStatus::Optimal, Detail::Proven),
+            Outcome::Good { best, gap } => (best, SolveStatus::Good, Detail::Gap(gap)),
+            Outcome::Infeasible {
+                why,
+                best_effort: Some(plan),
+            } => (plan, SolveStatus::Infeasible, Detail::Why(why)),
+            Outcome::OutOfTime {
+                why,
+                best: Some(plan),
+            } => (plan, SolveStatus::OutOfTime, Detail::Why(why)),
+            Outcome::Infeasible {
+                why,
+                best_effort: None,
+            } => return Err((SolveStatus::Infeasible, why)),
+            Outcome::OutOfTime { why, best: None } => return Err((SolveStatus::OutOfTime, why)),
+        };
+        Ok(Solved {
+            plan,
+            status,
+            detail,
+        })
+    }
+
+    /// Words for the *why* of a decision; `gap` says what a gap is in.
+    fn note(&self, gap: impl Fn(f64) -> String) -> String {
+        match (&self.detail, self.status) {
+            (Detail::Proven, _) => String::new(),
+            (Detail::Gap(most), _) => format!(", at most {}", gap(*most)),
+            (Detail::Why(why), SolveStatus::Infeasible) => format!(": {why}"),
+            (Detail::Why(why), _) => format!(" ({why})"),
+        }
+    }
+}
+
+fn keep(in_force: &[InForce], status: SolveStatus, why: String) -> Decision {
+    Decision {
+        goals: stay(in_force),
+        status,
+        kept: true,
+        why,
+        objective: None,
+        optimum: None,
+    }
+}
+
+/// The solver did not even come back.
+pub(crate) fn broken(in_force: &[InForce], error: &dyn std::fmt::Display) -> Decision {
+    let why = format!("cores stay: the solver broke: {error}");
+    keep(in_force, SolveStatus::OutOfTime, why)
+}
+
+/// The law of a variant's promise: a high percentile, where the profile's is the mean's. A server with one lane leaves
+/// it idle while it waits for a batch to fill.
+fn promised(variant: &Variant) -> Law {
+    let (law, tail) = (variant.profile.latency.law, variant.profile.latency.tail);
+    let idle_ms = match variant.makes_batches() {
+        true => 0.0,
+        false => variant.batch_delay.as_secs_f64() * 1e3,
+    };
+    Law {
+        gamma_ms: law.gamma_ms * tail,
+        epsilon_ms: law.epsilon_ms * tail,
+        delta_ms: law.delta_ms * tail,
+        eta_ms: law.eta_ms * tail + idle_ms,
+    }
+}
+
+/// Time that a request waits for its batch whatever the batch, where the server makes it; else that of its filling.
+fn wait_ms(variant: &Variant) -> Option<f64> {
+    let ms = variant.batch_delay.as_secs_f64() * 1e3;
+    variant.makes_batches().then_some(ms)
+}
+
+/// Time that a request waits for that batch.
+fn waits_ms(variant: &Variant, batch: u32, demand_rps: f64) -> f64 {
+    wait_ms(variant).unwrap_or_else(|| f64::from(batch - 1) * 1e3 / demand_rps)
+}
+
+/// What is, goes on.
+fn stay(in_force: &[InForce]) -> Vec<Goal> {
+    in_force.iter().map(|one| one.goal()).collect()
+}
+
+/// What serves.
+fn ready(in_force: &[InForce]) -> Vec<Allocation> {
+    in_force.iter().map(|one| one.ready).collect()
+}
+
+/// All cores of each as whole numbers, if they are.
+fn whole(in_force: &[InForce]) -> Option<Vec<u32>> {
+    let cores = in_force.iter().map(|one| one.ready.cores().millis());
+    cores
+        .map(|millis| (millis % 1000 == 0).then_some(millis / 1000))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_api::Cores;
+
+    use super::*;
+    use crate::spec::tests::service;
+
+    fn settled(demand_rps: f64) -> Option<Inputs> {
+        Some(Inputs::steady(Rps(demand_rps)))
+    }
+
+    fn cores(cores: &[u32]) -> Vec<InForce> {
+        let one = |cores: &u32| InForce::certain(Allocation::one(Cores::whole(*cores)));
+        cores.iter().map(one).collect()
+    }
+
+    fn goals(wanted: &[u32]) -> Vec<Goal> {
+        cores(wanted).iter().map(|one| one.goal()).collect()
+    }
+
+    #[test]
+    fn without_a_known_demand_the_cores_stay() {
+        let decision = decide(&service(8), &cores(&[3, 2]), None);
+        assert_eq!(
+            (decision.status, decision.goals),
+            (SolveStatus::NoDemand, goals(&[3, 2]))
+        );
+        assert!(
+            decision.why.contains("no demand is known yet"),
+            "{}",
+            decision.why
+        );
+    }
+
+    #[test]
+    fn before_the_forecast_settles_cores_that_carry_it_stay() {
+        let service = service(8);
+        let decide = |demand_rps, settled| {
+            let forecast = {
+                let mut inputs = Inputs::steady(Rps(demand_rps));
+                inputs.forecast.settled = settled;
+                inputs
+            };
+            decide(&service, &cores(&[4, 2]), Some(forecast))
+        };
+        let early = decide(6.0, false);
+        assert_eq!((early.kept, early.goals), (true, goals(&[4, 2])));
+        assert!(
+            early
+                .why
+                .ends_with("kept: the demand's window has not filled yet"),
+            "{}",
+            early.why
+        );
+        assert_eq!(decide(6.0, true).goals, goals(&[1, 1]));
+        // What they do not carry is acted on at once.
+        assert_eq!(decide(100.0, false).goals, decide(100.0, true).goals);
+    }
+
+    /// Cores in force and demand → cores to have, how, kept.
+    fn check(in_force: &[u32], demand_rps: f64, expected: &[u32], status: SolveStatus, kept: bool) {
+        let decision = decide(&service(8), &cores(in_force), settled(demand_rps));
+        let got = (decision.goals, decision.status, decision.kept);
+        assert_eq!(
+            got,
+            (goals(expected), status, kept),
+            "{demand_rps}: {}",
+            decision.why
+        );
+    }
+
+    #[test]
+    fn demand_moves_cores_where_it_is_worth_it() {
+        // a: 0.8·(20·n − 2), 70 %, 1 to 8 cores; b: 0.8·(10·n − 2), 80 %, 0 to 4 cores; budget 8.
+        check(&[2, 2], 6.0, &[1, 1], SolveStatus::Optimal, false);
+        check(&[2, 2], 28.0, &[1, 4], SolveStatus::Optimal, false);
+        check(&[1, 4], 100.0, &[5, 3], SolveStatus::Optimal, false);
+        // Requests were seen once, none come now: the least that could serve one.
+        check(&[6, 2], 0.0, &[1, 1], SolveStatus::Optimal, false);
+        // More than there is: the greatest capacity.
+        check(&[6, 2], 500.0, &[8, 0], SolveStatus::Infeasible, false);
+        check(&[8, 0], 500.0, &[8, 0], SolveStatus::Infeasible, false);
+    }
+
+    #[test]
+    fn what_is_near_the_optimum_is_kept_and_said_so() {
+        let mut service = service(8);
+        let demand = settled(6.0);
+        let optimum = decide(&service, &cores(&[1, 1]), demand);
+        assert!(!optimum.kept && optimum.objective == optimum.optimum);
+        // One core of eight too many costs 0.05 / 8.
+        for (tolerance, kept) in [(0.006, false), (0.007, true)] {
+            service.objective.tolerance = tolerance;
+            let decision = decide(&service, &cores(&[2, 1]), demand);
+            assert_eq!(decision.kept, kept);
+            assert_eq!(decision.goals, goals(if kept { &[2, 1] } else { &[1, 1] }));
+            assert_eq!(
+                decision.optimum, optimum.optimum,
+                "the exact optimum stays reported"
+            );
+            assert_eq!(decision.why.contains("kept"), kept, "{}", decision.why);
+        }
+        // What does not carry the demand is never kept, whatever the tolerance.
+        service.objective.tolerance = 1000.0;
+        assert!(!decide(&service, &cores(&[1, 0]), settled(60.0)).kept);
+        // A fraction of a core, set by hand, is no allocation to keep.
+        let by_hand = [1500, 1000].map(Cores::from_millis);
+        let by_hand = by_hand.map(|cores| InForce::certain(Allocation::one(cores)));
+        assert!(!decide(&service, &by_hand, demand).kept);
+    }
+
+    #[test]
+    fn a_promise_nobody_can_keep_is_no_crash() {
+        let mut service = service(8);
+        service.latency_max_ms = 1.0;
+        let decision = decide(&service, &cores(&[3, 2]), settled(10.0));
+        assert_eq!(
+            (decision.status, decision.goals),
+            (SolveStatus::Infeasible, goals(&[3, 2]))
+        );
+        assert!(
+            decision.why.contains("no variant can answer in time"),
+            "{}",
+            decision.why
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Whatever the policy: the best that is borne of what replicas hold ([`Bounds`]). Policies decide about cores and
+//! know how many replicas a variant may have at most; so where what they decide holds too much, they decide again
+//! with fewer, by branch and bound.
+//!
+//! Of n replicas that hold E too much, any that are borne have fewer of some variant: of k variants that hold any, one
+//! must give up E/k at least. So a branch for each of the k, with ⌈E / (k·h)⌉ replicas fewer, loses nothing, and what a
+//! branch was decided to be worth bounds all below it. The first way down is the one that is worth most at each step; what is found
+//! there is made better where there is room left, and then branches are looked into in the order of their worth until
+//! none can be better by more than the policy's tolerance. What runs and is borne stays where it is within that of the
+//! best, or of what would be best without bounds.
+//!
+//! Where more is to be carried than can be, branches go by what they carry. Out of time, it is the best that was
+//! found, or what runs with as many replicas fewer as it takes.
+
+mod search;
+
+use search::{Branch, Left, Search, Worth, greatest};
+
+use super::{keep, stay};
+use crate::capacity::{Amount, Bound, Goal, InForce};
+use crate::clock::stopwatch;
+use crate::service::{Decision, Service, SolveStatus};
+
+pub use search::BRANCHES_MAX;
+
+/// The best of what `solve` decides that the service's bounds bear.
+pub(super) fn decide(
+    service: &Service,
+    in_force: &[InForce],
+    settled: bool,
+    solve: impl Fn(&Service, &[InForce]) -> Decision,
+) -> Decision {
+    let elapsed = stopwatch();
+    let mut search = Search::new(service, in_force, &elapsed, &solve);
+    let free = search.branch(greatest(service), 0);
+    if search.is_borne(&free.decision) {
+        return free.decision;
+    }
+    let tight = tight(service, &free.decision);
+    let left = search.run(service.policy.tolerance(service));
+    let mut decision = match search.found.take() {
+        Some(found) => or_stay(&search, found, settled),
+        None => fewer(service, in_force),
+    };
+    if decision.status == SolveStatus::Optimal && left != Left::Nothing {
+        decision.status = SolveStatus::Good;
+    }
+    if let (Left::Worth(above), SolveStatus::Good, Some(optimum)) =
+        (left, decision.status, decision.optimum)
+    {
+        decision.why += &format!(", at most {:.4} below the best", above - optimum);
+    }
+    decision.why += &says(&tight, &decision);
+    decision
+}
+
+/// What runs, where that is borne and near the best.
+fn or_stay<S>(search: &Search<'_, S>, found: Branch, settled: bool) -> Decision
+where
+    S: Fn(&Service, &[InForce]) -> Decision,
+{
+    let goals = stay(search.in_force);
+    let running = replicas(&goals);
+    let Worth::Full(worth) = found.worth else {
+        return found.decision;
+    };
+    if !search.service.bounds.bear(&running) || found.decision.goals == goals {
+        return found.decision;
+    }
+    let most = running.into_iter().zip(search.most());
+    let here = search.branch(most.map(|(now, most)| now.min(most)).collect(), 0);
+    let near =
+        |objective: f64| worth - objective <= search.service.policy.tolerance(search.service);
+    let stays = matches!(here.worth, Worth::Full(_))
+        && here.decision.goals == goals
+        && (!settled || here.decision.objective.is_some_and(near));
+    if !stays {
+        return found.decision;
+    }
+    Decision {
+        kept: true,
+        status: found.decision.status,
+        optimum: found.decision.optimum,
+        ..here.decision
+    }
+}
+
+/// What runs, with as many replicas fewer as it takes.
+fn fewer(service: &Service, in_force: &[InForce]) -> Decision {
+    let why = "no replicas were found in time that carry it".to_owned();
+    let mut decision = keep(in_force, SolveStatus::OutOfTime, why);
+    while !service.bounds.bear(&replicas(&decision.goals)) {
+        let replicas = replicas(&decision.goals);
+        let over = service
+            .bounds
+            .0
+            .iter()
+            .filter(|bound| bound.excess(&replicas) > 0);
+        let holders = |bound: &Bound| {
+            let each = bound.each.iter().zip(&replicas).enumerate();
+            let holders = each.filter(|(_, (each, count))| **each > 0 && **count > 0);
+            holders
+                .max_by_key(|(_, (_, count))| **count)
+                .map(|(index, _)| index)
+        };
+        let most = over.filter_map(holders).next();
+        let Some(goal) = most.and_then(|index| decision.goals.get_mut(index)) else {
+            break;
+        };
+        *goal = goal.at_most(goal.replicas - 1);
+    }
+    decision
+}
+
+/// What of the bounds is in the way of a decision.
+fn tight<'a>(service: &'a Service, decision: &Decision) -> Vec<&'a Bound> {
+    let replicas = replicas(&decision.goals);
+    let bounds = service.bounds.0.iter();
+    bounds.filter(|bound| bound.excess(&replicas) > 0).collect()
+}
+
+fn says(tight: &[&Bound], decision: &Decision) -> String {
+    let replicas = replicas(&decision.goals);
+    let one = |bound: &&Bound| {
+        let (name, held) = (&bound.name, Amount(bound.held(&replicas)));
+        let most = Amount(bound.most);
+        format!("; more replicas would hold too much {name}: {held} of {most}")
+    };
+    tight.iter().map(one).collect()
+}
+
+fn replicas(goals: &[Goal]) -> Vec<u32> {
+    goals.iter().map(|goal| goal.replicas).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! Branch and bound over the most replicas of each variant.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::replicas;
+use crate::capacity::{Allocation, Bound, Goal, InForce};
+use crate::service::{Decision, SolveStatus};
+use crate::service::{Service, Stage, Variant};
+
+/// Most branches that are looked into.
+pub const BRANCHES_MAX: usize = 300;
+
+/// What was decided where each variant has at most so many replicas.
+pub(super) struct Branch {
+    pub(super) most: Vec<u32>,
+    /// Steps from the first.
+    depth: u32,
+    pub(super) decision: Decision,
+    pub(super) worth: Worth,
+}
+
+/// Of what carries the demand what it is worth, else what it carries; in that order.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub(super) enum Worth {
+    Short(f64),
+    Full(f64),
+}
+
+impl Worth {
+    /// Whether it is more by more than so much.
+    fn beats(self, other: Worth, by: f64) -> bool {
+        match (self, other) {
+            (Worth::Full(worth), Worth::Full(other)) => worth > other + by,
+            _ => self > other,
+        }
+    }
+}
+
+/// What may be better than what was found.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Left {
+    Nothing,
+    /// The policy itself has not proven the best of a branch.
+    Unproven,
+    /// Branches that nobody has looked into are worth so much at most.
+    Worth(f64),
+}
+
+pub(super) struct Search<'a, S> {
+    pub(super) service: &'a Service,
+    pub(super) in_force: &'a [InForce],
+    pub(super) elapsed: &'a dyn Fn() -> Duration,
+    pub(super) solve: &'a S,
+    /// The most replicas of all branches that were made.
+    known: BTreeSet<Vec<u32>>,
+    /// What is not borne, and has not been looked into.
+    open: Vec<Branch>,
+    /// The best that is borne.
+    pub(super) found: Option<Branch>,
+    /// Whether what each branch was decided to be worth is its best.
+    proven: bool,
+}
+
+impl<'a, S: Fn(&Service, &[InForce]) -> Decision> Search<'a, S> {
+    pub(super) fn new(
+        service: &'a Service,
+        in_force: &'a [InForce],
+        elapsed: &'a dyn Fn() -> Duration,
+        solve: &'a S,
+    ) -> Search<'a, S> {
+        Search {
+            service,
+            in_force,
+            elapsed,
+            solve,
+            known: BTreeSet::new(),
+            open: Vec::new(),
+            found: None,
+            proven: true,
+        }
+    }
+
+    /// Looks until nothing that is left can be better by more than the tolerance, or time is over; what may be.
+    pub(super) fn run(&mut self, tolerance: f64) -> Left {
+        self.see(self.most(), 0);
+        let mut left = self.left();
+        while let Some(next) = self.next() {
+            let found = self.found.as_ref().map(|found| found.worth);
+            if found.is_some_and(|found| next.worth <= found) {
+                return left;
+            }
+            if self.is_over() || found.is_some_and(|found| !next.worth.beats(found, tolerance)) {
+                return match next.worth {
+                    Worth::Full(worth) => Left::Worth(worth),
+                    Worth::Short(_) => left,
+                };
+            }
+            for most in self.below(&next) {
+                self.see(most, next.depth + 1);
+            }
+            left = self.left();
+        }
+        left
+    }
+
+    /// What may be better though no branch is worth more: some were not proven by the policy, or not in time.
+    fn left(&self) -> Left {
+        match self.proven {
+            true => Left::Nothing,
+            false => Left::Unproven,
+        }
+    }
+
+    /// Of what is open, the best; before anything is found, of what is deepest.
+    fn next(&mut self) -> Option<Branch> {
+        let deep = |branch: &Branch| {
+            if self.found.is_none() {
+                branch.depth
+            } else {
+                0
+            }
+        };
+        let order = |a: &Branch, b: &Branch| {
+            let worth = a.worth.partial_cmp(&b.worth);
+            deep(a)
+                .cmp(&deep(b))
+                .then(worth.unwrap_or(std::cmp::Ordering::Equal))
+        };
+        let all = self.open.iter().enumerate();
+        let best = all.max_by(|(_, a), (_, b)| order(a, b));
+        let best = best.map(|(index, _)| index)?;
+        Some(self.open.swap_remove(best))
+    }
+
+    /// Decides with at most so many replicas, where that was not done before.
+    fn see(&mut self, most: Vec<u32>, depth: u32) {
+        if !self.known.insert(most.clone()) {
+            return;
+        }
+        let branch = self.branch(most, depth);
+        self.proven &= !matches!(
+            branch.decision.status,
+            SolveStatus::Good | SolveStatus::OutOfTime
+        );
+        if !self.is_borne(&branch.decision) {
+            self.open.push(branch);
+        } else if self.offer(branch) {
+            self.fill();
+        }
+    }
+
+    /// Whether it is the best that is borne.
+    fn offer(&mut self, branch: Branch) -> bool {
+        let better = self
+            .found
+            .as_ref()
+            .is_none_or(|found| branch.worth > found.worth);
+        if better {
+            self.found = Some(branch);
+        }
+        better
+    }
+
+    /// More replicas of one variant, in the room there is or in another's place, as long as that makes what was found better.
+    fn fill(&mut self) {
+        let mut better = true;
+        while better {
+            better = false;
+            for most in self.beside() {
+                if self.is_over() {
+                    return;
+                }
+                if self.known.insert(most.clone()) {
+                    let branch = self.branch(most, 0);
+                    better |= self.is_borne(&branch.decision) && self.offer(branch);
+                }
+            }
+        }
+    }
+
+    /// What was found, with as many more of one variant as are borne where another one has one less, or none has.
+    fn beside(&self) -> Vec<Vec<u32>> {
+        let Some(found) = &self.found else {
+            return Vec::new();
+        };
+        let there = replicas(&found.decision.goals);
+        let fewer = |(index, variant): (usize, &Variant)| {
+            let mut fewer = there.clone();
+            let own = fewer
+                .get_mut(index)
+                .filter(|own| **own > variant.fewest())?;
+            *own -= 1;
+            Some(fewer)
+        };
+        let each = || self.service.variants.iter().enumerate();
+        let fewer: Vec<Vec<u32>> = each().filter_map(fewer).collect();
+        let bases = [there.clone()].into_iter().chain(fewer);
+        let more = |base: Vec<u32>| {
+            let of = move |(index, variant): (usize, &Variant)| {
+                let room = self.service.bounds.room(index, &base);
+                let mut more = base.clone();
+                let own = more.get_mut(index)?;
+                let room = room.min(variant.replicas.greatest);
+                *own = Some(room).filter(|room| *room > *own)?;
+                Some(more)
+            };
+            each().filter_map(of)
+        };
+        bases.flat_map(more).collect()
+    }
+
+    fn is_over(&self) -> bool {
+        (self.elapsed)() >= self.service.solver_limit || self.known.len() >= BRANCHES_MAX
+    }
+
+    /// As many replicas of each as may be where the others have their fewest.
+    pub(super) fn most(&self) -> Vec<u32> {
+        let fewest: Vec<u32> = self.service.variants.iter().map(Variant::fewest).collect();
+        let each = self.service.variants.iter().enumerate();
+        let most = each.map(|(index, variant)| {
+            let room = self.service.bounds.room(index, &fewest);
+            variant.replicas.greatest.min(room)
+        });
+        most.collect()
+    }
+
+    /// What is decided with at most so many replicas.
+    pub(super) fn branch(&self, most: Vec<u32>, depth: u32) -> Branch {
+        let mut service = self.service.clone();
+        for (variant, most) in service.variants.iter_mut().zip(&most) {
+            variant.replicas.greatest = *most;
+            variant.replicas.least = variant.replicas.least.min(*most);
+        }
+        // The first branch must leave time for others.
+        service.solver_limit = self.service.solver_limit.saturating_sub((self.elapsed)()) / 2;
+        let fewer = |(now, most): (&InForce, &u32)| clipped(*now, *most);
+        let there: Vec<InForce> = self.in_force.iter().zip(&most).map(fewer).collect();
+        let decision = (self.solve)(&service, &there);
+        let worth = match (decision.status, decision.optimum) {
+            (SolveStatus::Optimal | SolveStatus::Good, Some(optimum)) => Worth::Full(optimum),
+            _ => Worth::Short(self.carried(&decision.goals)),
+        };
+        Branch {
+            most,
+            depth,
+            decision,
+            worth,
+        }
+    }
+
+    /// One of which all that is borne of a branch is part.
+    fn below(&self, branch: &Branch) -> Vec<Vec<u32>> {
+        let replicas = replicas(&branch.decision.goals);
+        let part = |bound: &&Bound| bound.excess(&replicas) as f64 / bound.most.max(1) as f64;
+        let all = self.service.bounds.0.iter();
+        let Some(bound) = all.max_by(|a, b| part(a).total_cmp(&part(b))) else {
+            return Vec::new();
+        };
+        let each = bound.each.iter().zip(&replicas).enumerate();
+        let holders: Vec<(usize, u64, u32)> = each
+            .filter(|(_, (each, replicas))| **each > 0 && **replicas > 0)
+            .map(|(index, (each, replicas))| (index, *each, *replicas))
+            .collect();
+        let excess = bound
+            .excess(&replicas)
+            .div_ceil(holders.len().max(1) as u64);
+        let less = |(index, each, replicas): (usize, u64, u32)| {
+            let fewer = u32::try_from(excess.div_ceil(each)).unwrap_or(u32::MAX);
+            let left = replicas.checked_sub(fewer)?;
+            let least = self.service.variants.get(index).map_or(0, Variant::fewest);
+            let mut most = branch.most.clone();
+            *most.get_mut(index)? = left;
+            Some(most).filter(|_| left >= least)
+        };
+        holders.into_iter().filter_map(less).collect()
+    }
+
+    pub(super) fn is_borne(&self, decision: &Decision) -> bool {
+        self.service.bounds.bear(&replicas(&decision.goals))
+    }
+
+    /// What all stages carry with these.
+    fn carried(&self, goals: &[Goal]) -> f64 {
+        let of = |stage: &Stage| -> f64 {
+            let all = stage.variants.clone().filter_map(|index| {
+                let (variant, goal) = (self.service.variants.get(index)?, goals.get(index)?);
+                let each = variant.capacity(goal.each, self.service.latency_max_ms);
+                Some(f64::from(goal.replicas) * each)
+            });
+            all.sum()
+        };
+        let stages = self.service.stages.iter().map(of);
+        stages.reduce(f64::min).unwrap_or(0.0)
+    }
+}
+
+/// As many replicas as the service lets be, whatever they hold.
+pub(super) fn greatest(service: &Service) -> Vec<u32> {
+    let each = service.variants.iter();
+    each.map(|variant| variant.replicas.greatest).collect()
+}
+
+/// As if no more than so many replicas were there.
+fn clipped(now: InForce, most: u32) -> InForce {
+    if now.replicas() <= most {
+        return now;
+    }
+    let ready = Allocation::new(now.ready.replicas().min(most), now.ready.each());
+    let starting = now.starting.replicas().min(most - ready.replicas());
+    let starting = Allocation::new(starting, now.starting.each());
+    InForce {
+        ready,
+        starting,
+        at_most: ready.cores() + starting.cores(),
+        replicas_at_most: most,
+    }
+}

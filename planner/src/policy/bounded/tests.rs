@@ -1,0 +1,243 @@
+//! Bounds on what replicas hold, against all replicas there may be.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use weir_api::{Cores, Rps};
+
+use super::super::decide;
+use super::*;
+use crate::capacity::{Allocation, Bounds};
+use crate::policy::Infaas;
+use crate::service::{Inputs, Replicas, SharedPolicy};
+use crate::solve::law::{Law, Parallelism};
+use crate::spec::tests::service;
+
+fn forecast(rps: f64, settled: bool) -> Option<Inputs> {
+    Some({
+        let mut inputs = Inputs::steady(Rps(rps));
+        inputs.forecast.settled = settled;
+        inputs
+    })
+}
+
+fn memory(most: u64, each: &[u64]) -> Bound {
+    Bound {
+        name: "memory".to_owned(),
+        most,
+        each: each.to_vec(),
+    }
+}
+
+/// a: 0.8·(20·n − 2) on n cores, 70 %; b: 0.8·(10·n − 2), 80 %; each 0 to 6 replicas of 1 to 4 cores.
+fn infadapter(bounds: Vec<Bound>) -> Service {
+    let mut service = service(64);
+    for variant in &mut service.variants {
+        (variant.least, variant.greatest) = (1, 4);
+        variant.replicas = Replicas {
+            least: 0,
+            greatest: 6,
+        };
+    }
+    service.objective.tolerance = 0.0;
+    service.bounds = Bounds(bounds);
+    service
+}
+
+/// a: 40 ms and 70 %, b: 80 ms and 80 %; a core each, up to 6 replicas.
+fn infaas(bounds: Vec<Bound>) -> Service {
+    let mut service = infadapter(bounds);
+    service.policy = SharedPolicy::new(Infaas {
+        accuracy_least: 0.0,
+        slack_rps: 0.0,
+        loading_weight_per_s: 0.0,
+    });
+    for (variant, ms) in service.variants.iter_mut().zip([40.0, 80.0]) {
+        (variant.least, variant.greatest) = (1, 1);
+        variant.profile.parallelism = Parallelism::Fixed(std::num::NonZeroU32::MIN);
+        variant.profile.fit = None;
+        variant.profile.latency.law = Law::constant(ms);
+    }
+    service
+}
+
+fn there(each: &[(u32, u32)]) -> Vec<InForce> {
+    let one = |(replicas, cores): &(u32, u32)| {
+        InForce::certain(Allocation::new(*replicas, Cores::whole(*cores)))
+    };
+    each.iter().map(one).collect()
+}
+
+const NOTHING: [(u32, u32); 2] = [(0, 0), (0, 0)];
+
+/// The best of all replicas that are borne, one by one.
+fn exhaustive(service: &Service, rps: f64) -> Option<f64> {
+    let mut best = None::<f64>;
+    for a in 0..=6 {
+        for b in 0..=6 {
+            if !service.bounds.bear(&[a, b]) {
+                continue;
+            }
+            let mut service = service.clone();
+            service.bounds = Bounds::default();
+            service.variants[0].replicas.greatest = a;
+            service.variants[1].replicas.greatest = b;
+            let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
+            if decision.status == SolveStatus::Optimal {
+                let worth = decision.optimum.unwrap();
+                best = Some(best.map_or(worth, |best| best.max(worth)));
+            }
+        }
+    }
+    best
+}
+
+#[test]
+fn what_is_borne_is_left_as_it_was_decided() {
+    for service in [infadapter, infaas] {
+        let free = decide(&service(vec![]), &there(&NOTHING), forecast(60.0, true));
+        let wide = service(vec![memory(1000, &[4, 6])]);
+        assert_eq!(decide(&wide, &there(&NOTHING), forecast(60.0, true)), free);
+    }
+}
+
+#[test]
+fn memory_takes_replicas_from_what_holds_more_of_it() {
+    // 60 requests/s by b alone (80 %) need three replicas of four cores, which carry 30 each.
+    let decision = |most| {
+        let service = infadapter(vec![memory(most, &[4, 6])]);
+        decide(&service, &there(&NOTHING), forecast(60.0, true))
+    };
+    let roomy = decision(12);
+    assert_eq!(replicas(&roomy.goals), [0, 2]);
+    let tight = decision(10);
+    assert_eq!(replicas(&tight.goals), [1, 1], "{}", tight.why);
+    assert_eq!(tight.status, SolveStatus::Optimal);
+    assert!(
+        tight
+            .why
+            .ends_with("; more replicas would hold too much memory: 10 of 10"),
+        "{}",
+        tight.why
+    );
+    let single = decision(5);
+    assert_eq!(replicas(&single.goals), [1, 0], "{}", single.why);
+    // None carries it: what carries most.
+    let service = infadapter(vec![memory(8, &[4, 6])]);
+    let most = decide(&service, &there(&NOTHING), forecast(500.0, true));
+    assert_eq!(
+        (replicas(&most.goals), most.status),
+        (vec![2, 0], SolveStatus::Infeasible)
+    );
+}
+
+#[test]
+fn what_runs_stays_within_the_tolerance_and_before_the_forecast_settles() {
+    let mut service = infadapter(vec![memory(10, &[4, 6])]);
+    let runs = there(&[(1, 4), (1, 2)]);
+    let best = decide(&service, &runs, forecast(60.0, true));
+    assert_ne!(best.goals, stay(&runs));
+    let early = decide(&service, &runs, forecast(60.0, false));
+    assert_eq!(
+        (early.kept, &early.goals),
+        (true, &stay(&runs)),
+        "{}",
+        early.why
+    );
+    service.objective.tolerance = 1.0;
+    let near = decide(&service, &runs, forecast(60.0, true));
+    assert_eq!(
+        (near.kept, &near.goals),
+        (true, &stay(&runs)),
+        "{}",
+        near.why
+    );
+    assert!(near.optimum >= best.optimum);
+    // What holds too much does not.
+    let too_many = there(&[(1, 4), (2, 2)]);
+    let fewer = decide(&service, &too_many, forecast(60.0, true));
+    assert!(service.bounds.bear(&replicas(&fewer.goals)), "{fewer:?}");
+}
+
+#[test]
+fn out_of_time_what_runs_has_fewer_replicas() {
+    let mut service = infadapter(vec![memory(10, &[4, 6])]);
+    service.solver_limit = Duration::ZERO;
+    let runs = there(&[(3, 4), (2, 2)]);
+    let decision = decide(&service, &runs, forecast(60.0, true));
+    assert!(
+        service.bounds.bear(&replicas(&decision.goals)),
+        "{decision:?}"
+    );
+    assert!(
+        replicas(&decision.goals).iter().sum::<u32>() > 0,
+        "{decision:?}"
+    );
+}
+
+#[test]
+fn what_a_branch_had_no_time_for_is_not_called_worse() {
+    let service = infadapter(vec![memory(2, &[1, 1])]);
+    let running = there(&NOTHING);
+    // Where a may have one and b two, nobody knows.
+    let solve = |service: &Service, _: &[InForce]| {
+        let most = [0, 1].map(|index: usize| service.variants[index].replicas.greatest);
+        let (counts, kind, optimum) = match most {
+            [a, b] if a >= 2 && b >= 2 => ([2, 2], SolveStatus::Optimal, Some(10.0)),
+            [2, 1] => ([1, 1], SolveStatus::Optimal, Some(5.0)),
+            [1, 2] => ([1, 2], SolveStatus::OutOfTime, None),
+            _ => ([0, 0], SolveStatus::Infeasible, None),
+        };
+        let mut decision = keep(&running, kind, String::new());
+        let one = |n| Goal::of(Allocation::new(n, Cores::whole(1)));
+        (decision.goals, decision.optimum) = (counts.map(one).to_vec(), optimum);
+        decision
+    };
+    let decision = super::decide(&service, &running, true, solve);
+    assert_eq!(
+        (replicas(&decision.goals), decision.status),
+        (vec![1, 1], SolveStatus::Good)
+    );
+}
+
+#[test]
+fn no_more_replicas_of_a_variant_than_there_may_be() {
+    // Ten of a would be the cheapest for 240 requests/s, and there may be six: 150 and 90 of b.
+    let mut service = infaas(vec![]);
+    service.variants[1].replicas.greatest = 20;
+    let decision = decide(&service, &there(&NOTHING), forecast(240.0, true));
+    assert_eq!(
+        (replicas(&decision.goals), decision.status),
+        (vec![6, 8], SolveStatus::Optimal),
+        "{}",
+        decision.why
+    );
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_is_borne_is_better_by_more_than_the_tolerance(
+        (of_infaas, tolerance) in (any::<bool>(), prop_oneof![Just(0.0), Just(0.01)]),
+        rps in 1.0f64..400.0,
+        memory_bound in (0u64..40, [1u64..8, 1u64..8]),
+        gpus in (0u64..8, [0u64..3, 0u64..3]),
+    ) {
+        let mut bounds = [memory_bound, gpus].map(|(most, each)| memory(most, &each)).to_vec();
+        bounds[1].name = "gpu".to_owned();
+        let mut service = if of_infaas { infaas(bounds) } else { infadapter(bounds) };
+        service.objective.tolerance = tolerance;
+        service.solver_limit = Duration::from_secs(10);
+        let decision = decide(&service, &there(&NOTHING), forecast(rps, true));
+        prop_assert!(service.bounds.bear(&replicas(&decision.goals)), "{decision:?}");
+        let Some(best) = exhaustive(&service, rps) else {
+            prop_assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
+            return Ok(());
+        };
+        let short = best - decision.optimum.unwrap();
+        let most = match decision.status {
+            SolveStatus::Optimal => 0.0,
+            _ => tolerance,
+        };
+        prop_assert!((-1e-9..=most + 1e-9).contains(&short), "{short} {}", decision.why);
+    }
+}

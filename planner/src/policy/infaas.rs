@@ -1,0 +1,332 @@
+//! By INFaaS (ATC '21, §4.2.1): replicas of each variant to start and to stop, as cheap as the load and
+//! the least accuracy allow. A replica executes one batch at a time ([`replica`]) and costs its cores.
+//!
+//! INFaaS knows no bound of a variant's replicas but its resources: where it would start more than there may be, they
+//! are a resource, as many as there may be.
+//!
+//! What users of INFaaS say of each request, they say here of the service: the SLO (a variant that takes
+//! longer than `latency_budget` allows carries nothing) and the least accuracy. Before the forecast
+//! settles, replicas are started, never stopped.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_api::Cores;
+
+use super::{DEMAND_MIN, Detail, Solved, keep, replica, stay};
+use crate::capacity::{Allocation, Bound, Goal, InForce};
+use crate::clock::stopwatch;
+use crate::forecast::Forecast;
+use crate::profile::Profile;
+use crate::service::rule::{rule, within};
+use crate::service::{
+    ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
+};
+use crate::solve::infaas::{
+    self, Architecture, ArchitecturePlan, Input, LATENCY_MS_MAX, Plan, Problem, RESOURCES_MAX,
+    Resource, solve,
+};
+use crate::solve::law::Parallelism;
+use crate::solve::{Outcome, Patience, Refused};
+
+/// A second of loading costs a whole replica at most.
+const LOADING_WEIGHT_MAX: f64 = 1.0;
+/// The resource type that every replica takes, beside what it holds.
+const CORES: &str = "cores";
+
+/// Settings of policy infaas as written.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawInfaas {
+    /// Percent.
+    pub accuracy_least: f64,
+    /// Requests/s on top of the demand.
+    pub slack_rps: f64,
+    /// A second of a replica's loading costs so much of a core.
+    pub loading_weight_per_s: f64,
+}
+
+/// Settings of policy infaas.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Infaas {
+    /// Percent: variants below it get no replica.
+    pub accuracy_least: f64,
+    /// Requests/s to be ready for on top of the demand.
+    pub slack_rps: f64,
+    /// λ of its objective: cost of a second of loading, as a part of the replica's cost.
+    pub loading_weight_per_s: f64,
+}
+
+impl Default for RawInfaas {
+    fn default() -> Self {
+        RawInfaas {
+            accuracy_least: 0.0,
+            slack_rps: 0.0,
+            loading_weight_per_s: 0.01,
+        }
+    }
+}
+
+impl RawInfaas {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Infaas, ConfigError> {
+        let least = ("infaas.accuracy_least", self.accuracy_least);
+        let loading = ("infaas.loading_weight_per_s", self.loading_weight_per_s);
+        Ok(Infaas {
+            accuracy_least: within(least.0, least.1, 0.0..=100.0, "percent")?,
+            slack_rps: within("infaas.slack_rps", self.slack_rps, 0.0..=1e6, "requests/s")?,
+            loading_weight_per_s: within(loading.0, loading.1, 0.0..=LOADING_WEIGHT_MAX, "")?,
+        })
+    }
+}
+
+impl Policy for Infaas {
+    fn name(&self) -> &'static str {
+        "infaas"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (infaas::VARIANTS_MAX, "of them, with policy infaas")
+    }
+
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        replica::check(at, self.name(), variant, false)?;
+        let VariantShape {
+            greatest, highest, ..
+        } = *variant;
+        if variant.profile.parallelism == Parallelism::PerCore {
+            let right = format!("{highest}, with policy infaas: the budget alone bounds replicas");
+            let path = format!("{at}.cores.greatest");
+            rule(greatest == highest, path, greatest, &right)?;
+        }
+        Ok(())
+    }
+
+    /// The cheapest replicas that carry the load, or those that come nearest.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let forecast = inputs.forecast;
+        let each = service.variants.iter().zip(in_force);
+        let running: Vec<u32> = each
+            .map(|(variant, there)| replica::count(variant, there.ready).0)
+            .collect();
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let outcome = match solved(
+            service,
+            input(service, *self, &running, forecast),
+            &patience,
+        ) {
+            Ok(outcome) => outcome,
+            Err(refused) => return keep(in_force, SolveStatus::Infeasible, refused.to_string()),
+        };
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+        };
+        let note = solved.note(|gap| format!("{gap:.4} too dear"));
+        let Solved {
+            plan,
+            status,
+            detail,
+        } = solved;
+        let carries_any = plan.architectures.iter().any(|one| one.carried_qps > 0.0);
+        if let (SolveStatus::Infeasible, false, Detail::Why(why)) = (status, carries_any, detail) {
+            // Stopping everything is no effort.
+            return keep(in_force, status, format!("cores stay: {why}"));
+        }
+        let wanted = replicas(service, &plan);
+        let cores = |replicas: &[u32]| -> u32 {
+            let each = service.variants.iter().zip(replicas);
+            each.map(|(variant, n)| n * replica::cores_each(variant))
+                .sum()
+        };
+        let goal = |(variant, count): (&Variant, &u32)| replica::goal(variant, *count);
+        let goals: Vec<Goal> = service.variants.iter().zip(&wanted).map(goal).collect();
+        let stops = wanted
+            .iter()
+            .zip(&running)
+            .any(|(wanted, now)| wanted < now);
+        let kept = stops && !forecast.settled && carries(service, *self, &running, forecast);
+        let reason = if kept {
+            ", kept: the demand's window has not filled yet"
+        } else {
+            ""
+        };
+        let why = format!(
+            "{:.1} requests/s: {} of {} cores at {} % or more{note}{reason}",
+            forecast.demand.0,
+            cores(&wanted),
+            service.budget,
+            self.accuracy_least,
+        );
+        Decision {
+            goals: if kept { stay(in_force) } else { goals },
+            status,
+            kept,
+            why,
+            objective: (!kept).then_some(-plan.objective),
+            optimum: Some(-plan.objective),
+        }
+    }
+
+    fn batches(
+        &self,
+        service: &Service,
+        _there: &[Allocation],
+        _inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        service.variants.iter().map(|v| v.profile.batch).collect()
+    }
+
+    fn batch_min(&self, profile: &Profile) -> u32 {
+        profile.batch
+    }
+}
+
+/// The optimum within the most replicas that each may have.
+fn solved(
+    service: &Service,
+    mut input: Input,
+    patience: &Patience<'_>,
+) -> Result<Outcome<Plan>, Refused> {
+    loop {
+        let problem: Problem = input.clone().try_into()?;
+        let outcome = solve(&problem, patience);
+        let plan = outcome.plan();
+        let too_many: Vec<&Variant> = service
+            .variants
+            .iter()
+            .filter(|variant| planned(plan, variant) > replica::most(variant))
+            .collect();
+        if too_many.is_empty() || input.resources.len() + too_many.len() > RESOURCES_MAX {
+            return Ok(outcome);
+        }
+        for variant in too_many {
+            let name = format!("replicas of {}", variant.name);
+            input.resources.push(Resource {
+                name: name.clone(),
+                available: f64::from(replica::most(variant)),
+            });
+            let mut all = input
+                .architectures
+                .iter_mut()
+                .flat_map(|one| &mut one.variants);
+            let takes = all.find(|one| one.name == variant.name);
+            if let Some(takes) = takes.and_then(|one| one.takes.as_mut()) {
+                takes.insert(name, 1.0);
+            }
+        }
+    }
+}
+
+fn planned(plan: Option<&Plan>, variant: &Variant) -> u32 {
+    let mut actions = plan.into_iter().flat_map(|plan| &plan.architectures);
+    let of = |one: &ArchitecturePlan| {
+        let action = one
+            .variants
+            .iter()
+            .find(|action| action.name == variant.name);
+        action.map(|action| action.replicas)
+    };
+    actions.find_map(of).unwrap_or(0)
+}
+
+fn input(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> Input {
+    let each = service.variants.iter().zip(running);
+    let takes = |index: usize, variant: &Variant| {
+        // Of cores that are replicas, none holds what their pod does.
+        let bounds = service
+            .bounds
+            .0
+            .iter()
+            .filter(|_| !replica::is_core(variant));
+        let holds = bounds.map(|bound| {
+            let each = bound.each.get(index).copied().unwrap_or(0);
+            (bound.name.clone(), part(each, bound))
+        });
+        let cores = (CORES.to_owned(), cores_of(variant));
+        holds.chain([cores]).collect::<BTreeMap<_, _>>()
+    };
+    let variant = |(index, (variant, replicas)): (usize, (&Variant, &u32))| infaas::Variant {
+        name: variant.name.clone(),
+        resource: CORES.to_owned(),
+        takes: Some(takes(index, variant)),
+        cost: cores_of(variant),
+        // What carries nothing is too slow for the problem, whose replicas all sustain something.
+        sustains_qps: sustains(service, rule, variant).max(f64::MIN_POSITIVE),
+        latency_ms: if sustains(service, rule, variant) > 0.0 {
+            variant.profile.service_ms(one(variant))
+        } else {
+            LATENCY_MS_MAX
+        },
+        accuracy_percent: Some(variant.accuracy),
+        loading_s: variant.readiness.as_secs_f64(),
+        replicas: *replicas,
+    };
+    Input {
+        resources: resources(service),
+        architectures: vec![Architecture {
+            name: service.name.clone(),
+            load_qps: forecast.demand.0.max(DEMAND_MIN.0),
+            slack_qps: rule.slack_rps,
+            slo_ms: Some(service.latency_max_ms),
+            variants: each.enumerate().map(variant).collect(),
+        }],
+        loading_weight_per_s: rule.loading_weight_per_s,
+        gap: 0.0,
+    }
+}
+
+fn resources(service: &Service) -> Vec<Resource> {
+    let resource = |name: &str, available: f64| Resource {
+        name: name.to_owned(),
+        available,
+    };
+    let cores = resource(CORES, f64::from(service.budget));
+    let bounds = service.bounds.0.iter();
+    let held = bounds.map(|bound| resource(&bound.name, part(bound.most, bound)));
+    [cores].into_iter().chain(held).collect()
+}
+
+/// Of all that there may be of it: bytes are too many for the problem.
+fn part(amount: u64, bound: &Bound) -> f64 {
+    amount as f64 / bound.most.max(1) as f64
+}
+
+/// L: requests/s of one replica; none of a variant that is not accurate enough.
+fn sustains(service: &Service, rule: Infaas, variant: &Variant) -> f64 {
+    if variant.accuracy < rule.accuracy_least {
+        return 0.0;
+    }
+    variant.capacity(one(variant), service.latency_max_ms)
+}
+
+fn cores_of(variant: &Variant) -> f64 {
+    f64::from(replica::cores_each(variant))
+}
+
+fn one(variant: &Variant) -> Cores {
+    Cores::whole(replica::cores_each(variant))
+}
+
+fn carries(service: &Service, rule: Infaas, running: &[u32], forecast: Forecast) -> bool {
+    let each = service.variants.iter().zip(running);
+    let carried: f64 = each
+        .map(|(variant, replicas)| sustains(service, rule, variant) * f64::from(*replicas))
+        .sum();
+    let each = service.variants.iter().zip(running);
+    let cores: u32 = each
+        .map(|(variant, n)| n * replica::cores_each(variant))
+        .sum();
+    carried >= forecast.demand.0 + rule.slack_rps && cores <= service.budget
+}
+
+/// N + δ, in the variants' order and within their bounds.
+fn replicas(service: &Service, plan: &Plan) -> Vec<u32> {
+    let of = |variant: &Variant| planned(Some(plan), variant).min(replica::most(variant));
+    service.variants.iter().map(of).collect()
+}
+
+#[cfg(test)]
+mod tests;

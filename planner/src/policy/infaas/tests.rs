@@ -1,0 +1,143 @@
+//! Decisions of policy infaas.
+
+use weir_api::Rps;
+
+use super::super::decide;
+use super::*;
+use crate::capacity::Allocation;
+use crate::service::SharedPolicy;
+use crate::solve::law::Parallelism;
+use crate::spec::tests::service;
+
+/// a: 40 ms and 70 %; b: 80 ms and 80 %; c: 400 ms and 90 %, of which 300 ms may be taken; 8 cores.
+fn infaas(accuracy_least: f64, slack_rps: f64) -> Service {
+    let mut service = service(8);
+    service.latency_max_ms = 300.0;
+    service.policy = SharedPolicy::new(Infaas {
+        accuracy_least,
+        slack_rps,
+        loading_weight_per_s: 0.01,
+    });
+    let mut third = service.variants[1].clone();
+    third.name = "c".to_owned();
+    service.variants.push(third);
+    service.stages[0].variants = 0..3;
+    for (variant, (ms, accuracy)) in
+        service
+            .variants
+            .iter_mut()
+            .zip([(40.0, 70.0), (80.0, 80.0), (400.0, 90.0)])
+    {
+        variant.accuracy = accuracy;
+        (variant.least, variant.greatest) = (0, 8);
+        variant.profile.parallelism = Parallelism::PerCore;
+        variant.profile.fit = None;
+        variant.profile.latency.law = crate::solve::law::Law::constant(ms);
+    }
+    service
+}
+
+fn in_force(cores: [u32; 3]) -> [InForce; 3] {
+    cores.map(|cores| InForce::certain(Allocation::one(Cores::whole(cores))))
+}
+
+fn check(
+    service: &Service,
+    running: [u32; 3],
+    rps: f64,
+    settled: bool,
+    wanted: [u32; 3],
+    status: SolveStatus,
+) -> Decision {
+    let forecast = {
+        let mut inputs = Inputs::steady(Rps(rps));
+        inputs.forecast.settled = settled;
+        inputs
+    };
+    let decision = decide(service, &in_force(running), Some(forecast));
+    let wanted = stay(&in_force(wanted));
+    assert_eq!(
+        (&decision.goals, decision.status),
+        (&wanted, status),
+        "{rps}: {}",
+        decision.why
+    );
+    decision
+}
+
+#[test]
+fn the_cheapest_replicas_that_are_accurate_and_quick_enough_run() {
+    // A replica of a carries 25 requests/s, one of b 12.5.
+    check(
+        &infaas(0.0, 0.0),
+        [1, 0, 0],
+        60.0,
+        true,
+        [3, 0, 0],
+        SolveStatus::Optimal,
+    );
+    check(
+        &infaas(0.0, 20.0),
+        [1, 0, 0],
+        60.0,
+        true,
+        [4, 0, 0],
+        SolveStatus::Optimal,
+    );
+    check(
+        &infaas(75.0, 0.0),
+        [1, 0, 0],
+        60.0,
+        true,
+        [0, 5, 0],
+        SolveStatus::Optimal,
+    );
+    // Only c is accurate enough, and it is too slow.
+    let decision = decide_for(&infaas(85.0, 0.0));
+    assert_eq!(
+        (decision.status, decision.kept),
+        (SolveStatus::Infeasible, true)
+    );
+}
+
+fn decide_for(service: &Service) -> Decision {
+    let forecast = Inputs::steady(Rps(60.0));
+    decide(service, &in_force([3, 0, 0]), Some(forecast))
+}
+
+#[test]
+fn the_budget_holds_and_nothing_stops_before_the_forecast_settles() {
+    let service = infaas(0.0, 0.0);
+    check(
+        &service,
+        [1, 0, 0],
+        900.0,
+        true,
+        [8, 0, 0],
+        SolveStatus::Infeasible,
+    );
+    let early = check(
+        &service,
+        [4, 1, 0],
+        60.0,
+        false,
+        [4, 1, 0],
+        SolveStatus::Optimal,
+    );
+    assert!(
+        early.kept
+            && early
+                .why
+                .ends_with("kept: the demand's window has not filled yet"),
+        "{}",
+        early.why
+    );
+    check(
+        &service,
+        [1, 0, 0],
+        60.0,
+        false,
+        [3, 0, 0],
+        SolveStatus::Optimal,
+    );
+}

@@ -1,0 +1,240 @@
+//! By InfAdapter: which variants, with how many cores. The optimum, unless the cores in force carry the
+//! demand and are near it, or the forecast has not settled.
+//!
+//! InfAdapter knows cores, not replicas: of all ways to deal so many cores out to as many replicas as a
+//! variant may have, the one that carries most stands for that number of cores, of those the one with the
+//! fewest replicas.
+
+use std::collections::BTreeMap;
+
+use weir_api::plan::VARIANTS_MAX;
+use weir_api::{Cores, Rps};
+
+use super::{DEMAND_MIN, Detail, Solved, keep, ready, stay, whole};
+use crate::capacity::{Allocation, Goal, InForce};
+use crate::clock::stopwatch;
+use crate::forecast::Forecast;
+use crate::profile::Profile;
+use crate::service::rule::rule;
+use crate::service::{
+    ConfigError, Decision, Inputs, Policy, Service, SolveStatus, Variant, VariantShape,
+};
+use crate::solve::Patience;
+use crate::solve::infadapter::{
+    self, Allocation as Best, Candidate, Choice, Problem, Scale, Weights,
+};
+
+/// Policy infadapter; its weights are the service's objective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Infadapter;
+
+impl Policy for Infadapter {
+    fn name(&self) -> &'static str {
+        "infadapter"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (VARIANTS_MAX, "of them")
+    }
+
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        let right = "given, with policy infadapter";
+        let path = format!("{at}.capacity");
+        rule(variant.profile.fit.is_some(), path, "missing", right)
+    }
+
+    /// The optimum, or the cores in force where there is reason to keep them.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let Forecast {
+            demand, settled, ..
+        } = inputs.forecast;
+        let problem = problem(service, in_force, demand);
+        let elapsed = stopwatch();
+        let outcome = infadapter::solve(&problem, &Patience::new(service.solver_limit, &elapsed));
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((SolveStatus::OutOfTime, why)) => {
+                return keep(
+                    in_force,
+                    SolveStatus::OutOfTime,
+                    format!("cores stay: {why}"),
+                );
+            }
+            Err((status, why)) => return keep(in_force, status, why),
+        };
+        let note = match (&solved.detail, solved.status) {
+            (Detail::Why(why), SolveStatus::Infeasible) => {
+                let why = why.clone();
+                return overloaded(service, in_force, &problem, solved.plan, why);
+            }
+            (Detail::Why(why), _) => format!(", found without the solver ({why})"),
+            _ => solved.note(|gap| format!("{gap:.4} below the optimum")),
+        };
+        let result = (solved.status, note);
+        choose(service, in_force, &problem, solved.plan, settled, result)
+    }
+
+    fn batches(
+        &self,
+        service: &Service,
+        _there: &[Allocation],
+        _inputs: Option<Inputs>,
+    ) -> Vec<u32> {
+        service.variants.iter().map(|v| v.profile.batch).collect()
+    }
+
+    fn batch_min(&self, profile: &Profile) -> u32 {
+        profile.batch
+    }
+
+    fn tolerance(&self, service: &Service) -> f64 {
+        service.objective.tolerance
+    }
+}
+
+/// The problem that `demand` poses with that `in_force`.
+pub fn problem(service: &Service, in_force: &[InForce], demand: Rps) -> Problem {
+    let candidate = |(variant, there): (&Variant, Allocation)| Candidate {
+        name: variant.name.clone(),
+        accuracy: variant.accuracy / 100.0,
+        readiness: variant.readiness,
+        loaded: there != Allocation::NONE,
+        options: options(service, variant),
+    };
+    Problem {
+        demand_rps: demand.0.max(DEMAND_MIN.0),
+        budget: service.budget,
+        weights: Weights {
+            alpha: service.objective.alpha,
+            beta: service.objective.beta,
+            gamma: service.objective.gamma,
+        },
+        scale: Scale::Normalised,
+        in_force: whole(in_force),
+        variants: service
+            .variants
+            .iter()
+            .zip(ready(in_force))
+            .map(candidate)
+            .collect(),
+    }
+}
+
+/// The numbers of cores that are of use: the least, and those that carry anything.
+fn options(service: &Service, variant: &Variant) -> Vec<Choice> {
+    let shapes = shapes(service, variant);
+    let least = shapes.keys().next().copied();
+    let all = shapes.iter().map(|(cores, (_, rps))| Choice {
+        cores: *cores,
+        capacity_rps: *rps,
+    });
+    all.filter(|option| Some(option.cores) == least || option.capacity_rps > 0.0)
+        .collect()
+}
+
+/// By cores in all: how they are dealt out, and what that carries.
+fn shapes(service: &Service, variant: &Variant) -> BTreeMap<u32, (Allocation, f64)> {
+    let mut shapes: BTreeMap<u32, (Allocation, f64)> = BTreeMap::new();
+    for replicas in variant.replicas.least..=variant.replicas.greatest {
+        for each in variant.least..=variant.greatest {
+            let each = Cores::whole(each);
+            let rps = f64::from(replicas) * variant.capacity(each, service.latency_max_ms);
+            let shape = Allocation::new(replicas, each);
+            let known = shapes.entry(shape.cores().millis() / 1000);
+            let known = known.or_insert((shape, rps));
+            if rps > known.1 {
+                *known = (shape, rps);
+            }
+        }
+    }
+    shapes
+}
+
+fn goals(service: &Service, cores: &[u32]) -> Vec<Goal> {
+    let each = service.variants.iter().zip(cores);
+    let goal = |(variant, cores): (&Variant, &u32)| {
+        let shapes = shapes(service, variant);
+        shapes
+            .get(cores)
+            .map_or_else(Goal::default, |(shape, _)| Goal::of(*shape))
+    };
+    each.map(goal).collect()
+}
+
+/// The best, or the cores in force where they carry the demand and there is reason to keep them.
+fn choose(
+    service: &Service,
+    in_force: &[InForce],
+    problem: &Problem,
+    best: Best,
+    settled: bool,
+    (status, note): (SolveStatus, String),
+) -> Decision {
+    let optimum = best.objective;
+    let current = problem.in_force.as_ref();
+    let current = current.and_then(|cores| problem.allocation(cores));
+    let near = |current: &Best| optimum - current.objective <= service.objective.tolerance;
+    let kept = current.filter(|current| (!settled || near(current)) && current.cores != best.cores);
+    let chosen = kept.as_ref().unwrap_or(&best);
+    let reason = match &kept {
+        None => "",
+        Some(kept) if near(kept) => ", kept: within the tolerance of the optimum",
+        Some(_) => ", kept: the demand's window has not filled yet",
+    };
+    let why = format!(
+        "{:.1} requests/s: accuracy {:.2} % on {} of {} cores{note}{reason}",
+        problem.demand_rps,
+        accuracy(problem, chosen) * 100.0,
+        chosen.cores.iter().sum::<u32>(),
+        problem.budget,
+    );
+    Decision {
+        goals: if kept.is_some() {
+            stay(in_force)
+        } else {
+            goals(service, &chosen.cores)
+        },
+        status,
+        kept: kept.is_some(),
+        why,
+        objective: Some(chosen.objective),
+        optimum: Some(optimum),
+    }
+}
+
+/// The greatest capacity; the cores in force if theirs is as great.
+fn overloaded(
+    service: &Service,
+    in_force: &[InForce],
+    problem: &Problem,
+    best: Best,
+    why: String,
+) -> Decision {
+    let capacity = |cores: &[u32]| problem.capacities(cores).iter().sum::<f64>();
+    let most = capacity(&best.cores) * (1.0 - infadapter::check::TOLERANCE);
+    let within = |cores: &Vec<u32>| cores.iter().sum::<u32>() <= problem.budget;
+    let current = problem.in_force.clone();
+    let kept =
+        current.filter(|cores| *cores != best.cores && within(cores) && capacity(cores) >= most);
+    Decision {
+        goals: if kept.is_some() {
+            stay(in_force)
+        } else {
+            goals(service, &best.cores)
+        },
+        status: SolveStatus::Infeasible,
+        kept: kept.is_some(),
+        why,
+        objective: None,
+        optimum: None,
+    }
+}
+
+fn accuracy(problem: &Problem, allocation: &Best) -> f64 {
+    problem
+        .variants
+        .iter()
+        .zip(&allocation.shares)
+        .map(|(variant, share)| variant.accuracy * share)
+        .sum()
+}

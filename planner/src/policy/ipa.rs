@@ -1,0 +1,404 @@
+//! By IPA (JSys '24, Eq. 10): one variant of each stage, its replicas and its batch. A replica executes one
+//! batch at a time; [`replica`] says what it is.
+//!
+//! - The sum of all stages' executing and waiting for batches keeps within the part of the SLO that is not
+//!   the network's and the queues' (`latency_budget`).
+//! - IPA knows no budget; its β only makes cores dear. Where its plan exceeds the budget, cores are made
+//!   dearer by the least μ with which it does not: what comes of it is within μ·(budget − cores) of the
+//!   best there is (weak duality), and exact where that is 0.
+//! - While the load rises above what serves, and there is room, that goes on as it is and the quickest grow ([`rise`]).
+//! - Where what serves does not carry the demand, it is solved for the variants that serve, if they can: others load, and
+//!   come too late. Once the demand is carried all count again.
+//! - A variant with `cores.least` (or `replicas.least`) stays loaded with so much when another is chosen. That is part
+//!   of the budget and of what a plan costs.
+//! - Where even the fewest cores exceed the budget, the greatest demand that they carry is planned for.
+//! - What runs is kept while it carries the demand in time and is within the tolerance, or the forecast has
+//!   not settled.
+//!
+//! The batch follows from the cores that are there ([`batches`]): with n given, the smallest that carries λ
+//! is IPA's own choice, for latency and the objective both fall with it.
+
+mod rise;
+mod there;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_api::Rps;
+use weir_api::plan::VARIANTS_MAX;
+
+use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, ready, replica, stay, wait_ms};
+use crate::capacity::{Allocation, Goal, InForce};
+use crate::clock::stopwatch;
+use crate::forecast::Forecast;
+use crate::service::rule::within;
+use crate::service::{
+    ConfigError, Decision, Inputs, Policy, ScaleDown, Service, SolveStatus, Stage, Variant,
+    VariantShape,
+};
+use crate::solve::ipa::{
+    self, Accuracy, Batches, Input, Plan, Problem, StageInput, VariantInput, Weights, solve,
+};
+use crate::solve::law::Latency;
+use crate::solve::{Patience, Refused};
+
+pub(super) use there::{batches, carrying};
+use there::{is_carried, running};
+
+/// Steps of each search for a price or a demand: to a millionth of where it begins.
+const STEPS: u32 = 20;
+
+/// A plan that keeps the budget.
+struct Found {
+    plan: Plan,
+    status: SolveStatus,
+    note: String,
+}
+
+/// Settings of policy ipa as written: alpha × accuracy in percent − beta × cores − delta × batches.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawIpa {
+    /// Of a percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// Of a core.
+    pub beta: f64,
+    /// What a request more in a batch costs, in cores.
+    pub delta: f64,
+    /// What runs is kept within this of the best.
+    pub tolerance: f64,
+}
+
+/// Settings of policy ipa: α·PAS − β·cores − δ·batches, PAS in percent (its Eq. 10).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ipa {
+    /// α: of a percent of the pipeline's accuracy.
+    pub alpha: f64,
+    /// β: of a core.
+    pub beta: f64,
+    /// δ: of a request of a batch.
+    pub delta: f64,
+    /// Distance from the optimum within which the actual capacity is kept while it carries the demand.
+    pub tolerance: f64,
+}
+
+impl Default for RawIpa {
+    fn default() -> Self {
+        let ipa::Weights { alpha, beta, delta } = ipa::Weights::default();
+        // A core is worth `beta`: noise in the demand shall not move one.
+        RawIpa {
+            alpha,
+            beta,
+            delta,
+            tolerance: beta,
+        }
+    }
+}
+
+impl RawIpa {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Ipa, ConfigError> {
+        let weight = |name: &str, value| within(format!("ipa.{name}"), value, 0.0..=WEIGHT_MAX, "");
+        Ok(Ipa {
+            alpha: weight("alpha", self.alpha)?,
+            beta: weight("beta", self.beta)?,
+            delta: weight("delta", self.delta)?,
+            tolerance: weight("tolerance", self.tolerance)?,
+        })
+    }
+}
+
+impl Policy for Ipa {
+    fn name(&self) -> &'static str {
+        "ipa"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (VARIANTS_MAX, "of them")
+    }
+
+    fn plans_pipelines(&self) -> bool {
+        true
+    }
+
+    /// Some of each variant may stay loaded.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        replica::check(at, self.name(), variant, true)
+    }
+
+    /// The best within the budget, or the actual capacity where there is reason to keep it.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let forecast = inputs.forecast;
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+        if let Some(goals) = rise::beside(service, in_force, forecast, &patience) {
+            let why = format!(
+                "{:.1} requests/s, rising: what serves goes on, and the quickest grow beside it",
+                demand.0
+            );
+            return Decision {
+                goals,
+                status: SolveStatus::Good,
+                kept: false,
+                why,
+                objective: None,
+                optimum: None,
+            };
+        }
+        let found = by_loaded(service, *self, in_force, forecast, &patience);
+        let among = vec![true; service.variants.len()];
+        let found = found.map_or_else(
+            || within_budget(service, *self, demand, &among, &patience),
+            Ok,
+        );
+        let found = match found {
+            Ok(found) => found,
+            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+        };
+        let goals = goals(service, &found.plan);
+        let worth = worth(service, *self, &found.plan);
+        let running = running(service, *self, &ready(in_force), demand);
+        let running = running.filter(|_| stay(in_force) != goals);
+        let near = |running: &f64| worth - running <= self.tolerance;
+        let usual = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
+        let kept = running.filter(|running| usual && (!forecast.settled || near(running)));
+        let reason = match &kept {
+            None => "",
+            Some(running) if near(running) => ", kept: within the tolerance of it",
+            Some(_) => ", kept: the demand's window has not filled yet",
+        };
+        let Plan {
+            accuracy_percent,
+            latency_ms,
+            ..
+        } = found.plan;
+        let why = format!(
+            "{:.1} requests/s:{} in {latency_ms:.0} ms, accuracy {accuracy_percent:.2} %{}{reason}",
+            demand.0,
+            stages(&found.plan),
+            found.note,
+        );
+        Decision {
+            goals: if kept.is_some() {
+                stay(in_force)
+            } else {
+                goals
+            },
+            status: found.status,
+            kept: kept.is_some(),
+            why,
+            objective: Some(kept.unwrap_or(worth)),
+            optimum: Some(worth),
+        }
+    }
+
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+        batches(service, there, inputs.map(|inputs| inputs.forecast))
+    }
+
+    fn scale_down(&self) -> ScaleDown {
+        ScaleDown::StabilizedAboveZero
+    }
+
+    fn tolerance(&self, _service: &Service) -> f64 {
+        self.tolerance
+    }
+}
+
+/// The best of those variants that serve, where they do not carry the demand with what they have and can with more.
+fn by_loaded(
+    service: &Service,
+    rule: Ipa,
+    in_force: &[InForce],
+    forecast: Forecast,
+    patience: &Patience<'_>,
+) -> Option<Found> {
+    let ready = ready(in_force);
+    let loaded: Vec<bool> = ready.iter().map(|one| *one != Allocation::NONE).collect();
+    if is_carried(service, &ready, forecast) || loaded.iter().all(|loaded| *loaded) {
+        return None;
+    }
+    let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+    let found = within_budget(service, rule, demand, &loaded, patience).ok()?;
+    let carries = matches!(found.status, SolveStatus::Optimal | SolveStatus::Good);
+    carries.then(|| Found {
+        note: format!("{}, by those that are loaded", found.note),
+        ..found
+    })
+}
+
+/// IPA's plan where it keeps the budget, or what comes nearest.
+fn within_budget(
+    service: &Service,
+    rule: Ipa,
+    demand: Rps,
+    among: &[bool],
+    patience: &Patience<'_>,
+) -> Result<Found, (SolveStatus, String)> {
+    let solved = |demand: Rps, price: f64| solved(service, rule, (demand, price), among, patience);
+    // With a core dearer than all accuracy there is, the fewest cores are taken.
+    let dearest = 100.0 * rule.alpha + 1.0;
+    match solved(demand, 0.0) {
+        Ok(free) if fits(service, &free.plan) => return Ok(free),
+        Ok(_) => {}
+        // No number of replicas carries it.
+        Err((SolveStatus::Infeasible, why)) => {
+            return overloaded(service, demand, &|less| solved(less, dearest), why);
+        }
+        Err(other) => return Err(other),
+    }
+    let mut found = solved(demand, dearest)?;
+    if !fits(service, &found.plan) {
+        let (fewest, budget) = (cores(service, &found.plan), service.budget);
+        let why = format!(
+            "{:.1} requests/s need {fewest} cores, and there are {budget}",
+            demand.0
+        );
+        return overloaded(service, demand, &|less| solved(less, dearest), why);
+    }
+    let (mut low, mut high) = (0.0, dearest);
+    for _ in 0..STEPS {
+        let price = f64::midpoint(low, high);
+        match solved(demand, price) {
+            Ok(cheaper) if fits(service, &cheaper.plan) => (found, high) = (cheaper, price),
+            Ok(_) => low = price,
+            Err(_) => break,
+        }
+    }
+    let gap = high * (f64::from(service.budget) - found.plan.cores);
+    // Duality says nothing of what is no optimum itself.
+    if gap > 0.0 && found.status == SolveStatus::Optimal {
+        found.status = SolveStatus::Good;
+        found.note = format!(
+            ", at most {gap:.2} below the best within {} cores",
+            service.budget
+        );
+    }
+    Ok(found)
+}
+
+/// The greatest demand that the budget carries.
+fn overloaded(
+    service: &Service,
+    demand: Rps,
+    solved: &dyn Fn(Rps) -> Result<Found, (SolveStatus, String)>,
+    why: String,
+) -> Result<Found, (SolveStatus, String)> {
+    let mut found = None;
+    let (mut low, mut high) = (0.0, demand.0);
+    for _ in 0..STEPS {
+        let less = Rps(f64::midpoint(low, high));
+        match solved(less) {
+            Ok(carried) if fits(service, &carried.plan) => (found, low) = (Some(carried), less.0),
+            Ok(_) | Err((SolveStatus::Infeasible, _)) => high = less.0,
+            Err(_) => break,
+        }
+    }
+    let Some(mut found) = found else {
+        return Err((SolveStatus::Infeasible, why));
+    };
+    found.status = SolveStatus::Infeasible;
+    found.note = format!(": {why}; planned for {low:.1}");
+    Ok(found)
+}
+
+/// IPA's plan for that demand, with a core that much dearer than β says, of these variants.
+fn solved(
+    service: &Service,
+    rule: Ipa,
+    (demand, price): (Rps, f64),
+    among: &[bool],
+    patience: &Patience<'_>,
+) -> Result<Found, (SolveStatus, String)> {
+    let refused = |refused: Refused| (SolveStatus::Infeasible, refused.to_string());
+    let problem: Problem = input(service, rule, (demand, price), among)
+        .try_into()
+        .map_err(refused)?;
+    let solved = Solved::read(solve(&problem, patience))?;
+    let note = solved.note(|gap| format!("{gap:.4} below the optimum"));
+    Ok(Found {
+        plan: solved.plan,
+        status: solved.status,
+        note,
+    })
+}
+
+fn input(service: &Service, rule: Ipa, (demand, price): (Rps, f64), among: &[bool]) -> Input {
+    let variant = |variant: &Variant| VariantInput {
+        name: variant.name.clone(),
+        accuracy_percent: variant.accuracy,
+        replica_cores: f64::from(replica::cores_each(variant)),
+        latency: Latency::Sponge(promised(variant)),
+        batches: Batches::UpTo(variant.profile.batch),
+        wait_ms: wait_ms(variant),
+        replicas_max: replica::most(variant),
+    };
+    let stage = |stage: &Stage| StageInput {
+        name: stage.name.clone(),
+        after: None,
+        variants: of(service, stage)
+            .iter()
+            .zip(among.get(stage.variants.clone()).unwrap_or_default())
+            .filter(|(variant, may)| **may && replica::most(variant) > 0)
+            .map(|(one, _)| variant(one))
+            .collect(),
+    };
+    Input {
+        arrival_rps: demand.0,
+        sla_ms: service.latency_max_ms,
+        weights: Weights {
+            alpha: rule.alpha,
+            beta: rule.beta + price,
+            delta: rule.delta,
+        },
+        accuracy: Accuracy::Product,
+        stages: service.stages.iter().map(stage).collect(),
+    }
+}
+
+fn of<'a>(service: &'a Service, stage: &Stage) -> &'a [Variant] {
+    service.variants.get(stage.variants.clone()).unwrap_or(&[])
+}
+
+fn fits(service: &Service, plan: &Plan) -> bool {
+    cores(service, plan) <= f64::from(service.budget)
+}
+
+/// Cores of a plan, with those of variants that stay loaded.
+fn cores(service: &Service, plan: &Plan) -> f64 {
+    let each = service.variants.iter();
+    let cores = each.map(|variant| replicas(variant, plan) * replica::cores_each(variant));
+    f64::from(cores.sum::<u32>())
+}
+
+/// α·PAS − β·Σ n·R − δ·Σ b, whatever price a core was given.
+fn worth(service: &Service, rule: Ipa, plan: &Plan) -> f64 {
+    let batches: u32 = plan.stages.iter().map(|stage| stage.batch).sum();
+    let cores = cores(service, plan);
+    rule.alpha * plan.accuracy_percent - rule.beta * cores - rule.delta * f64::from(batches)
+}
+
+/// Replicas that a variant is to have: the plan's, or those that stay loaded.
+fn replicas(variant: &Variant, plan: &Plan) -> u32 {
+    let mut stages = plan.stages.iter();
+    let chosen = stages.find(|stage| stage.variant == variant.name);
+    let count = chosen.map_or(0, |stage| stage.replicas);
+    count.max(replica::least(variant))
+}
+
+/// The plan's replicas, in the order of all variants.
+fn goals(service: &Service, plan: &Plan) -> Vec<Goal> {
+    let goal = |variant: &Variant| replica::goal(variant, replicas(variant, plan));
+    service.variants.iter().map(goal).collect()
+}
+
+fn stages(plan: &Plan) -> String {
+    let each = plan.stages.iter().map(|stage| {
+        let (n, variant, b) = (stage.replicas, &stage.variant, stage.batch);
+        format!(" {n} × {variant} in batches of {b}")
+    });
+    each.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

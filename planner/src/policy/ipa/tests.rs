@@ -1,0 +1,395 @@
+//! IPA's decisions on a pipeline of two stages, and what runs meanwhile.
+
+mod loaded;
+
+use super::super::{batches, decide};
+use weir_api::Cores;
+
+use super::*;
+use crate::capacity::{Bound, Bounds};
+use crate::plan::{Conditions, capacities, drafts, drafts_under};
+use crate::policy::{Infadapter, Sponge};
+use crate::service::SharedPolicy;
+use crate::solve::law::{Law, Parallelism};
+use crate::spec::tests::service;
+
+const RULE: Ipa = Ipa {
+    alpha: 2.0,
+    beta: 1.0,
+    delta: 1e-6,
+    tolerance: 1.0,
+};
+
+/// Detect: n 40 % in 20·b + 10 ms, m 60 % in 80·b + 20 ms; classify: r 70 % in 30·b + 10 ms, s 75 % in
+/// 90·b + 10 ms. Batches to 8, so many cores, 500 ms of 1000.
+fn pipeline(budget: u32) -> Service {
+    let mut service = service(budget);
+    service.policy = SharedPolicy::new(RULE);
+    let template = service.variants[0].clone();
+    let variant = |(name, accuracy, gamma_ms, eta_ms): (&str, f64, f64, f64)| {
+        let mut variant = template.clone();
+        (variant.name, variant.cluster) = (name.to_owned(), name.to_owned());
+        variant.accuracy = accuracy;
+        (variant.least, variant.greatest) = (0, budget);
+        variant.profile.parallelism = Parallelism::PerCore;
+        variant.profile.batch = 8;
+        variant.profile.fit = None;
+        variant.profile.latency.tail = 1.0;
+        variant.profile.latency.law = Law {
+            gamma_ms,
+            epsilon_ms: 0.0,
+            delta_ms: 0.0,
+            eta_ms,
+        };
+        variant
+    };
+    let each = [
+        ("n", 40.0, 20.0, 10.0),
+        ("m", 60.0, 80.0, 20.0),
+        ("r", 70.0, 30.0, 10.0),
+        ("s", 75.0, 90.0, 10.0),
+    ];
+    service.variants = each.into_iter().map(variant).collect();
+    let stage = |name: &str, variants| Stage {
+        name: name.to_owned(),
+        variants,
+    };
+    service.stages = vec![stage("detect", 0..2), stage("classify", 2..4)];
+    service
+}
+
+fn forecast(rps: f64, settled: bool) -> Inputs {
+    {
+        let mut inputs = Inputs::steady(Rps(rps));
+        inputs.forecast.settled = settled;
+        inputs
+    }
+}
+
+fn there(cores: [u32; 4]) -> Vec<Allocation> {
+    let one = |cores| Allocation::one(Cores::whole(cores));
+    cores.into_iter().map(one).collect()
+}
+
+fn cores(cores: [u32; 4]) -> Vec<InForce> {
+    there(cores).into_iter().map(InForce::certain).collect()
+}
+
+fn goals_of(cores: [u32; 4]) -> Vec<Goal> {
+    there(cores).into_iter().map(Goal::of).collect()
+}
+
+fn decided(service: &Service, running: [u32; 4], rps: f64) -> Decision {
+    decide(service, &cores(running), Some(forecast(rps, true)))
+}
+
+/// All there is to choose from, for one variant of each stage.
+fn brute(service: &Service, rps: f64) -> Option<(f64, [u32; 4])> {
+    let mut best: Option<(f64, [u32; 4])> = None;
+    let fits = |index: usize, batch: u32, n: u32| {
+        let law = promised(&service.variants[index]);
+        let ms = law.service_ms(batch, 1.0);
+        let carries = f64::from(n * batch) * 1e3 / ms >= rps;
+        carries.then_some(ms + f64::from(batch - 1) * 1e3 / rps)
+    };
+    for detect in [0, 1] {
+        for classify in [2, 3] {
+            for n in 1..=service.budget {
+                for m in 1..=service.budget - n {
+                    for b in 1..=8_u32 {
+                        for c in 1..=8_u32 {
+                            let (Some(first), Some(second)) =
+                                (fits(detect, b, n), fits(classify, c, m))
+                            else {
+                                continue;
+                            };
+                            if first + second > service.latency_max_ms {
+                                continue;
+                            }
+                            let [x, y] = [detect, classify].map(|v| service.variants[v].accuracy);
+                            // What stays loaded counts.
+                            let mut cores = [0, 1, 2, 3].map(|v: usize| service.variants[v].least);
+                            cores[detect] = cores[detect].max(n);
+                            cores[classify] = cores[classify].max(m);
+                            let all: u32 = cores.iter().sum();
+                            if all > service.budget {
+                                continue;
+                            }
+                            let worth =
+                                2.0 * x * y / 100.0 - f64::from(all) - 1e-6 * f64::from(b + c);
+                            if best.is_none_or(|(best, _)| worth > best) {
+                                best = Some((worth, cores));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    best
+}
+
+#[test]
+fn it_is_the_best_within_the_budget() {
+    let mut exact = 0;
+    for budget in [4, 6, 9, 14, 20] {
+        let service = pipeline(budget);
+        for rps in [3.0, 10.0, 25.0, 60.0, 90.0] {
+            let decision = decided(&service, [1, 1, 1, 1], rps);
+            let says = format!("{budget} {rps}: {}", decision.why);
+            let Some((worth, wanted)) = brute(&service, rps) else {
+                assert_eq!(decision.status, SolveStatus::Infeasible, "{says}");
+                let sum: Cores = decision
+                    .goals
+                    .iter()
+                    .map(|goal| goal.cores(Allocation::NONE))
+                    .sum();
+                assert!(sum <= Cores::whole(budget), "{says}");
+                continue;
+            };
+            let got = decision.optimum.unwrap();
+            match decision.status {
+                SolveStatus::Optimal if !decision.kept => {
+                    assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}");
+                    exact += 1;
+                }
+                SolveStatus::Optimal => assert!((got - worth).abs() < 1e-9, "{says}: {wanted:?}"),
+                // The dual's gap is said, and holds.
+                SolveStatus::Good => {
+                    let says_gap: f64 = says
+                        .split("at most ")
+                        .nth(1)
+                        .and_then(|rest| rest.split(' ').next())
+                        .unwrap()
+                        .parse()
+                        .unwrap();
+                    assert!(worth - got <= says_gap + 0.01, "{says}: {worth} {wanted:?}");
+                }
+                _ => panic!("{says}: {wanted:?}"),
+            }
+        }
+    }
+    assert!(exact > 8, "{exact} were exact");
+}
+
+#[test]
+fn more_than_there_is_gets_what_carries_the_most() {
+    let decision = decided(&pipeline(4), [1, 0, 1, 0], 500.0);
+    assert_eq!(decision.status, SolveStatus::Infeasible);
+    assert!(
+        decision.why.contains("exceeds the") && decision.why.contains("; planned for"),
+        "{}",
+        decision.why
+    );
+    // n carries 47 a core in eights, r 32: two cores each carry 64 at most.
+    assert_eq!(decision.goals, goals_of([2, 0, 2, 0]), "{}", decision.why);
+    let mut hasty = pipeline(4);
+    hasty.latency_max_ms = 10.0;
+    let decision = decided(&hasty, [1, 0, 1, 0], 1.0);
+    assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
+}
+
+#[test]
+fn what_runs_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
+    let mut service = pipeline(20);
+    let best = decided(&service, [0; 4], 10.0);
+    assert!(!best.kept);
+    let mut running = best.goals.clone();
+    let serving = running.iter().position(|goal| goal.replicas > 0).unwrap();
+    running[serving] = Goal::one(running[serving].each + Cores::whole(1));
+    let in_force = |goal: &Goal| InForce::certain(goal.ready(Allocation::one(goal.each)));
+    let (wanted, running) = (
+        running.clone(),
+        running.iter().map(in_force).collect::<Vec<_>>(),
+    );
+    let again = decide(&service, &running, Some(forecast(10.0, true)));
+    assert!(again.kept, "{}", again.why);
+    assert_eq!(again.goals, wanted);
+    service.policy = SharedPolicy::new(Ipa {
+        tolerance: 0.9,
+        ..RULE
+    });
+    assert_eq!(
+        decide(&service, &running, Some(forecast(10.0, true))).goals,
+        best.goals
+    );
+    let early = decide(&service, &running, Some(forecast(10.0, false)));
+    assert!(
+        early.kept
+            && early
+                .why
+                .ends_with("kept: the demand's window has not filled yet"),
+        "{}",
+        early.why
+    );
+    // What does not carry the demand is kept in no case, nor two variants of a stage.
+    for running in [[1, 0, 1, 0], [5, 5, 5, 0]] {
+        let decision = decide(&service, &cores(running), Some(forecast(80.0, false)));
+        assert!(!decision.kept, "{running:?}: {}", decision.why);
+    }
+}
+
+#[test]
+fn batches_follow_from_the_cores_and_each_stage_leaves_time_for_the_next() {
+    let service = pipeline(20);
+    let all = |running, rps| batches(&service, &there(running), Some(forecast(rps, true)));
+    // One core of n carries 1000·b/(20·b + 10): 33, 40, 43 …; of r 25, 28.6, 30 …
+    assert_eq!(all([1, 0, 1, 0], 20.0), [1, 1, 1, 1]);
+    assert_eq!(all([1, 0, 1, 0], 27.0), [1, 1, 2, 1]);
+    // More than they carry: in the batches that carry the most within the 500 ms of both stages.
+    let full = all([1, 0, 1, 0], 99.0);
+    let takes = |b: u32, ms: f64| ms * f64::from(b) + 10.0 + f64::from(b - 1) * 1e3 / 99.0;
+    let both = takes(full[0], 20.0) + takes(full[2], 30.0);
+    assert!(both <= 500.0 && both > 400.0, "{full:?}: {both}");
+    // While s hands over to r it does not carry all, and keeps to the 470 ms that n leaves.
+    let halves = all([2, 0, 1, 2], 30.0);
+    assert_eq!((halves[0], halves[2]), (1, 3));
+    let s_ms = 90.0 * f64::from(halves[3]) + 10.0 + f64::from(halves[3] - 1) * 1e3 / 30.0;
+    assert!(s_ms <= 470.1 && s_ms > 300.0, "{halves:?}: {s_ms}");
+    assert_eq!(batches(&service, &there([1, 0, 1, 0]), None), [1, 1, 1, 1]);
+    let drafts = drafts(&service, &there([1, 0, 1, 0]), Some(forecast(27.0, true))).unwrap();
+    let [detect, classify] = drafts.as_slice() else {
+        panic!("{drafts:?}")
+    };
+    // A batch of two at r: 70 ms, and one more request after 37 ms.
+    assert!((detect.rest_ms - 70.0 - 1e3 / 27.0).abs() < 1e-9);
+    assert_eq!(classify.rest_ms, 0.0);
+    assert_eq!(
+        (detect.variants[0].name.as_str(), detect.variants[0].share.0),
+        ("n", 1.0)
+    );
+    assert_eq!(
+        (classify.variants[0].slots, classify.variants[0].batch),
+        (2, 2)
+    );
+    let without = drafts_of(&service, [1, 0, 0, 0]);
+    assert_eq!(without, None, "a stage without a core is no pipeline");
+}
+
+#[test]
+fn servers_that_make_batches_get_requests_at_once_and_as_many_as_their_lanes_take() {
+    let mut service = pipeline(20);
+    let drafts = |service: &Service| {
+        let drafts = drafts(service, &there([4, 0, 4, 0]), Some(forecast(110.0, true))).unwrap();
+        let [detect, classify] = drafts.as_slice() else {
+            panic!("{drafts:?}")
+        };
+        let told = |index: usize, draft: &crate::plan::Draft| {
+            let part = &draft.variants[index];
+            (part.slots, part.batch, part.service_ms)
+        };
+        (told(0, detect), detect.rest_ms, told(0, classify))
+    };
+    // n carries them one by one, r in twos, of which the second comes after 9 ms.
+    let (n, rest_ms, r) = drafts(&service);
+    assert_eq!((n, r), ((4, 1, 30.0), (8, 2, 70.0)));
+    assert!((rest_ms - 70.0 - 1e3 / 110.0).abs() < 1e-9, "{rest_ms}");
+    for variant in &mut service.variants {
+        variant.batch_delay = std::time::Duration::from_millis(5);
+    }
+    // Whatever batches they make, each of the four lanes has one.
+    let all = ((32, 1, 35.0), 75.0, (32, 1, 45.0));
+    assert_eq!(drafts(&service), all);
+    // A batch that takes longer than the promise allows is not made room for: 7 at n take 150 ms, 4 at r 130.
+    service.latency_max_ms = 159.0;
+    let all = ((28, 1, 35.0), 75.0, (16, 1, 45.0));
+    assert_eq!(drafts(&service), all);
+}
+
+#[test]
+fn servers_that_were_told_a_batch_are_planned_with_it() {
+    let mut service = pipeline(20);
+    let (there, forecast) = (there([4, 0, 4, 0]), Some(forecast(110.0, true)));
+    let plans = |service: &Service, told: &[Option<u32>]| {
+        let conditions = Conditions {
+            told,
+            ..Conditions::default()
+        };
+        let drafts = drafts_under(service, &there, forecast, conditions).unwrap();
+        let part = |index: usize| &drafts[index].variants[0];
+        [0, 1].map(|stage| (part(stage).slots, part(stage).batch))
+    };
+    let told = [Some(1), None, Some(2), None];
+    // The filter makes none that is greater than servers make.
+    assert_eq!(plans(&service, &told), [(4, 1), (8, 2)]);
+    let less = [Some(3), None, Some(1), None];
+    assert_eq!(plans(&service, &less), [(4, 1), (4, 1)]);
+    for variant in &mut service.variants {
+        variant.batch_delay = std::time::Duration::from_millis(5);
+    }
+    // The servers make them, none greater than they were told: no lane idles.
+    assert_eq!(plans(&service, &told), [(4, 1), (8, 1)]);
+    assert_eq!(plans(&service, &less), [(12, 1), (4, 1)]);
+    let unknown = [None, None, Some(2), None];
+    assert_eq!(plans(&service, &unknown), [(32, 1), (8, 1)]);
+    let capacities = |told: &[Option<u32>]| capacities(&service, &there, forecast, told)[2];
+    let [one, two, none] = [Some(1), Some(2), None].map(|told| capacities(&[None, None, told]));
+    assert!(one < two && two == none, "{one} {two} {none}");
+}
+
+#[test]
+fn the_wait_for_a_batch_is_the_servers_where_it_makes_them() {
+    let mut service = pipeline(4);
+    // Two cores a stage carry 50 requests/s by batches of two or more of r, of which one comes each 20 ms.
+    let decision = decided(&service, [2, 0, 2, 0], 52.0);
+    assert!(
+        decision.why.contains("r in batches of 2"),
+        "{}",
+        decision.why
+    );
+    service.latency_max_ms = 115.0;
+    let decision = decided(&service, [2, 0, 2, 0], 52.0);
+    assert_eq!(decision.status, SolveStatus::Infeasible, "{}", decision.why);
+    for variant in &mut service.variants {
+        variant.batch_delay = std::time::Duration::from_millis(5);
+    }
+    let decision = decided(&service, [2, 0, 2, 0], 52.0);
+    assert_eq!(decision.status, SolveStatus::Optimal, "{}", decision.why);
+    assert!(decision.why.contains("in 110 ms"), "{}", decision.why);
+}
+
+fn drafts_of(service: &Service, running: [u32; 4]) -> Option<Vec<crate::plan::Draft>> {
+    drafts(service, &there(running), Some(forecast(27.0, true)))
+}
+
+#[test]
+fn other_policies_have_batches_of_their_own() {
+    let mut service = pipeline(20);
+    service.policy = SharedPolicy::new(Infadapter);
+    let all = |service: &Service| batches(service, &there([1; 4]), Some(forecast(1.0, true)));
+    assert_eq!(all(&service), [8; 4]);
+    service.policy = SharedPolicy::new(Sponge {
+        delta: 0.001,
+        percentile: 99.0,
+    });
+    assert_eq!(all(&service), [1; 4]);
+}
+
+#[test]
+fn what_its_pods_hold_bounds_it() {
+    // m is what 10 requests/s get without a bound; with room for two pods of a GiB it is n beside r.
+    let mut service = pipeline(14);
+    let free = decided(&service, [1, 0, 1, 0], 10.0);
+    let runs = |decision: &Decision| {
+        decision
+            .goals
+            .iter()
+            .map(|goal| goal.replicas)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(runs(&free)[1], 1, "{}", free.why);
+    service.bounds = Bounds(vec![Bound {
+        name: "memory".to_owned(),
+        most: 2,
+        each: vec![1, 4, 1, 1],
+    }]);
+    let bound = decided(&service, [1, 0, 1, 0], 10.0);
+    assert_eq!(runs(&bound)[..2], [1, 0], "{}", bound.why);
+    assert!(
+        service.bounds.bear(&runs(&bound)) && bound.status != SolveStatus::Infeasible,
+        "{}",
+        bound.why
+    );
+    // The accurate one of the second stage is as light as the other.
+    assert_eq!(runs(&bound)[2..], runs(&free)[2..], "{}", bound.why);
+}

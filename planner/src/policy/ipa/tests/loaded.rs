@@ -1,0 +1,99 @@
+//! Variants that are loaded: those that stay so, and those that grow before others load.
+
+use super::*;
+
+#[test]
+fn variants_that_stay_loaded_are_part_of_the_budget_and_of_what_a_plan_costs() {
+    let mut optima = 0;
+    for budget in [6, 9, 14, 20] {
+        let mut service = pipeline(budget);
+        (service.variants[0].least, service.variants[2].least) = (2, 1);
+        for rps in [3.0, 10.0, 25.0, 60.0] {
+            let decision = decided(&service, [2, 1, 1, 1], rps);
+            let says = format!("{budget} {rps}: {}", decision.why);
+            let sum: Cores = decision
+                .goals
+                .iter()
+                .map(|goal| goal.cores(Allocation::NONE))
+                .sum();
+            assert!(sum <= Cores::whole(budget), "{says}");
+            let Some((worth, wanted)) = brute(&service, rps) else {
+                continue;
+            };
+            let got = decision.optimum.unwrap();
+            assert!(got <= worth + 1e-9, "{says}: {wanted:?}");
+            if !decision.kept {
+                let least = [2, 0, 1, 0].map(Cores::whole);
+                let mut each = decision.goals.iter().zip(least);
+                assert!(each.all(|(goal, least)| goal.each >= least), "{says}");
+            }
+            optima += u32::from((got - worth).abs() < 1e-9);
+        }
+    }
+    assert!(optima > 6, "{optima} were the best");
+}
+
+#[test]
+fn those_that_serve_grow_before_others_load() {
+    let service = pipeline(20);
+    // Both of the quickest serve, and what they have does not carry it.
+    let grows = decided(&service, [1, 0, 1, 0], 60.0);
+    assert!(
+        grows.why.contains("by those that are loaded"),
+        "{}",
+        grows.why
+    );
+    assert_eq!([1, 3].map(|n: usize| grows.goals[n].replicas), [0, 0]);
+    // Once it is carried, all count.
+    let carries: Vec<u32> = grows
+        .goals
+        .iter()
+        .map(|goal| goal.each.millis() / 1000)
+        .collect();
+    let best = decided(&service, carries.try_into().unwrap(), 60.0);
+    let (worth, _) = brute(&service, 60.0).unwrap();
+    assert!((best.optimum.unwrap() - worth).abs() < 1e-9, "{}", best.why);
+    // The loaded ones can not carry so much on all cores: others have to load.
+    let most = decided(&pipeline(9), [0, 1, 0, 1], 60.0);
+    assert!(
+        !most.why.contains("by those that are loaded"),
+        "{}",
+        most.why
+    );
+}
+
+#[test]
+fn what_serves_goes_on_while_the_load_rises_and_the_quickest_grow() {
+    let rises = |budget: u32, running: [u32; 4], rps: f64| {
+        let mut forecast = forecast(rps, true);
+        forecast.forecast.rises = true;
+        decide(&pipeline(budget), &cores(running), Some(forecast))
+    };
+    // m carries 10 to 12 requests/s by a core, n 33 to 47; s 10 to 11, r 25 to 32.
+    let grows = rises(20, [1, 4, 1, 4], 120.0);
+    let each: Vec<u32> = grows
+        .goals
+        .iter()
+        .map(|goal| goal.each.millis() / 1000)
+        .collect();
+    assert_eq!((each[1], each[3]), (4, 4), "{}", grows.why);
+    assert!(
+        each[0] > 1 && each[2] > 1 && each.iter().sum::<u32>() <= 20,
+        "{each:?}"
+    );
+    // No core more than carries it.
+    for stage in [0, 2] {
+        let mut less = each.clone();
+        less[stage] -= 1;
+        let fewer = rises(20, less.try_into().unwrap(), 120.0);
+        assert_eq!(fewer.goals, grows.goals, "{}", fewer.why);
+    }
+    // What carries it, what has no room, and what does not rise is decided as ever.
+    for other in [
+        rises(20, each.try_into().unwrap(), 120.0),
+        rises(11, [1, 4, 1, 4], 120.0),
+        decided(&pipeline(20), [1, 4, 1, 4], 120.0),
+    ] {
+        assert!(!other.why.contains("rising"), "{}", other.why);
+    }
+}

@@ -1,0 +1,196 @@
+//! What is there → its batches, which variant of a stage it is, whether it carries the demand, and what it is worth. Pure.
+
+use weir_api::{Cores, Rps};
+
+use super::super::{DEMAND_MIN, promised, replica, waits_ms};
+use super::Ipa;
+use super::of;
+use crate::capacity::Allocation;
+use crate::forecast::Forecast;
+use crate::profile::Profile;
+use crate::service::{Service, Stage, Variant};
+
+/// Part of the demand that is rounding.
+const ROUNDING: f64 = 1e-6;
+
+/// The batches for what is there: of each variant the smallest that carries the demand. Where
+/// none does, and while variants of a stage share it, the one that carries the most within the variant's part
+/// of the time that the stages leave; 1 where nothing is known of the demand.
+pub(in crate::policy) fn batches(
+    service: &Service,
+    there: &[Allocation],
+    forecast: Option<Forecast>,
+) -> Vec<u32> {
+    let Some(forecast) = forecast else {
+        return vec![1; service.variants.len()];
+    };
+    let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
+    let each = service.variants.iter().zip(there);
+    let carriers: Vec<Option<u32>> = each
+        .map(|(variant, there)| carrier(variant, *there, demand_rps))
+        .collect();
+    let one_ms = |index: usize, variant: &Variant, batch: u32| {
+        let there = there.get(index).copied().unwrap_or_default();
+        promised(variant).service_ms(batch, cores_each(variant, there))
+    };
+    let takes_ms = |index: usize, variant: &Variant, batch: u32| {
+        one_ms(index, variant, batch) + waits_ms(variant, batch, demand_rps)
+    };
+    let serves = |index: usize| there.get(index).is_some_and(|n| *n != Allocation::NONE);
+    // What each stage takes at least, and whether all that serve at it carry.
+    let needs: Vec<(f64, bool)> = service
+        .stages
+        .iter()
+        .map(|stage| {
+            let all = stage.variants.clone();
+            let serving = all.filter(|index| serves(*index));
+            let each = serving.filter_map(|index| {
+                let (variant, carrier) = (service.variants.get(index)?, *carriers.get(index)?);
+                let ms = takes_ms(index, variant, carrier.unwrap_or(1));
+                Some((ms, carrier.is_some()))
+            });
+            each.fold((0.0, true), |all, one| {
+                (f64::max(all.0, one.0), all.1 && one.1)
+            })
+        })
+        .collect();
+    let short = needs.iter().filter(|(_, carried)| !carried).count();
+    let left_ms = service.latency_max_ms - needs.iter().map(|(ms, _)| ms).sum::<f64>();
+    let part_ms = left_ms.max(0.0) / short.max(1) as f64;
+    let mut batches = Vec::with_capacity(service.variants.len());
+    for (stage, (need_ms, _)) in service.stages.iter().zip(&needs) {
+        for index in stage.variants.clone() {
+            let (Some(variant), Some(carrier)) = (service.variants.get(index), carriers.get(index))
+            else {
+                continue;
+            };
+            let in_time = |batch: &u32| takes_ms(index, variant, *batch) <= need_ms + part_ms;
+            let rate = |batch: u32| f64::from(batch) / one_ms(index, variant, batch);
+            let most = (1..=variant.profile.batch)
+                .rev()
+                .filter(in_time)
+                .max_by(|a, b| rate(*a).total_cmp(&rate(*b)))
+                // Without a core it is no news what it would be.
+                .filter(|_| serves(index));
+            batches.push(carrier.or(most).unwrap_or(1));
+        }
+    }
+    batches
+}
+
+/// Whether all that serves carries the demand, in its batches, as cores are kept back for it while others load. It may take
+/// longer than a plan would allow all stages together, which is no reason to turn to other variants.
+pub(super) fn is_carried(service: &Service, there: &[Allocation], forecast: Forecast) -> bool {
+    let demand_rps = forecast.demand.0.max(DEMAND_MIN.0);
+    let capacities = capacities(service, there, forecast);
+    let carries = |stage: &Stage| of_stage(&capacities, stage) >= demand_rps * (1.0 - ROUNDING);
+    service.stages.iter().all(carries)
+}
+
+/// Requests/s that each variant sustains with what is there, in its batch: [`crate::plan::capacities`] follows from decisions.
+pub(super) fn capacities(service: &Service, there: &[Allocation], forecast: Forecast) -> Vec<f64> {
+    let batches = batches(service, there, Some(forecast));
+    let each = service.variants.iter().zip(there).zip(batches);
+    let capacity = |((variant, there), batch): ((&Variant, &Allocation), u32)| {
+        let profile = Profile {
+            batch,
+            ..variant.profile
+        };
+        let one = profile.capacity(there.each(), service.latency_max_ms).0;
+        f64::from(there.replicas()) * one
+    };
+    each.map(capacity).collect()
+}
+
+/// Sum of those of a stage.
+pub(super) fn of_stage(capacities: &[f64], stage: &Stage) -> f64 {
+    let all = capacities.get(stage.variants.clone()).unwrap_or_default();
+    all.iter().sum()
+}
+
+/// The smallest batch in which what is there carries the demand.
+fn carrier(variant: &Variant, there: Allocation, demand_rps: f64) -> Option<u32> {
+    let law = promised(variant);
+    let cores = cores_each(variant, there);
+    let each = there.each().as_f64();
+    let at_once = there.replicas() * variant.profile.parallelism.at_once(each);
+    let carries = |batch: &u32| {
+        f64::from(at_once) * f64::from(*batch) * 1e3 / law.service_ms(*batch, cores) >= demand_rps
+    };
+    (1..=variant.profile.batch).find(carries)
+}
+
+/// Cores that one batch has; what is not there has as many as it would begin with.
+fn cores_each(variant: &Variant, there: Allocation) -> f64 {
+    let each = match there {
+        Allocation::NONE => f64::from(variant.least.max(1)),
+        there => there.each().as_f64(),
+    };
+    variant.profile.parallelism.cores_each(each)
+}
+
+/// The variant of a stage that serves with more than what stays loaded, or the most accurate where none does; `None` where
+/// several do, or none serves.
+fn chosen<'a>(
+    service: &'a Service,
+    stage: &Stage,
+    there: &[Allocation],
+) -> Option<(&'a Variant, Allocation)> {
+    let each = of(service, stage).iter();
+    let each = each.zip(there.get(stage.variants.clone())?.iter().copied());
+    let serving = each.filter(|(_, there)| *there != Allocation::NONE);
+    let serves_more = |(variant, there): &(&Variant, Allocation)| {
+        replica::count(variant, *there).0 > replica::least(variant)
+    };
+    let mut more = serving.clone().filter(serves_more);
+    match (more.next(), more.next()) {
+        (one, None) => one.or_else(|| {
+            serving.max_by(|(one, _), (other, _)| one.accuracy.total_cmp(&other.accuracy))
+        }),
+        _ => None,
+    }
+}
+
+/// What runs is worth, where it is one variant of each stage that carries the demand in time within the
+/// budget.
+pub(super) fn running(
+    service: &Service,
+    rule: Ipa,
+    there: &[Allocation],
+    demand: Rps,
+) -> Option<f64> {
+    let each = service.variants.iter().zip(there);
+    if !each.clone().all(|(v, there)| replica::count(v, *there).1) {
+        return None;
+    }
+    let batches = carrying(service, there, demand)?;
+    let stages = service.stages.iter();
+    let serving = stages.filter_map(|stage| chosen(service, stage, there));
+    let accuracy: f64 = serving.map(|(v, _)| v.accuracy / 100.0).product();
+    let cores: Cores = there.iter().map(|there| there.cores()).sum();
+    Some(
+        100.0 * rule.alpha * accuracy
+            - rule.beta * cores.as_f64()
+            - rule.delta * f64::from(batches),
+    )
+}
+
+/// All batches together with which what is there carries the demand in time within the budget, where
+/// one variant of each stage serves.
+pub(in crate::policy) fn carrying(
+    service: &Service,
+    there: &[Allocation],
+    demand: Rps,
+) -> Option<u32> {
+    let (mut latency_ms, mut batches) = (0.0, 0);
+    for stage in &service.stages {
+        let (variant, there) = chosen(service, stage, there)?;
+        let batch = carrier(variant, there, demand.0)?;
+        latency_ms += promised(variant).service_ms(batch, cores_each(variant, there));
+        latency_ms += waits_ms(variant, batch, demand.0);
+        batches += batch;
+    }
+    let cores: Cores = there.iter().map(|there| there.cores()).sum();
+    let holds = cores <= Cores::whole(service.budget) && latency_ms <= service.latency_max_ms;
+    holds.then_some(batches)
+}

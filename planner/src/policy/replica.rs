@@ -1,0 +1,111 @@
+//! What a replica is to the policies that choose a number of them: an instance that executes one batch at a
+//! time. Of a server that executes a batch on each core (`parallelism: per-core`) that is a core; else it
+//! is a replica of the workload, whose cores nobody changes.
+
+use std::num::NonZeroU32;
+
+use weir_api::Cores;
+
+use crate::capacity::{Allocation, Goal};
+use crate::profile::Profile;
+use crate::service::rule::rule;
+use crate::service::{ConfigError, Replicas, Variant, VariantShape};
+use crate::solve::law::Parallelism;
+
+/// Replicas, none included: the cores of a server that executes a batch on each, or those of the workload
+/// with cores that nobody changes. Where `keeps`, some of each may stay loaded.
+pub(super) fn check(
+    at: &str,
+    policy: &str,
+    variant: &VariantShape<'_>,
+    keeps: bool,
+) -> Result<(), ConfigError> {
+    let VariantShape {
+        profile,
+        least,
+        greatest,
+        replicas,
+        ..
+    } = *variant;
+    let (path, fewest) = (format!("{at}.cores.least"), format!("{at}.replicas.least"));
+    let none = format!("0, with policy {policy}: not every variant runs");
+    if profile.parallelism == Parallelism::PerCore {
+        rule(keeps || least == 0, path, least, &none)?;
+        let right = format!(
+            "left out, with policy {policy} and parallelism per-core: its cores are its replicas"
+        );
+        let given = format!("{} to {}", replicas.least, replicas.greatest);
+        return rule(
+            replicas == Replicas::ONE,
+            format!("{at}.replicas"),
+            given,
+            &right,
+        );
+    }
+    let right =
+        format!("per-core, with policy {policy} (a replica is one core), or 1 (one of `replicas`)");
+    one_at_a_time(at, profile, &right)?;
+    let right = format!(
+        "{greatest}, as cores.greatest: policy {policy} changes how many replicas there are, not their cores"
+    );
+    rule(least == greatest, path, least, &right)?;
+    let may_be = keeps || replicas.least == 0;
+    rule(may_be, fewest, replicas.least, &none)
+}
+
+/// Checks that a replica of the variant executes one batch at a time.
+pub(super) fn one_at_a_time(at: &str, profile: &Profile, right: &str) -> Result<(), ConfigError> {
+    let one = profile.parallelism == Parallelism::Fixed(NonZeroU32::MIN);
+    let given = match profile.parallelism {
+        Parallelism::PerCore => "per-core".to_owned(),
+        Parallelism::Fixed(batches) => batches.to_string(),
+    };
+    rule(one, format!("{at}.latency.parallelism"), given, right)
+}
+
+/// Whether a core is a replica.
+pub(super) fn is_core(variant: &Variant) -> bool {
+    variant.profile.parallelism == Parallelism::PerCore
+}
+
+/// Cores of one.
+pub(super) fn cores_each(variant: &Variant) -> u32 {
+    if is_core(variant) {
+        1
+    } else {
+        variant.greatest
+    }
+}
+
+/// Most of them; none where its workload may have none.
+pub(super) fn most(variant: &Variant) -> u32 {
+    if is_core(variant) && variant.replicas.greatest > 0 {
+        variant.greatest
+    } else {
+        variant.replicas.greatest
+    }
+}
+
+/// Fewest of them: those that are kept loaded where others are chosen.
+pub(super) fn least(variant: &Variant) -> u32 {
+    if is_core(variant) {
+        variant.least
+    } else {
+        variant.replicas.least
+    }
+}
+
+/// How many there are, and whether they are whole ones.
+pub(super) fn count(variant: &Variant, allocation: Allocation) -> (u32, bool) {
+    let cores = allocation.cores().millis();
+    let each = Cores::whole(cores_each(variant)).millis();
+    (cores / each, cores.is_multiple_of(each))
+}
+
+/// So many of them.
+pub(super) fn goal(variant: &Variant, count: u32) -> Goal {
+    if is_core(variant) {
+        return Goal::one(Cores::whole(count));
+    }
+    Goal::of(Allocation::new(count, Cores::whole(cores_each(variant))))
+}

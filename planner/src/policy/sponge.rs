@@ -1,0 +1,373 @@
+//! By Sponge (EuroMLSys '24, Eq. 3): the cores and the batch of one variant's one instance.
+//!
+//! The time left to those who come is a low percentile of what the filters found, less the rest of the pipeline and
+//! what they hold back for the answer's way; of those requests that the most cores could serve at all
+//! (no core helps the others). Where too few clients said when they sent, it is the SLO less the
+//! rest of the pipeline.
+//!
+//! The cores are decided, the batch follows from those that are actuated ([`Policy::batches`]): a plan must hold for
+//! what is there. Before the forecast settles, cores that serve are not taken away.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_api::Cores;
+
+use super::replica::one_at_a_time;
+use super::{DEMAND_MIN, Solved, WEIGHT_MAX, keep, promised, whole};
+use crate::capacity::{Allocation, Goal, InForce};
+use crate::clock::stopwatch;
+use crate::service::rule::{rule, within};
+use crate::service::{
+    ConfigError, Decision, Inputs, Needs, Policy, Replicas, Service, SolveStatus, TIME_LEFT_MIN_MS,
+    TimeLeft, Variant, VariantShape,
+};
+use crate::solve::law::Latency;
+use crate::solve::sponge::input::{Arriving, Steps};
+use crate::solve::sponge::{Input, Plan, Problem, solve};
+use crate::solve::{Patience, Refused};
+
+/// Settings of policy sponge as written.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawSponge {
+    /// What a request more in a batch costs, in cores.
+    pub delta: f64,
+    /// Which of the latest requests' ways is planned for.
+    pub percentile: f64,
+}
+
+/// Settings of policy sponge.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sponge {
+    /// δ of its Eq. 3: cost of one more request in a batch, in cores.
+    pub delta: f64,
+    /// Percent of the requests that have at least the time that is planned for left when they come.
+    pub percentile: f64,
+}
+
+impl Default for RawSponge {
+    fn default() -> Self {
+        // A batch never costs a core; one request in a hundred may come later than is planned for.
+        RawSponge {
+            delta: 0.001,
+            percentile: 99.0,
+        }
+    }
+}
+
+impl RawSponge {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Sponge, ConfigError> {
+        let RawSponge { delta, percentile } = self;
+        Ok(Sponge {
+            delta: within("sponge.delta", delta, 0.0..=WEIGHT_MAX, "cores")?,
+            percentile: within("sponge.percentile", percentile, 1.0..=100.0, "percent")?,
+        })
+    }
+}
+
+impl Policy for Sponge {
+    fn name(&self) -> &'static str {
+        "sponge"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (1, "of them, with policy sponge")
+    }
+
+    /// One instance that is always there and executes one batch after the other on all its cores, as Sponge's
+    /// h(b, c) = b / l(b, c) has it.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        let VariantShape {
+            least, replicas, ..
+        } = *variant;
+        one_at_a_time(at, variant.profile, "1, with policy sponge")?;
+        let right = "1 or more, with policy sponge";
+        rule(least > 0, format!("{at}.cores.least"), least, right)?;
+        let right = "left out, with policy sponge: it knows one instance";
+        let given = format!("{} to {}", replicas.least, replicas.greatest);
+        let path = format!("{at}.replicas");
+        rule(replicas == Replicas::ONE, path, given, right)
+    }
+
+    fn needs(&self, service: &Service) -> Needs {
+        let left = TimeLeft {
+            percentile: self.percentile,
+            least_ms: quickest_ms(service),
+        };
+        Needs {
+            left: Some(left),
+            ..Needs::default()
+        }
+    }
+
+    /// The cheapest cores that serve the requests, or those that come nearest.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let Some(variant) = service.variants.first() else {
+            return keep(
+                in_force,
+                SolveStatus::Infeasible,
+                "there is no variant".to_owned(),
+            );
+        };
+        let all: Vec<u32> = (variant.least..=variant.greatest).collect();
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let outcome = match problem(service, *self, variant, all, inputs) {
+            Ok(problem) => solve(&problem, &patience),
+            Err(why) => return keep(in_force, SolveStatus::Infeasible, why),
+        };
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((SolveStatus::OutOfTime, why)) => {
+                return keep(
+                    in_force,
+                    SolveStatus::OutOfTime,
+                    format!("cores stay: {why}"),
+                );
+            }
+            Err((status, why)) => return keep(in_force, status, why),
+        };
+        let note = solved.note(|gap| format!("{gap:.4} too many"));
+        let Solved {
+            plan: best, status, ..
+        } = solved;
+        let current = whole(in_force).and_then(|cores| cores.first().copied());
+        let kept = current.filter(|current| !inputs.forecast.settled && *current > best.cores);
+        let left = inputs.left_ms.map_or_else(
+            || "the way from clients unknown".to_owned(),
+            |ms| format!("{ms:.0} ms left"),
+        );
+        let reason = if kept.is_some() {
+            ", kept: the demand's window has not filled yet"
+        } else {
+            ""
+        };
+        let why = format!(
+            "{:.1} requests/s, {left}: {} cores, a batch of {} takes {:.0} ms and {:.1} requests/s{note}{reason}",
+            inputs.forecast.demand.0, best.cores, best.batch, best.latency_ms, best.throughput_rps,
+        );
+        Decision {
+            goals: vec![Goal::one(Cores::whole(kept.unwrap_or(best.cores)))],
+            status,
+            kept: kept.is_some(),
+            why,
+            objective: Some(
+                -(best.objective + f64::from(kept.map_or(0, |kept| kept - best.cores))),
+            ),
+            optimum: Some(-best.objective),
+        }
+    }
+
+    /// The best batch that serves the requests on the cores there, or the one that comes nearest; 1 without a demand.
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+        let each = service.variants.iter().zip(there);
+        each.map(|(variant, one)| batch(service, *self, variant, one.each(), inputs))
+            .collect()
+    }
+}
+
+fn batch(
+    service: &Service,
+    rule: Sponge,
+    variant: &Variant,
+    cores: Cores,
+    inputs: Option<Inputs>,
+) -> u32 {
+    let whole = (cores.millis() / 1000).max(1);
+    let still = || Duration::ZERO;
+    let solved = |inputs| {
+        let problem = problem(service, rule, variant, vec![whole], inputs).ok()?;
+        let outcome = solve(&problem, &Patience::new(service.solver_limit, &still));
+        outcome.plan().map(|plan: &Plan| plan.batch)
+    };
+    inputs.and_then(solved).unwrap_or(1)
+}
+
+/// The least time in which a request is served: alone, on the most cores.
+fn quickest_ms(service: &Service) -> f64 {
+    let quickest = |variant: &Variant| promised(variant).service_ms(1, f64::from(variant.greatest));
+    service.variants.first().map_or(0.0, quickest)
+}
+
+fn problem(
+    service: &Service,
+    rule: Sponge,
+    variant: &Variant,
+    cores: Vec<u32>,
+    inputs: Inputs,
+) -> Result<Problem, String> {
+    let slo_ms = service.own_slo_ms();
+    let left_ms = inputs
+        .left_ms
+        .unwrap_or(slo_ms)
+        .clamp(TIME_LEFT_MIN_MS, slo_ms);
+    let input = Input {
+        latency: Latency::Sponge(promised(variant)),
+        cores: Steps::Among(cores),
+        batches: Steps::UpTo(variant.profile.batch),
+        delta: rule.delta,
+        rate_rps: inputs.forecast.demand.0.max(DEMAND_MIN.0),
+        waiting: Vec::new(),
+        arriving: Some(Arriving {
+            slo_ms,
+            communication_ms: vec![slo_ms - left_ms],
+            percentile: 100.0,
+        }),
+    };
+    input
+        .try_into()
+        .map_err(|refused: Refused| refused.to_string())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use weir_api::Rps;
+
+    use super::super::decide;
+    use super::*;
+    use crate::capacity::Allocation;
+    use crate::service::SharedPolicy;
+    use crate::solve::law::Law;
+    use crate::spec::tests::service;
+
+    const RULE: Sponge = Sponge {
+        delta: 0.001,
+        percentile: 99.0,
+    };
+
+    /// 40·b/c + 10 ms, one batch at a time on 1 to 8 cores, batches to 8, 1000 ms promised.
+    pub(crate) fn sponge() -> Service {
+        let mut service = service(8);
+        service.policy = SharedPolicy::new(RULE);
+        service.variants.truncate(1);
+        service.stages[0].variants = 0..1;
+        let variant = &mut service.variants[0];
+        (variant.least, variant.greatest) = (1, 8);
+        variant.profile.parallelism =
+            crate::solve::law::Parallelism::Fixed(std::num::NonZeroU32::MIN);
+        variant.profile.batch = 8;
+        variant.profile.fit = None;
+        variant.profile.latency.tail = 1.0;
+        variant.profile.latency.law = Law {
+            gamma_ms: 40.0,
+            epsilon_ms: 0.0,
+            delta_ms: 0.0,
+            eta_ms: 10.0,
+        };
+        service
+    }
+
+    fn three() -> [InForce; 1] {
+        [InForce::certain(Allocation::one(Cores::whole(3)))]
+    }
+
+    fn forecast(rps: f64, left_ms: Option<f64>) -> Inputs {
+        {
+            let mut inputs = Inputs::steady(Rps(rps));
+            inputs.left_ms = left_ms;
+            inputs
+        }
+    }
+
+    #[test]
+    fn a_slow_network_takes_cores_and_a_quick_one_takes_batches() {
+        let service = sponge();
+        // demand, time left → cores, batch. One core carries 1000·b/(40·b + 10): 20 at b = 1, 24 at b = 6.
+        for (rps, left_ms, cores, batch) in [
+            (10.0, None, 1, 1),
+            (20.0, None, 1, 1),
+            (23.0, None, 1, 3),
+            (60.0, None, 3, 3),
+            // Within what is left a batch must fill and execute.
+            (60.0, Some(100.0), 3, 3),
+            (60.0, Some(60.0), 4, 2),
+            (60.0, Some(39.0), 6, 1),
+            (60.0, Some(15.0), 8, 1),
+        ] {
+            let forecast = forecast(rps, left_ms);
+            let decision = decide(&service, &three(), Some(forecast));
+            assert_eq!(
+                decision.goals,
+                [Goal::one(Cores::whole(cores))],
+                "{rps} {left_ms:?}: {}",
+                decision.why
+            );
+            assert_eq!(decision.status, SolveStatus::Optimal, "{}", decision.why);
+            let got = super::batch(
+                &service,
+                RULE,
+                &service.variants[0],
+                Cores::whole(cores),
+                Some(forecast),
+            );
+            assert_eq!(got, batch, "{rps} {left_ms:?}: {}", decision.why);
+        }
+    }
+
+    #[test]
+    fn single_lane_idles_while_its_server_waits_for_a_batch_to_fill() {
+        let (mut waits, mut takes) = (sponge(), sponge());
+        waits.variants[0].batch_delay = Duration::from_millis(5);
+        takes.variants[0].profile.latency.law.eta_ms += 5.0;
+        for (rps, left_ms) in [(60.0, Some(60.0)), (23.0, None), (60.0, Some(39.0))] {
+            let decided = |service| decide(service, &three(), Some(forecast(rps, left_ms))).why;
+            assert_eq!(decided(&waits), decided(&takes));
+            assert_ne!(decided(&waits), decided(&sponge()));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_served_gets_what_comes_nearest() {
+        let service = sponge();
+        for (rps, left_ms, cores, said) in [
+            (500.0, None, 8, "a rate of 500.0 requests/s exceeds"),
+            (10.0, Some(0.0), 1, "no batch that carries the rate"),
+        ] {
+            let decision = decide(&service, &three(), Some(forecast(rps, left_ms)));
+            assert_eq!(
+                (decision.status, &decision.goals),
+                (
+                    SolveStatus::Infeasible,
+                    &vec![Goal::one(Cores::whole(cores))]
+                ),
+                "{}",
+                decision.why
+            );
+            assert!(decision.why.contains(said), "{}", decision.why);
+        }
+    }
+
+    #[test]
+    fn before_the_forecast_settles_no_core_is_taken_away() {
+        let service = sponge();
+        let mut early = forecast(10.0, None);
+        early.forecast.settled = false;
+        let decision = decide(&service, &three(), Some(early));
+        assert_eq!(
+            (decision.kept, decision.goals),
+            (true, vec![Goal::one(Cores::whole(3))])
+        );
+        assert!(
+            decision
+                .why
+                .ends_with("kept: the demand's window has not filled yet"),
+            "{}",
+            decision.why
+        );
+        let mut more = forecast(100.0, None);
+        more.forecast.settled = false;
+        assert!(!decide(&service, &three(), Some(more)).kept);
+    }
+
+    #[test]
+    fn without_a_demand_a_batch_is_one_request() {
+        let service = sponge();
+        assert_eq!(
+            batch(&service, RULE, &service.variants[0], Cores::whole(2), None),
+            1
+        );
+    }
+}

@@ -1,0 +1,411 @@
+//! By Themis (arXiv 2407.14843): the instances that run get more cores first, which works at once; once the
+//! load has lasted, more instances of few cores take over, which is cheaper.
+//!
+//! - A load has lasted when the least that the forecast's window has seen is [`LASTING_PART`] of what is
+//!   planned for. Then additional instances start with `horizontal_cores`, while those that serve carry on
+//!   with the vertical plan's cores; when all are ready, these shrink in place.
+//! - Where the budget leaves no room to start all beside those that serve, as many start as there is
+//!   room for, and the rest when room has come. Where those that serve cannot carry the load on any cores,
+//!   they make room: it will not be carried otherwise.
+//! - That is once the load has lasted. Until then those that serve get the cores with which they carry the most of it,
+//!   and others start in the room that is left: a rise that is planned for ahead is not there yet, and what starts loads.
+//! - What runs is kept while it carries the demand in time for at most `tolerance` cores more than needed;
+//!   before the forecast settles nothing is taken away.
+//!
+//! The batch follows from what is there, as with IPA ([`super::ipa`]).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weir_api::{Cores, Rps};
+
+use super::replica::one_at_a_time;
+use super::{DEMAND_MIN, Solved, WEIGHT_MAX, ipa, keep, promised, ready, stay, wait_ms};
+use crate::capacity::{Allocation, Goal, InForce};
+use crate::clock::stopwatch;
+use crate::forecast::Forecast;
+use crate::service::rule::{rule, within};
+use crate::service::{
+    ConfigError, Decision, Inputs, Needs, Policy, ScaleDown, Service, SolveStatus, Variant,
+    VariantShape,
+};
+use crate::solve::law::Latency;
+use crate::solve::themis::{
+    self, Input, Phase, Plan, Problem, Running, Scaling, StageInput, solve,
+};
+use crate::solve::{Outcome, Patience, Refused};
+
+/// Which part of the demand must have lasted. The demand is the greatest of some means with a reserve on
+/// top, what has lasted the least of them: with 20 requests/s these are a fifth apart by chance alone.
+pub(super) const LASTING_PART: f64 = 2.0 / 3.0;
+/// Steps of the search for the greatest load: to a thousandth of where it begins.
+const STEPS: u32 = 10;
+
+/// Settings of policy themis as written.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawThemis {
+    /// Of a replica that starts because the load has lasted.
+    pub horizontal_cores: u32,
+    /// What runs is kept within this of the best.
+    pub tolerance: f64,
+}
+
+/// Settings of policy themis.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Themis {
+    /// Cores of a replica that is started because the load has lasted.
+    pub horizontal_cores: u32,
+    /// Cores by which the actual capacity may exceed the optimum: noise in the demand shall not resize.
+    pub tolerance: f64,
+}
+
+impl Default for RawThemis {
+    fn default() -> Self {
+        // By Amdahl's law the smallest replicas do most with a core.
+        RawThemis {
+            horizontal_cores: 1,
+            tolerance: 1.0,
+        }
+    }
+}
+
+impl RawThemis {
+    /// Checks the settings.
+    pub(super) fn checked(self) -> Result<Themis, ConfigError> {
+        let cores = ("themis.horizontal_cores", self.horizontal_cores);
+        Ok(Themis {
+            horizontal_cores: within(cores.0, cores.1, 1..=themis::CORES_MAX, "whole cores")?,
+            tolerance: within(
+                "themis.tolerance",
+                self.tolerance,
+                0.0..=WEIGHT_MAX,
+                "cores",
+            )?,
+        })
+    }
+}
+
+impl Policy for Themis {
+    fn name(&self) -> &'static str {
+        "themis"
+    }
+
+    fn variants_max(&self) -> (usize, &'static str) {
+        (1, "of each stage, with policy themis")
+    }
+
+    fn plans_pipelines(&self) -> bool {
+        true
+    }
+
+    /// Replicas that execute one batch at a time, whose number and cores are both changed.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError> {
+        let VariantShape {
+            profile,
+            least,
+            greatest,
+            replicas,
+            ..
+        } = *variant;
+        one_at_a_time(at, profile, "1, with policy themis")?;
+        let unit = "cores, with policy themis";
+        let cores = 1..=themis::CORES_MAX;
+        within(
+            format!("{at}.cores.greatest"),
+            greatest,
+            cores.clone(),
+            unit,
+        )?;
+        within(format!("{at}.cores.least"), least, cores, unit)?;
+        let right = "1 or more, with policy themis: every stage serves";
+        let path = format!("{at}.replicas.least");
+        rule(replicas.least > 0, path, replicas.least, right)?;
+        let batches = 1..=themis::BATCH_MAX;
+        let unit = "requests, with policy themis";
+        within(format!("{at}.batch"), profile.batch, batches, unit)?;
+        let path = format!("{at}.cores");
+        let right = format!(
+            "with themis.horizontal_cores ({}) in between",
+            self.horizontal_cores
+        );
+        let between = (least..=greatest).contains(&self.horizontal_cores);
+        rule(between, path, format!("{least} to {greatest}"), &right)
+    }
+
+    fn needs(&self, _service: &Service) -> Needs {
+        Needs {
+            lasted: true,
+            ..Needs::default()
+        }
+    }
+
+    /// The fewest cores in the phase that it is, or the actual capacity where there is reason to keep it.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision {
+        let forecast = inputs.forecast;
+        let elapsed = stopwatch();
+        let patience = Patience::new(service.solver_limit, &elapsed);
+        let demand = Rps(forecast.demand.0.max(DEMAND_MIN.0));
+        let lasting = forecast
+            .lasted
+            .is_some_and(|lasted| lasted.0 >= LASTING_PART * forecast.demand.0);
+        let asked = input(service, *self, in_force, demand, lasting);
+        let problem: Result<Problem, Refused> = asked.clone().try_into();
+        let outcome = match problem {
+            Ok(problem) => solve(&problem, &patience),
+            Err(refused) => return keep(in_force, SolveStatus::Infeasible, refused.to_string()),
+        };
+        let solved = match Solved::read(outcome) {
+            Ok(solved) => solved,
+            Err((status, why)) => return keep(in_force, status, format!("cores stay: {why}")),
+        };
+        let mut note = solved.note(|gap| format!("{gap:.0} cores too many"));
+        let Solved {
+            mut plan, status, ..
+        } = solved;
+        let mut is_short = false;
+        if !lasting
+            && plan.vertical.is_none()
+            && let Some((vertical, load_rps)) = most_vertically(asked, &patience)
+        {
+            note += &format!(", for {load_rps:.1} vertically until more are loaded");
+            (plan.phase, plan.vertical) = (Phase::Vertical, Some(vertical));
+            is_short = true;
+        }
+        let scaling = match plan.phase {
+            Phase::Vertical => plan.vertical.as_ref().or(plan.horizontal.as_ref()),
+            Phase::Horizontal => plan.horizontal.as_ref().or(plan.vertical.as_ref()),
+        };
+        let Some(scaling) = scaling else {
+            return keep(
+                in_force,
+                status,
+                format!("cores stay: nothing was found{note}"),
+            );
+        };
+        let (kept, reason) = kept(service, *self, in_force, forecast, scaling, demand);
+        let goals = if kept {
+            stay(in_force)
+        } else {
+            let mut goals = goals(service, &plan, in_force, forecast.settled);
+            if is_short {
+                start_beside(service, &plan, in_force, &mut goals);
+            }
+            goals
+        };
+        let phase = match plan.phase {
+            Phase::Vertical => "vertically",
+            Phase::Horizontal => "horizontally",
+        };
+        let why = format!(
+            "{:.1} requests/s,{} lasting: {phase}{} in {:.0} ms{note}{reason}",
+            demand.0,
+            if lasting { "" } else { " not" },
+            settings(scaling),
+            scaling.latency_ms,
+        );
+        let cores: Cores = in_force.iter().map(|one| one.at_most).sum();
+        let optimum = -f64::from(scaling.cores);
+        Decision {
+            goals,
+            status,
+            kept,
+            why,
+            objective: Some(if kept { -cores.as_f64() } else { optimum }),
+            optimum: Some(optimum),
+        }
+    }
+
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32> {
+        ipa::batches(service, there, inputs.map(|inputs| inputs.forecast))
+    }
+
+    /// It takes replicas away to give the others more.
+    fn scale_down(&self) -> ScaleDown {
+        ScaleDown::Immediate
+    }
+
+    fn tolerance(&self, _service: &Service) -> f64 {
+        self.tolerance
+    }
+}
+
+/// The vertical plan for the greatest load that has one, and that load.
+fn most_vertically(asked: Input, patience: &Patience<'_>) -> Option<(Scaling, f64)> {
+    let (mut low, mut high, mut best) = (0.0, asked.load_rps, None);
+    for _ in 0..STEPS {
+        let load_rps = f64::midpoint(low, high);
+        let less = Input {
+            load_rps,
+            ..asked.clone()
+        };
+        let problem: Problem = less.try_into().ok()?;
+        let vertical = match solve(&problem, patience) {
+            Outcome::Optimal(plan) | Outcome::Good { best: plan, .. } => plan.vertical,
+            Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
+        };
+        match vertical {
+            Some(vertical) => (best, low) = (Some((vertical, load_rps)), load_rps),
+            None => high = load_rps,
+        }
+    }
+    best
+}
+
+/// Whether what runs carries the demand and there is reason to keep it, and which.
+fn kept(
+    service: &Service,
+    rule: Themis,
+    in_force: &[InForce],
+    forecast: Forecast,
+    scaling: &Scaling,
+    demand: Rps,
+) -> (bool, &'static str) {
+    let all_serve = in_force.iter().all(|one| one.starting.replicas() == 0);
+    let carries = ipa::carrying(service, &ready(in_force), demand).is_some();
+    if !all_serve || !carries {
+        return (false, "");
+    }
+    let cores: Cores = in_force.iter().map(|one| one.at_most).sum();
+    let more = cores.as_f64() - f64::from(scaling.cores);
+    match (forecast.settled, more) {
+        (_, 0.0) => (false, ""),
+        (false, _) => (true, ", kept: the demand's window has not filled yet"),
+        (true, more) if more.abs() <= rule.tolerance => {
+            (true, ", kept: within the tolerance of it")
+        }
+        (true, _) => (false, ""),
+    }
+}
+
+/// In the variants' order, one of each stage.
+fn goals(service: &Service, plan: &Plan, in_force: &[InForce], settled: bool) -> Vec<Goal> {
+    let of = |scaling: &Option<Scaling>, index: usize| {
+        let setting = scaling.as_ref()?.stages.get(index)?;
+        Some((setting.instances, Cores::whole(setting.cores)))
+    };
+    let goal = |(index, (variant, there)): (usize, (&Variant, &InForce))| {
+        let vertical = of(&plan.vertical, index);
+        let horizontal = of(&plan.horizontal, index);
+        let goal = match plan.phase {
+            Phase::Vertical => vertical.or(horizontal).map(|(instances, each)| Goal {
+                // What has been started is not stopped again because the load has risen once more.
+                replicas: instances.max(there.replicas()),
+                each,
+                start: horizontal.map_or(each, |(_, each)| each),
+            }),
+            Phase::Horizontal => horizontal.or(vertical).map(|(instances, each)| {
+                let waits = instances > there.ready.replicas() && there.ready.replicas() > 0;
+                let meanwhile = vertical.map_or(there.ready.each(), |(_, each)| each);
+                Goal {
+                    replicas: instances,
+                    each: if waits { meanwhile.max(each) } else { each },
+                    start: each,
+                }
+            }),
+        };
+        bounded(variant, *there, goal.unwrap_or(there.goal()), settled)
+    };
+    let each = service.variants.iter().zip(in_force);
+    let mut goals: Vec<Goal> = each.enumerate().map(goal).collect();
+    if plan.phase == Phase::Horizontal && plan.vertical.is_none() {
+        make_room(service, in_force, &mut goals);
+    }
+    goals
+}
+
+/// Adds instances of the horizontal plan as the budget leaves room, where the fewest of them are there first.
+fn start_beside(service: &Service, plan: &Plan, in_force: &[InForce], goals: &mut [Goal]) {
+    let budget = Cores::whole(service.budget);
+    let Some(horizontal) = &plan.horizontal else {
+        return;
+    };
+    loop {
+        let each = goals.iter().zip(in_force);
+        let all: Cores = each.map(|(goal, there)| goal.cores(there.ready)).sum();
+        let wanted = goals.iter_mut().zip(&horizontal.stages);
+        let fewer = wanted.filter(|(goal, wanted)| goal.replicas < wanted.instances);
+        let part = |goal: &Goal, instances: u32| f64::from(goal.replicas) / f64::from(instances);
+        let first = fewer
+            .min_by(|(a, to), (b, of)| part(a, to.instances).total_cmp(&part(b, of.instances)));
+        match first {
+            Some((goal, _)) if all + goal.start <= budget => goal.replicas += 1,
+            _ => return,
+        }
+    }
+}
+
+/// Takes cores from the largest of those that serve until all that are to start have room, down to
+/// what these start with.
+fn make_room(service: &Service, in_force: &[InForce], goals: &mut [Goal]) {
+    let budget = Cores::whole(service.budget);
+    let one = Cores::whole(1);
+    loop {
+        let each = goals.iter().zip(in_force);
+        let all: Cores = each.map(|(goal, there)| goal.cores(there.ready)).sum();
+        let larger = goals.iter_mut().filter(|goal| goal.each > goal.start);
+        let largest = larger.max_by_key(|goal| goal.each);
+        let Some(largest) = largest.filter(|_| all > budget) else {
+            return;
+        };
+        largest.each = largest.each.saturating_sub(one).max(largest.start);
+    }
+}
+
+/// What the service's bounds allow, and before the forecast settles no less than there is.
+fn bounded(variant: &Variant, there: InForce, goal: Goal, settled: bool) -> Goal {
+    let least = Cores::whole(variant.least);
+    let now = if settled {
+        Goal::default()
+    } else {
+        there.goal()
+    };
+    Goal {
+        replicas: goal.replicas.max(variant.replicas.least).max(now.replicas),
+        each: goal.each.max(least).max(now.each),
+        start: goal.start.max(least),
+    }
+}
+
+fn input(
+    service: &Service,
+    rule: Themis,
+    in_force: &[InForce],
+    demand: Rps,
+    lasting: bool,
+) -> Input {
+    let stage = |(index, (variant, there)): (usize, (&Variant, &InForce))| StageInput {
+        name: service
+            .stages
+            .get(index)
+            .map_or_else(String::new, |stage| stage.name.clone()),
+        latency: Latency::Sponge(promised(variant)),
+        running: Running {
+            instances: there.ready.replicas().min(variant.replicas.greatest),
+            cores: (there.ready.each().millis() / 1000).clamp(1, variant.greatest),
+        },
+        cores_max: variant.greatest,
+        batch_max: variant.profile.batch,
+        wait_ms: wait_ms(variant),
+        instances_max: variant.replicas.greatest,
+    };
+    let each = service.variants.iter().zip(in_force);
+    Input {
+        load_rps: demand.0,
+        lasting,
+        slo_ms: service.latency_max_ms,
+        budget_cores: service.budget,
+        horizontal_cores: rule.horizontal_cores,
+        stages: each.enumerate().map(stage).collect(),
+    }
+}
+
+fn settings(scaling: &Scaling) -> String {
+    let each = scaling.stages.iter().map(|stage| {
+        let (n, c, name, b) = (stage.instances, stage.cores, &stage.name, stage.batch);
+        format!(" {n} × {c} cores for {name} in batches of {b}")
+    });
+    each.collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Themis' phases, turn by turn: what is ready and how long the load has lasted → what to have.
+
+use weir_api::Rps;
+
+use super::super::{batches, decide};
+use super::*;
+use crate::capacity::{Allocation, Bound, Bounds};
+use crate::plan::drafts;
+use crate::service::{Replicas, SharedPolicy, Stage};
+use crate::solve::law::{Law, Parallelism};
+use crate::spec::tests::service;
+
+const RULE: Themis = Themis {
+    horizontal_cores: 1,
+    tolerance: 0.0,
+};
+
+/// Detect in 80·b/c + 20 ms, classify in 40·b/c + 10 ms; one batch at a time, batches to 4, to 8 cores in a
+/// replica and 8 replicas; 500 ms of 1000.
+fn pipeline(budget: u32) -> Service {
+    let mut service = service(budget);
+    service.policy = SharedPolicy::new(RULE);
+    let template = service.variants[0].clone();
+    let variant = |(name, gamma_ms, eta_ms): (&str, f64, f64)| {
+        let mut variant = template.clone();
+        (variant.name, variant.cluster) = (name.to_owned(), name.to_owned());
+        (variant.least, variant.greatest) = (1, 8);
+        variant.replicas = Replicas {
+            least: 1,
+            greatest: 8,
+        };
+        variant.profile.parallelism = Parallelism::Fixed(std::num::NonZeroU32::MIN);
+        variant.profile.batch = 4;
+        variant.profile.fit = None;
+        variant.profile.latency.tail = 1.0;
+        variant.profile.latency.law = Law {
+            gamma_ms,
+            epsilon_ms: 0.0,
+            delta_ms: 0.0,
+            eta_ms,
+        };
+        variant
+    };
+    let each = [("detect", 80.0, 20.0), ("classify", 40.0, 10.0)];
+    service.variants = each.into_iter().map(variant).collect();
+    let stage = |index: usize, name: &str| Stage {
+        name: name.to_owned(),
+        variants: index..index + 1,
+    };
+    service.stages = vec![stage(0, "detect"), stage(1, "classify")];
+    service
+}
+
+fn forecast(rps: f64, lasted: Option<f64>) -> Inputs {
+    {
+        let mut inputs = Inputs::steady(Rps(rps));
+        inputs.forecast.lasted = lasted.map(Rps);
+        inputs
+    }
+}
+
+fn there(each: [(u32, u32); 2]) -> [InForce; 2] {
+    each.map(|(n, cores)| InForce::certain(Allocation::new(n, Cores::whole(cores))))
+}
+
+/// Replicas, cores of each, cores of those that start.
+fn check(decision: &Decision, status: SolveStatus, goals: [(u32, u32, u32); 2]) {
+    let got: Vec<(u32, f64, f64)> = decision
+        .goals
+        .iter()
+        .map(|goal| (goal.replicas, goal.each.as_f64(), goal.start.as_f64()))
+        .collect();
+    let goals = goals.map(|(n, each, start)| (n, f64::from(each), f64::from(start)));
+    assert_eq!(
+        (decision.status, got),
+        (status, goals.to_vec()),
+        "{}",
+        decision.why
+    );
+}
+
+#[test]
+fn a_burst_takes_cores_and_what_has_lasted_takes_replicas() {
+    let service = pipeline(16);
+    let running = there([(1, 1), (1, 1)]);
+    // One replica of detect carries 4 / (320 / c + 20 ms): 11.8/s on one core, 40 on four.
+    let burst = decide(&service, &running, Some(forecast(40.0, Some(8.0))));
+    check(&burst, SolveStatus::Optimal, [(1, 4, 1), (1, 2, 1)]);
+    assert!(
+        burst.why.contains("not lasting: vertically"),
+        "{}",
+        burst.why
+    );
+    // It has lasted: those that serve keep their cores until the others are ready …
+    let running = there([(1, 4), (1, 2)]);
+    let lasting = forecast(40.0, Some(35.0));
+    let started = decide(&service, &running, Some(lasting));
+    check(&started, SolveStatus::Optimal, [(4, 4, 1), (2, 2, 1)]);
+    assert!(
+        started.why.contains("lasting: horizontally"),
+        "{}",
+        started.why
+    );
+    // … which they are of detect alone …
+    let mut running = there([(4, 1), (1, 2)]);
+    running[0].at_most = Cores::whole(7);
+    running[1].starting = Allocation::one(Cores::whole(1));
+    let waiting = decide(&service, &running, Some(lasting));
+    check(&waiting, SolveStatus::Optimal, [(4, 1, 1), (2, 2, 1)]);
+    // … and then shrink in place.
+    let settled = decide(&service, &there([(4, 1), (2, 1)]), Some(lasting));
+    check(&settled, SolveStatus::Optimal, [(4, 1, 1), (2, 1, 1)]);
+}
+
+#[test]
+fn what_cannot_carry_a_lasting_load_makes_room_for_what_can() {
+    // On eight cores each they carry 33 and 67 a second, in replicas of one core 100.
+    let mut service = pipeline(22);
+    service.variants[0].replicas.greatest = 12;
+    let running = there([(1, 8), (1, 8)]);
+    let decision = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
+    assert!(
+        decision.why.contains("lasting: horizontally"),
+        "{}",
+        decision.why
+    );
+    let cores: Cores = decision
+        .goals
+        .iter()
+        .zip(&running)
+        .map(|(goal, there)| goal.cores(there.ready))
+        .sum();
+    assert_eq!(cores, Cores::whole(22), "{}", decision.why);
+    assert!(
+        decision
+            .goals
+            .iter()
+            .all(|goal| goal.each > Cores::whole(1))
+    );
+    // Fractions of a core make room too.
+    let mut uneven = there([(6, 2), (6, 1)]);
+    uneven[0] = InForce::certain(Allocation::new(6, Cores::from_millis(1900)));
+    service.budget = 22;
+    service.variants[0].greatest = 2;
+    let tight = decide(&service, &uneven, Some(forecast(140.0, Some(140.0))));
+    check(&tight, SolveStatus::Optimal, [(12, 1, 1), (7, 1, 1)]);
+    service.variants[0].greatest = 8;
+    // With room they keep what they have.
+    service.budget = 40;
+    let roomy = decide(&service, &running, Some(forecast(100.0, Some(100.0))));
+    assert!(
+        roomy.goals.iter().all(|goal| goal.each == Cores::whole(8)),
+        "{}",
+        roomy.why
+    );
+}
+
+#[test]
+fn a_burst_above_what_cores_carry_gets_all_that_they_do() {
+    let service = pipeline(16);
+    let running = there([(1, 1), (1, 1)]);
+    // One replica of detect carries 66.7/s on its eight cores, and classify as much on three.
+    let burst = decide(&service, &running, Some(forecast(90.0, Some(8.0))));
+    let [detect, classify] = [0, 1].map(|n: usize| burst.goals[n]);
+    assert_eq!(detect.each, Cores::whole(8), "{}", burst.why);
+    assert!(classify.each >= Cores::whole(3), "{}", burst.why);
+    assert!(
+        burst.why.contains("vertically until more are loaded"),
+        "{}",
+        burst.why
+    );
+    // Others start in the room that is left, and take none.
+    let cores: Cores = burst
+        .goals
+        .iter()
+        .zip(&running)
+        .map(|(goal, there)| goal.cores(there.ready))
+        .sum();
+    assert!(cores <= Cores::whole(16), "{}", burst.why);
+    assert!(detect.replicas + classify.replicas > 2, "{}", burst.why);
+}
+
+#[test]
+fn another_burst_stops_nothing_that_has_been_started() {
+    let service = pipeline(24);
+    let mut running = there([(1, 4), (1, 2)]);
+    running[0].starting = Allocation::new(3, Cores::whole(1));
+    running[0].at_most = Cores::whole(7);
+    let burst = decide(&service, &running, Some(forecast(60.0, Some(20.0))));
+    assert_eq!(burst.goals[0].replicas, 4, "{}", burst.why);
+    assert!(burst.goals[0].each > Cores::whole(4), "{}", burst.why);
+}
+
+#[test]
+fn what_carries_the_demand_is_kept_within_the_tolerance_and_before_the_forecast_settles() {
+    let mut service = pipeline(16);
+    let running = there([(4, 1), (3, 1)]);
+    let load = forecast(40.0, Some(35.0));
+    check(
+        &decide(&service, &running, Some(load)),
+        SolveStatus::Optimal,
+        [(4, 1, 1), (2, 1, 1)],
+    );
+    service.policy = SharedPolicy::new(Themis {
+        tolerance: 1.0,
+        ..RULE
+    });
+    let kept = decide(&service, &running, Some(load));
+    assert!(
+        kept.kept && kept.why.ends_with("within the tolerance of it"),
+        "{}",
+        kept.why
+    );
+    let mut early = forecast(4.0, None);
+    early.forecast.settled = false;
+    let kept = decide(&service, &there([(4, 2), (3, 1)]), Some(early));
+    assert!(
+        kept.kept && kept.why.ends_with("has not filled yet"),
+        "{}",
+        kept.why
+    );
+    // What does not carry it grows at once, and nothing is taken away for it.
+    let mut early = forecast(60.0, None);
+    early.forecast.settled = false;
+    let grown = decide(&service, &running, Some(early));
+    for (goal, now) in grown.goals.iter().zip(&running) {
+        assert!(goal.replicas >= now.ready.replicas() && goal.each >= now.ready.each());
+    }
+    assert!(grown.goals[0].each > Cores::whole(1), "{}", grown.why);
+}
+
+#[test]
+fn more_than_there_is_gets_what_carries_the_most() {
+    let service = pipeline(6);
+    let decision = decide(
+        &service,
+        &there([(1, 1), (1, 1)]),
+        Some(forecast(500.0, None)),
+    );
+    assert_eq!(decision.status, SolveStatus::Infeasible);
+    let cores: Cores = decision
+        .goals
+        .iter()
+        .map(|goal| goal.cores(Allocation::one(Cores::whole(1))))
+        .sum();
+    assert!(cores <= Cores::whole(6), "{cores}: {}", decision.why);
+    assert!(cores >= Cores::whole(4), "{cores}: {}", decision.why);
+}
+
+#[test]
+fn plans_have_a_slot_for_each_request_of_a_batch_of_each_replica() {
+    let service = pipeline(16);
+    let there = [
+        Allocation::new(4, Cores::whole(1)),
+        Allocation::new(2, Cores::whole(1)),
+    ];
+    let load = Some(forecast(44.0, Some(40.0)));
+    assert_eq!(batches(&service, &there, load), [2, 2]);
+    let drafts = drafts(&service, &there, load).unwrap();
+    let detect = &drafts[0].variants[0];
+    assert_eq!((detect.slots, detect.service_ms), (8, 180.0));
+    let classify = &drafts[1].variants[0];
+    assert_eq!((classify.slots, classify.service_ms), (4, 90.0));
+    // A batch of two fills in 23 ms.
+    assert_eq!(drafts[0].rest_ms, 90.0 + 1000.0 / 44.0);
+}
+
+#[test]
+fn what_its_replicas_hold_bounds_it() {
+    let mut service = pipeline(16);
+    let running = there([(1, 4), (1, 2)]);
+    let lasting = forecast(40.0, Some(35.0));
+    // Without a bound there would be four and two.
+    service.bounds = Bounds(vec![Bound {
+        name: "memory".to_owned(),
+        most: 5,
+        each: vec![1, 1],
+    }]);
+    let bound = decide(&service, &running, Some(lasting));
+    let replicas: Vec<u32> = bound.goals.iter().map(|goal| goal.replicas).collect();
+    assert!(service.bounds.bear(&replicas), "{replicas:?} {}", bound.why);
+    assert!(
+        replicas.iter().all(|n| *n > 0),
+        "{replicas:?} {}",
+        bound.why
+    );
+    // What serves keeps its cores as long as it carries the load alone.
+    let serving = bound
+        .goals
+        .iter()
+        .zip(&running)
+        .all(|(goal, now)| goal.each >= now.ready.each());
+    assert!(serving, "{:?} {}", bound.goals, bound.why);
+}

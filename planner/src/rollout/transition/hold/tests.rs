@@ -1,0 +1,310 @@
+//! The demand is carried by what goes on to serve at every moment; and how often what is wanted is reached where some
+//! order of steps comes there without a loss.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use weir_api::Cores;
+
+use super::super::{Step, Transition};
+use super::*;
+use crate::capacity::{Bounds, InForce, Resize};
+use crate::rollout::STEPS_MAX;
+
+/// Variants that carry so much by each core, less an offset.
+#[derive(Debug, Clone)]
+struct Rates(Vec<(u32, u32)>);
+
+impl Rates {
+    fn rps(&self, cores: &[u32]) -> u32 {
+        let each = self.0.iter().zip(cores);
+        each.map(|((slope, offset), cores)| (slope * cores).saturating_sub(*offset))
+            .sum()
+    }
+
+    fn carried(&self, demand: u32, there: &[Allocation]) -> f64 {
+        let cores: Vec<u32> = there
+            .iter()
+            .map(|one| one.cores().millis() / 1000)
+            .collect();
+        f64::from(self.rps(&cores)) / f64::from(demand)
+    }
+}
+
+fn certain(cores: &[u32]) -> Vec<InForce> {
+    let one = |cores: &u32| InForce::certain(Allocation::one(Cores::whole(*cores)));
+    cores.iter().map(one).collect()
+}
+
+fn goals(cores: &[u32]) -> Vec<Goal> {
+    cores
+        .iter()
+        .map(|cores| Goal::one(Cores::whole(*cores)))
+        .collect()
+}
+
+/// Variants, a demand, a budget, and servers that take some turns to have what they are asked for.
+#[derive(Debug, Clone)]
+struct Case {
+    rates: Rates,
+    demand: u32,
+    budget: u32,
+    start: Vec<u32>,
+    wanted: Vec<u32>,
+    /// Turns that a growth takes, by variant.
+    turns: Vec<u32>,
+}
+
+/// The servers, as they are.
+struct Servers<'a> {
+    case: &'a Case,
+    real: Vec<u32>,
+    /// Cores that each is asked to have, and the turns until then, by variant.
+    pending: Vec<Option<(u32, u32)>>,
+    published: Vec<Allocation>,
+    /// The part of the demand that is carried.
+    least: f64,
+}
+
+impl Servers<'_> {
+    fn in_force(&self) -> Vec<InForce> {
+        let each = self.real.iter().zip(&self.pending);
+        let one = |(real, pending): (&u32, &Option<(u32, u32)>)| {
+            let now = InForce::certain(Allocation::one(Cores::whole(*real)));
+            pending.map_or(now, |(cores, _)| now.or(Goal::one(Cores::whole(cores))))
+        };
+        each.map(one).collect()
+    }
+
+    fn resize(&mut self, transition: &mut Transition, change: Resize) {
+        let cores = change.cores().millis() / 1000;
+        let index = change.variant;
+        let takes = self.case.turns[index];
+        if cores > self.real[index] && takes > 0 {
+            let begun = self.pending[index].is_some_and(|(asked, _)| asked == cores);
+            if !begun {
+                self.pending[index] = Some((cores, takes));
+            }
+            transition.failed(change, true);
+        } else {
+            (self.real[index], self.pending[index]) = (cores, None);
+            transition.confirmed(change, certain(&[cores])[0]);
+        }
+        self.see();
+    }
+
+    /// Checks that what is published is there, and carries no less than before, or all.
+    fn see(&mut self) {
+        let used: u32 = self
+            .in_force()
+            .iter()
+            .map(|one| one.at_most.millis() / 1000)
+            .sum();
+        let budget = self.case.budget.max(self.case.start.iter().sum());
+        assert!(used <= budget, "{used} cores: {:?}", self.case);
+        for (published, real) in self.published.iter().zip(&self.real) {
+            assert!(published.cores() <= Cores::whole(*real), "{:?}", self.case);
+        }
+        let carried = self.case.rates.carried(self.case.demand, &self.published);
+        assert!(
+            carried >= self.least - 1e-6,
+            "{carried} carried, {} before: {:?}",
+            self.least,
+            self.case
+        );
+        self.least = carried.min(1.0);
+    }
+
+    /// A turn; then a turn's time passes.
+    fn turn(&mut self) {
+        let case = self.case;
+        let budget = Cores::whole(case.budget);
+        // What is under way goes on.
+        let under_way = self.pending.iter().zip(&case.wanted);
+        let asked: Vec<u32> = under_way
+            .map(|(p, wanted)| p.map_or(*wanted, |(cores, _)| cores))
+            .collect();
+        let mut transition =
+            Transition::new(&self.in_force(), &goals(&asked), budget, &Bounds::default());
+        for _ in 0..STEPS_MAX {
+            transition.hold(&|there| case.rates.carried(case.demand, there));
+            match transition.next() {
+                Step::Resize(changes) => {
+                    for change in changes {
+                        self.resize(&mut transition, change);
+                    }
+                }
+                Step::Publish(there) => {
+                    self.published.clone_from(&there);
+                    self.see();
+                    transition.published(there);
+                }
+                Step::Done => break,
+            }
+        }
+        for (real, pending) in self.real.iter_mut().zip(&mut self.pending) {
+            if let Some((cores, turns)) = pending {
+                *turns -= 1;
+                if *turns == 0 {
+                    *real = *cores;
+                    *pending = None;
+                }
+            }
+        }
+    }
+}
+
+/// Whether some order of changes of one variant each comes from the start to what is wanted, where what serves carries
+/// the demand at each moment, cores that grow count from the beginning, and those that go from the end.
+fn some_order_does(case: &Case) -> bool {
+    let carries = |cores: &[u32]| case.rates.rps(cores) >= case.demand;
+    let within = |cores: &[u32]| cores.iter().sum::<u32>() <= case.budget;
+    let mut seen = BTreeSet::from([case.start.clone()]);
+    let mut next = VecDeque::from([case.start.clone()]);
+    while let Some(state) = next.pop_front() {
+        if state == case.wanted {
+            return true;
+        }
+        for index in 0..state.len() {
+            for cores in 0..=case.budget {
+                let mut changed = state.clone();
+                changed[index] = cores;
+                let possible = carries(&changed) && within(&changed);
+                if possible && seen.insert(changed.clone()) {
+                    next.push_back(changed);
+                }
+            }
+        }
+    }
+    false
+}
+
+fn any_case() -> impl Strategy<Value = Case> {
+    (2usize..4, 3u32..9).prop_flat_map(|(count, budget)| {
+        let each = prop::collection::vec((4u32..30, 0u32..8), count);
+        let cores = || prop::collection::vec(0..=budget, count);
+        let turns = prop::collection::vec(0u32..4, count);
+        (each, cores(), cores(), turns, 1u32..100).prop_map(
+            move |(each, start, wanted, turns, demand)| {
+                let mut case = Case {
+                    rates: Rates(each),
+                    demand,
+                    budget,
+                    start,
+                    wanted,
+                    turns,
+                };
+                let Case { start, wanted, .. } = &mut case;
+                for cores in [start, wanted] {
+                    while cores.iter().sum::<u32>() > budget {
+                        *cores.iter_mut().max().unwrap() -= 1;
+                    }
+                }
+                case
+            },
+        )
+    })
+}
+
+fn played(case: &Case) -> Vec<u32> {
+    let mut servers = Servers {
+        case,
+        real: case.start.clone(),
+        pending: vec![None; case.start.len()],
+        published: certain(&case.start).iter().map(|one| one.ready).collect(),
+        least: 0.0,
+    };
+    let now = case.rates.carried(case.demand, &servers.published);
+    // Above what is there it may begin with a loss, which makes room for what carries more.
+    servers.least = if now < 1.0 { 0.0 } else { 1.0 };
+    for _ in 0..200 {
+        servers.turn();
+    }
+    servers.real
+}
+
+/// Cases of [`any_case`], so many, that carry the demand at both ends.
+fn cases(count: usize) -> impl Iterator<Item = Case> {
+    let mut runner = TestRunner::deterministic();
+    let any = any_case();
+    let cases = std::iter::repeat_with(move || any.new_tree(&mut runner).unwrap().current());
+    let carries = |case: &Case| {
+        let ends = [&case.start, &case.wanted];
+        ends.iter()
+            .all(|cores| case.rates.rps(cores) >= case.demand)
+    };
+    cases.filter(carries).take(count)
+}
+
+#[test]
+fn demand_is_carried_throughout_and_nearly_always_what_is_wanted_is_reached() {
+    let (mut possible, mut reached) = (0, 0);
+    for case in cases(10_000) {
+        // Each step is looked at on the way.
+        let there = played(&case);
+        if some_order_does(&case) {
+            possible += 1;
+            reached += u32::from(there == case.wanted);
+        }
+    }
+    println!("{reached} of {possible} reached");
+    assert!(possible > 5000, "{possible}");
+    // Growth of what carries little may take the room that another needs.
+    assert!(reached * 100 >= possible * 95, "{reached} of {possible}");
+}
+
+#[test]
+fn budget_is_kept_though_it_no_longer_bears_what_the_demand_needs() {
+    // Of five cores two are to go, and neither variant carries the demand without them.
+    let rates = Rates(vec![(20, 0), (10, 0)]);
+    let carried = |there: &[Allocation]| rates.carried(60, there);
+    let budget = Cores::whole(3);
+    let (there, wanted) = (certain(&[1, 4]), goals(&[2, 1]));
+    let mut transition = Transition::new(&there, &wanted, budget, &Bounds::default());
+    transition.hold(&carried);
+    let Step::Publish(safe) = transition.next() else {
+        panic!("{:?}", transition.next());
+    };
+    assert!(
+        safe.iter().map(|one| one.cores()).sum::<Cores>() <= budget,
+        "{safe:?}"
+    );
+}
+
+/// First step of a transition from `start` to `wanted` on 8 cores, where 100 requests/s are to come and that part of
+/// them arrives already.
+fn first_step(start: &[u32], wanted: &[u32], arriving: f64) -> Step {
+    let rates = Rates(vec![(20, 0), (10, 0)]);
+    let carried = |there: &[Allocation]| rates.carried(100, there);
+    let (there, budget) = (certain(start), Cores::whole(8));
+    let transition = Transition::new(&there, &goals(wanted), budget, &Bounds::default());
+    let mut transition = transition.serving(arriving);
+    transition.hold(&carried);
+    transition.next()
+}
+
+#[test]
+fn room_is_made_only_so_far_as_what_arrives_is_served() {
+    let publishes = |cores: [u32; 2]| Step::Publish(Allocation::ones(&cores.map(Cores::whole)));
+    for (arriving, there) in [
+        // Of the 90 that are carried, 90 and 70 arrive.
+        (0.9, [1, 7]),
+        (0.7, [1, 5]),
+        // More arrives than is carried: nothing is lost that would not be.
+        (0.95, [1, 3]),
+        (0.0, [1, 3]),
+    ] {
+        assert_eq!(
+            first_step(&[1, 7], &[5, 3], arriving),
+            publishes(there),
+            "{arriving}"
+        );
+    }
+    // What grows beside it will serve what arrives: no more room is made until then.
+    let Step::Resize(grows) = first_step(&[1, 5], &[5, 3], 0.95) else {
+        panic!("it does not grow");
+    };
+    assert_eq!(grows[0].cores(), Cores::whole(3));
+}

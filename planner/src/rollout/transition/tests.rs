@@ -1,0 +1,385 @@
+//! Ways from what is in force to what is wanted, faults on them, and what holds at every step.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::capacity::Bound;
+use crate::rollout::STEPS_MAX;
+
+fn allocations(cores: &[u32]) -> Vec<Allocation> {
+    let one = |cores: &u32| Allocation::one(Cores::whole(*cores));
+    cores.iter().map(one).collect()
+}
+
+fn certain(allocations: &[Allocation]) -> Vec<InForce> {
+    allocations.iter().copied().map(InForce::certain).collect()
+}
+
+fn goals(allocations: &[Allocation]) -> Vec<Goal> {
+    allocations.iter().copied().map(Goal::of).collect()
+}
+
+/// The whole way of single replicas where every change is confirmed, as text.
+fn way(actuated: &[u32], target: &[u32], budget: u32) -> Vec<String> {
+    let goals = goals(&allocations(target));
+    let in_force = certain(&allocations(actuated));
+    let transition = Transition::new(&in_force, &goals, Cores::whole(budget), &Bounds::default());
+    walk(transition, |change| {
+        InForce::certain(change.goal.ready(Allocation::one(Cores::whole(1))))
+    })
+}
+
+fn walk(mut transition: Transition, answer: fn(&Resize) -> InForce) -> Vec<String> {
+    let mut way = Vec::new();
+    while way.len() <= STEPS_MAX {
+        match transition.next() {
+            Step::Resize(changes) => {
+                way.push(format!("resize{}", text(&changes)));
+                for change in changes {
+                    transition.confirmed(change, answer(&change));
+                }
+            }
+            Step::Publish(allocations) => {
+                let text = allocations.iter().map(|one| format!(" {one}"));
+                way.push(format!("publish{}", text.collect::<String>()));
+                transition.published(allocations);
+            }
+            Step::Done => return way,
+        }
+    }
+    panic!("no end: {way:?}");
+}
+
+/// Index, replicas where they are several, cores of each, and with how many another one starts.
+fn text(changes: &[Resize]) -> String {
+    let each = changes.iter().map(|change| {
+        let Goal {
+            replicas,
+            each,
+            start,
+        } = change.goal;
+        let all = Allocation::new(replicas, each);
+        let starts = (replicas > change.ready.replicas().max(1)).then(|| format!(" + {start}"));
+        format!(" {}={all}{}", change.variant, starts.unwrap_or_default())
+    });
+    each.collect()
+}
+
+#[test]
+fn make_before_break() {
+    assert_eq!(way(&[4, 4], &[4, 4], 8), ["publish 4 4"]);
+    assert_eq!(way(&[2, 2], &[4, 3], 8), ["resize 0=4 1=3", "publish 4 3"]);
+    assert_eq!(way(&[4, 4], &[2, 4], 8), ["publish 2 4", "resize 0=2"]);
+    // There is room: all grows before anything shrinks.
+    let roomy = ["resize 1=6", "publish 2 6", "resize 0=2"];
+    assert_eq!(way(&[4, 2], &[2, 6], 10), roomy);
+    // There is little: grow what fits, move the weight, shrink, grow the rest, move the weight.
+    let tight = [
+        "resize 1=4",
+        "publish 2 4",
+        "resize 0=2",
+        "resize 1=6",
+        "publish 2 6",
+    ];
+    assert_eq!(way(&[4, 2], &[2, 6], 8), tight);
+    // Each that has none gets a first core before any gets a second.
+    let firsts = [
+        "resize 0=1 2=1",
+        "publish 1 0 1",
+        "resize 1=0",
+        "resize 0=5 2=3",
+        "publish 5 0 3",
+    ];
+    assert_eq!(way(&[0, 7, 0], &[5, 0, 3], 9), firsts);
+    // Above the budget already: nothing grows before something has shrunk.
+    assert_eq!(way(&[6, 6], &[2, 6], 8), ["publish 2 6", "resize 0=2"]);
+}
+
+/// Replicas, cores of each.
+fn several(each: &[(u32, u32)]) -> Vec<Allocation> {
+    let one = |(n, cores): &(u32, u32)| Allocation::new(*n, Cores::whole(*cores));
+    each.iter().map(one).collect()
+}
+
+/// From the replicas of one variant to those wanted, which are ready at once or start only.
+fn way_of_replicas(
+    there: (u32, u32),
+    (replicas, each, start): (u32, u32, u32),
+    budget: u32,
+    ready_at_once: bool,
+) -> Vec<String> {
+    let goal = Goal {
+        replicas,
+        each: Cores::whole(each),
+        start: Cores::whole(start),
+    };
+    let in_force = certain(&several(&[there]));
+    let transition = Transition::new(&in_force, &[goal], Cores::whole(budget), &Bounds::default());
+    walk(transition, if ready_at_once { at_once } else { starts })
+}
+
+fn at_once(change: &Resize) -> InForce {
+    InForce::certain(Allocation::new(change.goal.replicas, change.goal.each))
+}
+
+/// Those that serve are changed, new ones start.
+fn starts(change: &Resize) -> InForce {
+    let serving = change.goal.ready(change.ready);
+    let more = change.goal.replicas - serving.replicas();
+    InForce {
+        ready: serving,
+        starting: Allocation::new(more, change.goal.start),
+        at_most: change.cores(),
+        replicas_at_most: change.goal.replicas,
+    }
+}
+
+#[test]
+fn replicas_start_before_others_shrink_or_end() {
+    let way = way_of_replicas;
+    assert_eq!(
+        way((2, 1), (4, 1, 1), 8, true),
+        ["resize 0=4 × 1 + 1", "publish 4 × 1"]
+    );
+    assert_eq!(
+        way((2, 1), (4, 1, 1), 8, false),
+        ["resize 0=4 × 1 + 1", "publish 2 × 1"]
+    );
+    assert_eq!(
+        way((2, 1), (4, 1, 1), 3, true),
+        ["resize 0=3 × 1 + 1", "publish 3 × 1"]
+    );
+    assert_eq!(
+        way((4, 2), (2, 2, 2), 8, true),
+        ["publish 2 × 2", "resize 0=2 × 2"]
+    );
+    // Those that serve get their cores at once, whatever starts.
+    assert_eq!(
+        way((1, 2), (4, 5, 1), 8, false),
+        ["resize 0=4 × 5 + 1", "publish 5"]
+    );
+    // Fewer and greater ones: what the budget leaves, then the rest of it.
+    let fewer = [
+        "publish 2 × 2",
+        "resize 0=2 × 2",
+        "resize 0=2 × 4",
+        "publish 2 × 4",
+    ];
+    assert_eq!(way((4, 2), (2, 4, 4), 8, true), fewer);
+}
+
+#[test]
+fn replicas_that_start_count_for_the_budget_and_not_for_the_plan() {
+    let mut in_force = certain(&several(&[(1, 4), (1, 2)]));
+    in_force[0].starting = Allocation::new(3, Cores::whole(1));
+    in_force[0].at_most = Cores::whole(7);
+    let goals = goals(&several(&[(4, 4), (1, 4)]));
+    let transition = Transition::new(&in_force, &goals, Cores::whole(10), &Bounds::default());
+    let Step::Resize(changes) = transition.next() else {
+        panic!("{:?}", transition.next())
+    };
+    assert_eq!(text(&changes), " 1=3", "one core is left");
+    let mut transition = Transition::new(&in_force, &goals, Cores::whole(9), &Bounds::default());
+    assert_eq!(transition.next(), Step::Publish(several(&[(1, 4), (1, 2)])));
+    transition.published(several(&[(1, 4), (1, 2)]));
+    assert_eq!(transition.next(), Step::Done);
+}
+
+/// How a backend takes a change.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Confirmed,
+    Refused,
+    LostBefore,
+    LostAfter,
+    Halfway,
+}
+
+fn any_fate() -> impl Strategy<Value = Fate> {
+    use Fate::*;
+    prop_oneof![
+        4 => Just(Confirmed),
+        1 => Just(Refused),
+        1 => Just(LostBefore),
+        1 => Just(LostAfter),
+        1 => Just(Halfway)
+    ]
+}
+
+/// Backends with their real cores, and what they and the filters were last told.
+struct World {
+    budget: Cores,
+    real: Vec<Cores>,
+    published: Vec<Allocation>,
+    fates: std::vec::IntoIter<Fate>,
+}
+
+impl World {
+    fn resize(&mut self, transition: &mut Transition, change: Resize) {
+        let real = &mut self.real[change.variant];
+        let fate = self.fates.next().unwrap_or(Fate::Confirmed);
+        match fate {
+            Fate::Confirmed | Fate::LostAfter => *real = change.cores(),
+            Fate::Halfway => {
+                *real = Cores::from_millis(real.millis().midpoint(change.cores().millis()))
+            }
+            Fate::Refused | Fate::LostBefore => {}
+        }
+        match fate {
+            Fate::Confirmed | Fate::Halfway => {
+                transition.confirmed(change, InForce::certain(Allocation::one(*real)))
+            }
+            Fate::Refused => transition.failed(change, false),
+            Fate::LostBefore | Fate::LostAfter => transition.failed(change, true),
+        }
+    }
+
+    fn check(&self, used_at_start: Cores) {
+        let used: Cores = self.real.iter().copied().sum();
+        assert!(
+            used <= self.budget.max(used_at_start),
+            "{used} cores of {}",
+            self.budget
+        );
+        for (published, real) in self.published.iter().zip(&self.real) {
+            assert!(
+                published.cores() <= *real,
+                "{published} published, {real} there"
+            );
+        }
+    }
+}
+
+/// Of a and b, whose replicas have a core each: the whole way, where memory bears so much.
+fn bounded(there: (u32, u32), wanted: (u32, u32), most: u64) -> Vec<String> {
+    let of = |(a, b): (u32, u32)| several(&[(a, 1), (b, 1)]);
+    let bounds = Bounds(vec![Bound {
+        name: "memory".to_owned(),
+        most,
+        each: vec![2, 3],
+    }]);
+    let goals = goals(&of(wanted));
+    let transition = Transition::new(&certain(&of(there)), &goals, Cores::whole(99), &bounds);
+    walk(transition, at_once)
+}
+
+#[test]
+fn replicas_start_as_what_they_hold_is_borne() {
+    let at_once = ["resize 1=2 × 1 + 1", "publish 1 2 × 1"];
+    assert_eq!(bounded((1, 0), (1, 2), 8), at_once);
+    let one_by_one = [
+        "resize 1=1",
+        "publish 1 1",
+        "resize 0=1",
+        "resize 1=2 × 1 + 1",
+        "publish 1 2 × 1",
+    ];
+    assert_eq!(bounded((2, 0), (1, 2), 8), one_by_one);
+    // What is kept back for the first of b, a does not get.
+    assert_eq!(bounded((1, 0), (3, 1), 8)[0], "resize 0=2 × 1 + 1 1=1");
+    // More than there may be is there already: it only shrinks.
+    assert_eq!(bounded((3, 2), (4, 2), 8), ["publish 3 × 1 2 × 1"]);
+}
+
+proptest! {
+    #[test]
+    fn never_more_held_than_there_may_be(
+        start in prop::collection::vec(0u32..6, 3),
+        wanted in prop::collection::vec(0u32..6, 3),
+        most in 0u64..30,
+        each in prop::collection::vec(0u64..5, 3),
+        fates in prop::collection::vec(any_fate(), 0..12),
+    ) {
+        let of = |counts: &[u32]| -> Vec<Allocation> {
+            counts.iter().map(|count| Allocation::new(*count, Cores::whole(1))).collect()
+        };
+        let bounds = Bounds(vec![Bound { name: String::new(), most, each }]);
+        let held = |counts: &[u32]| bounds.0[0].held(counts);
+        let (mut real, mut fates) = (start.clone(), fates.into_iter());
+        let in_force = certain(&of(&start));
+        let mut transition = Transition::new(&in_force, &goals(&of(&wanted)), Cores::whole(99), &bounds);
+        for _ in 0..STEPS_MAX {
+            let changes = match transition.next() {
+                Step::Resize(changes) => changes,
+                Step::Publish(there) => {
+                    transition.published(there);
+                    continue;
+                }
+                Step::Done => break,
+            };
+            for change in changes {
+                let (now, goal) = (real[change.variant], change.goal.replicas);
+                let fate = fates.next().unwrap_or(Fate::Confirmed);
+                real[change.variant] = match fate {
+                    Fate::Confirmed | Fate::LostAfter => goal,
+                    Fate::Halfway => now.midpoint(goal),
+                    Fate::Refused | Fate::LostBefore => now,
+                };
+                let there = of(&[real[change.variant]])[0];
+                match fate {
+                    Fate::Confirmed | Fate::Halfway => transition.confirmed(change, InForce::certain(there)),
+                    Fate::Refused => transition.failed(change, false),
+                    Fate::LostBefore | Fate::LostAfter => transition.failed(change, true),
+                }
+                prop_assert!(held(&real) <= most.max(held(&start)), "{real:?}");
+            }
+        }
+        let known: Vec<u32> = transition.in_force().iter().map(|one| one.replicas_at_most).collect();
+        prop_assert!(known.iter().zip(&real).all(|(known, real)| known >= real));
+    }
+
+    #[test]
+    fn never_above_the_budget_and_never_promised_what_is_not_there(
+        start in prop::collection::vec(0u32..9, 1..5),
+        budget in 4u32..24,
+        wishes in prop::collection::vec(prop::collection::vec(0u32..9, 4), 1..4),
+        fates in prop::collection::vec(any_fate(), 0..24),
+    ) {
+        let trusty = fates.iter().all(|fate| matches!(fate, Fate::Confirmed));
+        let real: Vec<Cores> = start.iter().copied().map(Cores::whole).collect();
+        let budget = Cores::whole(budget);
+        let published = vec![Allocation::NONE; start.len()];
+        let mut world = World { budget, real, published, fates: fates.into_iter() };
+        let mut in_force = certain(&allocations(&start));
+        for wish in wishes {
+            let wish = &wish[..in_force.len()];
+            let mut target: Vec<Cores> = wish.iter().copied().map(Cores::whole).collect();
+            while target.iter().copied().sum::<Cores>() > budget {
+                let greatest = target.iter_mut().max().unwrap();
+                *greatest = greatest.saturating_sub(Cores::whole(1));
+            }
+            let used: Cores = in_force.iter().map(|cores| cores.at_most).sum();
+            let goals: Vec<Goal> = target.iter().copied().map(Goal::one).collect();
+            let mut transition = Transition::new(&in_force, &goals, budget, &Bounds::default());
+            // What was published before holds until the first publication of this turn.
+            let mut steps = 0;
+            loop {
+                match transition.next() {
+                    Step::Resize(changes) => {
+                        for change in changes {
+                            world.resize(&mut transition, change);
+                            world.check(used);
+                        }
+                    }
+                    Step::Publish(allocations) => {
+                        world.published.clone_from(&allocations);
+                        world.check(used);
+                        transition.published(allocations);
+                    }
+                    Step::Done => break,
+                }
+                steps += 1;
+                prop_assert!(steps <= STEPS_MAX, "no end");
+            }
+            in_force = transition.in_force();
+            for (known, real) in in_force.iter().zip(&world.real) {
+                prop_assert!((known.ready.cores()..=known.at_most).contains(real));
+            }
+            if trusty {
+                let published: Vec<Cores> = world.published.iter().map(|a| a.cores()).collect();
+                prop_assert_eq!(&world.real, &target);
+                prop_assert_eq!(&published, &target);
+            }
+        }
+    }
+}

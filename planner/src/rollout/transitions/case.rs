@@ -1,0 +1,365 @@
+//! Random services, what is wanted of them, and what goes wrong. A case follows from its seed alone.
+
+use std::fmt;
+use std::ops::Range;
+
+use weir_api::Cores;
+
+use super::super::carried::carried_part;
+use super::play::text;
+use crate::capacity::{Allocation, Bound, Bounds, Goal};
+use crate::rollout::Shapes;
+
+/// Length of a cycle, ms.
+pub(super) const CYCLE_MS: u64 = 1000;
+/// Numbers from a seed (SplitMix64).
+#[derive(Debug, Clone)]
+pub(super) struct Rng(pub(super) u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// A number of a range, both ends included.
+    pub(super) fn of(&mut self, least: u64, most: u64) -> u64 {
+        least + self.next() % (most - least + 1)
+    }
+
+    pub(super) fn small(&mut self, least: u32, most: u32) -> u32 {
+        u32::try_from(self.of(u64::from(least), u64::from(most))).unwrap()
+    }
+
+    /// True in so many of a hundred.
+    pub(super) fn percent(&mut self, part: u64) -> bool {
+        self.of(1, 100) <= part
+    }
+}
+
+/// A variant's server or pods.
+#[derive(Debug, Clone)]
+pub(super) struct Variant {
+    /// Requests/s by each core of a replica.
+    pub(super) slope: f64,
+    /// Requests/s that a replica carries less than that.
+    pub(super) offset: f64,
+    /// Most cores of a replica, and most replicas.
+    pub(super) each_max: u32,
+    pub(super) replicas_max: u32,
+    /// Time from a resize that is asked for until it is in force, ms.
+    pub(super) delay_ms: u64,
+    /// Time from then until a server that had no core serves, ms.
+    pub(super) readiness_ms: u64,
+}
+
+impl Variant {
+    pub(super) fn rps(&self, there: Allocation) -> f64 {
+        let each = (self.slope * there.each().as_f64() - self.offset).max(0.0);
+        f64::from(there.replicas()) * each
+    }
+
+    pub(super) fn range(&self) -> Shapes {
+        Shapes {
+            replicas: (0, self.replicas_max),
+            each: (1, self.each_max),
+        }
+    }
+
+    /// Allocations it may have, none of them included.
+    pub(super) fn shapes(&self) -> Vec<Allocation> {
+        let mut shapes = vec![Allocation::NONE];
+        for replicas in 1..=self.replicas_max {
+            shapes.extend(
+                (1..=self.each_max).map(|each| Allocation::new(replicas, Cores::whole(each))),
+            );
+        }
+        shapes
+    }
+}
+
+/// What is wanted from a cycle on.
+#[derive(Debug, Clone)]
+pub(super) struct Wish {
+    pub(super) cycle: u64,
+    pub(super) demand: f64,
+    /// Part of the demand that arrives already.
+    pub(super) arriving: f64,
+    /// Whether the rest is to come.
+    pub(super) rises: bool,
+    pub(super) wanted: Vec<Allocation>,
+}
+
+/// How a backend takes a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Done,
+    Refused,
+    /// It never comes to be, and no answer comes.
+    LostBefore,
+    /// It comes to be, and no answer comes.
+    LostAfter,
+    Halfway,
+    /// It takes so many ms more.
+    Deferred(u64),
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) seed: u64,
+    pub(super) stages: Vec<Range<usize>>,
+    pub(super) variants: Vec<Variant>,
+    pub(super) budget: Cores,
+    pub(super) bounds: Bounds,
+    pub(super) start: Vec<Allocation>,
+    pub(super) wishes: Vec<Wish>,
+    /// Part of the changes that fail, and cycles before which somebody else changes something, of a hundred.
+    pub(super) faults: u64,
+    pub(super) undone: u64,
+    /// Whether replicas are pods of Kubernetes.
+    pub(super) pods: bool,
+}
+
+impl Case {
+    /// Cycles from the first to the last in which anything may fail.
+    pub(super) const FAULT_CYCLES: u64 = 40;
+
+    pub(super) fn new(seed: u64, pods: bool) -> Case {
+        let mut rng = Rng(seed);
+        let count = rng.small(2, if pods { 4 } else { 5 });
+        let budget = rng.small(3, if pods { 10 } else { 12 });
+        let variants: Vec<Variant> = (0..count)
+            .map(|_| variant(&mut rng, budget, pods))
+            .collect();
+        let mut case = Case {
+            seed,
+            stages: stages(&mut rng, variants.len()),
+            budget: Cores::whole(budget),
+            bounds: bounds(&mut rng, variants.len(), pods),
+            start: Vec::new(),
+            wishes: Vec::new(),
+            faults: if rng.percent(50) { 0 } else { rng.of(5, 50) },
+            undone: if rng.percent(70) { 0 } else { rng.of(2, 20) },
+            variants,
+            pods,
+        };
+        case.start = case.allocations(&mut rng);
+        let mut cycle = 0;
+        let wishes = rng.of(1, 4);
+        for wish in 1..=wishes {
+            let wanted = case.allocations(&mut rng);
+            let (before, after) = (case.rps(&case.start), case.rps(&wanted));
+            // Most often both carry it, at times by a hair, and at times neither does.
+            let demand = match rng.of(0, 9) {
+                0 => before.max(after) * 1.5,
+                1 => before.max(after),
+                2..=4 => before.min(after),
+                _ => before.min(after) * rng.of(20, 100) as f64 / 100.0,
+            };
+            let demand = demand.max(1.0);
+            // Servers are planned to be used in part: where all arrives, it is less than the demand.
+            let arriving = rng.of(0, 75) as f64 / 100.0;
+            // In the end all has come that is to come.
+            let rises = wish < wishes && rng.percent(50);
+            case.wishes.push(Wish {
+                cycle,
+                demand,
+                arriving,
+                rises,
+                wanted,
+            });
+            cycle += match rng.of(0, 2) {
+                0 => 1,
+                1 => rng.of(2, 5),
+                _ => rng.of(6, 30),
+            };
+        }
+        case
+    }
+
+    /// What the weakest stage carries.
+    pub(super) fn rps(&self, there: &[Allocation]) -> f64 {
+        let of = |stage: &Range<usize>| -> f64 {
+            let all = stage.clone();
+            all.map(|index| self.variants[index].rps(there[index]))
+                .sum()
+        };
+        self.stages.iter().map(of).fold(f64::INFINITY, f64::min)
+    }
+
+    /// The part of a demand that is carried.
+    pub(super) fn carried(&self, there: &[Allocation], demand: f64) -> f64 {
+        let capacities = self.variants.iter().zip(there);
+        let capacities: Vec<f64> = capacities
+            .map(|(variant, there)| variant.rps(*there))
+            .collect();
+        carried_part(
+            self.stages.iter().cloned(),
+            &capacities,
+            there,
+            Some(demand),
+        )
+    }
+
+    pub(super) fn goals(wanted: &[Allocation]) -> Vec<Goal> {
+        wanted.iter().copied().map(Goal::of).collect()
+    }
+
+    pub(super) fn held(&self, there: &[Allocation]) -> bool {
+        let replicas: Vec<u32> = there.iter().map(|one| one.replicas()).collect();
+        self.bounds.bear(&replicas)
+    }
+
+    /// A fate for a change that is asked for at `now`.
+    pub(super) fn fate(&self, now: u64, rng: &mut Rng) -> Fate {
+        if now > Case::FAULT_CYCLES * CYCLE_MS || !rng.percent(self.faults) {
+            return Fate::Done;
+        }
+        match rng.of(0, 4) {
+            0 => Fate::Refused,
+            1 => Fate::LostBefore,
+            2 => Fate::LostAfter,
+            3 => Fate::Halfway,
+            _ => Fate::Deferred(rng.of(200, 5000)),
+        }
+    }
+
+    /// A variant that somebody else changes before a cycle, and what to.
+    pub(super) fn undoes(&self, now: u64, rng: &mut Rng) -> Option<(usize, Allocation)> {
+        if now > Case::FAULT_CYCLES * CYCLE_MS || !rng.percent(self.undone) {
+            return None;
+        }
+        let index = rng.small(0, u32::try_from(self.variants.len()).unwrap() - 1) as usize;
+        let shapes = self.variants[index].shapes();
+        let shape = rng.small(0, u32::try_from(shapes.len()).unwrap() - 1) as usize;
+        Some((index, shapes[shape]))
+    }
+
+    /// Allocations within budget and bounds, at least one of each stage, often all of the budget.
+    fn allocations(&self, rng: &mut Rng) -> Vec<Allocation> {
+        let mut all = vec![Allocation::NONE; self.variants.len()];
+        let full = rng.percent(40);
+        let tries = rng.of(1, 4);
+        for round in 0..tries + 2 {
+            for stage in &self.stages {
+                let index =
+                    usize::try_from(rng.of(stage.start as u64, stage.end as u64 - 1)).unwrap();
+                let variant = &self.variants[index];
+                let mut with = all.clone();
+                let each = match (full, self.pods) {
+                    (true, false) => variant.each_max,
+                    _ => rng.small(1, variant.each_max),
+                };
+                let replicas = rng.small(1, variant.replicas_max);
+                with[index] = Allocation::new(replicas, Cores::whole(each));
+                let fits = |with: &[Allocation]| {
+                    let cores: Cores = with.iter().map(|one| one.cores()).sum();
+                    cores <= self.budget && self.held(with)
+                };
+                let serves = stage.clone().any(|index| all[index] != Allocation::NONE);
+                if round > 0 && serves && !full && rng.percent(60) {
+                    continue;
+                }
+                // Less of it where all does not fit.
+                while !fits(&with) && with[index] != Allocation::NONE {
+                    let one = with[index];
+                    with[index] = match one.replicas() > 1 {
+                        true => Allocation::new(one.replicas() - 1, one.each()),
+                        false => Allocation::one(one.each().saturating_sub(Cores::whole(1))),
+                    };
+                }
+                if with[index] != Allocation::NONE && fits(&with) {
+                    all = with;
+                }
+            }
+        }
+        all
+    }
+}
+
+fn variant(rng: &mut Rng, budget: u32, pods: bool) -> Variant {
+    let each_max = if pods {
+        rng.small(1, 3)
+    } else {
+        rng.small(1, budget)
+    };
+    Variant {
+        slope: f64::from(rng.small(4, 30)),
+        offset: f64::from(rng.small(0, 8)),
+        each_max,
+        replicas_max: if pods { rng.small(1, 4) } else { 1 },
+        delay_ms: rng.of(100, 1200),
+        readiness_ms: if rng.percent(20) {
+            0
+        } else {
+            rng.of(0, 15_000)
+        },
+    }
+}
+
+/// One stage, or several where there are variants for them.
+fn stages(rng: &mut Rng, count: usize) -> Vec<Range<usize>> {
+    if count < 3 || rng.percent(60) {
+        return std::iter::once(0..count).collect();
+    }
+    let middle = rng.small(1, u32::try_from(count).unwrap() - 1) as usize;
+    let rest = middle..count;
+    if rest.len() > 1 && rng.percent(30) {
+        return vec![0..middle, middle..middle + 1, middle + 1..count];
+    }
+    vec![0..middle, rest]
+}
+
+fn bounds(rng: &mut Rng, count: usize, pods: bool) -> Bounds {
+    if !pods || rng.percent(60) {
+        return Bounds::default();
+    }
+    let each: Vec<u64> = (0..count).map(|_| rng.of(0, 5)).collect();
+    let most = each.iter().max().unwrap() * rng.of(2, 4);
+    let name = "memory".to_owned();
+    Bounds(vec![Bound { name, most, each }])
+}
+
+/// A line for the case and one for each variant and wish.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Case {
+            seed,
+            pods,
+            budget,
+            stages,
+            faults,
+            undone,
+            ..
+        } = self;
+        writeln!(
+            f,
+            "seed {seed}, pods {pods}, budget {budget}, stages {stages:?}, faults {faults} % {undone} %"
+        )?;
+        for bound in &self.bounds.0 {
+            writeln!(f, "  {bound:?}")?;
+        }
+        for (variant, start) in self.variants.iter().zip(&self.start) {
+            writeln!(f, "  at the start {start} of {variant:?}")?;
+        }
+        for wish in &self.wishes {
+            let Wish {
+                cycle,
+                demand,
+                arriving,
+                rises,
+                wanted,
+            } = wish;
+            let wanted = text(wanted);
+            writeln!(
+                f,
+                "  from {cycle} s {wanted} for {demand}, of which {arriving} arrives, {}",
+                if *rises { "rising" } else { "not rising" }
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+//! The best that any order of steps can do, by looking at all of them.
+
+use std::collections::{HashSet, VecDeque};
+
+use weir_api::Cores;
+
+use super::case::Case;
+use crate::capacity::Allocation;
+
+/// Whether some order of changes of one variant each comes from `start` to `wanted`, where what serves carries `least`
+/// of the demand at each moment, cores that grow count from the beginning, and those that go from the end.
+pub(super) fn some_order_does(
+    case: &Case,
+    start: &[Allocation],
+    wanted: &[Allocation],
+    demand: f64,
+    least: f64,
+) -> bool {
+    let fits = |there: &[Allocation]| {
+        let cores: Cores = there.iter().map(|one| one.cores()).sum();
+        cores <= case.budget && case.held(there)
+    };
+    let shapes: Vec<Vec<Allocation>> = case.variants.iter().map(|one| one.shapes()).collect();
+    let mut seen = HashSet::from([start.to_vec()]);
+    let mut next = VecDeque::from([start.to_vec()]);
+    while let Some(state) = next.pop_front() {
+        if state == wanted {
+            return true;
+        }
+        let mut changed = state.clone();
+        for (index, shapes) in shapes.iter().enumerate() {
+            let from = state[index];
+            for shape in shapes.iter().filter(|shape| is_one_way(from, **shape)) {
+                changed[index] = *shape;
+                if seen.contains(&changed) {
+                    continue;
+                }
+                if shape.cores() < from.cores() || fits(&changed) {
+                    seen.insert(changed.clone());
+                    if case.carried(&changed, demand) >= least {
+                        next.push_back(changed.clone());
+                    }
+                }
+            }
+            changed[index] = from;
+        }
+    }
+    false
+}
+
+/// Whether it only grows or only shrinks.
+fn is_one_way(from: Allocation, to: Allocation) -> bool {
+    let none = [from, to].contains(&Allocation::NONE);
+    let (replicas, each) = (from.replicas() <= to.replicas(), from.each() <= to.each());
+    from != to
+        && (none
+            || replicas == each
+            || from.replicas() == to.replicas()
+            || from.each() == to.each())
+}

@@ -1,0 +1,426 @@
+//! A case, cycle by cycle, as `Planner::act` goes through one, and what must hold at each moment.
+
+use weir_api::Cores;
+
+use super::super::detour::Detour;
+use super::super::under_way::UnderWay;
+use super::backend::{Answer, Backend};
+use super::case::{CYCLE_MS, Case, Rng, Variant, Wish};
+use super::order::some_order_does;
+use crate::capacity::{Allocation, Goal, InForce, Resize};
+use crate::rollout::STEPS_MAX;
+use crate::rollout::{SERVES_AT_ALL, Shapes, Step, Transition};
+
+/// Time in which a change is to be confirmed, ms.
+pub(super) const TIMEOUT_MS: u64 = 200;
+/// Part of the demand that is rounding.
+const TOLERANCE: f64 = 2e-6;
+/// Looks of a cycle, the one at its begin included.
+const LOOKS: u64 = 4;
+/// Steps of a cycle, one after the other, that change nothing: what grows, what is published, what shrinks.
+const IDLE_MAX: usize = 6;
+/// Cycles after which nothing changes any more: another way is searched again after some.
+const SAME_CYCLES: u32 = 8;
+/// Cycles after the last fault in which what was lost may still be expected.
+const DOUBT_CYCLES: u64 = 61;
+
+/// Figures of many cases.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub(super) transitions: u64,
+    pub(super) cycles: u64,
+    pub(super) reached: u64,
+    /// Ends where no order of steps comes to what is wanted without a loss.
+    pub(super) unreachable: u64,
+    /// Publications that carry less than what was there, as the demand exceeded that.
+    pub(super) made_room: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, other: Counts) {
+        self.transitions += other.transitions;
+        self.cycles += other.cycles;
+        self.reached += other.reached;
+        self.unreachable += other.unreachable;
+        self.made_room += other.made_room;
+    }
+}
+
+pub(super) struct Play<'a, B> {
+    case: &'a Case,
+    rng: Rng,
+    backend: B,
+    now: u64,
+    in_force: Vec<InForce>,
+    under_way: UnderWay,
+    detour: Detour,
+    published: Vec<Allocation>,
+    /// Variants that somebody else changed since a plan was published.
+    undone: Vec<bool>,
+    /// Cores and excess of bounds that there may be in this cycle.
+    allowed: (Cores, Vec<u64>),
+    counts: Counts,
+    /// The first that did not hold, and when.
+    failure: Option<String>,
+    /// Whether each step is printed.
+    is_told: bool,
+}
+
+impl<'a, B: Backend> Play<'a, B> {
+    pub(super) fn new(case: &'a Case, backend: B) -> Play<'a, B> {
+        Play {
+            case,
+            rng: Rng(case.seed ^ 0x5eed),
+            backend,
+            now: 0,
+            in_force: case.start.iter().copied().map(InForce::certain).collect(),
+            under_way: UnderWay::new(case.variants.len()),
+            detour: Detour::default(),
+            published: vec![Allocation::NONE; case.variants.len()],
+            undone: vec![false; case.variants.len()],
+            allowed: (case.budget, Vec::new()),
+            counts: Counts::default(),
+            failure: None,
+            is_told: false,
+        }
+    }
+
+    /// Prints each step.
+    pub(super) fn told(self) -> Play<'a, B> {
+        Play {
+            is_told: true,
+            ..self
+        }
+    }
+
+    /// All cycles, to the end of the last transition.
+    ///
+    /// # Errors
+    /// The first that did not hold.
+    pub(super) fn run(mut self) -> Result<Counts, String> {
+        self.play();
+        self.failure.map_or(Ok(self.counts), Err)
+    }
+
+    fn play(&mut self) {
+        let last = self.case.wishes.last().unwrap();
+        self.counts.transitions = self.case.wishes.len() as u64;
+        let load_ms: u64 = self
+            .case
+            .variants
+            .iter()
+            .map(|v| v.delay_ms + v.readiness_ms)
+            .sum();
+        let faultless = self.case.faults + self.case.undone == 0;
+        let certain = if faultless {
+            0
+        } else {
+            Case::FAULT_CYCLES + DOUBT_CYCLES
+        };
+        let end = last.cycle.max(certain) + 4 * load_ms / CYCLE_MS + 30;
+        let (mut before, mut same) = (None, 0);
+        for cycle in 0..end {
+            let wish = self
+                .case
+                .wishes
+                .iter()
+                .rev()
+                .find(|wish| wish.cycle <= cycle)
+                .unwrap();
+            self.now = self.now.max(cycle * CYCLE_MS);
+            self.undo();
+            self.cycle(wish);
+            self.look(wish, cycle * CYCLE_MS);
+            self.counts.cycles += 1;
+            if self.failure.is_some() {
+                return;
+            }
+            if cycle < last.cycle {
+                continue;
+            }
+            let there = self.backend.allocations();
+            let settled = self.backend.is_settled();
+            let is_out = self.published == there || !self.is_plan(&there);
+            if there == wish.wanted && settled && is_out {
+                self.counts.reached += 1;
+                return;
+            }
+            // Nothing is under way, nothing changes any more.
+            let state = (settled && cycle >= certain).then(|| (there, self.in_force.clone()));
+            same = if state.is_some() && state == before {
+                same + 1
+            } else {
+                0
+            };
+            if same == SAME_CYCLES {
+                break;
+            }
+            before = state;
+        }
+        self.ended(last);
+    }
+
+    /// Looks into an end that is not what was wanted.
+    fn ended(&mut self, wish: &Wish) {
+        let there = self.backend.allocations();
+        let (now, then) = (self.carried(&there, wish), self.carried(&wish.wanted, wish));
+        let least = now.min(1.0) - TOLERANCE;
+        let used = self.backend.used();
+        let is_within = used <= self.case.budget || !self.is_plan(&wish.wanted);
+        self.ensure(is_within, "stays above the budget", || {
+            format!("{used} cores")
+        });
+        let reachable = some_order_does(self.case, &there, &wish.wanted, wish.demand, least);
+        let at_all = match now >= wish.arriving {
+            true => wish.arriving.max(SERVES_AT_ALL),
+            false => now.min(SERVES_AT_ALL),
+        } - TOLERANCE;
+        let better = now < 1.0 - TOLERANCE
+            && then > now + TOLERANCE
+            && some_order_does(self.case, &there, &wish.wanted, wish.demand, at_all);
+        self.ensure(!better, "stays with less", || {
+            format!("{} and not {}", text(&there), text(&wish.wanted))
+        });
+        self.ensure(!reachable, "missed", || {
+            format!("stays at {}", text(&there))
+        });
+        self.counts.unreachable += 1;
+    }
+
+    fn undo(&mut self) {
+        if let Some((index, to)) = self.case.undoes(self.now, &mut self.rng) {
+            self.backend.advance(self.now);
+            self.backend
+                .undo(self.now, self.case, index, to, &mut self.rng);
+            self.undone[index] = true;
+            self.tell(|| format!("{index} is made {to} by somebody"));
+        }
+    }
+
+    /// Looks until the next cycle, as `Planner::tick` does: what comes to be in force is gone on with at once.
+    fn look(&mut self, wish: &Wish, begun: u64) {
+        for look in 1..LOOKS {
+            let at = begun + look * CYCLE_MS / LOOKS;
+            if self.now > at || self.failure.is_some() {
+                continue;
+            }
+            self.pass(at);
+            let awaits = |one: &InForce| one.at_most > one.ready.cores();
+            let is_news = self.backend.in_force(at) != self.in_force;
+            if self.in_force.iter().any(awaits) && is_news {
+                self.cycle(wish);
+            }
+        }
+        self.pass(self.now.max(begun + CYCLE_MS - 1));
+    }
+
+    fn cycle(&mut self, wish: &Wish) {
+        let (case, begun) = (self.case, self.now);
+        self.backend.advance(begun);
+        self.allow();
+        self.see();
+        self.in_force = self.backend.in_force(begun);
+        self.under_way.see(&self.in_force);
+        let ready: Vec<Allocation> = self.in_force.iter().map(|one| one.ready).collect();
+        let wanted = Case::goals(&wish.wanted);
+        let carried = |there: &[Allocation]| case.carried(there, wish.demand);
+        let by = self
+            .detour
+            .next(&self.in_force, &wanted, (&carried, wish.arriving));
+        let (goals, least) = by.unwrap_or((wanted.clone(), f64::INFINITY));
+        let goals = self.under_way.keep(&self.in_force, &goals, case.budget);
+        self.tell(|| format!("in force {:?}, goals {goals:?}", self.in_force));
+        let transition = Transition::new(&self.in_force, &goals, case.budget, &case.bounds);
+        let transition = transition.after(&self.published).down_to(least);
+        let mut transition = transition.serving(wish.arriving);
+        let (mut waited, mut is_out) = (true, false);
+        // A step that comes to nothing is not taken again in the same cycle.
+        let (mut steps, mut last) = (0, self.in_force.clone());
+        for _ in 0..STEPS_MAX {
+            let now = transition.in_force();
+            steps = if now == last { steps + 1 } else { 0 };
+            last = now;
+            self.ensure(steps < IDLE_MAX, "no end of a cycle", String::new);
+            if self.failure.is_some() {
+                return;
+            }
+            transition.hold(&carried);
+            match transition.next() {
+                Step::Resize(changes) => {
+                    if !std::mem::replace(&mut waited, true) {
+                        let until = self.now + self.rng.of(0, 350);
+                        self.pass(until);
+                    }
+                    self.resize(&mut transition, &goals, &changes);
+                }
+                Step::Publish(there) => {
+                    let is_plan = self.is_plan(&there);
+                    let now = transition.in_force();
+                    let now: Vec<Allocation> = now.iter().map(|one| one.ready).collect();
+                    if !is_plan && self.is_plan(&now) {
+                        break;
+                    }
+                    self.lose(&now, &there, (wish, &goals));
+                    (waited, is_out) = (false, is_plan);
+                    self.undone.fill(false);
+                    self.tell(|| format!("publishes {}", text(&there)));
+                    // Where a stage has nothing, the others serve nobody.
+                    let nothing = vec![Allocation::NONE; there.len()];
+                    self.published = if is_plan { there.clone() } else { nothing };
+                    self.see();
+                    transition.published(there);
+                }
+                Step::Done => break,
+            }
+        }
+        let shapes: Vec<Shapes> = case.variants.iter().map(Variant::range).collect();
+        if !wish.rises || carried(&ready) < wish.arriving {
+            self.detour.see(&transition, &wanted, &shapes, &carried);
+        }
+        let is_planned = is_out || !self.is_plan(&ready);
+        self.ensure(is_planned, "no plan", || format!("{} serves", text(&ready)));
+        self.in_force = transition.in_force();
+    }
+
+    fn resize(&mut self, transition: &mut Transition, goals: &[Goal], changes: &[Resize]) {
+        let now = self.now;
+        let mut answers = Vec::with_capacity(changes.len());
+        for change in changes {
+            let (wanted, there) = (
+                goals[change.variant].replicas,
+                self.in_force[change.variant],
+            );
+            let ends =
+                change.goal.replicas < there.replicas() && there.starting != Allocation::NONE;
+            self.ensure(
+                !ends || wanted < there.replicas(),
+                "ends what loads",
+                || format!("{change:?}, where {wanted} are wanted"),
+            );
+            let fate = self.case.fate(now, &mut self.rng);
+            answers.push(
+                self.backend
+                    .resize(self.case, now, change, fate, &mut self.rng),
+            );
+            let answer = answers.last();
+            self.tell(|| format!("{change:?} {fate:?} → {answer:?}"));
+            self.see();
+        }
+        let answered = answers.iter().map(|(at, _)| *at).max();
+        self.pass(answered.unwrap_or(now));
+        for (change, (_, answer)) in changes.iter().zip(answers) {
+            match answer {
+                Answer::Confirmed(in_force) => transition.confirmed(*change, in_force),
+                Answer::Failed { doubt } => {
+                    if doubt && !self.case.pods {
+                        self.under_way.asked(change);
+                    }
+                    transition.failed(*change, doubt);
+                }
+            }
+        }
+        let is_asked_anew = self.backend.asked_anew() > 0;
+        self.ensure(!is_asked_anew, "what loads is asked anew", String::new);
+    }
+
+    /// A publication: nothing of what is carried is lost that could be kept.
+    fn lose(&mut self, now: &[Allocation], there: &[Allocation], (wish, goals): (&Wish, &[Goal])) {
+        let (before, after) = (self.carried(now, wish), self.carried(there, wish));
+        if after >= before.min(1.0) - TOLERANCE {
+            return;
+        }
+        let known: Cores = self.in_force.iter().map(|one| one.at_most).sum();
+        if known > self.case.budget {
+            return;
+        }
+        let goals: Vec<Allocation> = goals
+            .iter()
+            .map(|goal| Allocation::new(goal.replicas, goal.each))
+            .collect();
+        let then = self
+            .carried(&wish.wanted, wish)
+            .max(self.carried(&goals, wish));
+        let how = || {
+            format!(
+                "{before} by {}, {after} by {}, then {then}",
+                text(now),
+                text(there)
+            )
+        };
+        self.ensure(before < 1.0 - TOLERANCE, "loses what is carried", how);
+        let serves = before < wish.arriving - TOLERANCE || after >= wish.arriving - TOLERANCE;
+        self.ensure(serves, "loses what arrives", how);
+        self.ensure(then > before, "loses for nothing", how);
+        self.counts.made_room += 1;
+    }
+
+    fn carried(&self, there: &[Allocation], wish: &Wish) -> f64 {
+        self.case.carried(there, wish.demand)
+    }
+
+    /// Whether a plan can be made of it.
+    fn is_plan(&self, there: &[Allocation]) -> bool {
+        let serves = |index: usize| there[index] != Allocation::NONE;
+        self.case
+            .stages
+            .iter()
+            .all(|stage| stage.clone().any(serves))
+    }
+
+    /// Time goes on, whatever comes to be looked at when it does.
+    fn pass(&mut self, until: u64) {
+        while self.now < until {
+            self.now = until.min(self.now + 50);
+            self.backend.advance(self.now);
+            self.see();
+        }
+    }
+
+    /// What there may be from now on, if that is more than is allowed.
+    fn allow(&mut self) {
+        let replicas = self.backend.replicas();
+        let excess = self
+            .case
+            .bounds
+            .0
+            .iter()
+            .map(|bound| bound.excess(&replicas));
+        self.allowed = (self.backend.used().max(self.case.budget), excess.collect());
+    }
+
+    fn see(&mut self) {
+        let (used, replicas) = (self.backend.used(), self.backend.replicas());
+        let is_within = used <= self.allowed.0;
+        self.ensure(is_within, "above the budget", || format!("{used} cores"));
+        let bounds = self.case.bounds.0.iter().zip(&self.allowed.1);
+        let is_held = bounds
+            .into_iter()
+            .all(|(bound, allowed)| bound.excess(&replicas) <= *allowed);
+        self.ensure(is_held, "too much is held", || format!("by {replicas:?}"));
+        for index in 0..self.published.len() {
+            let published = self.published[index];
+            let is_there = self.undone[index] || self.backend.serves(index, published);
+            self.ensure(is_there, "published and not there", || {
+                format!("{published} of {index}")
+            });
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce() -> String) {
+        if self.is_told {
+            println!("{} ms: {}", self.now, what());
+        }
+    }
+
+    fn ensure(&mut self, holds: bool, what: &str, how: impl FnOnce() -> String) {
+        if !holds && self.failure.is_none() {
+            self.failure = Some(format!("{what}: at {} ms, {}", self.now, how()));
+        }
+    }
+}
+
+/// Allocations, one after the other.
+pub(super) fn text(all: &[Allocation]) -> String {
+    let each: Vec<String> = all.iter().map(ToString::to_string).collect();
+    format!("[{}]", each.join(", "))
+}

@@ -1,0 +1,310 @@
+//! Replicas as pods of Kubernetes, as planner/src/backends/kubernetes has them (`deal.rs`, `actuate.rs`) where the watches are never
+//! late: a scaling makes pods at once, each with the template's cores, that serve once they are loaded; a patch says
+//! what a pod is to have, and its kubelet gives it that after a delay; a pod that is told to end holds its cores until it
+//! is gone, and which one ends is the workload's choice. Cores are asked for as `Seen::deal` does, and `Seen::in_force`
+//! says what there is: a pod counts with the least of what it has and is to have, and for the budget with the most.
+//! Templates ask for one core. Evictions, disruption budgets, rates of patches and servers that are told their cores
+//! are not in it.
+
+use weir_api::Cores;
+
+use super::backend::{Answer, Backend};
+use super::case::{Case, Fate, Rng};
+use super::play::TIMEOUT_MS;
+use crate::capacity::{Allocation, Goal, InForce, Resize};
+
+/// Longest time from a pod's being told to end until it is gone, ms.
+const GRACE_MS: u64 = 2000;
+
+#[derive(Debug, Clone)]
+struct Pod {
+    /// What it is to have, by its spec.
+    desired: Cores,
+    has: Cores,
+    /// When it has what it is to have.
+    resized_at: Option<u64>,
+    ready_at: u64,
+    ready: bool,
+    served: bool,
+    /// When it is gone.
+    ends_at: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Workload {
+    replicas: u32,
+    pods: Vec<Pod>,
+}
+
+#[derive(Debug)]
+pub(super) struct Pods(Vec<Workload>);
+
+impl Pod {
+    fn stays(&self) -> bool {
+        self.ends_at.is_none()
+    }
+
+    fn cores(&self) -> Cores {
+        self.has.min(self.desired)
+    }
+
+    fn at_most(&self) -> Cores {
+        self.has.max(self.desired)
+    }
+
+    fn wanted(&self, goal: Goal) -> Cores {
+        if self.ready || goal.start == Cores::ZERO {
+            goal.each
+        } else if self.served {
+            self.desired.min(goal.each)
+        } else {
+            goal.start
+        }
+    }
+}
+
+impl Workload {
+    fn advance(&mut self, now: u64) {
+        self.pods
+            .retain(|pod| pod.ends_at.is_none_or(|at| at > now));
+        for pod in &mut self.pods {
+            if pod.resized_at.take_if(|at| *at <= now).is_some() {
+                pod.has = pod.desired;
+            }
+            if !pod.ready && pod.stays() && pod.ready_at <= now {
+                (pod.ready, pod.served) = (true, true);
+            }
+        }
+    }
+
+    fn staying(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| pod.stays())
+    }
+
+    fn at_most(&self) -> Cores {
+        self.pods.iter().map(Pod::at_most).sum()
+    }
+
+    fn there(&self) -> u32 {
+        u32::try_from(self.pods.len()).unwrap()
+    }
+
+    fn in_force(&self) -> InForce {
+        let ready = least(self.staying().filter(|pod| pod.ready).map(Pod::cores));
+        let starting = self.staying().filter(|pod| !pod.ready);
+        let starting = least(starting.map(|pod| pod.desired));
+        InForce {
+            ready,
+            starting,
+            at_most: self.at_most(),
+            replicas_at_most: self.there(),
+        }
+    }
+
+    fn start(&mut self, now: u64, readiness_ms: u64) {
+        let template = Cores::whole(1);
+        self.pods.push(Pod {
+            desired: template,
+            has: template,
+            resized_at: None,
+            ready_at: now + readiness_ms,
+            ready: readiness_ms == 0,
+            served: readiness_ms == 0,
+            ends_at: None,
+        });
+    }
+
+    /// Scales up as far as `most` cores, and so many pods, bear; whether that is all that is wanted.
+    fn scale_up(&mut self, now: u64, change: &Resize, readiness_ms: u64) -> bool {
+        let (goal, held) = (change.goal, self.at_most());
+        let room = change.cores().saturating_sub(held).millis() / 1000;
+        let most_pods = if change.bound {
+            goal.replicas
+        } else {
+            u32::MAX
+        };
+        let more = goal.replicas - self.replicas;
+        let new = more.min(room).min(most_pods.saturating_sub(self.there()));
+        self.replicas += new;
+        (0..new).for_each(|_| self.start(now, readiness_ms));
+        new == more
+    }
+
+    fn scale_down(&mut self, now: u64, replicas: u32, rng: &mut Rng) {
+        while self.replicas > replicas {
+            self.replicas -= 1;
+            let staying = (0..self.pods.len()).filter(|index| self.pods[*index].stays());
+            // Those that do not serve, then those that serve for the shortest time.
+            let rank = |index: &usize| {
+                let pod = &self.pods[*index];
+                (!pod.ready, pod.ready_at)
+            };
+            let Some(first) = staying.clone().map(|index| rank(&index)).max() else {
+                return;
+            };
+            let all: Vec<usize> = staying.filter(|index| rank(index) == first).collect();
+            let pick = rng.of(0, all.len() as u64 - 1) as usize;
+            self.pods[all[pick]].ends_at = Some(now + rng.of(1, GRACE_MS));
+        }
+    }
+
+    /// Patches one pod after the other, growth as far as `most` cores bear; when all have what they are to have, `None`
+    /// where one does not get there by itself.
+    fn patch(&mut self, now: u64, change: &Resize, takes_ms: u64, half: bool) -> Option<u64> {
+        let most = change.cores();
+        let (mut held, mut all_at, mut is_all) = (self.at_most(), now, true);
+        let count = self.pods.len();
+        for pod in self
+            .pods
+            .iter_mut()
+            .filter(|pod| pod.stays())
+            .take(if half { count / 2 } else { count })
+        {
+            let wanted = pod.wanted(change.goal);
+            if wanted != Cores::ZERO && wanted != pod.desired {
+                let then = held.saturating_sub(pod.at_most()) + pod.has.max(wanted);
+                if wanted > pod.desired && then > held && then > most {
+                    is_all = false;
+                    continue;
+                }
+                held = held.max(then);
+                pod.desired = wanted;
+                pod.resized_at = (pod.has != wanted).then_some(now + takes_ms);
+            }
+            all_at = all_at.max(pod.resized_at.unwrap_or(now));
+        }
+        is_all.then_some(all_at).filter(|_| !half)
+    }
+}
+
+impl Pods {
+    pub(super) fn new(case: &Case) -> Pods {
+        let workload = |there: &Allocation| {
+            let pod = Pod {
+                desired: there.each(),
+                has: there.each(),
+                resized_at: None,
+                ready_at: 0,
+                ready: true,
+                served: true,
+                ends_at: None,
+            };
+            Workload {
+                replicas: there.replicas(),
+                pods: vec![pod; there.replicas() as usize],
+            }
+        };
+        Pods(case.start.iter().map(workload).collect())
+    }
+}
+
+impl Backend for Pods {
+    fn advance(&mut self, now: u64) {
+        for workload in &mut self.0 {
+            workload.advance(now);
+        }
+    }
+
+    fn in_force(&mut self, _: u64) -> Vec<InForce> {
+        self.0.iter().map(Workload::in_force).collect()
+    }
+
+    fn resize(
+        &mut self,
+        case: &Case,
+        now: u64,
+        change: &Resize,
+        fate: Fate,
+        rng: &mut Rng,
+    ) -> (u64, Answer) {
+        let late = now + TIMEOUT_MS;
+        match fate {
+            Fate::Refused => return (now, Answer::Failed { doubt: false }),
+            Fate::LostBefore => return (late, Answer::Failed { doubt: true }),
+            _ => {}
+        }
+        let (workload, variant) = (&mut self.0[change.variant], &case.variants[change.variant]);
+        let mut is_all = true;
+        if change.goal.replicas < workload.replicas {
+            workload.scale_down(now, change.goal.replicas, rng);
+        } else if change.goal.replicas > workload.replicas {
+            is_all = workload.scale_up(now, change, variant.readiness_ms);
+        }
+        let more_ms = match fate {
+            Fate::Deferred(ms) => ms,
+            _ => 0,
+        };
+        let half = fate == Fate::Halfway;
+        let done_at = workload.patch(now, change, variant.delay_ms + more_ms, half);
+        let done_at = done_at.filter(|at| *at <= late && is_all && fate != Fate::LostAfter);
+        match done_at {
+            Some(at) => {
+                let mut then = workload.clone();
+                then.advance(at);
+                (at, Answer::Confirmed(then.in_force()))
+            }
+            None => (late, Answer::Failed { doubt: true }),
+        }
+    }
+
+    /// A pod begins anew, or is lost with its node and has a successor, or somebody else resizes it.
+    fn undo(&mut self, now: u64, case: &Case, index: usize, to: Allocation, rng: &mut Rng) {
+        let (workload, variant) = (&mut self.0[index], &case.variants[index]);
+        let Some(pod) = workload.pods.iter_mut().find(|pod| pod.stays()) else {
+            return;
+        };
+        match rng.of(0, 2) {
+            0 => (pod.ready, pod.ready_at) = (false, now + variant.readiness_ms.max(1)),
+            1 => {
+                pod.ends_at = Some(now);
+                workload.start(now, variant.readiness_ms.max(1));
+            }
+            _ if to.each() > Cores::ZERO => {
+                (pod.desired, pod.resized_at) = (to.each(), Some(now + variant.delay_ms));
+            }
+            _ => {}
+        }
+        self.advance(now);
+    }
+
+    fn used(&self) -> Cores {
+        self.0.iter().map(Workload::at_most).sum()
+    }
+
+    fn replicas(&self) -> Vec<u32> {
+        self.0.iter().map(Workload::there).collect()
+    }
+
+    fn serves(&self, index: usize, published: Allocation) -> bool {
+        let serve = self.0[index]
+            .staying()
+            .filter(|pod| pod.ready && pod.has >= published.each());
+        serve.count() >= published.replicas() as usize
+    }
+
+    fn allocations(&self) -> Vec<Allocation> {
+        self.0
+            .iter()
+            .map(|workload| workload.in_force().ready)
+            .collect()
+    }
+
+    fn is_settled(&self) -> bool {
+        let settled = |pod: &Pod| pod.ready && pod.stays() && pod.resized_at.is_none();
+        self.0
+            .iter()
+            .flat_map(|workload| &workload.pods)
+            .all(settled)
+    }
+
+    fn asked_anew(&self) -> u32 {
+        0
+    }
+}
+
+/// Number, and the least of all.
+fn least(cores: impl Iterator<Item = Cores>) -> Allocation {
+    let all: Vec<Cores> = cores.collect();
+    let least = all.iter().min().copied().unwrap_or(Cores::ZERO);
+    Allocation::new(u32::try_from(all.len()).unwrap(), least)
+}

@@ -1,0 +1,184 @@
+//! Servers behind an address, one replica each, as [`crate::backends::Local`] and replay's kubelet have them: a change is
+//! in force after a delay, one from nothing serves after a time to load besides, one for other cores takes the place of
+//! what is on its way and begins anew. An answer that takes longer than the timeout is none, and leaves doubt until the
+//! server says what was asked, or for a minute.
+
+use weir_api::Cores;
+
+use super::backend::{Answer, Backend};
+use super::case::{Case, Fate, Rng};
+use super::play::TIMEOUT_MS;
+use crate::backends::Doubts;
+use crate::capacity::{Allocation, InForce, Resize};
+use crate::rollout::MUCH_MORE;
+
+/// Longest doubt, as of [`crate::backends::Local`], ms.
+const DOUBT_MS: u64 = 60_000;
+
+#[derive(Debug, Clone, Default)]
+struct Server {
+    real: Cores,
+    pending: Option<Pending>,
+    /// Whether it was asked to have less than what is on its way, which did not reach it.
+    let_go: bool,
+    doubts: Doubts<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    asked: Cores,
+    /// Cores that come to be: not those that were asked for where it is done by half.
+    cores: Cores,
+    usable_at: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Servers {
+    servers: Vec<Server>,
+    /// Servers that were asked for other cores while they loaded or grew.
+    pub(super) asked_anew: u32,
+}
+
+impl Servers {
+    pub(super) fn new(case: &Case) -> Servers {
+        let server = |there: &Allocation| Server {
+            real: there.cores(),
+            ..Server::default()
+        };
+        Servers {
+            servers: case.start.iter().map(server).collect(),
+            asked_anew: 0,
+        }
+    }
+
+    /// When the change can be used.
+    fn ask(&mut self, case: &Case, now: u64, index: usize, asked: Cores, by_half: bool) -> Pending {
+        let within = self.used() <= case.budget;
+        let (server, variant) = (&mut self.servers[index], &case.variants[index]);
+        match server.pending {
+            Some(pending) if pending.asked == asked => return pending,
+            Some(pending) => {
+                let grows = pending.cores > server.real;
+                let growth = |cores: Cores| cores.saturating_sub(server.real).as_f64();
+                let is_much_more =
+                    server.real > Cores::ZERO && growth(asked) >= MUCH_MORE * growth(pending.asked);
+                let wanted_again = grows && asked > server.real && !server.let_go;
+                let is_anew = wanted_again && within && !is_much_more;
+                self.asked_anew += u32::from(is_anew);
+            }
+            None => {}
+        }
+        let real = server.real;
+        let cores = match by_half {
+            true => Cores::from_millis(real.millis().midpoint(asked.millis())),
+            false => asked,
+        };
+        let loads = real == Cores::ZERO && cores > Cores::ZERO;
+        let readiness = if loads { variant.readiness_ms } else { 0 };
+        let takes = if real == cores {
+            0
+        } else {
+            variant.delay_ms + readiness
+        };
+        let pending = Pending {
+            asked,
+            cores,
+            usable_at: now + takes,
+        };
+        (server.pending, server.let_go) = (Some(pending), false);
+        pending
+    }
+}
+
+impl Backend for Servers {
+    fn advance(&mut self, now: u64) {
+        for server in &mut self.servers {
+            if let Some(pending) = server.pending.take_if(|pending| pending.usable_at <= now) {
+                server.real = pending.cores;
+            }
+        }
+    }
+
+    fn in_force(&mut self, now: u64) -> Vec<InForce> {
+        let of = |server: &mut Server| {
+            let there = InForce::certain(Allocation::one(server.real));
+            server.doubts.with(there, now)
+        };
+        self.servers.iter_mut().map(of).collect()
+    }
+
+    fn resize(
+        &mut self,
+        case: &Case,
+        now: u64,
+        change: &Resize,
+        fate: Fate,
+        _: &mut Rng,
+    ) -> (u64, Answer) {
+        let (index, late) = (change.variant, now + TIMEOUT_MS);
+        if fate == Fate::Refused {
+            return (now, Answer::Failed { doubt: false });
+        }
+        let mut there = None;
+        if fate != Fate::LostBefore {
+            let pending = self.ask(case, now, index, change.cores(), fate == Fate::Halfway);
+            let pending = match fate {
+                Fate::Deferred(ms) => Pending {
+                    usable_at: pending.usable_at + ms,
+                    ..pending
+                },
+                _ => pending,
+            };
+            self.servers[index].pending = Some(pending);
+            there = Some(pending).filter(|one| one.usable_at <= late && fate != Fate::LostAfter);
+        }
+        let server = &mut self.servers[index];
+        if fate == Fate::LostBefore {
+            let less = |pending: Pending| change.cores() < pending.asked;
+            server.let_go |= server.pending.is_some_and(less);
+        }
+        let Some(there) = there else {
+            server.doubts.add(change, now + DOUBT_MS);
+            return (late, Answer::Failed { doubt: true });
+        };
+        server.doubts.clear();
+        let in_force = InForce::certain(Allocation::one(there.cores));
+        (there.usable_at, Answer::Confirmed(in_force))
+    }
+
+    fn undo(&mut self, _: u64, _: &Case, index: usize, to: Allocation, _: &mut Rng) {
+        let server = &mut self.servers[index];
+        (server.real, server.pending) = (to.cores(), None);
+    }
+
+    fn used(&self) -> Cores {
+        let of = |server: &Server| {
+            let pending = server.pending.map_or(Cores::ZERO, |pending| pending.cores);
+            server.real.max(pending)
+        };
+        self.servers.iter().map(of).sum()
+    }
+
+    fn replicas(&self) -> Vec<u32> {
+        let has =
+            |server: &Server| u32::from(server.real > Cores::ZERO || server.pending.is_some());
+        self.servers.iter().map(has).collect()
+    }
+
+    fn serves(&self, index: usize, published: Allocation) -> bool {
+        published.cores() <= self.servers[index].real
+    }
+
+    fn allocations(&self) -> Vec<Allocation> {
+        let of = |server: &Server| Allocation::one(server.real);
+        self.servers.iter().map(of).collect()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.servers.iter().all(|server| server.pending.is_none())
+    }
+
+    fn asked_anew(&self) -> u32 {
+        self.asked_anew
+    }
+}

@@ -1,0 +1,160 @@
+//! Changes that were asked for and are not in force yet → what is asked for in the next turn: the same. The demand differs
+//! a little from turn to turn, and so does what is wanted. A server that loads would begin anew each time it is asked for
+//! other cores, and a kubelet that takes longer than a cycle would never come to an end. Pure.
+
+use weir_api::Cores;
+
+use crate::capacity::{Allocation, Goal, InForce, Resize};
+use crate::rollout::MUCH_MORE;
+
+/// Goals that variants were asked for without an answer, by variant.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct UnderWay(Vec<Option<Goal>>);
+
+impl UnderWay {
+    /// Nothing was asked for yet.
+    pub(crate) fn new(variants: usize) -> UnderWay {
+        UnderWay(vec![None; variants])
+    }
+
+    /// There was no answer in time. A server that serves was asked for the cores of its goal, not for those with which
+    /// another would start: what it has may be in doubt by the next turn.
+    pub(crate) fn asked(&mut self, change: &Resize) {
+        if let Some(asked) = self.0.get_mut(change.variant) {
+            *asked = Some(match change.goal.replicas > change.ready.replicas() {
+                true => change.goal,
+                false => Goal {
+                    start: change.goal.each,
+                    ..change.goal
+                },
+            });
+        }
+    }
+
+    /// Forgets what has come to be, or will not.
+    pub(crate) fn see(&mut self, in_force: &[InForce]) {
+        for (asked, there) in self.0.iter_mut().zip(in_force) {
+            asked.take_if(|_| there.at_most <= there.ready.cores());
+        }
+    }
+
+    /// Returns what to go to, where `goals` are wanted. Of what serves, growth is asked for anew once much more is wanted: a rise may
+    /// come to many times what its first look shows; and it has less still once it has what was asked. A server that loads goes on although it is not wanted any more, while the
+    /// budget bears it: it may be wanted again in the next turn.
+    pub(crate) fn keep(&self, in_force: &[InForce], goals: &[Goal], budget: Cores) -> Vec<Goal> {
+        let mut kept = goals.to_vec();
+        let all: Cores = in_force.iter().map(|one| one.at_most).sum();
+        let each = kept.iter_mut().zip(&self.0).zip(goals.iter().zip(in_force));
+        for ((goal, asked), (wanted, there)) in each {
+            let ready = there.ready;
+            let is_too_little = |asked: &Goal| {
+                let growth = |cores: Cores| cores.saturating_sub(ready.cores()).as_f64();
+                let room = budget.saturating_sub(all.saturating_sub(there.at_most));
+                let more = growth(wanted.cores(ready).min(room));
+                ready != Allocation::NONE && more >= growth(asked.cores(ready)) * MUCH_MORE
+            };
+            let goes_on = |asked: &Goal| match asked.cores(ready) > ready.cores() {
+                true => wanted.replicas > 0 && !is_too_little(asked),
+                false => wanted.cores(ready) < asked.cores(ready),
+            };
+            if let Some(asked) = asked.filter(goes_on) {
+                *goal = asked;
+            }
+        }
+        for (index, asked) in self.0.iter().enumerate() {
+            let (Some(asked), Some(there)) = (asked, in_force.get(index)) else {
+                continue;
+            };
+            let all: Cores = in_force.iter().zip(&kept).map(cores).sum();
+            let loads = there.ready == Allocation::NONE;
+            let bears = all + asked.cores(there.ready) <= budget;
+            if let Some(goal) = kept.get_mut(index).filter(|goal| goal.replicas == 0)
+                && loads
+                && bears
+            {
+                *goal = *asked;
+            }
+        }
+        kept
+    }
+}
+
+fn cores((there, goal): (&InForce, &Goal)) -> Cores {
+    goal.cores(there.ready)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cores(cores: [u32; 3]) -> Vec<Goal> {
+        cores.map(|cores| Goal::one(Cores::whole(cores))).to_vec()
+    }
+
+    /// What is ready and what there may be.
+    fn there(each: [(u32, u32); 3]) -> Vec<InForce> {
+        let one = |(ready, at_most)| InForce {
+            at_most: Cores::whole(at_most),
+            ..InForce::certain(Allocation::one(Cores::whole(ready)))
+        };
+        each.map(one).to_vec()
+    }
+
+    /// A change of what has so many cores.
+    fn change(variant: usize, ready: u32, goal: Goal) -> Resize {
+        Resize {
+            variant,
+            goal,
+            ready: Allocation::one(Cores::whole(ready)),
+            bound: false,
+        }
+    }
+
+    #[test]
+    fn growth_goes_on_as_it_was_asked_for_until_it_is_in_force() {
+        let budget = Cores::whole(12);
+        let mut under_way = UnderWay::new(3);
+        under_way.asked(&change(1, 0, Goal::one(Cores::whole(5))));
+        let loads = there([(4, 4), (0, 5), (0, 0)]);
+        under_way.see(&loads);
+        let keep = |under_way: &UnderWay, wanted| under_way.keep(&loads, &cores(wanted), budget);
+        assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 5, 0]));
+        assert_eq!(keep(&under_way, [4, 3, 1]), cores([4, 5, 1]));
+        // Not wanted any more, it goes on where there is room.
+        assert_eq!(keep(&under_way, [4, 0, 3]), cores([4, 5, 3]));
+        assert_eq!(keep(&under_way, [4, 0, 4]), cores([4, 0, 4]));
+        under_way.see(&there([(4, 4), (5, 5), (0, 0)]));
+        assert_eq!(keep(&under_way, [4, 6, 0]), cores([4, 6, 0]));
+    }
+
+    #[test]
+    fn one_that_serves_grows_as_asked_and_may_end() {
+        let mut under_way = UnderWay::new(3);
+        under_way.asked(&change(0, 4, Goal::one(Cores::whole(8))));
+        let grows = there([(4, 8), (0, 0), (2, 2)]);
+        under_way.see(&grows);
+        let keep = |under_way: &UnderWay, wanted| {
+            let kept = under_way.keep(&grows, &cores([wanted, 0, 2]), Cores::whole(20));
+            kept[0].each.millis() / 1000
+        };
+        assert_eq!(keep(&under_way, 9), 8);
+        assert_eq!(keep(&under_way, 0), 0);
+        // Four were asked for: twice as many are asked for anew.
+        assert_eq!(keep(&under_way, 11), 8);
+        assert_eq!(keep(&under_way, 12), 12);
+        // Asked for less, it has that first, and more at once.
+        under_way.asked(&change(0, 8, Goal::one(Cores::whole(4))));
+        for (wanted, goal) in [(0, 4), (1, 4), (6, 6)] {
+            assert_eq!(keep(&under_way, wanted), goal);
+        }
+        // Asked for 7 of the 8 cores that are wanted, it is so too where what it has is in doubt.
+        let part = Goal {
+            each: Cores::whole(7),
+            ..Goal::one(Cores::whole(8))
+        };
+        under_way.asked(&change(0, 4, part));
+        let doubt = there([(0, 7), (0, 0), (2, 2)]);
+        let kept = under_way.keep(&doubt, &cores([9, 0, 2]), Cores::whole(20));
+        assert_eq!(kept, cores([7, 0, 2]));
+    }
+}

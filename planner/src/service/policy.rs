@@ -1,0 +1,220 @@
+//! The seam of the policies: from the demand and the actual capacity to the target, with the reason. Values in, values
+//! out. The policies themselves are in [`crate::policy`].
+
+use std::fmt::Debug;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use weir_api::Rps;
+
+use super::{ConfigError, Replicas, Service};
+use crate::capacity::{Allocation, Goal, InForce};
+use crate::forecast::Forecast;
+use crate::profile::Profile;
+
+/// A way to plan: the problem that is solved each cycle. One implementation a file in [`crate::policy`].
+pub trait Policy: Debug + Send + Sync {
+    /// Name in service files.
+    fn name(&self) -> &'static str;
+
+    /// Most variants of a stage, and the words that a refusal adds to that number.
+    fn variants_max(&self) -> (usize, &'static str);
+
+    /// Whether it plans pipelines of several stages.
+    fn plans_pipelines(&self) -> bool {
+        false
+    }
+
+    /// Checks a variant, whose path in the file is `at`.
+    ///
+    /// # Errors
+    /// A value that the policy cannot plan with.
+    fn check(&self, at: &str, variant: &VariantShape<'_>) -> Result<(), ConfigError>;
+
+    /// Inputs that it decides by beside the demand; all others are left out.
+    fn needs(&self, _service: &Service) -> Needs {
+        Needs::default()
+    }
+
+    /// Returns the target for these inputs. The time serves only the solver's limit.
+    fn decide(&self, service: &Service, in_force: &[InForce], inputs: Inputs) -> Decision;
+
+    /// Batch of each variant, by what is `there` and the present demand. A plan must hold for the actual capacity at each
+    /// step of a rollout, so the batch follows from that, not from the target.
+    fn batches(&self, service: &Service, there: &[Allocation], inputs: Option<Inputs>) -> Vec<u32>;
+
+    /// Smallest batch that it may choose for a variant with this profile.
+    fn batch_min(&self, _profile: &Profile) -> u32 {
+        1
+    }
+
+    /// Rule by which replicas end when fewer are wanted.
+    fn scale_down(&self) -> ScaleDown {
+        ScaleDown::Stabilized
+    }
+
+    /// Distance from the optimum, in its objective, within which the actual capacity is kept.
+    fn tolerance(&self, _service: &Service) -> f64 {
+        0.0
+    }
+}
+
+/// The policy of a service. Two are equal when their names and settings are.
+#[derive(Debug, Clone)]
+pub struct SharedPolicy(Arc<dyn Policy>);
+
+impl SharedPolicy {
+    /// Shares a policy.
+    pub fn new(policy: impl Policy + 'static) -> SharedPolicy {
+        SharedPolicy(Arc::new(policy))
+    }
+}
+
+impl Deref for SharedPolicy {
+    type Target = dyn Policy;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl PartialEq for SharedPolicy {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
+
+/// The parts of a variant that policies have rules about.
+#[derive(Debug)]
+pub struct VariantShape<'a> {
+    /// Its profile.
+    pub profile: &'a Profile,
+    /// Fewest cores of a replica.
+    pub least: u32,
+    /// Most cores of a replica.
+    pub greatest: u32,
+    /// Most cores that a replica could have: those of the budget, or of one pod.
+    pub highest: u32,
+    /// Replicas that it may have.
+    pub replicas: Replicas,
+}
+
+/// Inputs of a decision beside the actual capacity.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Inputs {
+    /// Demand.
+    pub forecast: Forecast,
+    /// Time that most requests have left at least when they arrive, in ms: the SLO less the network latency and the rest
+    /// of the pipeline. `None` where too few clients said when they sent, or the policy does not ask.
+    pub left_ms: Option<f64>,
+}
+
+impl Inputs {
+    /// A demand that is known for long and does not change.
+    pub fn steady(demand: Rps) -> Inputs {
+        Inputs {
+            forecast: Forecast {
+                demand,
+                present: demand,
+                arriving: demand,
+                rises: false,
+                settled: true,
+                lasted: None,
+            },
+            left_ms: None,
+        }
+    }
+
+    /// The same, as if the demand to plan for were there already.
+    #[must_use]
+    pub fn as_if_present(mut self) -> Inputs {
+        self.forecast.present = self.forecast.demand;
+        self
+    }
+}
+
+/// Inputs that a policy asks for beside the demand.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Needs {
+    /// Time that requests have left.
+    pub left: Option<TimeLeft>,
+    /// Demand that has lasted ([`Forecast::lasted`]).
+    pub lasted: bool,
+}
+
+/// Percentile of the time that requests have left.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeLeft {
+    /// Percent of the requests that have at least that time left.
+    pub percentile: f64,
+    /// Time below which no cores can serve a request, in ms: requests with less do not count.
+    pub least_ms: f64,
+}
+
+/// Rule by which replicas end when fewer are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScaleDown {
+    /// After the stabilization window.
+    Stabilized,
+    /// After the window, but at once where a variant is to have none: another one of its stage takes over, and would
+    /// share the requests that fill its batches.
+    StabilizedAboveZero,
+    /// At once: the policy stabilizes by itself.
+    Immediate,
+}
+
+/// Target of a cycle.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// In the variants' order.
+    pub goals: Vec<Goal>,
+    /// Result of the solve.
+    pub status: SolveStatus,
+    /// Whether the actual capacity was preferred to an optimum within the tolerance.
+    pub kept: bool,
+    /// Why, in a sentence.
+    pub why: String,
+    /// Objective of the target: by InfAdapter α·AA − (β·RC + γ·LC), by Sponge −(c + δ·b), by IPA
+    /// α·PAS − β·Σ n·R − δ·Σ b, by INFaaS −Σ C·(δ + λ·T_load·max(δ, 0)), by Themis −Σ n·c.
+    pub objective: Option<f64>,
+    /// Objective of the optimum, or of the best found.
+    pub optimum: Option<f64>,
+}
+
+/// Result of a solve; a closed list, for labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SolveStatus {
+    /// There was nothing to solve for.
+    NoDemand,
+    /// Proven.
+    Optimal,
+    /// Time ran out; the gap is in the why.
+    Good,
+    /// Demand above all capacity.
+    Infeasible,
+    /// Time ran out with nothing in hand.
+    OutOfTime,
+}
+
+impl SolveStatus {
+    /// All of them.
+    pub const ALL: [SolveStatus; 5] = [
+        SolveStatus::NoDemand,
+        SolveStatus::Optimal,
+        SolveStatus::Good,
+        SolveStatus::Infeasible,
+        SolveStatus::OutOfTime,
+    ];
+
+    /// The name in metrics and JSON.
+    pub const fn label(self) -> &'static str {
+        match self {
+            SolveStatus::NoDemand => "no-demand",
+            SolveStatus::Optimal => "optimal",
+            SolveStatus::Good => "good",
+            SolveStatus::Infeasible => "infeasible",
+            SolveStatus::OutOfTime => "out-of-time",
+        }
+    }
+}

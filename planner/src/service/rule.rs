@@ -1,0 +1,71 @@
+//! What a rule about one value is, and how its refusal reads.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use weir_api::plan::{CLUSTER_MAX, NAME_MAX, is_name};
+
+use super::ConfigError;
+
+/// The value, if it lies in the range (which NaN never does); `unit` ends the sentence about what
+/// is allowed.
+pub(crate) fn within<T: PartialOrd + Display>(
+    path: impl Display,
+    value: T,
+    range: RangeInclusive<T>,
+    unit: &str,
+) -> Result<T, ConfigError> {
+    let right = format!("{} to {} {unit}", range.start(), range.end());
+    rule(range.contains(&value), path, &value, right.trim_end())?;
+    Ok(value)
+}
+
+pub(crate) fn millis(
+    path: &str,
+    value: u64,
+    range: RangeInclusive<u64>,
+    more: &str,
+) -> Result<Duration, ConfigError> {
+    within(path, value, range, &format!("ms{more}")).map(Duration::from_millis)
+}
+
+pub(crate) fn seconds(
+    path: impl Display,
+    value: f64,
+    range: RangeInclusive<f64>,
+    more: &str,
+) -> Result<Duration, ConfigError> {
+    within(path, value, range, &format!("s{more}")).map(Duration::from_secs_f64)
+}
+
+pub(crate) fn named(path: impl Display, name: &str) -> Result<String, ConfigError> {
+    let right = format!("1 to {NAME_MAX} of a-z, 0-9 and single dashes inside");
+    rule(is_name(name), path, name, &right)?;
+    Ok(name.to_owned())
+}
+
+pub(crate) fn url(path: impl Display, text: &str) -> Result<reqwest::Url, ConfigError> {
+    let url = reqwest::Url::parse(text).ok();
+    let http = url.filter(|url| url.scheme() == "http" && url.has_host());
+    http.ok_or_else(|| refused(path, text, "an http:// address"))
+}
+
+pub(crate) fn rule(
+    holds: bool,
+    path: impl Display,
+    value: impl Display,
+    right: &str,
+) -> Result<(), ConfigError> {
+    if holds {
+        Ok(())
+    } else {
+        Err(refused(path, value, right))
+    }
+}
+
+pub(crate) fn refused(path: impl Display, value: impl Display, right: &str) -> ConfigError {
+    let value: String = value.to_string().chars().take(CLUSTER_MAX + 1).collect();
+    let (path, right) = (path.to_string(), right.to_owned());
+    ConfigError::Value { path, value, right }
+}

@@ -1,0 +1,73 @@
+//! A service as written, in its file or as a custom resource: read once, checked wholly, then a [`Service`]. Nothing here
+//! reads the key or opens a connection.
+//!
+//! `service.example.yaml` beside this crate documents every key. Unknown, missing or wrong keys are refused with the
+//! key's path, the value and what is allowed.
+
+mod bounds;
+mod check;
+mod classes;
+mod profile;
+mod raw;
+pub mod resource;
+mod stages;
+mod variant;
+
+use std::net::SocketAddr;
+
+use crate::key::KeySource;
+use crate::service::{ConfigError, FILE_BYTES_MAX, Service};
+
+pub use profile::{PROFILE_BYTES_MAX, R_SQUARED_MIN};
+pub use raw::from_yaml;
+pub use raw::{RawReference, ServiceSpec, SloService};
+
+/// A service file: the service, and how the planner is reached.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceFile {
+    /// The service.
+    pub service: Service,
+    /// Address to answer at.
+    pub listen: SocketAddr,
+    /// Place of the proxies' key.
+    pub key: KeySource,
+}
+
+impl ServiceFile {
+    /// Reads and checks a service file.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the key's path, the value and what is allowed.
+    pub fn from_yaml(text: &str) -> Result<ServiceFile, ConfigError> {
+        ServiceFile::shape(text)?.try_into()
+    }
+
+    /// The shape of a service file of no more than [`FILE_BYTES_MAX`].
+    fn shape(text: &str) -> Result<ServiceSpec, ConfigError> {
+        if text.len() > FILE_BYTES_MAX {
+            return Err(ConfigError::TooLarge(text.len()));
+        }
+        ServiceSpec::from_yaml(text)
+    }
+}
+
+impl Service {
+    /// Reads the service of a file.
+    ///
+    /// # Errors
+    /// As [`ServiceFile::from_yaml`] has them.
+    pub fn from_yaml(text: &str) -> Result<Service, ConfigError> {
+        Ok(ServiceFile::from_yaml(text)?.service)
+    }
+
+    /// Checks the service of a resource of that name.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the key's path, the value and what is allowed.
+    pub fn from_resource(name: &str, spec: ServiceSpec) -> Result<Service, ConfigError> {
+        check::of_resource(name, spec)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,134 @@
+//! The rules about what replicas hold besides their cores, and how much of it there may be.
+
+use std::collections::BTreeMap;
+
+use super::raw::{RawAmount, RawStage, RawVariant};
+use crate::capacity::{Amount, BOUNDS_MAX, Bound, Bounds};
+use crate::quantity;
+use crate::service::rule::{refused, rule, within};
+use crate::service::{ConfigError, Stage, Variant};
+
+/// What each variant's replicas hold, by the path of the variant.
+pub(super) type Holds = Vec<(String, BTreeMap<String, RawAmount>)>;
+
+/// In the variants' order.
+pub(super) fn holds(variants: Option<&[RawVariant]>, stages: Option<&[RawStage]>) -> Holds {
+    let of = |path: String, all: &[RawVariant]| -> Holds {
+        let each = all.iter().enumerate();
+        each.map(|(index, raw)| (format!("{path}[{index}]"), raw.holds.clone()))
+            .collect()
+    };
+    let stages = stages.unwrap_or_default().iter().enumerate();
+    let of_stages =
+        stages.flat_map(|(index, stage)| of(format!("stages[{index}].variants"), &stage.variants));
+    let alone = of("variants".to_owned(), variants.unwrap_or_default());
+    alone.into_iter().chain(of_stages).collect()
+}
+
+/// The bounds, if what is to run in any case is within them.
+pub(super) fn bounds(
+    held: &BTreeMap<String, RawAmount>,
+    holds: &Holds,
+    stages: &[Stage],
+    variants: &[Variant],
+) -> Result<Bounds, ConfigError> {
+    let unit = "kinds of what replicas hold";
+    within("budget.held", held.len(), 0..=BOUNDS_MAX, unit)?;
+    for (path, holds) in holds {
+        let unbounded = holds.keys().find(|name| !held.contains_key(*name));
+        if let Some(name) = unbounded {
+            let right = "left out, or bounded by budget.held";
+            return Err(refused(format!("{path}.holds.{name}"), "given", right));
+        }
+    }
+    let mut bounds = Vec::with_capacity(held.len());
+    for (name, most) in held {
+        let path = format!("budget.held.{name}");
+        let right = "a resource of Kubernetes that is requested for containers, such as memory or nvidia.com/gpu";
+        rule(is_resource(name), &path, "given", right)?;
+        let right = "left out: cores are budget.cores";
+        rule(name != "cpu" && name != "cores", &path, "given", right)?;
+        let most = amount(&path, most)?;
+        let mut each = Vec::with_capacity(holds.len());
+        for (at, holds) in holds {
+            let path = format!("{at}.holds.{name}");
+            let amount = holds.get(name).map(|raw| amount(&path, raw));
+            each.push(amount.transpose()?.unwrap_or(0));
+        }
+        let bound = Bound {
+            name: name.clone(),
+            most,
+            each,
+        };
+        check(&bound, holds, stages, variants)?;
+        bounds.push(bound);
+    }
+    Ok(Bounds(bounds))
+}
+
+fn check(
+    bound: &Bound,
+    holds: &Holds,
+    stages: &[Stage],
+    variants: &[Variant],
+) -> Result<(), ConfigError> {
+    let (name, most) = (&bound.name, bound.most);
+    let right = format!("at most budget.held.{name} ({})", Amount(most));
+    for ((path, _), each) in holds.iter().zip(&bound.each) {
+        rule(
+            *each <= most,
+            format!("{path}.holds.{name}"),
+            Amount(*each),
+            &right,
+        )?;
+    }
+    let count = |count: fn(&Variant) -> u32| -> Vec<u32> { variants.iter().map(count).collect() };
+    let initial = bound.held(&count(|variant| variant.initial.replicas()));
+    let right = format!(
+        "at most budget.held.{name} ({}) for all replicas that there are at first",
+        Amount(most)
+    );
+    let path = format!("variants[].holds.{name}");
+    rule(initial <= most, &path, Amount(initial), &right)?;
+    // Every stage serves with one of its variants at least.
+    let fewest = count(Variant::fewest);
+    let mut least = bound.held(&fewest);
+    for stage in stages {
+        let all = || stage.variants.clone();
+        if all().all(|index| fewest.get(index) == Some(&0)) {
+            let lightest = all().filter_map(|index| bound.each.get(index)).min();
+            least = least.saturating_add(lightest.copied().unwrap_or(0));
+        }
+    }
+    let right = format!(
+        "at most budget.held.{name} ({}) for the fewest replicas with which all stages serve",
+        Amount(most)
+    );
+    rule(least <= most, &path, Amount(least), &right)
+}
+
+/// Whole bytes or pieces.
+fn amount(path: &str, raw: &RawAmount) -> Result<u64, ConfigError> {
+    let amount = match raw {
+        RawAmount::Number(number) => Some(*number),
+        RawAmount::Text(text) => quantity::whole(text),
+    };
+    let right = "whole bytes or pieces, such as 64Gi, 1536Mi or 4";
+    amount.ok_or_else(|| refused(path, raw, right))
+}
+
+/// A qualified name, as Kubernetes has them.
+fn is_resource(name: &str) -> bool {
+    let plain = |part: &str| {
+        (1..=63).contains(&part.len())
+            && part
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && part.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && part.ends_with(|c: char| c.is_ascii_alphanumeric())
+    };
+    match name.split_once('/') {
+        Some((domain, name)) => plain(domain) && plain(name),
+        None => plain(name),
+    }
+}

@@ -1,0 +1,97 @@
+//! The classes of a service's requests. The planner does nothing with them: it hands them to the filters' configuration
+//! (`weir manifests`), and the filter's own parser says whether they can be gone by.
+
+use serde_json::{Map, json};
+use weir_filter::config::{Config, ConfigError as PluginError};
+
+use super::raw::RawClass;
+use crate::service::rule::refused;
+use crate::service::{Classes, ConfigError};
+
+/// Checks the classes, and returns them as keys of the plugin configuration.
+///
+/// # Errors
+/// The filter would refuse them.
+pub(super) fn classes(
+    list: &[RawClass],
+    default_class: Option<&str>,
+    starvation: Option<u32>,
+) -> Result<Classes, ConfigError> {
+    let mut keys = Map::new();
+    if !list.is_empty() {
+        keys.insert("classes".to_owned(), json!(list));
+    }
+    if let Some(name) = default_class {
+        keys.insert("default_class".to_owned(), json!(name));
+    }
+    if let Some(starvation) = starvation {
+        keys.insert("starvation".to_owned(), json!(starvation));
+    }
+    let variant = json!({"name": "a", "cluster": "a", "share": 1, "slots": 1, "service_ms": 1, "accuracy": 1});
+    let mut config = json!({"service": "a", "plan": {"variants": [variant]}});
+    if let Some(config) = config.as_object_mut() {
+        config.extend(keys.clone());
+    }
+    match Config::parse(config.to_string().as_bytes()) {
+        Ok(_) => Ok(Classes(keys)),
+        Err(PluginError::Value { path, value, right }) => Err(refused(path, value, &right)),
+        Err(other) => Err(ConfigError::Form {
+            path: "classes".to_owned(),
+            message: other.to_string(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::service::Service;
+    use crate::spec::tests::small;
+
+    fn read(classes: &str) -> Result<Service, String> {
+        let text = small() + classes;
+        Service::from_yaml(&text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn classes_are_the_filters() {
+        let text = "classes:\n\
+            - {name: gold, share: 0.7, priority: 1, held_max: 50, claim: {header: x-team, values: [a, b*]}}\n\
+            - {name: low, share: 0.3}\n\
+            default_class: low\nstarvation: 8\n";
+        let service = read(text).unwrap();
+        let expected = serde_json::json!({
+            "classes": [
+                {"name": "gold", "share": 0.7, "priority": 1, "held_max": 50,
+                    "claim": {"header": "x-team", "values": ["a", "b*"]}},
+                {"name": "low", "share": 0.3, "priority": 0}],
+            "default_class": "low", "starvation": 8,
+        });
+        assert_eq!(
+            serde_json::Value::Object(service.classes.plugin()),
+            expected
+        );
+        assert!(read("").unwrap().classes.plugin().is_empty());
+    }
+
+    #[test]
+    fn what_the_filter_would_refuse_is_refused() {
+        let check = |text: &str, expected: &str| {
+            let error = read(text).unwrap_err();
+            assert!(error.starts_with(expected), "{text}: {error}");
+        };
+        let low = "{name: low, share: 0.6}";
+        check(&format!("classes: [{low}]\n"), "default_class: (missing)");
+        check("default_class: low\n", "default_class: 'low'");
+        check("starvation: 3\n", "starvation: 3");
+        check(
+            &format!("classes: [{low}, {low}]\ndefault_class: low\n"),
+            "classes[1].name: 'low'",
+        );
+        let more = "{name: more, share: 0.6}";
+        check(
+            &format!("classes: [{low}, {more}]\ndefault_class: low\n"),
+            "classes[].share: class shares over 100 %: low + more",
+        );
+        check("classes: [{name: low, part: 1}]\n", "classes[0]");
+    }
+}

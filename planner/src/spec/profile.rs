@@ -1,0 +1,231 @@
+//! Profiles by reference → laws, as if they stood in the service: read where the reference leads, fitted where
+//! measurements stand there. Pure but for the reading, which is given.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::ServiceFile;
+use super::raw::{
+    RawCapacity, RawLatency, RawMeasured, RawProfile, RawReference, RawVariant, ServiceSpec,
+    from_yaml,
+};
+use crate::service::ConfigError;
+use crate::service::rule::{refused, rule};
+use crate::solve::Refused;
+use crate::solve::law::{Cell, Point, fit};
+
+/// Largest profile, in bytes.
+pub const PROFILE_BYTES_MAX: usize = 64 * 1024;
+/// The least part of the measurements' variance that a fitted law explains: one that tells less is not this server's.
+pub const R_SQUARED_MIN: f64 = 0.8;
+
+impl ServiceSpec {
+    /// The profiles that its variants refer to, with the paths of the references.
+    pub fn references(&self) -> Vec<(String, &RawReference)> {
+        let own = self.variants.iter().flatten().enumerate();
+        let own = own.map(|(index, variant)| (format!("variants[{index}]"), variant));
+        let stages = self.stages.iter().flatten().enumerate();
+        let of_stages = stages.flat_map(|(stage, raw)| {
+            let variants = raw.variants.iter().enumerate();
+            variants.map(move |(index, variant)| {
+                (format!("stages[{stage}].variants[{index}]"), variant)
+            })
+        });
+        let each = own.chain(of_stages);
+        each.filter_map(|(at, variant)| Some((format!("{at}.profile"), variant.profile.as_ref()?)))
+            .collect()
+    }
+
+    /// Puts in the place of each reference what `read` finds there.
+    ///
+    /// # Errors
+    /// What `read` says; a text that is no profile, with the path in it; measurements that no law tells.
+    pub fn resolve(
+        &mut self,
+        read: impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
+    ) -> Result<(), ConfigError> {
+        let own = self.variants.iter_mut().flatten().enumerate();
+        for (index, variant) in own {
+            resolve(&format!("variants[{index}]"), variant, &read)?;
+        }
+        for (stage, raw) in self.stages.iter_mut().flatten().enumerate() {
+            for (index, variant) in raw.variants.iter_mut().enumerate() {
+                resolve(
+                    &format!("stages[{stage}].variants[{index}]"),
+                    variant,
+                    &read,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a service file, and the profiles beside it.
+    ///
+    /// # Errors
+    /// As [`ServiceFile::from_yaml`] has them; a profile that cannot be read, or is none.
+    pub fn of_file(path: &Path, text: &str) -> Result<ServiceSpec, ConfigError> {
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut spec = ServiceFile::shape(text)?;
+        spec.resolve(|at, reference| {
+            let right = "left out: it is for a resource of Kubernetes, a file has profile.file";
+            let map = reference.config_map.as_deref();
+            rule(
+                map.is_none(),
+                format!("{at}.config_map"),
+                map.unwrap_or_default(),
+                right,
+            )?;
+            let right = "the path of a profile, relative to the service file";
+            let at = format!("{at}.file");
+            let file = reference.file.as_deref();
+            let file = file.ok_or_else(|| refused(&at, "missing", right))?;
+            let mut text = String::new();
+            let most = PROFILE_BYTES_MAX as u64 + 1;
+            let opened = File::open(folder.join(file));
+            let read = opened.and_then(|opened| opened.take(most).read_to_string(&mut text));
+            read.map_err(|error| refused(&at, format!("{file} ({error})"), right))?;
+            Ok(text)
+        })?;
+        Ok(spec)
+    }
+}
+
+fn resolve(
+    at: &str,
+    variant: &mut RawVariant,
+    read: &impl Fn(&str, &RawReference) -> Result<String, ConfigError>,
+) -> Result<(), ConfigError> {
+    let Some(reference) = variant.profile.as_mut().filter(|one| !one.read) else {
+        return Ok(());
+    };
+    for (key, given) in [
+        ("latency", variant.latency.is_some()),
+        ("capacity", variant.capacity.is_some()),
+    ] {
+        let right = "left out: it is the profile's";
+        rule(!given, format!("{at}.{key}"), "given", right)?;
+    }
+    let at = format!("{at}.profile");
+    let text = read(&at, reference)?;
+    reference.read = true;
+    let profile = profile(&text).map_err(|error| within(&at, error))?;
+    let (latency, capacity) = laws(&profile).map_err(|error| within(&at, error))?;
+    variant.latency = Some(latency);
+    variant.capacity = capacity;
+    if let Some(readiness_s) = profile.readiness_s {
+        variant.readiness_s = readiness_s;
+    }
+    Ok(())
+}
+
+/// What is wrong with a profile, as it is seen from the service.
+fn within(at: &str, error: ConfigError) -> ConfigError {
+    match error {
+        ConfigError::Form { path, message } => ConfigError::Form {
+            path: format!("{at}: {path}"),
+            message,
+        },
+        ConfigError::Value { path, value, right } => ConfigError::Value {
+            path: format!("{at}: {path}"),
+            value,
+            right,
+        },
+        other => other,
+    }
+}
+
+fn profile(text: &str) -> Result<RawProfile, ConfigError> {
+    let right = format!("at most {PROFILE_BYTES_MAX} bytes");
+    let fits = text.len() <= PROFILE_BYTES_MAX;
+    rule(fits, "profile", format!("{} bytes", text.len()), &right)?;
+    from_yaml(text, "profile")
+}
+
+fn laws(raw: &RawProfile) -> Result<(RawLatency, Option<RawCapacity>), ConfigError> {
+    let measured = raw.measured.as_ref();
+    let latencies = measured.filter(|measured| !measured.latencies.is_empty());
+    let right = "exactly one of the two: latency (a law) or measured.latencies";
+    let latency = match (raw.latency, latencies) {
+        (Some(law), None) => law,
+        (None, Some(measured)) => fitted(measured)?,
+        (None, None) => {
+            return Err(refused(
+                "latency, measured.latencies",
+                "both missing",
+                right,
+            ));
+        }
+        (Some(_), Some(_)) => {
+            return Err(refused("latency, measured.latencies", "both given", right));
+        }
+    };
+    let rates = measured.filter(|measured| !measured.rates.is_empty());
+    let right = "at most one of the two: capacity (a line) or measured.rates";
+    let capacity = match (raw.capacity, rates) {
+        (capacity, None) => capacity,
+        (None, Some(measured)) => Some(line(measured)?),
+        (Some(_), Some(_)) => return Err(refused("capacity, measured.rates", "both given", right)),
+    };
+    Ok((latency, capacity))
+}
+
+/// Sponge's law (Eq. 2) by least squares.
+fn fitted(measured: &RawMeasured) -> Result<RawLatency, ConfigError> {
+    let cells = measured.latencies.iter().map(|cell| Cell {
+        batch: cell.batch,
+        cores: cell.cores,
+        latency_ms: cell.ms,
+    });
+    let cells: Vec<Cell> = cells.collect();
+    let found = fit::sponge(&cells).map_err(|error| of_fit("measured.latencies", &error))?;
+    tells("measured.latencies", found.r_squared)?;
+    Ok(RawLatency {
+        gamma_ms: found.law.gamma_ms,
+        epsilon_ms: found.law.epsilon_ms,
+        delta_ms: found.law.delta_ms,
+        eta_ms: found.law.eta_ms,
+        parallelism: measured.parallelism,
+        tail: measured.tail,
+    })
+}
+
+/// InfAdapter's line by least squares.
+fn line(measured: &RawMeasured) -> Result<RawCapacity, ConfigError> {
+    let points = measured.rates.iter().map(|rate| Point {
+        cores: rate.cores,
+        rps: rate.rps,
+    });
+    let points: Vec<Point> = points.collect();
+    let found = fit::line(&points).map_err(|error| of_fit("measured.rates", &error))?;
+    tells("measured.rates", found.r_squared)?;
+    Ok(RawCapacity {
+        slope_rps: found.law.slope_rps,
+        intercept_rps: found.law.intercept_rps,
+        utilisation: measured.utilisation,
+    })
+}
+
+fn tells(path: &str, r_squared: f64) -> Result<(), ConfigError> {
+    let right = format!("{R_SQUARED_MIN} or more: these measurements follow no such law");
+    rule(
+        r_squared >= R_SQUARED_MIN,
+        path,
+        format!("R² {r_squared:.3}"),
+        &right,
+    )
+}
+
+/// The fit's complaint, whose points are these.
+fn of_fit(path: &str, error: &Refused) -> ConfigError {
+    let field = error.field.replacen("points", path, 1);
+    refused(
+        field.replace("latency_ms", "ms"),
+        &error.value,
+        &error.right,
+    )
+}
+
+#[cfg(test)]
+mod tests;

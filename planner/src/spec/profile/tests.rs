@@ -1,0 +1,192 @@
+//! Profiles that a service refers to.
+
+use super::*;
+use crate::service::Service;
+use crate::spec::tests::small;
+
+/// The small service, its first variant's laws as a profile that says `text`.
+fn resolved(text: &str) -> Result<ServiceSpec, ConfigError> {
+    let mut spec = ServiceSpec::from_yaml(&small()).unwrap();
+    let variant = &mut spec.variants.as_mut().unwrap()[0];
+    variant.latency = None;
+    variant.capacity = None;
+    variant.profile = Some(RawReference {
+        config_map: Some("resnet18".to_owned()),
+        key: "profile.yaml".to_owned(),
+        file: None,
+        read: false,
+    });
+    spec.resolve(|at, reference| {
+        assert_eq!(at, "variants[0].profile");
+        assert_eq!(reference.config_map.as_deref(), Some("resnet18"));
+        Ok(text.to_owned())
+    })?;
+    Ok(spec)
+}
+
+fn variant(text: &str) -> RawVariant {
+    let spec = resolved(text).unwrap();
+    spec.variants.unwrap().remove(0)
+}
+
+#[test]
+fn laws_count_as_if_they_stood_in_the_service() {
+    let text = "
+        latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core, tail: 1.2}
+        capacity: {slope_rps: 20, intercept_rps: -2}
+        readiness_s: 7";
+    let mut inline = ServiceSpec::from_yaml(&small()).unwrap();
+    let first = &mut inline.variants.as_mut().unwrap()[0];
+    let latency =
+        "{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core, tail: 1.2}";
+    first.latency = Some(serde_saphyr::from_str(latency).unwrap());
+    first.capacity = Some(serde_saphyr::from_str("{slope_rps: 20, intercept_rps: -2}").unwrap());
+    first.readiness_s = 7.0;
+    let found = ServiceFile::try_from(resolved(text).unwrap())
+        .unwrap()
+        .service;
+    let mut expected = ServiceFile::try_from(inline).unwrap().service;
+    // But for where they are from, which is told.
+    let from = found.variants[0].profile_from.clone();
+    assert_eq!(
+        from.as_deref(),
+        Some("ConfigMap resnet18, key profile.yaml")
+    );
+    expected.variants[0].profile_from = from;
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn measurements_are_fitted() {
+    let law = |cores: f64, batch: f64| 40.0 * batch / cores + 5.0 / cores + 2.0 * batch + 3.0;
+    let mut text =
+        "measured:\n  parallelism: 1\n  tail: 1.5\n  utilisation: 0.9\n  latencies:\n".to_owned();
+    for (cores, batch) in [(1, 1), (1, 4), (2, 1), (2, 8), (4, 2), (8, 16)] {
+        let ms = law(cores.into(), batch.into());
+        text += &format!("  - {{cores: {cores}, batch: {batch}, ms: {ms}}}\n");
+    }
+    text += "  rates: [{cores: 1, rps: 18}, {cores: 2, rps: 38}, {cores: 4, rps: 78}]\n";
+    let found = variant(&text);
+    let latency = found.latency.unwrap();
+    for (value, expected) in [
+        (latency.gamma_ms, 40.0),
+        (latency.epsilon_ms, 5.0),
+        (latency.delta_ms, 2.0),
+        (latency.eta_ms, 3.0),
+        (latency.tail, 1.5),
+    ] {
+        assert!((value - expected).abs() < 1e-6, "{latency:?}");
+    }
+    let capacity = found.capacity.unwrap();
+    assert!((capacity.slope_rps - 20.0).abs() < 1e-9, "{capacity:?}");
+    assert!((capacity.intercept_rps + 2.0).abs() < 1e-9, "{capacity:?}");
+    assert_eq!(capacity.utilisation, 0.9);
+}
+
+#[test]
+fn what_is_no_profile_is_refused_with_its_path() {
+    let check = |text: &str, expected: &[&str]| {
+        let error = resolved(text).unwrap_err().to_string();
+        for part in expected {
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(error.starts_with("variants[0].profile: "), "{error}");
+    };
+    check("", &["profile"]);
+    check("latencies: []", &["latencies"]);
+    check(
+        "readiness_s: 1",
+        &["latency, measured.latencies: both missing"],
+    );
+    check(
+        "latency: {gamma_ms: many}",
+        &["latency.gamma_ms", "many", "a number"],
+    );
+    let law = "{gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: 1}";
+    let cells = "[{cores: 1, batch: 1, ms: 40}]";
+    let both = format!("{{latency: {law}, measured: {{parallelism: 1, latencies: {cells}}}}}");
+    check(&both, &["latency, measured.latencies: both given"]);
+    let few = format!("measured: {{parallelism: 1, latencies: {cells}}}");
+    check(&few, &["measured.latencies"]);
+    let wrong = "measured: {parallelism: 1, latencies: [{cores: 0, batch: 1, ms: 40}, {cores: 1, batch: 1, ms: 40}]}";
+    check(wrong, &["measured.latencies[0].cores: 0"]);
+    let noise = "measured: {parallelism: 1, latencies: [{cores: 1, batch: 1, ms: 4}, {cores: 1, batch: 4, ms: 90}, \
+        {cores: 2, batch: 1, ms: 95}, {cores: 2, batch: 4, ms: 3}, {cores: 4, batch: 1, ms: 80}, {cores: 4, batch: 4, ms: 5}]}";
+    check(noise, &["measured.latencies: R² ", "0.8 or more"]);
+    let rates = format!(
+        "{{latency: {law}, measured: {{parallelism: 1, rates: [{{cores: 1, rps: 9}}, {{cores: 2, rps: 4}}]}}}}"
+    );
+    check(&rates, &["measured.rates: a slope of -5", "0 or more"]);
+    let long = format!("#{}", "x".repeat(PROFILE_BYTES_MAX));
+    check(&long, &["65537 bytes", "at most 65536 bytes"]);
+}
+
+#[test]
+fn one_of_the_two_is_given() {
+    let text = small();
+    let mut spec = ServiceSpec::from_yaml(&text).unwrap();
+    spec.variants.as_mut().unwrap()[0].profile = Some(RawReference {
+        config_map: None,
+        key: "k".to_owned(),
+        file: Some("f".to_owned()),
+        read: false,
+    });
+    assert_eq!(spec.references().len(), 1);
+    let error = spec.clone().resolve(|_, _| Ok(String::new())).unwrap_err();
+    let expected = "variants[0].latency: given; it must be left out: it is the profile's";
+    assert_eq!(error.to_string(), expected);
+    // Without anybody to read it there is no latency.
+    spec.variants.as_mut().unwrap()[0].latency = None;
+    let error = ServiceFile::try_from(spec).unwrap_err();
+    assert!(
+        error.to_string().starts_with("variants[0].profile: "),
+        "{error}"
+    );
+    let mut neither = ServiceSpec::from_yaml(&text).unwrap();
+    neither.variants.as_mut().unwrap()[0].latency = None;
+    let error = ServiceFile::try_from(neither).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("variants[0].latency: missing"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_service_file_names_files_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("service.yaml");
+    let law =
+        "latency: {gamma_ms: 40, epsilon_ms: 1, delta_ms: 2, eta_ms: 3, parallelism: per-core}";
+    std::fs::write(
+        folder.path().join("p.yaml"),
+        format!("{law}\ncapacity: {{slope_rps: 20, intercept_rps: -2}}"),
+    )
+    .unwrap();
+    let mut service: serde_json::Value = serde_saphyr::from_str(&small()).unwrap();
+    let variant = service["variants"][0].as_object_mut().unwrap();
+    variant.remove("latency");
+    variant.remove("capacity");
+    let mut check = |reference: serde_json::Value| {
+        service["variants"][0]["profile"] = reference;
+        let spec = ServiceSpec::of_file(&path, &service.to_string())?;
+        ServiceFile::try_from(spec).map(|file| file.service)
+    };
+    let found: Service = check(serde_json::json!({"file": "p.yaml"})).unwrap();
+    assert_eq!(found.variants[0].profile.latency.law.gamma_ms, 40.0);
+    for (reference, expected) in [
+        (
+            serde_json::json!({"file": "q.yaml"}),
+            "variants[0].profile.file: q.yaml (",
+        ),
+        (serde_json::json!({}), "variants[0].profile.file: missing"),
+        (
+            serde_json::json!({"config_map": "a"}),
+            "variants[0].profile.config_map: a",
+        ),
+    ] {
+        let error = check(reference).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

@@ -1,0 +1,225 @@
+//! The custom resource `SloService` (weir.dev/v1alpha1): its spec is the service file's type, and its status
+//! says what became of it. Data only; what it means is `config`'s to say, and what to do the controller's.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::CustomResourceExt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use super::{ServiceSpec, SloService};
+
+/// What became of a resource; written by the planner that leads.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SloServiceStatus {
+    /// The generation that all of this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Accepted, ProfileReady, Planned, Actuated, Degraded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub conditions: Vec<Condition>,
+    /// Why this plan, in a sentence.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Requests/s planned for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub demand_rps: Option<f64>,
+    /// Cores in force, of all variants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<f64>,
+    /// The plan of each stage, as the proxies have it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub plans: Vec<StagePlan>,
+    /// When the plans were last renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planned_at: Option<Time>,
+}
+
+/// The plan of a stage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StagePlan {
+    /// The stage: what its filters carry as `service`.
+    pub stage: String,
+    /// Its revision.
+    pub revision: u64,
+    /// What the stages after it still need.
+    pub rest_ms: f64,
+    /// In the service's order.
+    #[schemars(length(max = 64))]
+    pub variants: Vec<PlannedVariant>,
+}
+
+/// A variant of a plan.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedVariant {
+    /// Its name.
+    pub name: String,
+    /// Its part of the traffic, 0 to 1.
+    pub share: f64,
+    /// Requests at once.
+    pub slots: u32,
+    /// Requests it executes together.
+    pub batch: u32,
+    /// From dispatch to answer, a high percentile.
+    pub service_ms: f64,
+    /// Replicas that serve.
+    pub replicas: u32,
+    /// Cores in force, of all its replicas.
+    pub cores: f64,
+}
+
+/// What a resource's conditions are about; a closed list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConditionType {
+    /// Whether the spec can be gone by.
+    Accepted,
+    /// Whether every variant's latency and capacity are known.
+    ProfileReady,
+    /// Whether a plan is out.
+    Planned,
+    /// Whether the cores decided on are in force.
+    Actuated,
+    /// Whether something works less well than it should.
+    Degraded,
+}
+
+impl ConditionType {
+    /// All of them.
+    pub const ALL: [ConditionType; 5] = [
+        ConditionType::Accepted,
+        ConditionType::ProfileReady,
+        ConditionType::Planned,
+        ConditionType::Actuated,
+        ConditionType::Degraded,
+    ];
+
+    /// As it stands in `type`.
+    pub const fn label(self) -> &'static str {
+        match self {
+            ConditionType::Accepted => "Accepted",
+            ConditionType::ProfileReady => "ProfileReady",
+            ConditionType::Planned => "Planned",
+            ConditionType::Actuated => "Actuated",
+            ConditionType::Degraded => "Degraded",
+        }
+    }
+}
+
+/// The resource's definition, as a manifest.
+pub fn definition() -> serde_json::Value {
+    let mut definition = serde_json::to_value(SloService::crd()).unwrap_or_default();
+    without_rusts_formats(&mut definition);
+    definition
+}
+
+/// An API server warns of formats it does not know; `uint32` says no more than the minimum beside it.
+fn without_rusts_formats(schema: &mut serde_json::Value) {
+    let format = schema.get("format").and_then(serde_json::Value::as_str);
+    if format.is_some_and(|format| format.starts_with("uint"))
+        && let Some(schema) = schema.as_object_mut()
+    {
+        schema.remove("format");
+    }
+    match schema {
+        serde_json::Value::Object(parts) => parts.values_mut().for_each(without_rusts_formats),
+        serde_json::Value::Array(parts) => parts.iter_mut().for_each(without_rusts_formats),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn property<'a>(schema: &'a serde_json::Value, path: &str) -> &'a serde_json::Value {
+        path.split('.').fold(schema, |schema, key| match key {
+            "[]" => &schema["items"],
+            key => &schema["properties"][key],
+        })
+    }
+
+    #[test]
+    fn an_api_server_knows_all_formats() {
+        let text = definition().to_string();
+        let formats = text.split("\"format\":\"").skip(1);
+        for format in formats.map(|rest| rest.split('"').next().unwrap()) {
+            let known = ["int32", "int64", "float", "double", "date-time"];
+            assert!(known.contains(&format), "{format}");
+        }
+        let slo_ms = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/slo_ms";
+        let slo_ms = &definition().pointer(slo_ms).cloned().unwrap();
+        assert!(slo_ms["minimum"].is_number(), "{slo_ms}");
+    }
+
+    #[test]
+    fn the_definition_is_structural_and_documented() {
+        let crd = definition();
+        let version = &crd["spec"]["versions"][0];
+        assert_eq!(version["name"], "v1alpha1");
+        assert_eq!(version["subresources"], serde_json::json!({ "status": {} }));
+        let schema = &version["schema"]["openAPIV3Schema"];
+        let spec = property(schema, "spec");
+        for (path, kind) in [
+            ("slo_ms", "integer"),
+            ("variants.[].cores.least", "integer"),
+            ("stages.[].variants.[].workload.name", "string"),
+            ("proxies.pods.labels", "object"),
+            ("mode", "string"),
+        ] {
+            let property = property(spec, path);
+            assert_eq!(property["type"], kind, "{path}: {property}");
+            let described = property["description"].as_str();
+            assert!(described.is_some_and(|text| text.len() > 5), "{path}");
+        }
+        let parallelism = property(spec, "variants.[].latency.parallelism");
+        assert_eq!(parallelism["x-kubernetes-int-or-string"], true);
+        // What is the file's alone is no key of the resource, and nothing stands twice.
+        for key in ["service", "listen", "key_env", "key_file"] {
+            assert_eq!(*property(spec, key), serde_json::Value::Null, "{key}");
+        }
+        let text = crd.to_string();
+        assert!(
+            !text.contains("additionalProperties\":false"),
+            "not structural"
+        );
+        assert!(!text.contains("$ref"), "not structural");
+        assert_eq!(
+            spec["x-kubernetes-validations"].as_array().map(Vec::len),
+            Some(7)
+        );
+    }
+
+    #[test]
+    fn a_resource_is_read_as_the_file_is() {
+        let text = crate::spec::tests::small();
+        let file = crate::service::Service::from_yaml(&text).unwrap();
+        let mut spec: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        for key in ["service", "listen", "key_env"] {
+            spec.as_object_mut().unwrap().remove(key).unwrap();
+        }
+        let manifest = serde_json::json!({
+            "apiVersion": "weir.dev/v1alpha1", "kind": "SloService",
+            "metadata": { "name": "demo" }, "spec": spec,
+        });
+        let resource: SloService = serde_json::from_value(manifest).unwrap();
+        let service =
+            crate::service::Service::from_resource("demo", resource.spec.clone()).unwrap();
+        assert_eq!(service, file);
+        // What is written back is what was read.
+        let again = serde_json::to_value(&resource.spec).unwrap();
+        let again: ServiceSpec = serde_json::from_value(again).unwrap();
+        let again = crate::service::Service::from_resource("demo", again).unwrap();
+        assert_eq!(again, file);
+        let mut named = resource.spec;
+        named.listen = Some("127.0.0.1:1".to_owned());
+        let refused = crate::service::Service::from_resource("demo", named).unwrap_err();
+        assert!(
+            refused.to_string().contains("listen: 127.0.0.1:1"),
+            "{refused}"
+        );
+    }
+}

@@ -1,0 +1,127 @@
+//! The rules about stages and about all variants together.
+
+use std::collections::BTreeSet;
+
+use super::raw::{RawStage, RawVariant};
+use super::variant::{Frame, variant};
+use crate::policy::pipeline_policies;
+use crate::service::rule::{named, refused, rule, within};
+use crate::service::{ConfigError, OPTIONS_MAX, STAGES_MAX, Stage, Variant};
+
+/// The stages, and the variants of all of them in their order.
+pub(super) fn stages(
+    service: &str,
+    variants: Option<Vec<RawVariant>>,
+    stages: Option<Vec<RawStage>>,
+    frame: Frame<'_>,
+) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
+    let right = "exactly one of the two: variants (of a service) or stages (of a pipeline)";
+    let (stages, all) = match (variants, stages) {
+        (Some(variants), None) => one(service, &variants, frame)?,
+        (None, Some(stages)) => {
+            let policies = pipeline_policies().join(" or ");
+            let right = format!("left out, unless policy is {policies}: the others know one stage");
+            rule(frame.policy.plans_pipelines(), "stages", "given", &right)?;
+            several(&stages, frame)?
+        }
+        (None, None) => return Err(refused("variants, stages", "both missing", right)),
+        (Some(_), Some(_)) => return Err(refused("variants, stages", "both given", right)),
+    };
+    together(&all, frame)?;
+    Ok((stages, all))
+}
+
+/// A service is a pipeline of one stage, which has its name.
+fn one(
+    service: &str,
+    raw: &[RawVariant],
+    frame: Frame<'_>,
+) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
+    let mut names = BTreeSet::new();
+    let variants = of_stage("variants", raw, frame, &mut names)?;
+    let stage = Stage {
+        name: service.to_owned(),
+        variants: 0..variants.len(),
+    };
+    Ok((vec![stage], variants))
+}
+
+fn several(raw: &[RawStage], frame: Frame<'_>) -> Result<(Vec<Stage>, Vec<Variant>), ConfigError> {
+    within("stages", raw.len(), 1..=STAGES_MAX, "of them")?;
+    let (mut stages, mut all): (Vec<Stage>, Vec<Variant>) = (Vec::new(), Vec::new());
+    let mut names = BTreeSet::new();
+    for (index, raw) in raw.iter().enumerate() {
+        let path = format!("stages[{index}]");
+        let name = named(format!("{path}.name"), &raw.name)?;
+        let right = "another name: this one stands twice";
+        let new = stages.iter().all(|stage| stage.name != name);
+        rule(new, format!("{path}.name"), &name, right)?;
+        let variants = of_stage(
+            &format!("{path}.variants"),
+            &raw.variants,
+            frame,
+            &mut names,
+        )?;
+        let begin = all.len();
+        all.extend(variants);
+        stages.push(Stage {
+            name,
+            variants: begin..all.len(),
+        });
+    }
+    Ok((stages, all))
+}
+
+/// One stage's variants, whose names no other stage's has: reports go by them.
+fn of_stage(
+    path: &str,
+    raw: &[RawVariant],
+    frame: Frame<'_>,
+    names: &mut BTreeSet<String>,
+) -> Result<Vec<Variant>, ConfigError> {
+    let (most, unit) = frame.policy.variants_max();
+    within(path, raw.len(), 1..=most, unit)?;
+    let mut variants = Vec::with_capacity(raw.len());
+    for (index, raw) in raw.iter().enumerate() {
+        let at = format!("{path}[{index}]");
+        let variant = variant(&at, raw, frame)?;
+        let right = "another name: this one stands twice";
+        let new = names.insert(variant.name.clone());
+        rule(new, format!("{at}.name"), &variant.name, right)?;
+        variants.push(variant);
+    }
+    Ok(variants)
+}
+
+/// What holds over all stages.
+fn together(variants: &[Variant], frame: Frame<'_>) -> Result<(), ConfigError> {
+    let workloads = variants.iter().filter_map(|variant| {
+        let workload = variant.workload.as_ref()?;
+        Some((workload.kind.label(), &workload.name))
+    });
+    let mut seen = BTreeSet::new();
+    for (kind, name) in workloads {
+        // Each of the two would resize the other's pods, and count them.
+        rule(
+            seen.insert((kind, name)),
+            "variants[].workload",
+            format!("{kind} {name}"),
+            "another workload: this one stands twice",
+        )?;
+    }
+    let sum = |cores: fn(&Variant) -> u32| variants.iter().map(cores).sum::<u32>();
+    let right = format!("at most budget.cores ({}) over all variants", frame.budget);
+    let within_budget = |path, cores| rule(cores <= frame.budget, path, cores, &right);
+    let initial = sum(|variant| variant.initial.cores().millis() / 1000);
+    within_budget("variants[].cores.initial", initial)?;
+    let least = sum(|variant| variant.least * variant.replicas.least);
+    within_budget("variants[].cores.least", least)?;
+    let options = sum(|variant| {
+        let replicas = variant.replicas.greatest - variant.replicas.least + 1;
+        replicas * (variant.greatest - variant.least + 1)
+    });
+    let right = format!(
+        "at most {OPTIONS_MAX} (greatest − least + 1, of cores × of replicas, over all variants)"
+    );
+    rule(options <= OPTIONS_MAX, "variants[].cores", options, &right)
+}

@@ -1,0 +1,417 @@
+//! Tests of the service file: what is taken, and that each refusal names the key, the value and
+//! what is allowed.
+
+use std::time::Duration;
+
+use super::*;
+use crate::service::Mode;
+
+mod bounds;
+mod policies;
+mod workload;
+
+const EXAMPLE: &str = include_str!("../../service.example.yaml");
+
+/// A service of two variants, that other tests change a line of.
+pub(crate) fn small() -> String {
+    include_str!("tests/small.yaml").to_owned()
+}
+
+/// A service of two variants with so many cores: a (70 %, fast, 1 core at least) and b (80 %, slow,
+/// 0 to 4 cores).
+pub(crate) fn service(budget: u32) -> Service {
+    Service::from_yaml(&small().replace("cores: 8", &format!("cores: {budget}"))).unwrap()
+}
+
+#[test]
+fn the_example_is_taken_and_its_comments_state_the_defaults() {
+    let service = Service::from_yaml(EXAMPLE).unwrap();
+    assert_eq!(
+        (service.name.as_str(), service.budget, service.mode),
+        ("demo", 20, Mode::Active)
+    );
+    assert_eq!(service.variants.len(), 3);
+    // What is commented out is the default: with the comments taken off nothing changes.
+    let keys = [
+        "latency_budget",
+        "rest_ms",
+        "cycle_ms",
+        "plan_max_age_ms",
+        "policy",
+        "objective",
+        "demand",
+        "solver",
+        "resize",
+        "  timeout_ms",
+        "    least",
+        "    greatest",
+        "    utilisation",
+        "    tail",
+        "  batch",
+        "  batch_delay_ms",
+        "  tell_batch",
+    ];
+    let mut spelled = EXAMPLE.to_owned();
+    for key in keys {
+        let name = key.trim_start();
+        let commented = spelled
+            .lines()
+            .find(|line| line.trim_start().starts_with(&format!("# {name}: ")));
+        let line = commented
+            .unwrap_or_else(|| panic!("the example does not show {name}"))
+            .to_owned();
+        spelled = spelled.replacen(&line, &line.replacen("# ", "", 1), 1);
+    }
+    assert_eq!(Service::from_yaml(&spelled).unwrap(), service);
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let service = Service::from_yaml(&small()).unwrap();
+    assert_eq!(service.latency_max_ms, 500.0);
+    assert_eq!(service.plan_max_age, Duration::from_secs(60));
+    assert_eq!(service.variants[0].greatest, 8, "the budget");
+    assert_eq!(service.variants[0].least, 1);
+    assert_eq!(service.variants[0].profile.fit.unwrap().utilisation, 0.8);
+    assert_eq!(
+        service.variants[0].profile.parallelism,
+        crate::solve::law::Parallelism::PerCore
+    );
+    assert_eq!(
+        service.variants[1].profile.parallelism,
+        crate::solve::law::Parallelism::Fixed(std::num::NonZeroU32::new(2).unwrap())
+    );
+    assert_eq!(service.rest_ms, 0.0);
+    let staged = small().replace("slo_ms: 1000", "slo_ms: 1000\nrest_ms: 300.5");
+    let staged = Service::from_yaml(&staged).unwrap();
+    assert_eq!(
+        (staged.rest_ms, staged.latency_max_ms),
+        (300.5, 349.75),
+        "half of what is left to this stage"
+    );
+    let quiet = small().replace("mode: active\n", "");
+    assert_eq!(
+        Service::from_yaml(&quiet).unwrap().mode,
+        Mode::Advisory,
+        "nothing acts unless told to"
+    );
+}
+
+/// What is replaced in a good file, by what, and all that the refusal must say.
+#[test]
+fn each_refusal_names_the_key_the_value_and_what_is_allowed() {
+    let table: &[(&str, &str, &[&str])] = &[
+        (
+            "slo_ms",
+            "slo_millis",
+            &["slo_millis", "unknown field", "slo_ms"],
+        ),
+        ("slo_ms: 1000\n", "", &["missing field `slo_ms`"]),
+        ("slo_ms: 1000", "slo_ms: soon", &["slo_ms: ", "soon"]),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 0",
+            &["slo_ms: 0", "1 to 3600000 ms"],
+        ),
+        ("slo_ms: 1000", "slo_ms: -1", &["slo_ms: ", "-1"]),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nslo_ms: 2000",
+            &["duplicate", "slo_ms"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nlatency_budget: 1.5",
+            &["latency_budget: 1.5", "0.01 to 1"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nlatency_budget: .nan",
+            &["latency_budget: NaN"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nrest_ms: 1000",
+            &["rest_ms: 1000", "0 to 999 ms, less than slo_ms"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nrest_ms: -1",
+            &["rest_ms: -1"],
+        ),
+        (
+            "slo_ms: 1000",
+            "slo_ms: 1000\nrest_ms: .nan",
+            &["rest_ms: NaN"],
+        ),
+        ("service: demo", "service: Demo", &["service: Demo", "a-z"]),
+        (
+            "127.0.0.1:0",
+            "localhost",
+            &["listen: localhost", "127.0.0.1:8080"],
+        ),
+        (
+            "key_env: WEIR_KEY\n",
+            "",
+            &["key_env, key_file: both missing", "exactly one"],
+        ),
+        (
+            "key_env: WEIR_KEY",
+            "key_env: A\nkey_file: b",
+            &["both given"],
+        ),
+        ("key_env: WEIR_KEY", "key_env: A=B", &["key_env: A=B"]),
+        ("key_env: WEIR_KEY", "key: secret", &["unknown field `key`"]),
+        (
+            "cycle_ms: 1000",
+            "cycle_ms: 10",
+            &["cycle_ms: 10", "100 to 60000 ms"],
+        ),
+        (
+            "cycle_ms: 1000",
+            "cycle_ms: 200",
+            &[
+                "solver.time_limit_ms: 250",
+                "1 to 199 ms, less than cycle_ms",
+            ],
+        ),
+        (
+            "cycle_ms: 1000",
+            "cycle_ms: 1000\nsolver: {time_limit_ms: 1000}",
+            &["solver.time_limit_ms: 1000", "1 to 999"],
+        ),
+        (
+            "cycle_ms: 1000",
+            "cycle_ms: 1000\nresize: {timeout_ms: 1000}",
+            &["resize.timeout_ms: 1000", "1 to 999"],
+        ),
+        (
+            "cycle_ms: 1000",
+            "cycle_ms: 1000\nplan_max_age_ms: 2000",
+            &["plan_max_age_ms: 2000", "2001 to", "two cycles"],
+        ),
+        (
+            "cycle_ms: 1000",
+            "cycle_ms: 1000\nresize: {scale_down_after_s: -1}",
+            &["resize.scale_down_after_s: -1", "0 to 3600 s"],
+        ),
+        (
+            "http://127.0.0.1:1/stats\"]",
+            "http://127.0.0.1:1/stats\"], interval_ms: 99",
+            &["proxies.interval_ms: 99", "100 to 1000", "cycle_ms"],
+        ),
+        (
+            "http://127.0.0.1:1/stats\"]",
+            "http://127.0.0.1:1/stats\"], interval_ms: 1001",
+            &["proxies.interval_ms: 1001", "100 to 1000"],
+        ),
+        (
+            "mode: active",
+            "mode: bold",
+            &["mode: ", "bold", "advisory", "active"],
+        ),
+        ("cores: 8", "cores: 0", &["budget.cores: 0", "1 to 65536"]),
+        (
+            "cores: 8",
+            "cores: 3",
+            &["variants[1].cores.greatest: 4", "1 to 3"],
+        ),
+        ("cores: 8", "cores: 2.5", &["budget.cores: ", "2.5"]),
+        ("budget: {cores: 8}", "budget: 8", &["budget: "]),
+        (
+            "[\"http://127.0.0.1:1/stats\"]",
+            "[]",
+            &["proxies.stats: 0", "1 to 256"],
+        ),
+        (
+            "http://127.0.0.1:1/stats",
+            "ftp://x/",
+            &["proxies.stats[0]: ftp://x/", "http://"],
+        ),
+        (
+            "[\"http://127.0.0.1:1/stats\"]",
+            "[\"http://a/\", \"http://a/\"]",
+            &["proxies.stats[1]: http://a/", "twice"],
+        ),
+        ("name: b", "name: a", &["variants[1].name: a", "twice"]),
+        ("name: b", "name: b--c", &["variants[1].name: b--c"]),
+        ("name: b", "nmae: b", &["variants[1]", "nmae", "name"]),
+        ("cluster: b", "cluster: a b", &["variants[1].cluster: a b"]),
+        (
+            "accuracy: 80",
+            "accuracy: 180",
+            &["variants[1].accuracy: 180", "0 to 100 percent"],
+        ),
+        (
+            "{initial: 2}",
+            "{initial: 9}",
+            &["variants[0].cores.initial: 9", "1 to 8"],
+        ),
+        (
+            "{initial: 2}",
+            "{initial: 8}",
+            &["variants[].cores.initial: 10", "at most budget.cores (8)"],
+        ),
+        (
+            "{initial: 2}",
+            "{initial: 2, less: 1}",
+            &["variants[0].cores", "less", "least"],
+        ),
+        (
+            "least: 0, greatest: 4",
+            "least: 3, greatest: 4",
+            &["variants[1].cores.initial: 2", "3 to 4"],
+        ),
+        (
+            "greatest: 4",
+            "greatest: 9",
+            &["variants[1].cores.greatest: 9", "1 to 8"],
+        ),
+        (
+            "slope_rps: 20",
+            "slope_rps: .inf",
+            &["variants[0].capacity.slope_rps: inf"],
+        ),
+        (
+            "intercept_rps: -2}",
+            "intercept_rps: -2, utilisation: 0}",
+            &["variants[0].capacity.utilisation: 0", "0.01 to 1"],
+        ),
+        (
+            "gamma_ms: 40",
+            "gamma_ms: -40",
+            &["variants[0].latency.gamma_ms: -40"],
+        ),
+        (
+            "gamma_ms: 40, epsilon_ms: 1, delta_ms: 2",
+            "gamma_ms: 0, epsilon_ms: 0, delta_ms: 0",
+            &["variants[0].latency: 0"],
+        ),
+        (
+            "per-core",
+            "per-socket",
+            &[
+                "variants[0].latency.parallelism",
+                "per-socket",
+                "per-core or",
+            ],
+        ),
+        (
+            "parallelism: 2",
+            "parallelism: 0",
+            &["variants[1].latency.parallelism: 0"],
+        ),
+        (
+            "parallelism: 2",
+            "parallelism: 100001",
+            &["variants[1].latency.parallelism: 100001"],
+        ),
+        (
+            "resize: http://127.0.0.1:3/cores",
+            "batch: 2000\n  resize: http://a/",
+            &["variants[1].batch: 2000", "1 to 1024"],
+        ),
+        (
+            "resize: http://127.0.0.1:3/cores",
+            "batch_delay_ms: 5\n  resize: http://a/",
+            &["variants[1].batch_delay_ms: 5", "left out where batch is 1"],
+        ),
+        (
+            "resize: http://127.0.0.1:3/cores",
+            "batch: 2\n  batch_delay_ms: 2000\n  resize: http://a/",
+            &["variants[1].batch_delay_ms: 2000", "0 to 1000"],
+        ),
+        (
+            "resize: http://127.0.0.1:3/cores",
+            "tell_batch: true\n  resize: http://a/",
+            &["variants[1].tell_batch: true", "where batch is 1"],
+        ),
+        (
+            "  resize: http://127.0.0.1:3/cores\n",
+            "",
+            &["variants[1].resize: missing", "mode active"],
+        ),
+        (
+            "http://127.0.0.1:3/cores",
+            "file:///cores",
+            &["variants[1].resize: file:///cores"],
+        ),
+        (
+            "mode: active",
+            "mode: active\nobjective: {delta: 1}",
+            &["objective", "delta", "alpha"],
+        ),
+        (
+            "mode: active",
+            "mode: active\nobjective: {beta: -1}",
+            &["objective.beta: -1", "0 to 1000"],
+        ),
+        (
+            "mode: active",
+            "mode: active\ndemand: {headroom: 0.9}",
+            &["demand.headroom: 0.9", "1 to 10"],
+        ),
+        (
+            "mode: active",
+            "mode: active\ndemand: {moving_s: 20}",
+            &["demand.moving_s: 20", "0.1 to 10"],
+        ),
+        (
+            "mode: active",
+            "mode: active\ndemand: {window_s: 601}",
+            &["demand.window_s: 601", "1 to 600"],
+        ),
+    ];
+    for (old, new, says) in table {
+        let text = small().replacen(old, new, 1);
+        assert_ne!(text, small(), "'{old}' is not in the file");
+        let error = Service::from_yaml(&text).expect_err(new).to_string();
+        for part in *says {
+            assert!(
+                error.contains(part),
+                "{new}: '{error}' does not say '{part}'"
+            );
+        }
+    }
+}
+
+#[test]
+fn limits_hold() {
+    let error = Service::from_yaml(&"#".repeat(FILE_BYTES_MAX + 1))
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("at most 262144"), "{error}");
+    let (head, tail) = small()
+        .split_once("- name: a")
+        .map(|(h, t)| (h.to_owned(), t.to_owned()))
+        .unwrap();
+    let one = format!("- name: a{}", tail.split("- name: b").next().unwrap())
+        .replace("initial: 2", "initial: 0, least: 0");
+    let named = |count: usize| -> String {
+        (0..count)
+            .map(|i| one.replace("name: a", &format!("name: a{i}")))
+            .collect()
+    };
+    assert!(Service::from_yaml(&format!("{head}{}", named(64))).is_ok());
+    let error = Service::from_yaml(&format!("{head}{}", named(65)))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("variants: 65") && error.contains("1 to 64"),
+        "{error}"
+    );
+    let vast = format!("{head}{}", named(10)).replace("cores: 8", "cores: 1024");
+    let error = Service::from_yaml(&vast).unwrap_err().to_string();
+    assert!(
+        error.contains("variants[].cores: 10250") && error.contains("at most 8192"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_resized_needs_no_address() {
+    let fixed = small()
+        .replace("least: 0, greatest: 4", "least: 2, greatest: 2")
+        .replace("  resize: http://127.0.0.1:3/cores\n", "");
+    assert_eq!(Service::from_yaml(&fixed).unwrap().variants[1].resize, None);
+}

@@ -1,0 +1,253 @@
+//! The rules about one variant.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use weir_api::Cores;
+use weir_api::plan::{BATCH_MAX, CLUSTER_MAX, HOUR_MS, SLOTS_MAX, is_cluster};
+
+use super::raw::{
+    RawCapacity, RawLatency, RawParallelism, RawReference, RawReplicas, RawRetune, RawVariant,
+    RawWorkload,
+};
+use crate::capacity::Allocation;
+use crate::profile::{Fit, Latency, Profile};
+use crate::service::rule::{named, refused, rule, seconds, url, within};
+use crate::service::{
+    BATCH, CORES_MAX, ConfigError, Mode, Policy, REPLICAS_MAX, Replicas, Retune, Variant,
+    VariantShape, Workload,
+};
+use crate::solve::law::{Law, Parallelism};
+
+/// Longest that a server waits for a batch to fill.
+const BATCH_DELAY_MAX_MS: f64 = 1000.0;
+
+fn batch_delay(at: &str, raw: &RawVariant) -> Result<Duration, ConfigError> {
+    let ms = within(at, raw.batch_delay_ms, 0.0..=BATCH_DELAY_MAX_MS, "ms")?;
+    let right = "left out where batch is 1: there is no batch to wait for";
+    rule(ms == 0.0 || raw.batch > 1, at, ms, right)?;
+    Ok(Duration::from_secs_f64(ms / 1e3))
+}
+
+/// What of the service a variant's rules depend on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Frame<'a> {
+    pub(super) budget: u32,
+    pub(super) mode: Mode,
+    pub(super) policy: &'a dyn Policy,
+}
+
+/// Checks the variant at that path.
+pub(super) fn variant(
+    at: &str,
+    raw: &RawVariant,
+    frame: Frame<'_>,
+) -> Result<Variant, ConfigError> {
+    let key = |key: &str| format!("{at}.{key}");
+    let right = format!("1 to {CLUSTER_MAX} printable ASCII characters without spaces");
+    rule(
+        is_cluster(&raw.cluster),
+        key("cluster"),
+        &raw.cluster,
+        &right,
+    )?;
+    let highest = frame.budget.min(CORES_MAX);
+    let greatest = raw.cores.greatest.unwrap_or(highest);
+    let unit = "whole cores, within budget.cores";
+    within(key("cores.greatest"), greatest, 1..=highest, unit)?;
+    let unit = "whole cores, at most cores.greatest";
+    let least = within(key("cores.least"), raw.cores.least, 0..=greatest, unit)?;
+    let unit = "whole cores, cores.least to cores.greatest";
+    let initial = within(
+        key("cores.initial"),
+        raw.cores.initial,
+        least..=greatest,
+        unit,
+    )?;
+    let unread = raw.profile.as_ref().filter(|reference| !reference.read);
+    if let Some(reference) = unread {
+        let right = "left out, and latency given instead: references are not followed here";
+        return Err(refused(key("profile"), reference.label(), right));
+    }
+    let right = "given, or profile (where it is)";
+    let law = raw.latency.as_ref();
+    let law = law.ok_or_else(|| refused(key("latency"), "missing", right))?;
+    let profile = Profile {
+        latency: latency(&key("latency"), law)?,
+        parallelism: parallelism(&key("latency.parallelism"), law.parallelism)?,
+        batch: within(key("batch"), raw.batch, 1..=BATCH_MAX, "requests")?,
+        fit: match &raw.capacity {
+            Some(capacity) => Some(fit(&key("capacity"), capacity)?),
+            None => None,
+        },
+    };
+    let (replicas, count) = replicas(&key("replicas"), raw.replicas)?;
+    let shape = VariantShape {
+        profile: &profile,
+        least,
+        greatest,
+        highest,
+        replicas,
+    };
+    frame.policy.check(at, &shape)?;
+    let single = replicas == Replicas::ONE;
+    let right = "1 or more: a replica has cores; replicas.least: 0 unloads the variant";
+    rule(single || least > 0, key("cores.least"), least, right)?;
+    let slots = profile
+        .slots(Cores::whole(greatest))
+        .saturating_mul(replicas.greatest);
+    let right =
+        format!("at most {SLOTS_MAX} slots (batch × parallelism at cores.greatest × replicas)");
+    rule(
+        slots <= SLOTS_MAX,
+        key("latency.parallelism"),
+        format!("{slots} slots"),
+        &right,
+    )?;
+    let resize = raw
+        .resize
+        .as_deref()
+        .map(|text| url(key("resize"), text))
+        .transpose()?;
+    let fixed = least == greatest && replicas.least == replicas.greatest;
+    let right = "at most one of the two: resize (an address) or workload (of Kubernetes)";
+    let both = resize.is_some() && raw.workload.is_some();
+    rule(!both, key("resize, workload"), "both given", right)?;
+    let workload = match &raw.workload {
+        Some(workload) => Some(self::workload(&key("workload"), workload, raw.batch)?),
+        None => None,
+    };
+    let reachable = resize.is_some() || workload.is_some() || fixed || frame.mode == Mode::Advisory;
+    let right = "the address where its cores are changed (or workload, on Kubernetes), \
+        in mode active where cores.least and cores.greatest (or those of replicas) differ";
+    rule(reachable, key("resize"), "missing", right)?;
+    Ok(Variant {
+        name: named(key("name"), &raw.name)?,
+        cluster: raw.cluster.clone(),
+        accuracy: within(key("accuracy"), raw.accuracy, 0.0..=100.0, "percent")?,
+        initial: Allocation::new(count, Cores::whole(initial)),
+        least,
+        greatest,
+        replicas,
+        profile,
+        profile_from: raw.profile.as_ref().map(RawReference::label),
+        cancels: raw.cancels,
+        batch_delay: batch_delay(&key("batch_delay_ms"), raw)?,
+        readiness: seconds(key("readiness_s"), raw.readiness_s, 0.0..=3600.0, "")?,
+        tell_batch: tell_batch(&key("tell_batch"), raw)?,
+        resize,
+        workload,
+    })
+}
+
+fn tell_batch(at: &str, raw: &RawVariant) -> Result<bool, ConfigError> {
+    let right = "left out where there is no resize (an address), or where batch is 1";
+    let can = raw.resize.is_some() && raw.batch > 1;
+    rule(!raw.tell_batch || can, at, raw.tell_batch, right)?;
+    Ok(raw.tell_batch)
+}
+
+fn workload(at: &str, raw: &RawWorkload, batch: u32) -> Result<Workload, ConfigError> {
+    // A DNS subdomain, as Kubernetes has its names.
+    let fits = |name: &str, most: usize| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+        (1..=most).contains(&name.len())
+            && name.chars().all(plain)
+            && !name.starts_with(['-', '.'])
+            && !name.ends_with(['-', '.'])
+    };
+    let right = "a name of Kubernetes: a-z, 0-9, - and ., at most 253";
+    rule(fits(&raw.name, 253), format!("{at}.name"), &raw.name, right)?;
+    if let Some(container) = &raw.container {
+        let right = "a container's name: a-z, 0-9 and -, at most 63";
+        let fits = fits(container, 63) && !container.contains('.');
+        rule(fits, format!("{at}.container"), container, right)?;
+    }
+    Ok(Workload {
+        kind: raw.kind,
+        name: raw.name.clone(),
+        container: raw.container.clone(),
+        retune: match &raw.retune {
+            Some(raw) => Some(retune(&format!("{at}.retune"), raw, batch)?),
+            None => None,
+        },
+    })
+}
+
+fn retune(at: &str, raw: &RawRetune, batch: u32) -> Result<Retune, ConfigError> {
+    within(format!("{at}.port"), raw.port, 1..=u16::MAX, "")?;
+    let right = "a path, such as /v1/threads, of printable characters without spaces";
+    let fits = raw.path.starts_with('/') && raw.path.chars().all(|c| c.is_ascii_graphic());
+    rule(fits, format!("{at}.path"), &raw.path, right)?;
+    let says = |text: &str| {
+        ["{cores}", "{millicores}", BATCH]
+            .iter()
+            .any(|one| text.contains(one))
+    };
+    let right = "with {cores}, {millicores} or {batch} in it, or in the path: what else would the server be told";
+    let said = says(&raw.path) || says(&raw.body);
+    rule(said, format!("{at}.body"), &raw.body, right)?;
+    Ok(Retune {
+        port: raw.port,
+        path: raw.path.clone(),
+        method: raw.method,
+        body: raw.body.clone(),
+        batch,
+    })
+}
+
+/// How many there may be, and how many there are at first.
+fn replicas(at: &str, raw: RawReplicas) -> Result<(Replicas, u32), ConfigError> {
+    let key = |key: &str| format!("{at}.{key}");
+    let greatest = raw.greatest.unwrap_or(raw.initial.max(1));
+    within(key("greatest"), greatest, 1..=REPLICAS_MAX, "replicas")?;
+    let unit = "replicas, at most replicas.greatest";
+    let least = within(key("least"), raw.least, 0..=greatest, unit)?;
+    let unit = "replicas, replicas.least to replicas.greatest";
+    let initial = within(key("initial"), raw.initial, least..=greatest, unit)?;
+    Ok((Replicas { least, greatest }, initial))
+}
+
+fn latency(at: &str, raw: &RawLatency) -> Result<Latency, ConfigError> {
+    let ms = |name, value| within(format!("{at}.{name}"), value, 0.0..=HOUR_MS as f64, "ms");
+    let law = Law {
+        gamma_ms: ms("gamma_ms", raw.gamma_ms)?,
+        epsilon_ms: ms("epsilon_ms", raw.epsilon_ms)?,
+        delta_ms: ms("delta_ms", raw.delta_ms)?,
+        eta_ms: ms("eta_ms", raw.eta_ms)?,
+    };
+    let latency = Latency {
+        law,
+        tail: within(
+            format!("{at}.tail"),
+            raw.tail,
+            1.0..=100.0,
+            "times the mean",
+        )?,
+    };
+    let one_ms = law.service_ms(1, 1.0);
+    rule(
+        one_ms > 0.0,
+        at,
+        one_ms,
+        "more than 0 ms for one request on one core",
+    )?;
+    Ok(latency)
+}
+
+fn parallelism(at: &str, raw: RawParallelism) -> Result<Parallelism, ConfigError> {
+    let RawParallelism::Fixed(batches) = raw else {
+        return Ok(Parallelism::PerCore);
+    };
+    let batches = within(at, batches, 1..=SLOTS_MAX, "batches at once, or per-core")?;
+    Ok(NonZeroU32::new(batches).map_or(Parallelism::PerCore, Parallelism::Fixed))
+}
+
+fn fit(at: &str, raw: &RawCapacity) -> Result<Fit, ConfigError> {
+    let rps = |name, value, range| within(format!("{at}.{name}"), value, range, "requests/s");
+    Ok(Fit {
+        slope_rps: rps("slope_rps", raw.slope_rps, 0.0..=1e6)?,
+        intercept_rps: rps("intercept_rps", raw.intercept_rps, -1e6..=1e6)?,
+        utilisation: within(format!("{at}.utilisation"), raw.utilisation, 0.01..=1.0, "")?,
+    })
+}

@@ -1,0 +1,125 @@
+//! Runs the real [`Transition`] over many cycles, between two deployments, while answers are lost, refused or
+//! late.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use weir_api::Cores;
+use weir_apiserver::{ApiServer, Fault, Happening, Rule, Verb};
+use weir_bed::wait;
+use weir_planner::backends::Actuate;
+use weir_planner::backends::kubernetes::actuate::KubeBackends;
+use weir_planner::capacity::{Bounds, Goal, InForce};
+use weir_planner::rollout::STEPS_MAX;
+use weir_planner::rollout::{Step, Transition};
+
+use super::bed::{LIMIT, deployment, start};
+use super::stage::{asked, backends, cores, goal, patches};
+
+const BUDGET: Cores = Cores::whole(7);
+const NAMES: [&str; 2] = ["fast", "good"];
+
+async fn there(backends: &KubeBackends) -> Option<Vec<InForce>> {
+    let all = backends.in_force().await.into_iter();
+    all.map(|one| one?.ok()).collect()
+}
+
+/// Runs one cycle; a published plan counts only on actual cores.
+async fn cycle(backends: &KubeBackends, goals: &[Goal]) {
+    let Some(in_force) = there(backends).await else {
+        return;
+    };
+    let mut transition = Transition::new(&in_force, goals, BUDGET, &Bounds::default());
+    for _ in 0..STEPS_MAX {
+        match transition.next() {
+            Step::Resize(changes) => {
+                let answers = backends.resize(&changes).await;
+                for (change, answer) in changes.into_iter().zip(answers) {
+                    match answer {
+                        Ok(in_force) => transition.confirmed(change, in_force),
+                        Err(error) => transition.failed(change, error.leaves_doubt()),
+                    }
+                }
+            }
+            Step::Publish(plan) => transition.published(plan),
+            Step::Done => return,
+        }
+    }
+    panic!("no end: {transition:?}");
+}
+
+/// Maximum over time of all pods' cores together.
+async fn watch(server: &ApiServer) -> tokio::task::JoinHandle<f64> {
+    let mut changes = server.subscribe();
+    tokio::spawn(async move {
+        let (mut pods, mut most) = (BTreeMap::new(), 0.0f64);
+        while let Ok(change) = changes.recv().await {
+            match change.happening {
+                Happening::Deleted => pods.remove(&change.pod.uid),
+                _ => pods.insert(change.pod.uid.clone(), change.pod.cores()),
+            };
+            most = most.max(pods.values().sum());
+        }
+        most
+    })
+}
+
+#[tokio::test]
+async fn faults_neither_break_the_budget_nor_repeat_a_patch() {
+    let server = start(|options| options.seed = 7).await;
+    let most = watch(&server).await;
+    for name in NAMES {
+        server.store().create(&deployment(name, 1, 1_000)).unwrap();
+    }
+    // A cycle always sees a slightly outdated state.
+    let lag = Fault::LagWatch(Duration::from_millis(200));
+    server.faults().add(Rule::always(lag));
+    let backends = backends(&server, &NAMES, Duration::from_millis(700)).await;
+    let ready = async || {
+        let there = there(&backends).await.unwrap_or_default();
+        there.iter().filter(|one| one.ready == cores(1, 1)).count() == 2
+    };
+    wait::until_async("ready pods", LIMIT, ready).await.unwrap();
+    for (fault, probability) in [
+        (Fault::LoseAnswer, 0.1),
+        (Fault::HangUp, 0.1),
+        (Fault::Error(503), 0.1),
+        (Fault::TooMany(1), 0.05),
+        (Fault::Slow(Duration::from_millis(300)), 0.2),
+    ] {
+        let rule = Rule::always(fault).verbs(&[Verb::Patch]);
+        server.faults().add(rule.probability(probability));
+    }
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    for _ in 0..14 {
+        let fast = goal(rng.random_range(1..3), rng.random_range(1..3));
+        let left = BUDGET.saturating_sub(fast.cores(cores(0, 0))).millis() / 1000;
+        let replicas = rng.random_range(1..3u32).min(left);
+        let good = goal(replicas, rng.random_range(1..3u32).min(left / replicas));
+        cycle(&backends, &[fast, good]).await;
+    }
+    assert!(server.faults().met() > 0);
+    server.faults().clear();
+    // Without faults the target is reached.
+    let wish = [goal(2, 2), goal(1, 3)];
+    let done = async || {
+        cycle(&backends, &wish).await;
+        let there = there(&backends).await.unwrap_or_default();
+        there == [cores(2, 2), cores(1, 3)].map(InForce::certain)
+    };
+    let waited = wait::until_async("the wish", LIMIT, done).await;
+    assert!(waited.is_ok(), "{:?}", backends.in_force().await);
+    let mut last = BTreeMap::new();
+    for patch in patches(&server, "pods/resize") {
+        if patch.status == 200 {
+            let before = last.insert(patch.key.clone(), asked(&patch).clone());
+            assert_ne!(before.as_ref(), Some(asked(&patch)), "{}", patch.key);
+        }
+    }
+    assert!(last.len() > 2, "{last:?}");
+    drop(server);
+    let most = most.await.unwrap();
+    assert!(most <= BUDGET.as_f64() + 1e-9, "{most} cores");
+}
