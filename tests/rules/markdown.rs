@@ -262,3 +262,23 @@ fn commands_and_paths_in_the_text_exist() {
     }
     report(&problems);
 }
+
+#[test]
+fn pages_named_in_sources_exist() {
+    let mut problems = Vec::new();
+    for path in files_with(&["rs", "toml", "yaml"]) {
+        if path.starts_with("tests/rules") {
+            continue;
+        }
+        for (number, line) in (1..).zip(read(&path).lines()) {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || "./-_".contains(c);
+            let pages = line
+                .split(|c| !is_part(c))
+                .filter(|word| word.starts_with("docs/") && word.ends_with(".md"));
+            for page in pages.filter(|page| !root().join(page).is_file()) {
+                problems.push(format!("{}:{number}: no page {page}", path.display()));
+            }
+        }
+    }
+    report(&problems);
+}
