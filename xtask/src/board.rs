@@ -1,5 +1,5 @@
-//! `cargo xtask check-board`: the long check of the protocol by which workers share a queue. The short
-//! one is among the tests. Decides nothing but what is run; `docs/explanation/slot-table.md` explains it.
+//! `cargo xtask check-board`: the long check of the slot table's protocol, which `docs/explanation/slot-table.md`
+//! explains. The short check is among the tests.
 
 use anyhow::{Context, Result};
 use xshell::Shell;

@@ -1,7 +1,7 @@
-//! The clients that the stories send with and that cargo does not build: tritonclient, h2load, curl.
+//! Clients of the tests that cargo does not build: tritonclient, h2load, curl.
 //!
-//! Decides what the system has and what is fetched into the build folder. Never needs root, and never
-//! lets a story do without: what cannot be had is an error that says what to install.
+//! Decides which the system has and which are fetched into the build folder. Never needs root, and never lets a
+//! test do without: a client that cannot be had is an error that says what to install.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ const TRITONCLIENT: Pinned = Pinned {
     instead: "install Python 3.11 to 3.14 with pip (Debian: python3 python3-pip)",
     compiled: true,
 };
-/// Where one of these is given instead of fetched.
+/// Environment variable with an h2load to use instead of fetching one.
 const H2LOAD: &str = "WEIR_H2LOAD";
 
-/// What the stories send with.
+/// Clients that the tests send with.
 pub(crate) struct Clients {
     /// A Python that finds tritonclient.
     pub(crate) tritonclient: PathBuf,
@@ -42,7 +42,7 @@ impl Clients {
     }
 }
 
-/// A Python that sees the packages, and nothing else that is not its own.
+/// Returns a Python that sees these packages and its own alone.
 fn tritonclient(layout: &Layout) -> Result<PathBuf> {
     let check = |folder: &Path| {
         let script = "import tritonclient.http, tritonclient.grpc";
@@ -67,7 +67,7 @@ fn python(folder: &Path) -> Result<PathBuf> {
     )
 }
 
-/// The system's, the one that is named, or one unpacked from Debian's package.
+/// Returns the named h2load, the system's, or one unpacked from Debian's package.
 fn h2load(layout: &Layout) -> Result<PathBuf> {
     if let Some(given) = std::env::var_os(H2LOAD).filter(|given| !given.is_empty()) {
         let path = std::path::absolute(&given).context("where is this folder?")?;

@@ -1,4 +1,4 @@
-//! Where things are: the workspace, its build folder, the tools fetched into it, what cargo built.
+//! Paths: the workspace, its build folder, the tools fetched into it, the programs that cargo built.
 //!
 //! Decides names of folders only; never creates or removes anything.
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 /// The target the filter is compiled for.
 pub(crate) const WASM_TARGET: &str = "wasm32-wasip1";
-/// What the solvers must compile for too: a browser.
+/// Target of a browser; the solvers must compile for it too.
 pub(crate) const BROWSER_TARGET: &str = "wasm32-unknown-unknown";
 /// The filter module's name.
 const MODULE: &str = "weir_filter.wasm";
@@ -47,7 +47,7 @@ impl Layout {
         })
     }
 
-    /// What setup fetched, one folder per package.
+    /// Tools that setup fetched, one folder per package.
     pub(crate) fn tools(&self) -> PathBuf {
         self.target.join("tools")
     }

@@ -1,9 +1,8 @@
-//! What a person types: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test | check-board |
+//! Commands that a person types: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test | check-board |
 //! soak | bench | envoy | book`.
 //!
-//! Decides what has to be there before a command can run, and hands the command its environment.
-//! Never part of what runs: the command replaces this process, so that signals and the exit code
-//! are its own.
+//! Decides which tools a command needs before it can run, and gives the command its environment.
+//! Never stays: the command replaces this process, so that signals and the exit code are the command's own.
 
 mod board;
 mod book;
@@ -63,13 +62,13 @@ enum Task {
     /// Measure the planner on an emulated Kubernetes (`kube --help`).
     Kube(Passed),
     /// Run all tests, those against a real Envoy included; arguments go to `cargo test`. With `--kubeconfig PATH` only the
-    /// stories of Kubernetes, on that cluster, in namespaces of their own.
+    /// Kubernetes tests, on that cluster, in namespaces of their own.
     Test(Passed),
-    /// Check at length the protocol by which workers share a queue: minutes, and some gigabytes.
+    /// Check the protocol of the slot table at length: minutes, and some gigabytes.
     CheckBoard,
     /// Let VMs trap under load for a while (`soak --minutes 10`), and see that nothing is left behind.
     Soak {
-        /// How long the load goes on, in minutes.
+        /// Length of the load, in minutes.
         #[arg(long, default_value_t = 10.0, value_parser = minutes)]
         minutes: f64,
     },
@@ -92,7 +91,7 @@ struct Passed {
 fn main() -> ExitCode {
     match run(Cli::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
-        // The chain of causes alone: where in this program it happened helps nobody.
+        // The chain of causes alone: a backtrace of this program would not help.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -147,7 +146,7 @@ fn measure(task: &str, layout: &Layout) -> Result<()> {
     let sh = Tools::ensure(layout)?.shell(layout)?;
     compile::measure(&sh, layout)?;
     if task == "workers" {
-        // What a claim costs is measured in it.
+        // The cost of acquiring a slot is measured in it.
         compile::trapping_filter(&sh, layout)?;
     }
     become_program(&sh, &layout.binary("weir-measure"), task)
@@ -174,7 +173,7 @@ fn test(layout: &Layout) -> Result<()> {
 
 fn soak(layout: &Layout, minutes: f64) -> Result<()> {
     let sh = ready_to_test(layout)?;
-    let story = [
+    let test = [
         "--test",
         "under_load",
         "--",
@@ -185,7 +184,7 @@ fn soak(layout: &Layout, minutes: f64) -> Result<()> {
     Err(replace(
         compile::cargo(
             &sh,
-            &[["test"].as_slice(), &compile::TESTED, &story].concat(),
+            &[["test"].as_slice(), &compile::TESTED, &test].concat(),
         )
         .env("WEIR_SOAK_SECONDS", (minutes * 60.0).to_string()),
     ))
@@ -235,8 +234,7 @@ fn bench(layout: &Layout) -> Result<()> {
     Err(replace(compile::cargo(&sh, &arguments).args(passed())))
 }
 
-/// What was typed after the task. Taken from the process and not from the parser, which would
-/// swallow a `--`.
+/// Arguments typed after the task, taken from the process and not from the parser, which would swallow a `--`.
 fn passed() -> impl Iterator<Item = OsString> {
     std::env::args_os().skip(2)
 }

@@ -1,4 +1,4 @@
-//! What HiGHS needs to be compiled: a C++ compiler and make, cmake, libclang.
+//! Tools that compile HiGHS: a C++ compiler and make, cmake, libclang.
 //!
 //! Decides for each whether the system's will do, and fetches cmake and libclang where it will not.
 //! Never fetches a compiler: it says which package to install.
@@ -24,7 +24,7 @@ const LIBCLANG: Pinned = Pinned {
     instead: "install libclang (Debian: libclang-dev) or set LIBCLANG_PATH to its folder",
     compiled: false,
 };
-/// Where distributions put libclang; clang-sys, which loads it, looks there by itself.
+/// Folders in which distributions put libclang; clang-sys, which loads it, looks there by itself.
 const LIBRARY_FOLDERS: [&str; 6] = [
     "/usr/lib",
     "/usr/lib64",
@@ -34,7 +34,7 @@ const LIBRARY_FOLDERS: [&str; 6] = [
     "/usr/local/lib64",
 ];
 
-/// What is fetched to compile HiGHS.
+/// Tools fetched to compile HiGHS.
 pub(crate) struct Native {
     /// Goes on the path, where the system has no cmake.
     pub(crate) cmake: Option<PathBuf>,
@@ -52,7 +52,7 @@ impl Native {
         })
     }
 
-    /// Part of a line for a person.
+    /// Returns part of a line for a person.
     pub(crate) fn summary(&self) -> String {
         let of = |fetched: bool| if fetched { "fetched" } else { "the system's" };
         format!(
@@ -84,7 +84,7 @@ fn cmake(layout: &Layout) -> Result<Option<PathBuf>> {
     Ok(Some(programs(&CMAKE.ensure(layout, check)?)))
 }
 
-/// What HiGHS asks for.
+/// Whether HiGHS takes this version.
 fn is_enough(version: &str) -> bool {
     let mut numbers = version
         .trim_start_matches("cmake version ")

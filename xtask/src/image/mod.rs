@@ -1,6 +1,6 @@
 //! `cargo xtask image`: the filter and the planner as images, written as OCI layouts that any tool pushes.
 //!
-//! Decides what is in each. Never speaks to a registry, and needs neither a daemon nor root. The same files give the
+//! Decides the contents of each. Never speaks to a registry, and needs neither a daemon nor root. The same files give the
 //! same bytes: see [`oci`].
 
 mod libraries;
@@ -19,10 +19,10 @@ use oci::{Entry, Image};
 const MODULE: &str = "plugin.wasm";
 /// The planner's place in its image.
 const PLANNER: &str = "usr/local/bin/weir";
-/// Who runs it: nobody in particular, as in `k8s/base/deployment.yaml`.
+/// User of the programs, without rights, as in `k8s/base/deployment.yaml`.
 const USER: &str = "65532:65532";
 
-/// What to pack; both are built where nothing is named.
+/// Files to pack; those not named are built.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// This filter module instead of building one.

@@ -1,6 +1,6 @@
 //! An image as an OCI layout: `oci-layout`, `index.json`, `blobs/sha256/…`. One layer, a packed archive.
 //!
-//! The same entries give the same bytes: they are sorted, belong to nobody in particular, carry no time, and JSON's
+//! The same entries give the same bytes: they are sorted, belong to no particular user, carry no time, and JSON's
 //! keys are sorted too.
 
 use std::io::Write;
@@ -15,7 +15,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// gzip's "unknown": the packing machine is nobody's business.
+/// gzip's "unknown", so that the packing machine does not show.
 const NO_SYSTEM: u8 = 255;
 
 /// A file in an image.
@@ -26,13 +26,13 @@ pub(super) struct Entry {
     mode: u32,
 }
 
-/// What is in an image, and how it is run.
+/// Contents of an image, and how it runs.
 #[derive(Debug, Clone)]
 pub(super) struct Image {
     pub(super) entries: Vec<Entry>,
     pub(super) entrypoint: Vec<String>,
     pub(super) user: Option<&'static str>,
-    /// Of the manifest.
+    /// Annotations of the manifest.
     pub(super) annotations: Vec<(&'static str, &'static str)>,
     pub(super) title: &'static str,
 }
@@ -48,13 +48,13 @@ impl Entry {
 }
 
 impl Image {
-    /// Writes the layout in place of an earlier one, and says the manifest's digest.
+    /// Writes the layout in place of an earlier one, and returns the manifest's digest.
     pub(super) fn write(&self, folder: &Path) -> Result<String> {
         let about = || format!("cannot write {}", folder.display());
         let beside = folder.with_extension("new");
         let blobs = Blobs::new(&beside).with_context(about)?;
         let digest = self.blobs(&blobs).with_context(about)?;
-        // Whole or not at all: somebody may be about to push it.
+        // The layout is written whole or not at all: it may be about to be pushed.
         if folder.exists() {
             std::fs::remove_dir_all(folder).with_context(about)?;
         }
@@ -74,7 +74,7 @@ impl Image {
                 run.insert("User".to_owned(), json!(user));
             }
         }
-        // A module runs anywhere; who pulls by platform finds it under the commonest.
+        // A module runs anywhere; a client that pulls by platform finds it under the commonest.
         let config = json!({
             "architecture": architecture(), "os": "linux", "config": run,
             "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", digest(&archive))] },

@@ -97,8 +97,8 @@ fn an_image_made_twice_is_the_same_to_the_byte() {
     }
 }
 
-/// What Istio's fetcher (which Envoy Gateway has too) asks of an image that is no Docker manifest: the last layer is an
-/// OCI archive, packed, with a file of that name.
+/// Istio's fetcher, which Envoy Gateway uses too, wants of an image without a Docker manifest that the last layer is
+/// an OCI archive, packed, with a file of that name.
 #[test]
 fn the_filters_image_is_one_that_istio_takes() {
     let folder = tempfile::tempdir().unwrap();
