@@ -1,6 +1,6 @@
-//! Control planes: who decides about cores and shares. The real planner on simulated ports
-//! (`desk`, `steering`), autoscalers by utilisation (`scaler`), or nobody. Cores change in their own
-//! time (`kubelet`).
+//! Control planes: they decide cores and shares. Either the real planner on simulated ports (`desk`,
+//! `steering`), utilisation-based autoscalers (`scaler`), or none. `kubelet` simulates the delay of a
+//! change of cores.
 
 mod desk;
 mod kubelet;
@@ -17,13 +17,13 @@ pub(super) use steering::Steering;
 
 use super::scenario::{Control, Scenario};
 
-/// A control plane.
+/// Control plane of a contender.
 pub(super) enum ControlPlane {
-    /// Nobody.
+    /// Cores and shares never change.
     Static,
-    /// The planner.
+    /// The real planner.
     Planner(Box<Steering>),
-    /// An autoscaler.
+    /// Utilisation-based autoscaler.
     Scaler(Box<Scaler>),
 }
 
@@ -48,7 +48,7 @@ impl ControlPlane {
         }
     }
 
-    /// How often it takes a turn, if it does.
+    /// Period of its cycle; `None` if it has none.
     pub(super) fn period(&self, scenario: &Scenario) -> Option<Duration> {
         match self {
             ControlPlane::Static => None,
@@ -57,7 +57,7 @@ impl ControlPlane {
         }
     }
 
-    /// Has its backends do something, if it has any.
+    /// Runs `act` on its simulated kubelet, if it has one.
     pub(super) fn with_kubelet<R>(&mut self, act: impl FnOnce(&mut Kubelet) -> R) -> Option<R> {
         match self {
             ControlPlane::Static => None,

@@ -1,5 +1,5 @@
-//! What goes wrong, and how it is put right: each fault does to the world what it does to a real
-//! one, and nothing else.
+//! Start and end of faults. Each fault changes the simulation exactly as it would change a real
+//! system.
 
 use super::plane::{DataPlane, Tally};
 use super::request::Fate;
@@ -114,7 +114,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// Its connections are gone with all that it held and had in flight, and it counts from 0.
+    /// Restarts a proxy: drops its connections, queued and in-flight requests, and its counters.
     fn restart_proxy(&mut self, proxy: u32) {
         let workers: Vec<u32> = match &self.plane {
             DataPlane::Weir(workers) => {
@@ -137,8 +137,8 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A worker's VM starts anew: what it held is lost; what it had in flight is answered 503, or
-    /// lost with the whole proxy.
+    /// Restarts a worker's VM: its queued requests are lost. Its in-flight requests are answered 503, or lost
+    /// if the whole proxy restarts.
     fn restart_worker(&mut self, index: u32, with_proxy: bool) {
         for request in 0..self.flights.len() as u32 {
             let Some(flight) = self.flights.get(request as usize).copied() else {
@@ -168,8 +168,8 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// All that a server had is broken off, which its proxies hear of a hop later: what it had
-    /// answered by then is with them before.
+    /// Breaks all connections to a server. The proxies notice one hop later; answers sent before arrive
+    /// before.
     fn break_off(&mut self, variant: usize) {
         let hop = self.sites.get(variant).map_or(0, |site| site.hop);
         for request in 0..self.flights.len() as u32 {

@@ -1,9 +1,9 @@
-//! Plays requests through one contender, event by event, in virtual time: proxies with the real
-//! engine (or what stands in its place), modelled servers, the real planner (or what stands in its
-//! place), and the faults. Everything follows from scenario, requests and seed.
+//! Discrete-event simulation of one contender: proxies with the real engine (or a baseline), simulated
+//! servers, the real planner (or a baseline), and the faults. Scenario, requests and seed determine
+//! everything.
 //!
-//! What happens at one instant happens in the order in which it was entered; what was already due
-//! goes before a request that arrives. Once the buffers have grown, a request allocates nothing here.
+//! Events at the same time run in insertion order; events due by then run before a request's arrival.
+//! Once the buffers have grown, a request allocates nothing here.
 
 mod agenda;
 mod arrival;
@@ -40,7 +40,7 @@ use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
 use weir_planner::sharing::TooFew;
 
-/// Why a scenario cannot be played.
+/// Reason why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum PlayError {
@@ -64,10 +64,10 @@ pub enum PlayError {
     Ends { request: usize, times: u32 },
 }
 
-/// Plays `requests` (sorted by `sent`, numbered from 0) through `contender`.
+/// Simulates `requests` (sorted by `sent`, numbered from 0) with `contender`.
 ///
 /// # Errors
-/// What in the scenario or the requests cannot be played.
+/// A scenario or request that cannot be simulated.
 pub fn play(
     scenario: &Scenario,
     requests: &[Request],
@@ -77,10 +77,10 @@ pub fn play(
     play_before((), scenario, requests, contender, seed).map(|(play, ())| play)
 }
 
-/// The same, saying how many seconds of the scenario are over after each of them.
+/// Like [`play`], and calls `tell` with the number of elapsed seconds after each.
 ///
 /// # Errors
-/// What in the scenario or the requests cannot be played.
+/// A scenario or request that cannot be simulated.
 pub fn play_telling<F: FnMut(u64)>(
     tell: F,
     scenario: &Scenario,
@@ -92,7 +92,7 @@ pub fn play_telling<F: FnMut(u64)>(
     play_before(clock, scenario, requests, contender, seed).map(|(play, _)| play)
 }
 
-/// The same with somebody who looks on.
+/// Like [`play`], with a witness.
 pub(super) fn play_before<W: Witness>(
     witness: W,
     scenario: &Scenario,
@@ -105,13 +105,13 @@ pub(super) fn play_before<W: Witness>(
     world.finish(contender)
 }
 
-/// The seed of the noise of the server at that place in the scenario.
+/// Returns the noise seed of the server with that index in the scenario.
 #[must_use]
 pub fn noise_seed(seed: u64, index: u64) -> u64 {
     seed ^ (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A stream of its own, so that which worker is met shifts nothing else.
+/// Separate random stream, so that the choice of workers does not shift other random numbers.
 fn spread(seed: u64) -> ChaCha8Rng {
     const STREAM: u64 = u64::from_be_bytes(*b"spread  ");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -119,15 +119,15 @@ fn spread(seed: u64) -> ChaCha8Rng {
     random
 }
 
-/// Everything, at one instant.
+/// State of the simulation.
 pub(super) struct World<'a, W> {
     pub(super) scenario: &'a Scenario,
     requests: &'a [Request],
     contender: Contender,
-    /// ns since the start.
+    /// Time since the start, ns.
     pub(super) now: u64,
     pub(super) agenda: Agenda,
-    /// Places of the requests in the order of their first arrival, and how many have arrived.
+    /// Request indices in order of first arrival; `arrived` of them have arrived.
     order: Vec<u32>,
     arrived: usize,
     pub(super) flights: Vec<Flight>,
@@ -135,16 +135,16 @@ pub(super) struct World<'a, W> {
     ends: Vec<u32>,
     under_way: usize,
     pub(super) plane: DataPlane,
-    /// Which worker a request's connection is with: chance, as in Envoy.
+    /// Chooses the worker of a request's connection at random, as in Envoy.
     spread: ChaCha8Rng,
     pub(super) sites: Vec<Site>,
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
     plans: Vec<Rc<Plan>>,
     plans_at: Vec<Duration>,
-    /// By proxy.
+    /// Counters of each proxy.
     pub(super) counted: Vec<Tally>,
-    /// By proxy: whether the next plan is lost.
+    /// Fault: each proxy loses its next plan.
     pub(super) loses_plan: Vec<bool>,
     pub(super) outage_until: u64,
     pub(super) scrapes_lost_until: u64,
@@ -229,7 +229,7 @@ impl<'a, W: Witness> World<'a, W> {
         Ok(world)
     }
 
-    /// Plays until every request has ended and the scenario's length is over.
+    /// Runs until every request has ended and the scenario's length has elapsed.
     fn run(&mut self) {
         let length = nanos(self.scenario.length);
         loop {
@@ -285,7 +285,7 @@ impl<'a, W: Witness> World<'a, W> {
     }
 }
 
-/// The requests' places by arrival, then by number.
+/// Request indices by arrival, then by number.
 fn order(requests: &[Request]) -> Result<Vec<u32>, PlayError> {
     let mut before = Duration::ZERO;
     for (place, request) in requests.iter().enumerate() {
@@ -308,7 +308,7 @@ fn order(requests: &[Request]) -> Result<Vec<u32>, PlayError> {
     Ok(order)
 }
 
-/// Whole ns; what exceeds 584 years is cut.
+/// Converts to whole ns; saturates at 584 years.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

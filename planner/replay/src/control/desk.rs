@@ -1,5 +1,5 @@
-//! The ports of a planner's turn on simulated proxies, backends and filters. What takes time is a
-//! future that is ready at its time in the world; nothing is slept and no clock is read.
+//! Ports of the planner's cycle on simulated proxies, backends and filters. Anything that takes time is
+//! a future that is ready at its simulated time. Nothing sleeps or reads a clock.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -22,11 +22,11 @@ use weir_planner::observe::{Counts, Observe, Scrape, ScrapeError};
 use weir_planner::plan::Draft;
 use weir_planner::publish::{Publish, Publisher, Receipt};
 
-/// Most decisions remembered; above that they are made anew.
+/// Maximum number of cached decisions; beyond it they are computed again.
 const MEMO_MAX: usize = 100_000;
 
-/// All that a decision follows from, for one service: what is in force, the forecast, to the bit, and how long variants
-/// take to be ready.
+/// Cache key of a decision for one service: the actual state, the forecast (bit for bit), and the
+/// readiness times of the variants.
 type Problem = (Vec<InForce>, Option<Asked>, Vec<Duration>);
 
 type Asked = (u64, bool, Option<u64>, Option<u64>);
@@ -37,39 +37,39 @@ fn asked(forecast: Forecast) -> Asked {
     (forecast.demand.0.to_bits(), forecast.settled, left, lasted)
 }
 
-/// A replayed variant is one replica.
+/// State of a replayed variant, which is one replica.
 fn one(cores: Cores) -> InForce {
     InForce::certain(Allocation::one(cores))
 }
 
-/// A proxy's: names have the order of the proxies, and sums over them the same last bit.
+/// Name of a proxy. Names sort in proxy order, so that float sums over them are reproducible to the bit.
 fn name(proxy: usize) -> Arc<str> {
     format!("proxy-{proxy:03}").into()
 }
 
-/// The ports.
+/// Simulated ports of the planner.
 pub(crate) struct Desk {
     board: Mutex<Board>,
     publisher: Publisher,
     memo: Mutex<HashMap<Problem, Decision>>,
-    /// By proxy: its name.
+    /// Name of each proxy.
     names: Vec<Arc<str>>,
     resize_timeout: Duration,
 }
 
-/// What world and turn tell each other.
+/// State shared by the simulation and the planner's cycle.
 pub(crate) struct Board {
-    /// The time in the world.
+    /// Simulated time.
     pub(crate) now: Duration,
-    /// By proxy; `None` while it cannot be scraped.
+    /// Counters of each proxy; `None` while it cannot be scraped.
     pub(crate) counted: Vec<Option<Counts>>,
-    /// The backends.
+    /// Simulated backends.
     pub(crate) kubelet: Kubelet,
-    /// By proxy: the plan it has.
+    /// Plan revision of each proxy.
     pub(crate) taken: Vec<Revision>,
-    /// Plans published since the world last looked.
+    /// Plans published since the simulation last took them.
     pub(crate) plans: Vec<Plan>,
-    /// When the turn wants to go on, if it waits.
+    /// Time at which the waiting cycle is to be polled again.
     pub(crate) wake_at: Option<Duration>,
 }
 
@@ -95,7 +95,7 @@ impl Desk {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ready once `ready` has an answer, asked again whenever the world goes on; at `until` at the latest.
+    /// Waits until `ready` returns a value, polled as simulated time advances; at the latest until `until`.
     fn when<T>(
         &self,
         until: Duration,
@@ -160,7 +160,7 @@ impl Actuate for Desk {
                 answers.push(Err(ActuateError::Status(409, "refused".to_owned())));
                 continue;
             };
-            // All run at the same time: a later one has most likely been confirmed meanwhile.
+            // All resizes run at the same time, so a later one has probably been confirmed by now.
             let confirmed = |board: &Board| (board.now >= ready).then_some(true);
             let in_time = self.when(ready.min(limit), confirmed, ready <= limit).await;
             answers.push(if in_time {

@@ -1,5 +1,5 @@
-//! Autoscalers that know utilisation and nothing of latency, after Kubernetes' own: in cores of each
-//! variant, within its bounds and the budget.
+//! Autoscalers after Kubernetes' own: they know utilisation and not latency. They set each variant's
+//! cores, within its bounds and the budget.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,52 +13,52 @@ use weir_planner::clock::Now;
 use weir_planner::config::Service;
 use weir_planner::publish::Publisher;
 
-/// How often both look.
+/// Cycle of both autoscalers.
 pub(crate) const PERIOD: Duration = Duration::from_secs(15);
-/// The HPA's target.
+/// Target utilisation of the HPA.
 const UTILISATION: f64 = 0.7;
-/// A ratio this near to 1 changes nothing (the HPA's default tolerance).
+/// HPA's default tolerance: a ratio this near to 1 changes nothing.
 const TOLERANCE: f64 = 0.1;
-/// Down only to the greatest wish of the last five minutes (the HPA's default), in periods.
+/// HPA's default scale-down stabilization window of five minutes, in periods.
 const WINDOW: usize = 300 / 15;
-/// VPA's recommender: this percentile of use …
+/// VPA recommender: percentile of usage.
 const PERCENTILE: f64 = 0.9;
-/// … and this much more.
+/// VPA recommender: safety margin above the percentile.
 const MARGIN: f64 = 1.15;
-/// Most samples of use remembered: a day's.
+/// Maximum number of usage samples kept: one day.
 const SAMPLES_MAX: usize = 24 * 3600 / 15;
 
-/// Which of the two.
+/// Scaling rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Towards 70 % utilisation, down after five minutes.
+    /// Towards 70 % utilisation, with five minutes of scale-down stabilization.
     Hpa,
-    /// The 90th percentile of use and 15 %.
+    /// The 90th percentile of usage plus 15 %.
     Vpa,
 }
 
-/// An autoscaler.
+/// Utilisation-based autoscaler.
 pub(crate) struct Scaler {
     rule: Rule,
     service: Service,
-    /// The backends.
+    /// Simulated backends.
     pub(crate) kubelet: Kubelet,
     publisher: Publisher,
     variants: Vec<Seen>,
-    /// The cores it wants.
+    /// Target cores of each variant.
     pub(crate) wanted: Vec<Cores>,
 }
 
-/// What is remembered of a variant.
+/// History of a variant.
 #[derive(Debug, Clone, Default)]
 struct Seen {
     busy_core_seconds: f64,
     core_seconds: f64,
-    /// The HPA's wishes, or VPA's samples of use, in cores.
+    /// Recommendations of the HPA, or usage samples of the VPA, in cores.
     past: VecDeque<f64>,
 }
 
-/// A variant's counters: core-seconds in force and used so far.
+/// Counters of a variant: core-seconds available and used so far.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Use {
     pub(crate) core_seconds: f64,
@@ -77,7 +77,7 @@ impl Scaler {
         }
     }
 
-    /// Looks at the counters and asks for what it wants.
+    /// Reads the counters, computes the target cores and requests them.
     pub(crate) fn turn(&mut self, now: u64, counters: &[Use]) {
         let mut left = self.service.budget;
         let lists = self
@@ -95,7 +95,7 @@ impl Scaler {
                 .copied()
                 .unwrap_or_default();
             let wish = match seen.look(*counter) {
-                // It had no cores: neither of them scales from nothing.
+                // It had no cores: neither autoscaler scales up from zero.
                 None => has.as_f64(),
                 Some((used, had)) => match self.rule {
                     Rule::Hpa => seen.hpa(has.as_f64(), used / had),
@@ -109,7 +109,7 @@ impl Scaler {
                 *wanted = Cores::whole(cores);
             }
         }
-        // Smaller first, so that what they give up is within the budget.
+        // Scale-downs first, so that the total stays within the budget.
         for grows in [false, true] {
             for (index, cores) in self.wanted.iter().enumerate() {
                 let has = self
@@ -125,7 +125,7 @@ impl Scaler {
         }
     }
 
-    /// The plan for the cores that are confirmed, if filters should hear of it.
+    /// Returns the plan for the confirmed cores, if it is new to the filters.
     pub(crate) fn plan(&mut self, at: Duration) -> Option<Plan> {
         let there = Allocation::ones(self.kubelet.confirmed());
         let draft = weir_planner::plan::draft(&self.service, &there, None)?;
@@ -141,7 +141,7 @@ impl Scaler {
 }
 
 impl Seen {
-    /// Mean cores used and in force since the last look; `None` where none were in force.
+    /// Returns the mean cores used and available since the last call; `None` if none were available.
     fn look(&mut self, counter: Use) -> Option<(f64, f64)> {
         let used = counter.busy_core_seconds - self.busy_core_seconds;
         let had = counter.core_seconds - self.core_seconds;

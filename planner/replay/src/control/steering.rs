@@ -1,5 +1,5 @@
-//! The real planner, turn by turn: a turn under way is a future that the world polls whenever time
-//! has gone on. The next begins with the first look after its end, as in the service.
+//! The real planner, cycle by cycle. A running cycle is a future that the simulation polls as time
+//! advances. The next cycle begins with the first tick after its end, as in the service.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,19 +15,19 @@ use weir_planner::config::Service;
 use weir_planner::cycle::{Planner, Ports};
 use weir_planner::status::CycleReport;
 
-/// The solver's limit: far above what a solve takes, so that no machine's speed shows in a result.
+/// Time limit of the solver, far above what a solve takes, so that results do not depend on the machine.
 const SOLVER_LIMIT: Duration = Duration::from_secs(600);
 
 type Turn = Pin<Box<dyn Future<Output = (Planner, Option<CycleReport>)>>>;
 
-/// The planner and its turn.
+/// Planner and its running cycle.
 pub(crate) struct Steering {
-    /// Its ports.
+    /// Simulated ports of the planner.
     pub(crate) desk: Arc<Desk>,
-    /// Not there while a turn is under way.
+    /// `None` while a cycle is running.
     planner: Option<Planner>,
     turn: Option<Turn>,
-    /// The last turn's.
+    /// Report of the last cycle.
     pub(crate) report: Option<CycleReport>,
 }
 
@@ -44,7 +44,7 @@ impl Steering {
         }
     }
 
-    /// Begins a look, and a turn if it comes to that, unless one is under way.
+    /// Starts a tick, and a cycle if one is due, unless one is running.
     pub(crate) fn begin(&mut self, at: Duration) {
         let Some(mut planner) = self.planner.take() else {
             return;
@@ -71,7 +71,7 @@ impl Steering {
         }));
     }
 
-    /// Goes on with the turn under way; when to ask again, if it waits.
+    /// Polls the running cycle; returns the time of the next poll if it waits.
     pub(crate) fn go_on(&mut self, at: Duration) -> Option<Duration> {
         let turn = self.turn.as_mut()?;
         {

@@ -1,73 +1,73 @@
-//! What is to happen, by time and then in the order in which it was entered: so ties have one order
-//! on every machine.
+//! Event queue, by time and then insertion order, so that ties have the same order on every
+//! machine.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Something that happens.
+/// Simulated event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum What {
-    /// A request that was refused is at the proxy again.
+    /// Rejected request arrives at the proxy again.
     Again { request: u32 },
-    /// A piece of a request's body is at the proxy: which, from 1.
+    /// Piece of a request's body arrives at the proxy; pieces count from 1.
     Body {
         request: u32,
         attempt: u8,
         piece: u32,
     },
-    /// All of a request is at a gateway that forwards what comes.
+    /// Last byte of a request arrives at a proxy without Weir.
     Whole { request: u32, attempt: u8 },
-    /// A request in flight meets its timeout or the end of its client's patience.
+    /// Request in flight reaches its timeout or the end of its client's patience.
     Limit { request: u32, attempt: u8 },
-    /// The client of a held request leaves.
+    /// Client of a queued request disconnects.
     Leave { request: u32, attempt: u8 },
-    /// A request was sent to a server that is down.
+    /// Connection to a server that is down fails.
     Broken { request: u32, attempt: u8 },
-    /// A server's error is with the proxy.
+    /// Error answer of a server arrives at the proxy.
     Erred { request: u32, attempt: u8 },
-    /// A request is with its server.
+    /// Request arrives at its server.
     Reach {
         request: u32,
         attempt: u8,
         variant: u16,
     },
-    /// An answer is with the proxy.
+    /// Answer arrives at the proxy.
     Answer {
         request: u32,
         attempt: u8,
         variant: u16,
     },
-    /// The proxy has the rest of an answer that is read slowly.
+    /// Rest of a slowly read answer arrives at the proxy.
     Rest { request: u32, attempt: u8 },
-    /// A server has something to end or start.
+    /// Server has an execution to end or start.
     Server { variant: u16 },
-    /// A worker's timer.
+    /// Timer of a worker fires.
     Tick { worker: u32 },
-    /// A worker is rung.
+    /// Worker is notified.
     Ring { worker: u32 },
-    /// A worker is rung because a variant has begun or ceased to fail.
+    /// Worker is notified that a variant has started or stopped failing.
     News { worker: u32 },
-    /// A probe's answer is with its worker, or word that there is none.
+    /// Answer of a probe, or its failure, arrives at the worker.
     Probed { worker: u32, variant: u16 },
-    /// A plan is with a worker.
+    /// Plan arrives at a worker.
     Plan { worker: u32, plan: u32 },
-    /// The control plane takes a turn.
+    /// Cycle of the control plane begins.
     Turn,
-    /// The planner's turn under way goes on.
+    /// Running cycle of the planner continues.
     TurnOn,
-    /// Cores are in force.
+    /// Change of cores takes effect.
     Resized { variant: u16, ticket: u32 },
-    /// And can be used.
+    /// Changed cores are usable.
     Ready { variant: u16, ticket: u32 },
-    /// A fault begins.
+    /// Fault begins.
     Begin { fault: u32 },
-    /// A fault is over.
+    /// Fault ends.
     Over { fault: u32 },
-    /// A second is over.
+    /// Second ends.
     Second,
 }
 
-/// All that is to happen. Times in ns.
+/// Pending events; times in ns.
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
     heap: BinaryHeap<Reverse<(u64, u64, What)>>,
@@ -75,18 +75,18 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    /// Enters `what` for `at`.
+    /// Adds an event at `at`.
     pub(crate) fn add(&mut self, at: u64, what: What) {
         self.entered += 1;
         self.heap.push(Reverse((at, self.entered, what)));
     }
 
-    /// When the next is.
+    /// Time of the next event.
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Takes the next.
+    /// Removes and returns the next event.
     pub(crate) fn pop(&mut self) -> Option<(u64, What)> {
         self.heap.pop().map(|Reverse((at, _, what))| (at, what))
     }

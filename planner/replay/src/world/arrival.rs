@@ -1,4 +1,4 @@
-//! A request's arrival at a proxy: its head, the pieces of its body, and again after a refusal.
+//! Arrival of a request at a proxy: its head, the pieces of its body, and retries after a rejection.
 
 use rand::RngExt;
 use weir_filter::body::Received;
@@ -13,9 +13,9 @@ use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Plane;
 
-/// Bytes of a body that Envoy hands on at a time.
+/// Size of the body pieces that Envoy passes on, bytes.
 const PIECE_BYTES: u64 = 65_536;
-/// Most pieces of one body; beyond it they get larger.
+/// Maximum number of pieces of one body; larger bodies have larger pieces.
 const PIECES_MAX: u64 = 64;
 
 impl<W: Witness> World<'_, W> {
@@ -31,7 +31,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A request's head is at a proxy; its body comes from now on.
+    /// Handles the arrival of a request's head at a proxy; schedules its body.
     pub(super) fn arrive(&mut self, request: u32) {
         let Some(known) = self.requests.get(request as usize) else {
             return;
@@ -85,7 +85,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A proxy without Weir has all of a request and forwards it.
+    /// Forwards a complete request at a proxy without Weir.
     pub(super) fn pass_on(&mut self, request: u32, attempt: u8) {
         let place = request as usize;
         let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get_mut(place))
@@ -114,7 +114,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A piece of a request's body is at the proxy.
+    /// Handles the arrival of a piece of a request's body at the proxy.
     pub(super) fn receive(&mut self, request: u32, attempt: u8, piece: u32) {
         let place = request as usize;
         let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get(place))
@@ -146,13 +146,13 @@ impl<W: Witness> World<'_, W> {
         if !received.complete {
             self.expect_piece(request, attempt, piece + 1);
         }
-        // Not told while it is upstream: its body follows it.
+        // A request that is upstream already has no verdict: its body follows it.
         if let Some(verdict) = verdict {
             self.decided(index, request, verdict);
         }
     }
 
-    /// Carries out what a worker has decided of a request in its own callback, and of others beside.
+    /// Carries out a worker's verdict on the request of the current callback, and those on other requests.
     fn decided(&mut self, index: u32, request: u32, verdict: Verdict) {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
@@ -169,7 +169,7 @@ impl<W: Witness> World<'_, W> {
         self.obey(index, true);
         self.send_rings(index);
         self.carry_out(request, &verdict);
-        // What goes upstream has a timer too, by which it is ended without an answer.
+        // A request in flight needs the timer too: its deadline may pass before the answer.
         self.arm(index);
     }
 
@@ -199,14 +199,14 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// Time that the rest of a request's body still takes to the proxy, ns.
+    /// Remaining upload time of a request's body, ns.
     pub(super) fn still_comes(&self, request: u32) -> u64 {
         let flight = self.flights.get(request as usize);
         flight.map_or(0, |flight| flight.whole.saturating_sub(self.now))
     }
 }
 
-/// Time that a request's body takes after its head, ns.
+/// Upload time of a request's body after its head, ns.
 fn uploads_for(request: &Request) -> u64 {
     nanos(request.arrives.saturating_sub(request.head))
 }

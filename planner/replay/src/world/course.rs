@@ -1,4 +1,4 @@
-//! The world's course: what each event sets going, who takes turns, how plans and cores travel.
+//! Event dispatch, cycles of the control plane, and the spread of plans and changes of cores.
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// The turn under way goes on, if one is.
+    /// Polls the running cycle, if there is one.
     pub(super) fn turn_on(&mut self) {
         let time = self.time();
         let ControlPlane::Planner(steering) = &mut self.control else {

@@ -1,4 +1,4 @@
-//! Servers that err, and the probes by which workers find out that one is well again.
+//! Failing servers, and the probes by which workers detect recovery.
 
 use weir_filter::board::Key;
 use weir_filter::health::{Probed, Sign};
@@ -9,11 +9,11 @@ use super::witness::Witness;
 use super::{World, nanos};
 use crate::plane::DataPlane;
 
-/// The label of a server's own error.
+/// Label of an error from the server.
 const ERROR: &str = "error";
 
 impl<W: Witness> World<'_, W> {
-    /// A server has answered that it does not know the model, which the client is told.
+    /// Passes a server's error (it does not know the model) to the client.
     pub(super) fn erred(&mut self, stream: u32, attempt: u8) {
         let Some(worker) = self.lands(stream, attempt) else {
             return;
@@ -26,7 +26,7 @@ impl<W: Witness> World<'_, W> {
         self.arm(worker);
     }
 
-    /// What a worker wants probed is on its way.
+    /// Sends the probes that a worker requests.
     pub(super) fn probe(&mut self, index: u32) {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
@@ -47,7 +47,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A probe's answer is with its worker, or word that there is none.
+    /// Passes a probe's answer, or its failure, to the worker.
     pub(super) fn probed(&mut self, worker: u32, variant: u16) {
         let site = self.sites.get(usize::from(variant));
         let probed = match site.filter(|site| site.up) {

@@ -1,4 +1,4 @@
-//! A request's life in the world, from the proxy's verdict on it to the one end that its client sees.
+//! Lifecycle of a request, from the proxy's verdict to the single outcome that its client sees.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Scenario;
 
-/// From a connection to a server that is down to its refusal.
+/// Time until a connection to a server that is down is refused.
 pub(super) const BREAK_DELAY: Duration = Duration::from_micros(200);
-/// From a request's arrival at a server that only errs to its answer.
+/// Time from a request's arrival at a failing server to its error answer.
 const ERROR_DELAY: Duration = Duration::from_millis(3);
-/// A client's pause before it asks again after a 503, the first time; it doubles with each further one.
+/// First retry delay of a client after a 503; it doubles with each retry.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Longest such pause, in first ones.
+/// Maximum retry delay, as a multiple of the first.
 const RETRY_PAUSES_MAX: u32 = 64;
-/// The label of a refusal by an open circuit breaker, which is Envoy's, not Weir's.
+/// Label of a rejection by an open circuit breaker, which is Envoy's, not Weir's.
 pub(super) const OVERFLOW: &str = "overflow";
-/// The label of a route's timeout without Weir.
+/// Label of a route's timeout without Weir.
 const TIMEOUT: &str = "timeout";
 
 impl<W: Witness> World<'_, W> {
@@ -66,7 +66,7 @@ impl<W: Witness> World<'_, W> {
         if let Some(outcome) = self.outcomes.get_mut(place) {
             outcome.dispatched = Some(time);
         }
-        // A server can work on nothing less than all of it.
+        // Servers start only once they have the whole request.
         let hop = self.hop(variant).saturating_add(self.still_comes(request));
         if hop > 0 {
             self.arm_limit(request, attempt, timeout);
@@ -85,20 +85,20 @@ impl<W: Witness> World<'_, W> {
     fn arm_limit(&mut self, request: u32, attempt: u8, timeout: Duration) {
         if let Some(known) = self.requests.get(request as usize) {
             let limit = leaves_at(known).min(self.now.saturating_add(nanos(timeout)));
-            // An answer at the very instant still counts.
+            // An answer at exactly that time still counts.
             self.agenda
                 .add(limit.saturating_add(1), What::Limit { request, attempt });
         }
     }
 
-    /// A request is with its server, whether or not anybody still waits for it.
+    /// Handles a request's arrival at its server, even if its client has disconnected.
     pub(super) fn reach(&mut self, request: u32, attempt: u8, variant: u16) {
         if self.take(request, attempt, variant) {
             self.wake_site(variant);
         }
     }
 
-    /// Whether the server takes it; where not, the proxy will hear of it.
+    /// Offers the request to the server; if it is refused, schedules the error at the proxy.
     fn take(&mut self, request: u32, attempt: u8, variant: u16) -> bool {
         let time = self.time();
         let site = self
@@ -117,13 +117,13 @@ impl<W: Witness> World<'_, W> {
         taken
     }
 
-    /// From the proxy to that server, ns.
+    /// One-way latency between the proxy and that server, ns.
     fn hop(&self, variant: u16) -> u64 {
         let site = self.sites.get(usize::from(variant));
         site.map_or(0, |site| site.hop)
     }
 
-    /// A server has something to end or start.
+    /// Advances a server that has an execution to end or start.
     pub(super) fn serve(&mut self, variant: u16) {
         let time = self.time();
         let mut ended = std::mem::take(&mut self.ended);
@@ -148,7 +148,7 @@ impl<W: Witness> World<'_, W> {
         self.wake_site(variant);
     }
 
-    /// An answer is with the proxy, or its beginning; nobody may be waiting for it any more.
+    /// Handles an answer, or its first byte, at the proxy; its client may have disconnected.
     pub(super) fn answer(&mut self, job: Job, variant: u16) {
         let Job { request, attempt } = job;
         let place = request as usize;
@@ -180,7 +180,7 @@ impl<W: Witness> World<'_, W> {
         self.arm(worker);
     }
 
-    /// All of an answer that is read slowly is with the proxy, or its client has left.
+    /// Handles the end of a slowly read answer at the proxy; its client may have disconnected.
     pub(super) fn answer_rest(&mut self, request: u32, attempt: u8) {
         let Some((worker, variant)) = self.leaves_from(Place::Reading, request, attempt) else {
             return;
@@ -235,7 +235,7 @@ impl<W: Witness> World<'_, W> {
         self.on_end(worker, request, End::Gone);
     }
 
-    /// The server was down, or went down.
+    /// Handles the failed connection to a server that was or went down.
     pub(crate) fn broken(&mut self, request: u32, attempt: u8) {
         let Some(worker) = self.lands(request, attempt) else {
             return;
@@ -245,7 +245,7 @@ impl<W: Witness> World<'_, W> {
         self.on_end(worker, request, End::Unreachable);
     }
 
-    /// In flight when its worker's VM went: answered 503, and no engine is left to be told.
+    /// Answers a request 503 that was in flight when its worker's VM restarted; no engine is left to notify.
     pub(crate) fn break_flight(&mut self, request: u32, attempt: u8) {
         if self.lands(request, attempt).is_some() {
             let reason = Reason::NoBackend;
@@ -253,21 +253,21 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// In flight when its proxy went: lost.
+    /// Records a request as lost that was in flight when its proxy restarted.
     pub(crate) fn lose(&mut self, request: u32, attempt: u8) {
         if self.lands(request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
 
-    /// The request's time in flight is over, if it is that attempt that is in flight: at which worker.
+    /// Ends the flight of that attempt, if it is in flight; returns its worker.
     pub(super) fn lands(&mut self, request: u32, attempt: u8) -> Option<u32> {
         let left = self.leaves_from(Place::InFlight, request, attempt);
         left.map(|(worker, _)| worker)
     }
 
-    /// A request is upstream no more, nor its answer, if that attempt is at `place`: at which worker it was, and to
-    /// which variant.
+    /// Removes the attempt from upstream, if it is at `place`; returns its worker and
+    /// variant.
     fn leaves_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
         let flight = self.flights.get_mut(request as usize)?;
         if (flight.place, flight.attempt) != (place, attempt) {
@@ -281,14 +281,14 @@ impl<W: Witness> World<'_, W> {
         Some((worker, variant))
     }
 
-    /// Its client still read when its proxy or its worker's VM went.
+    /// Records an answer as lost whose client was still reading when the proxy or the VM restarted.
     pub(crate) fn lose_answer(&mut self, request: u32, attempt: u8) {
         if self.leaves_from(Place::Reading, request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
 
-    /// The proxy refuses it; the client may ask again.
+    /// Rejects a request; its client may retry.
     pub(super) fn refuse(
         &mut self,
         request: u32,
@@ -323,7 +323,7 @@ impl<W: Witness> World<'_, W> {
         self.reach_client(request, Fate::Refused(label), way_back);
     }
 
-    /// An answer is on its way to the client, who has all of it after so long, and may have left by then.
+    /// Sends an answer to the client, which has all of it after `after` and may have disconnected by then.
     fn reach_client(&mut self, request: u32, fate: Fate, after: Duration) {
         let Some(known) = self.requests.get(request as usize) else {
             return;
@@ -336,7 +336,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// The request's one end.
+    /// Records the single outcome of a request.
     pub(crate) fn end(&mut self, request: u32, fate: Fate, at: u64) {
         let place = request as usize;
         if let Some(flight) = self.flights.get_mut(place) {
@@ -353,7 +353,7 @@ impl<W: Witness> World<'_, W> {
     }
 }
 
-/// What a request's client says of its class, where there are several.
+/// Class header of a request, if there are several classes.
 pub(super) fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<&'a str> {
     let known = scenario.classes.get(usize::from(request.class));
     known
@@ -361,12 +361,12 @@ pub(super) fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<
         .map(String::as_str)
 }
 
-/// When a request's client leaves.
+/// Time at which a request's client disconnects.
 pub(super) fn leaves_at(request: &Request) -> u64 {
     nanos(request.sent.saturating_add(request.patience))
 }
 
-/// As the shell tells Envoy's router: whole ms, 1 at least.
+/// Rounds to whole ms, at least 1, as the filter's shell does for Envoy's router.
 fn whole_ms(timeout: Duration) -> Duration {
     Duration::from_millis(
         u64::try_from(timeout.as_nanos().div_ceil(1_000_000))

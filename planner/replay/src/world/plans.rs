@@ -1,4 +1,4 @@
-//! Plans on their way: from a control plane to every worker, and what of them is in force.
+//! Distribution of plans from a control plane to every worker, and the current plan.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::plane::{DataPlane, circumstances};
 use weir_planner::sharing::{Role, divide};
 
 impl<W: Witness> World<'_, W> {
-    /// Sends plans on their way to every worker.
+    /// Sends plans to every worker.
     pub(super) fn publish(&mut self, plans: impl IntoIterator<Item = Plan>) {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
         for mut plan in plans {
@@ -48,7 +48,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// Has a worker that started anew fetch the newest plan.
+    /// Lets a restarted worker fetch the newest plan.
     pub(crate) fn fetch_plan(&mut self, worker: u32) {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
         if let Some(newest) = (self.plans.len() as u32).checked_sub(1) {
@@ -62,7 +62,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A plan is with a worker.
+    /// Handles the arrival of a plan at a worker.
     pub(super) fn take_plan(&mut self, worker: u32, plan: u32) {
         let Some(plan) = self.plans.get(plan as usize).cloned() else {
             return;
@@ -87,7 +87,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// What a proxy gets of a plan; nothing where there are fewer slots than proxies.
+    /// Slot allocation of a proxy from a plan; `None` if there are fewer slots than proxies.
     fn part_of(&self, plan: &Rc<Plan>, proxy: usize) -> Option<Rc<Plan>> {
         let proxies = self.counted.len();
         if proxies == 1 || matches!(self.plane, DataPlane::Fifo(_)) {
@@ -98,7 +98,7 @@ impl<W: Witness> World<'_, W> {
         part.ok().map(Rc::new)
     }
 
-    /// The shares of the plan that every worker begins with.
+    /// Shares of the static plan that every worker starts with.
     pub(super) fn static_shares(&self) -> Vec<f64> {
         let DataPlane::Weir(workers) = &self.plane else {
             return Vec::new();
@@ -118,7 +118,7 @@ impl<W: Witness> World<'_, W> {
         names.map(|variant| share(&variant.name)).collect()
     }
 
-    /// Workers that plans reach; without Weir each proxy counts as one.
+    /// Number of workers that receive plans; without Weir each proxy counts as one.
     fn worker_count(&self) -> u32 {
         match &self.plane {
             DataPlane::Weir(workers) => workers.len() as u32,

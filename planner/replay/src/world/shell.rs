@@ -1,5 +1,5 @@
-//! What the host shell is to an engine: tells it what has happened, obeys its verdicts on those it
-//! held, and sets its timer.
+//! Counterpart of the filter's host shell: passes events to an engine, carries out its verdicts and sets
+//! its timer.
 
 use weir_filter::board::Ring;
 use weir_filter::engine::{End, StreamId};
@@ -12,7 +12,7 @@ use super::{World, nanos};
 use crate::plane::{DataPlane, Worker};
 
 impl<W: Witness> World<'_, W> {
-    /// A worker's timer fires.
+    /// Handles a worker's timer.
     pub(super) fn tick(&mut self, worker: u32) {
         let mut fired = false;
         self.tell(worker, |worker, now, verdicts| {
@@ -25,7 +25,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A worker was rung because a variant has begun or ceased to fail.
+    /// Handles a notification that a variant has started or stopped failing.
     pub(super) fn news(&mut self, worker: u32) {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_news(now, verdicts);
@@ -35,7 +35,7 @@ impl<W: Witness> World<'_, W> {
         self.arm(worker);
     }
 
-    /// A worker was rung.
+    /// Handles a notification.
     pub(super) fn ring(&mut self, worker: u32) {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_ring(now, verdicts);
@@ -44,7 +44,7 @@ impl<W: Witness> World<'_, W> {
         self.arm(worker);
     }
 
-    /// Rings go out to the other workers of its proxy.
+    /// Delivers a worker's notifications to the other workers of its proxy.
     pub(super) fn send_rings(&mut self, index: u32) {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
@@ -68,7 +68,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A stream has ended at its worker.
+    /// Handles the end of a stream at its worker.
     pub(super) fn on_end(&mut self, worker: u32, stream: StreamId, end: End) {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_end(stream, end, now, verdicts)
@@ -77,7 +77,7 @@ impl<W: Witness> World<'_, W> {
         self.arm(worker);
     }
 
-    /// Tells a worker something; its verdicts are there to be obeyed.
+    /// Calls a worker with an event and collects its verdicts.
     pub(super) fn tell(
         &mut self,
         index: u32,
@@ -97,13 +97,13 @@ impl<W: Witness> World<'_, W> {
         self.send_rings(index);
     }
 
-    /// Carries out verdicts on requests that are held or in flight; refusals wait for the next tick where the call they
-    /// come from is another stream's end.
+    /// Carries out verdicts on queued and in-flight requests. Rejections wait for the next tick if the call
+    /// was another stream's end.
     pub(super) fn obey(&mut self, index: u32, owes_refusals: bool) {
         let mut verdicts = std::mem::take(&mut self.verdicts);
         for (stream, verdict) in verdicts.drain(..) {
             let place = self.flights.get(stream as usize).map(|flight| flight.place);
-            // What is in flight can only be ended: its deadline has passed.
+            // A request in flight can only be ended: its deadline has passed.
             let ends = place == Some(Place::InFlight) && matches!(verdict, Verdict::Reject(_));
             if place != Some(Place::Held) && !ends {
                 continue;
@@ -139,7 +139,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A worker has a new engine.
+    /// Gives a worker a new engine.
     pub(crate) fn renew(&mut self, worker: u32) {
         self.witness.anew(worker as usize);
     }

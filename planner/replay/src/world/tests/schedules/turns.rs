@@ -1,24 +1,24 @@
-//! Whose turn it was: what the engine's rooms promise of classes, checked from outside, by what was
-//! held and sent when. Only where one variant is all there is and its plan stays: who is moved
-//! from one room to another, or routed anew, begins there as somebody new.
+//! Checks of the class scheduler from outside, by the order in which requests were queued and sent. Only
+//! with a single variant and a constant plan: a request that is rerouted or moved to another queue
+//! counts as new there.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// What has happened so far, in order.
+/// Observed events, in order.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// What every plan keeps for later stages.
+    /// Downstream time of every plan.
     pub(super) rest: Duration,
     checked: bool,
-    /// Each request's class as the filter takes it, and each class's priority.
+    /// Class of each request as the filter sees it; `priorities` by class.
     class_of: Vec<usize>,
     priorities: Vec<u64>,
     starvation: usize,
-    /// Who was sent by each worker, in order.
+    /// Requests sent by each worker, in order.
     sent: BTreeMap<usize, Vec<Sent>>,
-    /// When who is held was held, in the same count.
+    /// Sequence number at which each queued request was queued.
     held: BTreeMap<(usize, StreamId), usize>,
 }
 
@@ -56,7 +56,7 @@ impl Turns {
         self.held.retain(|(known, _), _| *known != worker);
     }
 
-    /// It stands before nobody until its body is there.
+    /// A request has no place in the order until its body has arrived.
     pub(super) fn whole(&mut self, worker: usize, stream: StreamId) {
         self.held.remove(&(worker, stream));
     }
@@ -82,8 +82,8 @@ impl Turns {
         }
     }
 
-    /// Nobody of its class that was sent while it was held had a later deadline, and no more of higher
-    /// priority were sent in a row than may be.
+    /// While the request was queued, no request of its class with a later deadline was sent, and no more
+    /// requests of higher priority were sent in a row than `max_skips` allows.
     fn check_turn(&mut self, worker: usize, stream: StreamId, deadline: Mono) {
         let class = self.class_of[stream as usize];
         let sent = self.sent.entry(worker).or_default();
