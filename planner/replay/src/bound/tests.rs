@@ -1,4 +1,4 @@
-//! Bounds against every schedule there is, and by hand.
+//! Tests of the bounds against brute force, and by hand.
 
 use std::num::NonZeroU32;
 
@@ -9,7 +9,7 @@ use super::brute::{Brute, UNIT};
 use super::cores::{Machine, least};
 use super::*;
 
-/// Release, length and accuracy wished for, in units and percent.
+/// Window from (release, length, minimum accuracy), in units and percent.
 fn window((release, length, min_accuracy): (u32, u32, f64)) -> Window {
     Window {
         release: UNIT * release,
@@ -40,7 +40,7 @@ fn servers(variants: Vec<(f64, Vec<Step>)>) -> Servers {
     }
 }
 
-/// The variants so many units from the proxy.
+/// Moves the variants `hops` units away from the proxy.
 fn far(mut servers: Servers, hops: &[u32]) -> Servers {
     for (lanes, hop) in servers.variants.iter_mut().zip(hops) {
         lanes.hop = UNIT * *hop;
@@ -74,7 +74,7 @@ proptest! {
     fn alike_slots_in_order_are_exact(
         mut windows in windows(8), slots in 1u32..4, service in 1u32..5, hop in 0u32..3,
     ) {
-        // Sorted apart, releases and dues are in the same order.
+        // Sorted separately, releases and dues are in the same order.
         let mut dues: Vec<Duration> = windows.iter().map(|window| window.due).collect();
         dues.sort();
         windows.sort_by_key(|window| window.release);
@@ -128,7 +128,7 @@ proptest! {
         eta in 0u32..2, batch_max in 1u32..3, whole: bool, initial in 0u32..3, delay in 0u32..3,
         hop in 0u32..3,
     ) {
-        // Each element lasts two units; what is in force at the start stays for the delay.
+        // A unit of work is two units of time; the initial cores stay for the resize delay.
         let unit_ms = UNIT.as_secs_f64() * 1e3;
         let law = Law {
             gamma_ms: f64::from(gamma) * unit_ms,
@@ -178,7 +178,7 @@ fn the_bound_says_what_it_is() {
 
 #[test]
 fn overload_is_bounded_by_what_there_is_to_do_it() {
-    // 2 slots at 10 units each for 100 units, and until the last is due: 24 of the 100 at best.
+    // 2 slots at 10 units each for 100 units, and until the last is due: at most 24 of the 100.
     let mut requests: Vec<Window> = (0..100)
         .map(|i| window((i, 20 + 2 * (i % 2), 0.0)))
         .collect();
@@ -199,7 +199,7 @@ fn wishes_for_accuracy_bind() {
     let requests: Vec<Window> = (0..20)
         .map(|i| window((0, 4 + i % 2, if i < 15 { 80.0 } else { 0.0 })))
         .collect();
-    // The good one has time for two and a half; the five others are no trouble.
+    // The accurate variant has time for two and a half; the other five fit elsewhere.
     assert_eq!(most_on_time(&requests, &servers).on_time, 7);
     assert_eq!(most_on_time(&[window((0, 9, 90.0))], &servers).on_time, 0);
 }
@@ -248,19 +248,19 @@ fn core_seconds_by_hand() {
         ..machine
     };
     check(batching, 10, Some(0.4));
-    // Half a core: 40/0.5 + 10 = 90 ms, half a core's.
+    // Half a core: 40/0.5 + 10 = 90 ms of half a core.
     let fractions = Machine {
         whole: false,
         ..machine
     };
     check(fractions, 10, Some(0.45));
-    // Two at once on a whole core are no less: half a core each.
+    // Two at once on a whole core cost the same: half a core each.
     let fixed = Machine {
         parallelism: Parallelism::Fixed(NonZeroU32::new(2).unwrap()),
         ..machine
     };
     check(fixed, 10, Some(0.45));
-    // Four cores that nobody can take away for 2.5 s, with three requests in them.
+    // Four cores that stay for the first 2.5 s, with three requests in that time.
     let slow_to_leave = Machine {
         resize_delay: Duration::from_millis(2500),
         ..machine
@@ -280,7 +280,7 @@ fn a_share_is_a_number_of_requests() {
 
 #[test]
 fn the_fluid_bound_is_near_where_the_optimum_is_known() {
-    // 10 slots at 40 ms: 250 requests/s; 0.4 s for each; arrivals at random.
+    // 10 slots at 40 ms: 250 requests/s; 0.4 s for each; random arrivals.
     let servers = servers(vec![(70.0, vec![step(0, 10, 1, 4, 0)])]);
     for load_percent in [70, 95, 150, 300] {
         let mut chance = 1u64;
@@ -305,7 +305,7 @@ fn the_fluid_bound_is_near_where_the_optimum_is_known() {
     }
 }
 
-/// A million requests, budgets like a mobile network's: a measurement.
+/// Measurement: a million requests, with budgets like a mobile network's.
 #[test]
 #[ignore = "a measurement"]
 fn a_million_requests() {

@@ -1,4 +1,4 @@
-//! Faults by schedule, and faults drawn from the seed.
+//! Scheduled faults, and random faults drawn from the seed.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::refused::{Wrong, seconds, within};
 use super::{Fault, FaultKind, Proxies, Server};
 use crate::input::seed::{Draw, rng};
 
-/// Most faults of one scenario.
+/// Maximum number of faults of a scenario.
 pub(super) const FAULTS_MAX: usize = 1000;
-/// Longest fault, in seconds.
+/// Maximum duration of a fault, in seconds.
 const LASTS_MAX_S: f64 = 3600.0;
-/// Slowest a slow server gets, in percent of its time.
+/// Maximum slowdown of a server, in percent of its normal time.
 const PERCENT_MAX: u32 = 10_000;
 
-/// What faults can befall.
+/// Parts of the scenario that faults can affect.
 pub(super) struct Stage<'a> {
     pub(super) length: Duration,
     pub(super) variants: &'a [Server],
@@ -25,7 +25,7 @@ pub(super) struct Stage<'a> {
     pub(super) seed: u64,
 }
 
-/// All faults by their time; of the same time, in the order written.
+/// Returns all faults by time; faults at the same time keep the file's order.
 pub(super) fn faults(raw: &[RawFault], stage: &Stage<'_>) -> Result<Vec<Fault>, Wrong> {
     let mut faults = Vec::new();
     let mut rng = rng(stage.seed, Draw::Faults);
@@ -52,7 +52,7 @@ pub(super) fn faults(raw: &[RawFault], stage: &Stage<'_>) -> Result<Vec<Fault>, 
     Ok(faults)
 }
 
-/// The keys that are there.
+/// Keys given for a fault.
 struct Given(Vec<&'static str>);
 
 impl Given {
@@ -70,7 +70,7 @@ impl Given {
         Given(given.map(|(key, _)| *key).collect())
     }
 
-    /// Refuses a key that the fault has no use for.
+    /// Refuses a key that does not apply to the fault.
     fn only(&self, at: &str, what: &str, keys: &[&str]) -> Result<(), Wrong> {
         let Some(other) = self.0.iter().find(|key| !keys.contains(key)) else {
             return Ok(());
@@ -178,7 +178,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Any fault but errors at any whole ms, lasting 1 to 10 s where it lasts.
+    /// Random fault, except server errors, at any whole ms; lasts 1 to 10 s if it has a duration.
     fn drawn(&self, rng: &mut ChaCha8Rng) -> Fault {
         let length_ms = u64::try_from(self.length.as_millis()).unwrap_or(u64::MAX);
         let at = Duration::from_millis(rng.random_range(0..=length_ms));

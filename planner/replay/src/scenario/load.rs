@@ -1,5 +1,5 @@
-//! When requests are sent: rates written out, generated or from a file, or records. From here on
-//! there are only arrivals.
+//! Sending times of requests: written rates, generated rates, rates from a file, or records. All become
+//! arrivals here.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use crate::input::records::{self, Rule};
 use crate::input::seed::{Draw, seed};
 use crate::input::{Arrival, rounded_up};
 
-/// Greatest factor on a load.
+/// Maximum factor on a load.
 const FACTOR_MAX: f64 = 1000.0;
-/// A silence within records or a trace that is longer than a minute is more likely a loss than a lull.
+/// Default limit on a silence in records or a trace, in seconds: a longer one is probably a recording gap.
 const SILENCE_S: f64 = 60.0;
 
-/// What a load depends on.
+/// Context of a load.
 pub(super) struct Setting<'a> {
     pub(super) length_s: Option<u64>,
     pub(super) folder: &'a Path,
     pub(super) classes: &'a [String],
-    /// Requests/s that the servers execute with their cores at the start.
+    /// Throughput of the servers with their initial cores, requests/s.
     pub(super) capacity_rps: f64,
     pub(super) seed: u64,
 }
 
-/// The arrivals, in order, and how many seconds they span.
+/// Returns the arrivals, in order, and the number of seconds they span.
 pub(super) fn load(raw: &RawLoad, setting: &Setting<'_>) -> Result<(Vec<Arrival>, u64), Wrong> {
     let sources = [
         raw.rates.is_some(),
@@ -185,7 +185,7 @@ fn generated(raw: &RawLoad, generator: Generator, setting: &Setting<'_>) -> Resu
     rates.map_err(|error| Wrong::about("load", format!("{error:#}")))
 }
 
-/// The part of `trace` that is played.
+/// Returns the part of `trace` that is played.
 fn part(raw: &RawLoad, path: &str, trace: &[f64], setting: &Setting<'_>) -> Result<Rates, Wrong> {
     let whole = trace.len() as u64;
     let last = whole.saturating_sub(1);
@@ -208,7 +208,7 @@ fn part(raw: &RawLoad, path: &str, trace: &[f64], setting: &Setting<'_>) -> Resu
         .map_err(|error| Wrong::about(path, format!("{error:#}")))
 }
 
-/// Refuses a part of a trace with more zeros in a row than may be meant.
+/// Refuses a part of a trace with a gap: more zeros in a row than `silence_s` allows.
 fn no_gap(raw: &RawLoad, rates: &[f64]) -> Result<(), Wrong> {
     let most = silence(raw)?;
     let from = raw.from_s.unwrap_or(0) as usize;

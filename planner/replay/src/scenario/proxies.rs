@@ -1,4 +1,4 @@
-//! The proxies, and the filter's configuration in them: checked by the filter itself.
+//! Proxies and their filter configuration, which the filter itself checks.
 
 use serde_json::{Value, json};
 use weir_filter::board::ENTRIES_MAX;
@@ -11,9 +11,9 @@ use super::refused::{Wrong, millis, within};
 use weir_planner::config::Service;
 use weir_planner::plan::draft;
 
-/// Most proxies.
+/// Maximum number of proxies.
 pub(super) const PROXIES_MAX: u32 = 100;
-/// Longest way of a plan, and from worker to worker: a minute.
+/// Maximum delay of a plan, and of a notification between workers: a minute.
 const PLAN_DELAY_MAX_MS: f64 = 60_000.0;
 
 pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Wrong> {
@@ -35,7 +35,7 @@ pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Wro
     })
 }
 
-/// The configuration with the service's name and the plan that follows from the cores at the start.
+/// Completes the configuration with the service's name and the plan for the initial cores.
 fn plugin(service: &Service, written: Value) -> Result<Value, Wrong> {
     const AT: &str = "proxies.plugin";
     let Value::Object(mut keys) = written else {

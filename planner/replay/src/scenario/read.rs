@@ -1,5 +1,5 @@
-//! From a file to a [`Scenario`] and what is sent: the order of the checks, and where each part of
-//! the file goes. Files that it names are looked for beside it.
+//! Parsing of a scenario file into a [`Scenario`] and its load. Files that it names are relative to its
+//! folder.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,24 +15,24 @@ use super::{Scenario, contender, load, place, proxies, sending, server};
 use crate::input::Sending;
 use weir_planner::config::{Service, from_yaml};
 
-/// Largest scenario file, in bytes: a day of rates written out, with room.
+/// Maximum size of a scenario file, in bytes: a day of written rates, with room to spare.
 pub const SCENARIO_BYTES_MAX: u64 = 2 * 1024 * 1024;
-/// Longest name.
+/// Maximum length of a name.
 const NAME_MAX: usize = 100;
 
-/// What the command line says instead of the file.
+/// Command line values that override the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Overrides {
-    /// Another seed.
+    /// Replaces the seed.
     pub seed: Option<u64>,
-    /// Another `load.of_capacity`.
+    /// Replaces `load.of_capacity`.
     pub of_capacity: Option<f64>,
 }
 
 /// Reads and checks a scenario and every file that it names.
 ///
 /// # Errors
-/// The first thing that is wrong: file, line, field, value, and what would be right.
+/// The first error: file, line, field, value, and the expected value.
 pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Refused> {
     let file = path.display().to_string();
     let text = read_bounded(path, SCENARIO_BYTES_MAX).map_err(|error| Refused {
@@ -105,8 +105,8 @@ fn check(text: &str, folder: &Path, overrides: Overrides) -> Result<(Scenario, S
     Ok((scenario, sending))
 }
 
-/// The planner's own check of its service file; addresses and the key, which a replay never uses,
-/// are filled in where they are missing.
+/// Runs the planner's own check of its service file. Adds missing addresses and the key, which a replay
+/// never uses.
 fn service(mut written: Value) -> Result<Service, Wrong> {
     let Some(keys) = written.as_object_mut() else {
         let right = "a mapping: the keys of a planner's service file";

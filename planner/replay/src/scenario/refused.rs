@@ -1,4 +1,4 @@
-//! How a bad scenario or input is refused: file, line, field, value, and what would be right.
+//! Errors of scenarios and input files: file, line, field, value, and the expected value.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use weir_planner::config::ConfigError;
 
-/// Most characters of a value that a refusal repeats.
+/// Maximum number of characters of a value that an error repeats.
 pub const VALUE_MAX: usize = 80;
 
-/// Why a scenario, or a file that it names, is not played.
+/// Error of a scenario or of a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {message}", line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct Refused {
-    /// The file that is wrong.
+    /// File with the error.
     pub file: String,
-    /// Where in it, from 1, where that can be told.
+    /// Line in the file, from 1, if known.
     pub line: Option<u64>,
-    /// Field, value, and what would be right.
+    /// Field, value, and the expected value.
     pub message: String,
 }
 
-/// Something wrong.
+/// Error within the scenario or within a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wrong {
-    /// At a path within the scenario, on a line where the reader has told it.
+    /// Error at a path of the scenario, on a line if the parser reported it.
     Here {
         path: String,
         line: Option<u64>,
         message: String,
     },
-    /// In a file that it names.
+    /// Error in a file that the scenario names.
     There(Refused),
 }
 
@@ -58,8 +58,8 @@ impl Wrong {
         }
     }
 
-    /// A reader's complaint, which ends with a place where the reader knows one: the file's own for the
-    /// scenario (`prefix` empty), one within what was copied out of it for a part.
+    /// Converts a parser's error, which may end with a position. With an empty `prefix` that is a position in
+    /// the scenario; otherwise it is one in a copied part, and of no use.
     pub(super) fn form(prefix: &str, path: &str, complaint: &str) -> Wrong {
         let place = complaint.rsplit_once(" at line ");
         let line = place.and_then(|(_, place)| {
@@ -79,7 +79,7 @@ impl Wrong {
         }
     }
 
-    /// The planner's complaint about its part, which stands at `prefix` in the scenario.
+    /// Converts the planner's error about its part of the scenario, at `prefix`.
     pub(super) fn config(prefix: &str, error: &ConfigError) -> Wrong {
         match error {
             ConfigError::Value { path, value, right } => {
@@ -99,7 +99,7 @@ fn joined(prefix: &str, path: &str) -> String {
     }
 }
 
-/// The value, if it lies in the range (which NaN never does).
+/// Checks that the value lies in the range (which NaN never does).
 pub(super) fn within<T: PartialOrd + Display>(
     path: impl Display,
     value: T,
@@ -113,7 +113,7 @@ pub(super) fn within<T: PartialOrd + Display>(
     Err(Wrong::value(path, value, right.trim_end()))
 }
 
-/// Seconds with a fraction as a duration, if they lie in the range.
+/// Checks that fractional seconds lie in the range, and converts them.
 pub(super) fn seconds(
     path: impl Display,
     value: f64,
@@ -122,7 +122,7 @@ pub(super) fn seconds(
     within(path, value, range, "s").map(Duration::from_secs_f64)
 }
 
-/// Milliseconds with a fraction as a duration, if they are 0 to `most`.
+/// Checks that fractional milliseconds are 0 to `most`, and converts them.
 pub(super) fn millis(path: impl Display, value: f64, most: f64) -> Result<Duration, Wrong> {
     within(path, value, 0.0..=most, "ms").map(|ms| Duration::from_secs_f64(ms / 1e3))
 }

@@ -1,4 +1,4 @@
-//! Who sends and over what: clients, classes, the network.
+//! Clients, classes and network of a scenario.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,17 +13,17 @@ use crate::input::seed::{Draw, seed};
 use crate::input::{Class, Clients, Clocks, Slow, Spread};
 use weir_planner::config::Service;
 
-/// Most classes.
+/// Maximum number of classes.
 pub(super) const CLASSES_MAX: usize = 16;
-/// Most times that a client asks again.
+/// Maximum number of retries of a client.
 pub(super) const RETRIES_MAX: u8 = 10;
-/// Largest payload or answer: 1 GiB.
+/// Maximum size of a payload or answer: 1 GiB.
 pub const BYTES_MAX: u64 = 1 << 30;
-/// Furthest that a clock is off: a day.
+/// Maximum clock offset: a day.
 const SKEW_MAX_MS: f64 = 86_400_000.0;
-/// The class of requests where the scenario names none.
+/// Class of all requests if the scenario names none.
 const CLASS: &str = "default";
-/// How much of a synthetic link there is beyond the last sending, before it starts again.
+/// Length of a synthetic link beyond the last sending time, before it repeats.
 const MARGIN_S: u64 = 60;
 
 pub(super) fn clients(raw: &RawClients, service: &Service) -> Result<Clients, Wrong> {
@@ -126,12 +126,12 @@ pub(super) fn classes(raw: &[RawClass]) -> Result<Vec<Class>, Wrong> {
     Ok(classes)
 }
 
-/// A payload's size.
+/// Checks the size of a payload.
 pub(super) fn bytes(path: &str, bytes: u64) -> Result<u64, Wrong> {
     within(path, bytes, 0..=BYTES_MAX, "bytes")
 }
 
-/// The link for a run of so many seconds.
+/// Creates the link for a run of that many seconds.
 pub(super) fn network(
     raw: &RawNetwork,
     folder: &Path,

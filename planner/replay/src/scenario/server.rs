@@ -1,4 +1,4 @@
-//! The servers as they really are: the planner's profile, and what the scenario says otherwise.
+//! Servers as they really are: the planner's profile with the scenario's overrides.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -16,10 +16,10 @@ use weir_planner::config::{Replicas, Service, Variant};
 
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;
-/// Longest a server may take to be ready, to resize, or to wait for a batch, in seconds.
+/// Maximum readiness time, resize delay and batch window of a server, in seconds.
 const DELAY_MAX_S: f64 = 3600.0;
 
-/// One server for each variant, in the service's order.
+/// Returns one server for each variant, in the service's order.
 pub(super) fn servers(
     service: &Service,
     raw: &BTreeMap<String, RawServer>,
@@ -36,13 +36,13 @@ pub(super) fn servers(
 }
 
 impl Server {
-    /// From the proxy to it, and from it to the proxy.
+    /// One-way latency between the proxy and the server.
     #[must_use]
     pub fn hop(&self) -> Duration {
         self.round_trip / 2
     }
 
-    /// Requests/s that it executes at most with its cores at the start.
+    /// Maximum throughput with the initial cores, requests/s.
     #[must_use]
     pub fn capacity_rps(&self) -> f64 {
         let at_once = f64::from(self.parallelism.at_once(self.cores));
@@ -111,7 +111,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
     })
 }
 
-/// σ of the log-normal factor of mean 1 whose 99th percentile is `tail`: the lesser solution of
+/// σ of the log-normal factor of mean 1 whose 99th percentile is `tail`: the smaller solution of
 /// exp(z·σ − σ²/2) = tail.
 fn sigma_of(tail: f64) -> Option<f64> {
     let root = Z_99 * Z_99 - 2.0 * libm::log(tail);

@@ -1,5 +1,4 @@
-//! Tests of the scenario file: what is taken, and what follows from it. What is refused is in the
-//! files below.
+//! Tests of valid scenario files and their values. Tests of invalid ones are in the files below.
 
 mod bad;
 mod records;
@@ -35,7 +34,7 @@ service:
 load: {generator: poisson, rps: 50}
 ";
 
-/// A folder with a scenario and the files it names.
+/// Folder with a scenario and the files it names.
 struct Desk(tempfile::TempDir);
 
 impl Desk {
@@ -71,7 +70,7 @@ impl Desk {
             .unwrap_or_else(|refused| panic!("{refused}\n{text}"))
     }
 
-    /// Reads `SMALL` with `what` replaced by `by`, which must be refused with all `parts`.
+    /// Reads `SMALL` with `what` replaced by `by`, which must fail with an error that contains all `parts`.
     fn bad(&self, what: &str, by: &str, parts: &[&str]) {
         assert!(SMALL.contains(what), "{what}");
         let text = SMALL.replacen(what, by, 1);

@@ -1,4 +1,4 @@
-//! Refusals of service and load: file, line, field, value, and what would be right.
+//! Errors of service and load: file, line, field, value, and the expected value.
 
 use super::*;
 

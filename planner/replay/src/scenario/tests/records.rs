@@ -1,4 +1,4 @@
-//! Refusals of the files that a scenario names, and what they may say.
+//! Errors in the files that a scenario names, and their valid contents.
 
 use super::*;
 
@@ -133,7 +133,7 @@ fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
             &[":21:", "load.file", "bad.txt", parts[0], parts[1]],
         );
     }
-    // As many zeros as a recording's loss has, in the part that is played.
+    // As many zeros as a recording gap has, in the part that is played.
     desk.file(
         "gap.txt",
         &format!("7\n{}8\n{}9\n", "0\n".repeat(60), "0\n".repeat(61)),
@@ -156,7 +156,7 @@ fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
             .replace("length_s: 20", "length_s: 62"),
     );
     desk.good(&text.replace(load, "load: {file: gap.txt, silence_s: 61}"));
-    // What is meant is taken.
+    // Intended gaps are allowed.
     desk.file(
         "a.jsonl",
         "{\"arrival_s\": 1}\n{\"arrival_ms\": 1000}\n{\"arrival_s\": 99}\n",

@@ -1,4 +1,4 @@
-//! Refusals of servers, proxies, network, clients, contenders and faults.
+//! Errors of servers, proxies, network, clients, contenders and faults.
 
 use super::*;
 
