@@ -1,4 +1,4 @@
-//! The report of plays made up by hand and by formula.
+//! Tests of the report, with plays made by hand and by formula.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::request::{Fate, Outcome, Second};
 use crate::scenario::{Proxies, Server};
 use crate::world::tests::two_variants;
 
-/// Two variants, a (70 %) and b (80 %), 4 and 2 cores at the start.
+/// Two variants, a (70 %) and b (80 %), with 4 and 2 initial cores.
 pub(crate) fn scenario(length_s: u64) -> Scenario {
     let server = |name: &str, gamma_ms, cores| Server {
         name: name.to_owned(),
@@ -69,7 +69,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
     }
 }
 
-/// Seven requests, a second apart, and every kind of end.
+/// Seven requests, a second apart, with every kind of outcome.
 fn by_hand() -> (Scenario, Vec<Request>, Play) {
     let fates = [
         (Fate::Answered(0), 400, 0.0),
@@ -101,7 +101,7 @@ fn by_hand() -> (Scenario, Vec<Request>, Play) {
     )
 }
 
-/// A replay whose load swells and ebbs, with so many contenders that do better and worse.
+/// A replay with oscillating load and `contenders` contenders of different quality.
 fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Play>) {
     let rate = |second: u64| 40 + (second * 37 / length_s.max(1)) * 3 % 60;
     let mut requests: Vec<Request> = Vec::new();
@@ -202,7 +202,7 @@ fn every_end_is_counted_once_and_rightly() {
     let bound = sum.bound.as_ref().unwrap();
     assert_eq!((bound.bound.on_time, bound.bound.kind), (7, Kind::Upper));
     assert_eq!(bound.reached_percent, Some(28.571));
-    // Six cores for 0.2 s at the start, and one of the two requests is not among those.
+    // Six cores for the first 0.2 s; one of the two requests is not in that time.
     let least = sum.least.as_ref().unwrap();
     assert_eq!(
         (least.core_seconds, least.kind, least.on_time),
@@ -344,7 +344,7 @@ fn a_report_is_written_whole_or_not_at_all() {
     for file in FILES {
         assert!(fs::metadata(folder.join(file)).unwrap().len() > 0, "{file}");
     }
-    // Again, over an earlier one that lacks a file and has another's text.
+    // Again, over an earlier report with a missing file and a changed one.
     fs::remove_file(folder.join("report.txt")).unwrap();
     fs::write(folder.join("report.json"), "old").unwrap();
     report.write(&folder).unwrap();

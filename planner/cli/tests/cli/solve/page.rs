@@ -1,4 +1,4 @@
-//! `docs/solve.md` and the examples' remarks, held against the program: outputs, keys and limits.
+//! Tests of `docs/solve.md` and the examples' comments against the program: outputs, keys and limits.
 
 use weir_planner::http::solve as http;
 use weir_planner::solve::{infaas, infadapter, ipa, law, sponge, themis};
@@ -70,8 +70,8 @@ fn words(text: &str) -> BTreeSet<&str> {
     text.split(apart).collect()
 }
 
-/// The keys that a part of the schema knows, those of the parts it refers to included; laws only where
-/// they are asked for.
+/// Collects the keys of a part of the schema and the parts it refers to; those of latency models only
+/// if `laws`.
 fn collect(schema: &Value, part: &Value, laws: bool, keys: &mut BTreeSet<String>) {
     match part {
         Value::Object(fields) => {
@@ -131,7 +131,7 @@ fn the_page_shows_what_the_program_prints() {
     assert_eq!(PAGE, renewed);
 }
 
-/// What a line of the page prints on the standard output, typed in the repository's root.
+/// Standard output of a command line of the page, run in the repository's root.
 fn printed(line: &str) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_weir"));
     let mut path = program.parent().unwrap().as_os_str().to_owned();

@@ -1,4 +1,4 @@
-//! What cannot be solved, and what is refused: exit code, and what is said.
+//! Unsolvable and invalid problems: exit code and error message.
 
 use super::*;
 
