@@ -86,7 +86,8 @@ impl Solve {
         }
         let fits = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= FILE_BYTES_MAX);
         anyhow::ensure!(fits, "larger than {FILE_BYTES_MAX} bytes");
-        // JSON is parsed as JSON, which is faster and has better errors; YAML in flow style starts with the same character.
+        // JSON is parsed as JSON, which is faster and has better errors. YAML in flow style also starts
+        // with a brace.
         if !text.trim_start().starts_with('{') {
             return serde_saphyr::from_str(&text).context("YAML");
         }

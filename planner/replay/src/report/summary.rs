@@ -273,7 +273,7 @@ fn ms(duration: Duration) -> f64 {
     rounded(duration.as_secs_f64() * 1e3)
 }
 
-/// Nearest-rank percentile: the smallest value that is at least as large as `percent` percent of `sorted`.
+/// Nearest-rank percentile: the smallest value that `percent` percent of `sorted` do not exceed.
 fn nearest_rank(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
