@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_is_found_and_the_rest_is_left() {
+    fn kubeconfig_flag_is_removed_from_other_arguments() {
         for (typed, path, others) in [
             ("", None, ""),
             ("--kubeconfig a/b", Some("a/b"), ""),

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_read_from_what_apt_would_do() {
+    fn packages_are_parsed_from_apt_simulation() {
         for (line, package) in [
             (
                 "Inst libev4 (1:4.33-1 Debian:12.14/oldstable [amd64])",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_knows_its_folder() {
+    fn script_knows_its_own_folder() {
         let folder = std::env::temp_dir().join(format!("weir it's {}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let program = script(&folder.join("where"), "echo \"$here\" \"$1\"").unwrap();

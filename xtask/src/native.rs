@@ -161,7 +161,7 @@ mod tests {
     use super::is_enough;
 
     #[test]
-    fn cmake_versions() {
+    fn cmake_versions_are_compared_numerically() {
         for (version, enough) in [
             ("cmake version 3.15.0", true),
             ("cmake version 4.4.4", true),

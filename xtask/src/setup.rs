@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_envoy_that_is_new_enough_will_do() {
+    fn envoy_below_minimum_version_is_refused() {
         let said =
             |version: &str| format!("envoy  version: 9e55809/{version}/Clean/RELEASE/BoringSSL");
         for (line, expected) in [
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_stays_one_word_in_a_shell() {
+    fn path_stays_one_word_in_a_shell() {
         assert_eq!(quoted(Path::new("/a b/it's")).unwrap(), r"'/a b/it'\''s'");
     }
 }

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn only_callbacks_that_nobody_listens_to_are_taken_out() {
+    fn only_unused_callbacks_are_removed() {
         let others = ["_initialize", "proxy_abi_version_0_2_1"];
         let unheard = ["proxy_on_log", "proxy_on_done", "proxy_on_grpc_close"];
         let all = [&HEARD[..], &others, &unheard].concat();
@@ -94,7 +94,7 @@ mod tests {
 
     /// Otherwise Envoy would never call a callback that is added to the shell.
     #[test]
-    fn what_the_shell_listens_to_is_kept() {
+    fn callbacks_of_the_shell_are_kept() {
         let shell = [
             include_str!("../../filter/src/host/root.rs"),
             include_str!("../../filter/src/host/stream.rs"),
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_lacks_what_is_listened_to_is_refused() {
+    fn module_without_required_callback_is_refused() {
         let error = without_the_unheard(&module(&["proxy_on_tick"])).unwrap_err();
         assert!(format!("{error:#}").contains("proxy_on_"), "{error:#}");
     }
 
     #[test]
-    fn what_is_no_module_is_refused() {
+    fn invalid_module_is_refused() {
         assert!(without_the_unheard(b"not wasm").is_err());
     }
 }

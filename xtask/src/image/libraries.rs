@@ -45,7 +45,7 @@ mod tests {
     use super::found;
 
     #[test]
-    fn libraries_are_those_with_a_path() {
+    fn libraries_with_a_path_are_found() {
         let said = "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/libm.so.6 (0x2)\n\
             \tlibc.so.6 => /lib/libc.so.6 (0x3)\n\t/lib64/ld.so.2 (0x4)\n";
         let found: Vec<_> = found(said).unwrap().into_iter().collect();
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_library_is_named() {
+    fn missing_library_is_named_in_error() {
         let error = found("\tlibz.so.1 => not found\n").unwrap_err();
         assert!(error.to_string().contains("libz.so.1"), "{error}");
     }

@@ -71,7 +71,7 @@ fn module(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn an_image_made_twice_is_the_same_to_the_byte() {
+fn image_is_reproducible_to_the_byte() {
     let folder = tempfile::tempdir().unwrap();
     let module = module(folder.path());
     let program = std::env::current_exe().unwrap();
@@ -100,7 +100,7 @@ fn an_image_made_twice_is_the_same_to_the_byte() {
 /// Istio's fetcher (also used by Envoy Gateway) requires of an image without Docker manifest that its last layer is a
 /// compressed OCI archive with a file of that name.
 #[test]
-fn the_filters_image_is_one_that_istio_takes() {
+fn filter_image_is_accepted_by_istio() {
     let folder = tempfile::tempdir().unwrap();
     let module = module(folder.path());
     let place = folder.path().join("image");
@@ -136,7 +136,7 @@ fn the_filters_image_is_one_that_istio_takes() {
 }
 
 #[test]
-fn the_planners_image_has_its_libraries_and_no_root() {
+fn planner_image_has_its_libraries_and_no_root_user() {
     let folder = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     let place = folder.path().join("image");
@@ -175,7 +175,7 @@ fn the_planners_image_has_its_libraries_and_no_root() {
 
 /// The Dockerfile uses the same toolchain and user.
 #[test]
-fn the_dockerfile_is_of_one_mind_with_the_rest() {
+fn dockerfile_matches_toolchain_and_user() {
     let dockerfile = include_str!("../../../planner/Dockerfile");
     let toolchain = include_str!("../../../rust-toolchain.toml");
     let version = toolchain.split('"').nth(1).unwrap();

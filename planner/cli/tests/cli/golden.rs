@@ -38,7 +38,7 @@ const LOADS: [(&str, &str); 8] = [
 /// A different report means a change of replay's behaviour, or a machine with different results. Only the
 /// former is a reason to regenerate the golden files.
 #[test]
-fn every_machine_reports_the_same() {
+fn reports_equal_golden_files() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/golden");
     let scenario = fs::read_to_string(golden.join("scenario.yaml")).unwrap();
     let folder = tempfile::tempdir().unwrap();

@@ -54,7 +54,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_files_are_what_the_command_makes() {
+fn shipped_manifests_equal_command_output() {
     let service = "k8s/service.example.yaml";
     let mut made = made("--istio", service);
     for target in ["--kubernetes", "--gateway"] {
@@ -109,7 +109,7 @@ fn variants(plugin: &Value) -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn envoys_files_are_the_shipped_ones() {
+fn envoy_manifests_equal_shipped_bootstraps() {
     let made = made("--envoy", "planner/service.example.yaml");
     let read = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };
     let shipped = |name: &str| read(&fs::read_to_string(root().join(name)).unwrap());
@@ -152,7 +152,7 @@ fn envoys_files_are_the_shipped_ones() {
 
 /// Standard output gets one YAML stream of many documents, each below a comment with its path.
 #[test]
-fn without_a_folder_all_goes_to_the_standard_output() {
+fn without_folder_manifests_go_to_standard_output() {
     let output = manifests(&["--istio", "--service", "k8s/service.example.yaml"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
@@ -178,7 +178,7 @@ fn without_a_folder_all_goes_to_the_standard_output() {
 }
 
 #[test]
-fn what_is_wrong_is_said_by_field() {
+fn invalid_service_is_refused_with_field() {
     for (arguments, says) in [
         (
             &["--istio", "--service", "planner/service.example.yaml"][..],

@@ -52,26 +52,26 @@ fn check(scenario: &str) {
 }
 
 #[test]
-fn one_variant() {
+fn one_variant_reaches_its_guarantee() {
     check("one");
 }
 
 #[test]
-fn one_variant_with_classes() {
+fn one_variant_with_classes_reaches_its_guarantee() {
     check("one-classes");
 }
 
 #[test]
-fn three_variants() {
+fn three_variants_reach_their_guarantee() {
     check("three");
 }
 
 #[test]
-fn three_variants_with_classes() {
+fn three_variants_with_classes_reach_their_guarantee() {
     check("three-classes");
 }
 
 #[test]
-fn a_server_that_batches() {
+fn batching_server_reaches_its_guarantee() {
     check("batches");
 }

@@ -37,7 +37,7 @@ fn changed(folder: &Path, name: &str, line: &str, by: &str) -> PathBuf {
 }
 
 #[test]
-fn the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_does_not() {
+fn equal_seeds_give_equal_bytes_and_another_seed_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = changed(folder.path(), "swell.yaml", "length_s: 120", "length_s: 15");
     let played = |report: &str, more: &[&str]| {
@@ -66,7 +66,7 @@ fn the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_does_not() {
 }
 
 #[test]
-fn check_says_what_would_be_played_and_plays_nothing() {
+fn check_prints_summary_without_simulation() {
     let output = run(
         &shipped("capacity.yaml"),
         &["--check", "--of-capacity", "3", "--only", "weir+static"],
@@ -84,7 +84,7 @@ fn check_says_what_would_be_played_and_plays_nothing() {
 }
 
 #[test]
-fn a_refusal_names_file_line_field_and_value_and_nothing_is_written() {
+fn error_names_file_line_field_and_value_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
     let path = changed(folder.path(), "burst.yaml", "low_s: 30", "lows_s: 30");
@@ -112,7 +112,7 @@ fn a_refusal_names_file_line_field_and_value_and_nothing_is_written() {
 }
 
 #[test]
-fn an_interrupted_replay_leaves_no_report() {
+fn interrupted_replay_leaves_no_report() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
     // Long enough to be interrupted on any machine.

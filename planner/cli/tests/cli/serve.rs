@@ -87,7 +87,7 @@ async fn cores_follow_demand_and_faults_fall_back() {
 }
 
 #[tokio::test]
-async fn it_ends_while_polls_wait_and_starts_anew_with_greater_revisions() {
+async fn shutdown_ends_polls_and_restart_continues_with_higher_revisions() {
     let (_world, address) = World::start().await;
     let folder = Folder::with(&service_file(address));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -128,7 +128,7 @@ async fn it_ends_while_polls_wait_and_starts_anew_with_greater_revisions() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_the_start_is_said_with_what_to_do() {
+async fn startup_errors_name_the_remedy() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let good = service_file(address);
     let unknown = Folder::with(&good.replace("slope_rps", "slop_rps"))

@@ -84,7 +84,7 @@ fn near(one: f64, other: f64) -> bool {
 }
 
 #[test]
-fn every_example_is_optimal_and_an_integer_programme_agrees() {
+fn every_example_is_optimal_and_matches_integer_programme() {
     for name in FORMULATIONS {
         let own = run(&["--problem", &path(name), "--json"]);
         assert_eq!(own.status.code(), Some(0), "{name}: {}", text(&own.stderr));
@@ -117,7 +117,7 @@ fn every_example_is_optimal_and_an_integer_programme_agrees() {
 }
 
 #[test]
-fn sponge_has_no_integer_programme_and_says_so() {
+fn sponge_with_integer_solver_is_refused() {
     for solver in ["highs", "microlp"] {
         let output = run(&["--problem", &path("sponge"), "--solver", solver]);
         refused(&output, 1, &["solver: an integer programme must be own"]);
@@ -125,7 +125,7 @@ fn sponge_has_no_integer_programme_and_says_so() {
 }
 
 #[test]
-fn answers_in_json_have_the_fields() {
+fn json_answers_have_the_documented_fields() {
     let plan = |name: &str| answer(&run(&["--problem", &path(name), "--json"]))["plan"].clone();
     for (name, fields, list, each) in [
         (
@@ -175,7 +175,7 @@ fn answers_in_json_have_the_fields() {
 }
 
 #[test]
-fn the_examples_answers_by_hand() {
+fn example_answers_match_hand_computed_values() {
     let plan = |name: &str| answer(&run(&["--problem", &path(name), "--json"]))["plan"].clone();
     let infadapter = plan("infadapter");
     let of = |field: &str| [0, 1, 2].map(|index| infadapter["variants"][index][field].clone());
@@ -200,7 +200,7 @@ fn the_examples_answers_by_hand() {
 }
 
 #[test]
-fn json_and_yaml_from_a_file_or_the_standard_input_are_the_same_problem() {
+fn json_and_yaml_from_file_or_standard_input_give_equal_answers() {
     let folder = tempfile::tempdir().unwrap();
     for name in FORMULATIONS {
         let yaml = example(name);

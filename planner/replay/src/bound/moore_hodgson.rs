@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_is_given_up() {
+    fn longest_job_is_dropped() {
         for (jobs, on_time) in [
             (vec![], 0),
             (vec![(5, 4)], 0),
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_optimum(jobs in prop::collection::vec((0u64..9, 0u64..25), 0..=8)) {
+        fn result_equals_brute_force(jobs in prop::collection::vec((0u64..9, 0u64..25), 0..=8)) {
             let jobs: Vec<Job> = jobs.into_iter().map(job).collect();
             prop_assert_eq!(most_on_time(&jobs), by_force(&jobs));
         }

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn each_starts_when_a_slot_is_free_or_not_at_all() {
+    fn request_starts_on_first_free_slot_or_is_rejected() {
         check(0, &[(0, 100)], 0);
         check(1, &[(0, 9)], 0);
         check(1, &[(0, 10), (0, 19), (0, 20)], 2);

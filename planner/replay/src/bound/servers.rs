@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_count_from_the_moment_they_are_in_force() {
+    fn cores_count_from_the_time_they_take_effect() {
         let play = resized(&[
             (100, 0, 9.0),
             (400, 0, 1.0),
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn unsupported_cases_return_reasons() {
         let mut scenario = scenario(1);
         let slow = |variant, percent| Fault {
             at: Duration::ZERO,

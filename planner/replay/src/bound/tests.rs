@@ -71,7 +71,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn alike_slots_in_order_are_exact(
+    fn identical_slots_in_release_order_equal_brute_force(
         mut windows in windows(8), slots in 1u32..4, service in 1u32..5, hop in 0u32..3,
     ) {
         // Sorted separately, releases and dues are in the same order.
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn one_slot_with_all_there_is_moore_and_hodgsons(mut windows in windows(8), service in 1u32..5) {
+    fn one_slot_with_common_release_equals_moore_hodgson(mut windows in windows(8), service in 1u32..5) {
         for window in &mut windows {
             *window = Window { release: UNIT, due: window.due + UNIT, min_accuracy: 0.0 };
         }
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn no_exact_answer_is_above_the_fluid_one(windows in windows(8), slots in 1u32..4) {
+    fn exact_optimum_never_exceeds_fluid_bound(windows in windows(8), slots in 1u32..4) {
         let servers = alike(slots, 2);
         let mut feasible = windows.clone();
         feasible.retain(|w| w.min_accuracy <= 70.0 && w.length() >= UNIT * 2);
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn no_cores_give_more_for_less_than_the_lower_bound(
+    fn no_schedule_costs_less_than_the_lower_bound(
         windows in windows(6), schedule in prop::collection::vec(0u32..4, 8), gamma in 1u32..4,
         eta in 0u32..2, batch_max in 1u32..3, whole: bool, initial in 0u32..3, delay in 0u32..3,
         hop in 0u32..3,
@@ -153,7 +153,7 @@ proptest! {
 }
 
 #[test]
-fn the_bound_says_what_it_is() {
+fn bound_reports_its_kind() {
     let late = [window((0, 3, 0.0)), window((1, 1, 0.0))];
     let batched = servers(vec![(70.0, vec![step(0, 1, 2, 1, 0)])]);
     let moving = servers(vec![(70.0, vec![step(0, 1, 1, 1, 0), step(5, 2, 1, 1, 0)])]);
@@ -177,7 +177,7 @@ fn the_bound_says_what_it_is() {
 }
 
 #[test]
-fn overload_is_bounded_by_what_there_is_to_do_it() {
+fn overload_is_bounded_by_capacity() {
     // 2 slots at 10 units each for 100 units, and until the last is due: at most 24 of the 100.
     let mut requests: Vec<Window> = (0..100)
         .map(|i| window((i, 20 + 2 * (i % 2), 0.0)))
@@ -192,7 +192,7 @@ fn overload_is_bounded_by_what_there_is_to_do_it() {
 }
 
 #[test]
-fn wishes_for_accuracy_bind() {
+fn minimum_accuracies_limit_the_bound() {
     let fast = (70.0, vec![step(0, 10, 1, 1, 0)]);
     let good = (80.0, vec![step(0, 1, 1, 2, 0)]);
     let servers = servers(vec![fast, good]);
@@ -205,14 +205,14 @@ fn wishes_for_accuracy_bind() {
 }
 
 #[test]
-fn what_was_begun_before_a_shrink_still_counts() {
+fn execution_started_before_shrink_still_counts() {
     let servers = servers(vec![(70.0, vec![step(0, 3, 1, 4, 0), step(1, 0, 1, 1, 0)])]);
     let requests = [window((0, 4, 0.0)); 3];
     assert_eq!(most_on_time(&requests, &servers).on_time, 3);
 }
 
 #[test]
-fn core_seconds_by_hand() {
+fn least_core_seconds_match_hand_computed_values() {
     let law = Law {
         gamma_ms: 30.0,
         epsilon_ms: 10.0,
@@ -269,7 +269,7 @@ fn core_seconds_by_hand() {
 }
 
 #[test]
-fn a_share_is_a_number_of_requests() {
+fn share_is_rounded_up_to_requests() {
     for (requests, share, on_time) in [(10, 0.95, 10), (10, 0.9, 9), (3, 2.0, 3), (0, 0.5, 0)] {
         assert_eq!(cores::of_share(requests, share), on_time);
     }
@@ -279,7 +279,7 @@ fn a_share_is_a_number_of_requests() {
 }
 
 #[test]
-fn the_fluid_bound_is_near_where_the_optimum_is_known() {
+fn fluid_bound_is_close_to_known_optimum() {
     // 10 slots at 40 ms: 250 requests/s; 0.4 s for each; random arrivals.
     let servers = servers(vec![(70.0, vec![step(0, 10, 1, 4, 0)])]);
     for load_percent in [70, 95, 150, 300] {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_goes_on_until_another_takes_its_place() {
+    fn change_continues_until_replaced_by_another() {
         let mut kubelet = kubelet();
         let (two, three) = (Cores::whole(2), Cores::whole(3));
         // 2 ms for the resize, and 5 more to load.
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_refused_and_deferred_for_so_long() {
+    fn changes_are_refused_and_deferred_during_faults() {
         let mut kubelet = kubelet();
         kubelet.refused_until = 10;
         assert_eq!(kubelet.ask(9, 0, Cores::whole(1)), None);

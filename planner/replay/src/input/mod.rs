@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_request_says_outranks_its_class_and_that_its_client() {
+    fn request_values_override_class_and_class_overrides_client() {
         let ms = Duration::from_millis;
         let class = |name: &str, budget, share| Class {
             name: name.to_owned(),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_clients_send_after_their_heads_and_read_at_their_own_rate() {
+    fn slow_clients_send_bodies_and_read_at_their_own_rate() {
         let ms = Duration::from_millis;
         let mut sending = Sending {
             arrivals: vec![Arrival::at(Duration::ZERO); 1000],
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_spread_as_they_are_told_to() {
+    fn clock_offsets_follow_the_configured_spread() {
         let skews = |spread| {
             let clocks = Clocks {
                 spread,

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slacks_are_counted_up_to_their_edges_and_above_the_last() {
+    fn slacks_are_counted_in_buckets_with_inclusive_upper_edges() {
         let mut tally = Tally::NEW;
         tally.arrive();
         assert_eq!(tally.counts(), Counts::of_arrivals(1.0));

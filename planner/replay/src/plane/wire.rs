@@ -96,7 +96,7 @@ mod tests {
     proptest! {
         /// The filter parses the written values exactly, to the µs.
         #[test]
-        fn headers_say_what_the_request_does(
+        fn written_headers_are_parsed_back_exactly(
             budget_us in 10_000_u64..50_000_000,
             sent_us in 0_u64..1_000_000_000,
             skew_ms in -20_000_i32..0,

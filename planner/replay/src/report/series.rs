@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_no_more_points_than_a_minute_may_be() {
+    fn day_long_replay_stays_within_point_limit() {
         for (length_s, width_s, count) in [(0, 1, 1), (60, 1, 60), (300, 1, 300), (301, 2, 151)] {
             let bins = Bins::of(Duration::from_secs(length_s));
             assert_eq!((bins.width_s, bins.count), (width_s, count), "{length_s}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_are_means_and_empty_ones_have_no_point() {
+    fn bins_are_means_and_empty_bins_have_no_point() {
         let bins = Bins::of(Duration::from_secs(600));
         let values = [(0, 1.0), (1, 3.0), (5, 7.0), (600, 9.0)];
         assert_eq!(bins.means(values.into_iter()), [(1.0, 2.0), (5.0, 7.0)]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_counts_what_is_missing_too() {
+    fn distribution_is_relative_to_all_requests() {
         let points = distribution(&[10.0, 20.0], 4, 0.0, 30.0);
         assert_eq!(points.first(), Some(&(0.0, 0.0)));
         assert_eq!(points[100], (10.0, 25.0));

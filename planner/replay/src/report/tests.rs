@@ -175,7 +175,7 @@ fn reported(length_s: u64, contenders: usize) -> Report {
 }
 
 #[test]
-fn every_end_is_counted_once_and_rightly() {
+fn each_outcome_is_counted_once() {
     let (scenario, requests, play) = by_hand();
     let yardsticks = yardsticks(&scenario, &requests, std::slice::from_ref(&play));
     let report = Report::new(&scenario, &requests, &[play], &yardsticks).unwrap();
@@ -211,7 +211,7 @@ fn every_end_is_counted_once_and_rightly() {
 }
 
 #[test]
-fn where_there_are_classes_each_is_counted() {
+fn each_class_is_counted_separately() {
     let (mut scenario, mut requests, play) = by_hand();
     let plays = [play];
     let one = Report::new(&scenario, &requests, &plays, &[]).unwrap();
@@ -243,7 +243,7 @@ fn where_there_are_classes_each_is_counted() {
 }
 
 #[test]
-fn the_json_is_the_same_to_the_byte() {
+fn json_is_reproducible_to_the_byte() {
     let (scenario, requests, play) = by_hand();
     let plays = [play];
     let yardsticks = yardsticks(&scenario, &requests, &plays);
@@ -255,7 +255,7 @@ fn the_json_is_the_same_to_the_byte() {
 }
 
 #[test]
-fn books_that_do_not_add_up_are_refused() {
+fn inconsistent_outcomes_are_refused() {
     let (scenario, requests, mut play) = by_hand();
     play.outcomes.swap(0, 1);
     let new = |play: &Play, yardsticks: &[(Bound, Option<Least>)]| {
@@ -277,7 +277,7 @@ fn books_that_do_not_add_up_are_refused() {
 }
 
 #[test]
-fn the_page_stands_alone_and_names_are_text() {
+fn page_is_self_contained_and_names_are_escaped() {
     let page = reported(60, 9).html();
     assert_eq!(page, reported(60, 9).html());
     for foreign in ["<script", "href=", "src=", "url(", "@import", "<day>"] {
@@ -311,13 +311,13 @@ fn the_page_stands_alone_and_names_are_text() {
 }
 
 #[test]
-fn a_long_replay_is_no_larger_page() {
+fn long_replay_does_not_enlarge_page() {
     let hour = reported(3600, 2).html().len();
     assert!(hour < 400_000, "{hour} bytes");
 }
 
 #[test]
-fn nothing_played_is_no_trouble() {
+fn empty_replay_is_reported() {
     let report = Report::new(&scenario(0), &[], &[], &[]).unwrap();
     assert!(report.html().contains("0 requests"));
     let none = play("weir", Vec::new(), Vec::new());
@@ -335,7 +335,7 @@ fn nothing_played_is_no_trouble() {
 }
 
 #[test]
-fn a_report_is_written_whole_or_not_at_all() {
+fn report_is_written_atomically() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("deep/report");
     let report = reported(10, 1);

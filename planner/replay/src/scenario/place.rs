@@ -89,7 +89,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn a_path_is_found_or_its_nearest_parent() {
+    fn line_is_that_of_path_or_nearest_parent() {
         let text = "# a note\nname: x\nload:\n  generator: poisson\n  rps: 3\nlist:\n- {a: 1}\n- a: 2\n  b: [1, 2]\n";
         for (path, at) in [
             ("name", 2),

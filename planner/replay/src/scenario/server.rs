@@ -138,7 +138,7 @@ mod tests {
     use super::sigma_of;
 
     #[test]
-    fn the_noise_has_the_profiles_tail() {
+    fn noise_has_the_profiles_tail() {
         for (tail, sigma) in [(1.0, 0.0), (1.2556, 0.1), (6.2, 0.9995)] {
             assert!((sigma_of(tail).unwrap() - sigma).abs() < 1e-3, "{tail}");
         }

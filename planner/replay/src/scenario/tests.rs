@@ -87,7 +87,7 @@ impl Desk {
 }
 
 #[test]
-fn the_shipped_scenarios_are_taken() {
+fn shipped_scenarios_are_valid() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -118,7 +118,7 @@ fn the_shipped_scenarios_are_taken() {
 }
 
 #[test]
-fn what_the_template_comments_out_is_taken_too() {
+fn commented_out_template_keys_are_valid() {
     let template = include_str!("../../../scenarios/capacity.yaml");
     let mut within = false;
     let mut spelled = String::new();
@@ -150,7 +150,7 @@ fn what_the_template_comments_out_is_taken_too() {
 }
 
 #[test]
-fn what_is_left_out_follows_from_the_service() {
+fn missing_keys_default_to_the_service() {
     let (scenario, sending) = Desk::new().good(SMALL);
     assert_eq!(
         (scenario.seed, scenario.length),
@@ -180,7 +180,7 @@ fn what_is_left_out_follows_from_the_service() {
 }
 
 #[test]
-fn loads_of_every_kind_are_read() {
+fn loads_of_every_kind_are_parsed() {
     let desk = Desk::new();
     let count = |load: &str, length: &str| {
         let text = SMALL
@@ -221,7 +221,7 @@ fn loads_of_every_kind_are_read() {
 }
 
 #[test]
-fn the_seed_decides_and_the_command_line_outranks_the_file() {
+fn seed_is_reproducible_and_command_line_overrides_file() {
     let desk = Desk::new();
     let text = SMALL.to_owned()
         + "network: 4g\npayload_bytes: 200000\n\

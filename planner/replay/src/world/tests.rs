@@ -99,7 +99,7 @@ const A: Fate = Fate::Answered(0);
 const B: Fate = Fate::Answered(1);
 
 #[test]
-fn held_requests_go_by_deadline_and_what_cannot_be_in_time_goes_faster_or_not_at_all() {
+fn queued_requests_are_dispatched_by_deadline_downgraded_or_rejected() {
     // One slot of b: the third is more urgent than the second. The fourth can still be served by a, the
     // fifth by no variant.
     let all = requests(&[(0, 1000), (10, 900), (20, 400), (30, 70), (40, 30)]);
@@ -116,7 +116,7 @@ fn held_requests_go_by_deadline_and_what_cannot_be_in_time_goes_faster_or_not_at
 }
 
 #[test]
-fn expired_on_arrival_is_refused_and_receipt_counts_anew() {
+fn expired_request_is_rejected_unless_deadline_counts_from_receipt() {
     let mut all = requests(&[(0, 200)]);
     (all[0].head, all[0].arrives) = (ms(200), ms(200));
     let plane = |plane| Contender { plane, ..WEIR };
@@ -136,7 +136,7 @@ fn expired_on_arrival_is_refused_and_receipt_counts_anew() {
 }
 
 #[test]
-fn without_weir_servers_queue_and_a_timeout_does_not_stop_them() {
+fn without_weir_servers_queue_and_timeouts_do_not_stop_executions() {
     let fifo = |plane| Contender {
         plane,
         control: Control::Static,
@@ -169,7 +169,7 @@ fn without_weir_servers_queue_and_a_timeout_does_not_stop_them() {
 }
 
 #[test]
-fn clients_leave_and_ask_again() {
+fn impatient_clients_disconnect_and_rejected_ones_retry() {
     let mut all = requests(&[(0, 1000), (0, 1000), (0, 1000)]);
     all[1].patience = ms(40);
     let mut scenario = scenario([0, 1]);
@@ -192,7 +192,7 @@ fn clients_leave_and_ask_again() {
 }
 
 #[test]
-fn each_fault_does_what_it_says() {
+fn each_fault_has_its_documented_effect() {
     let fault = |at, what| {
         let mut scenario = scenario([0, 1]);
         scenario.faults = vec![Fault { at: ms(at), what }];
@@ -244,7 +244,7 @@ fn each_fault_does_what_it_says() {
 }
 
 #[test]
-fn a_server_is_half_a_round_trip_away() {
+fn hop_takes_half_a_round_trip_each_way() {
     let mut scenario = scenario([0, 1]);
     scenario.variants[1].round_trip = ms(20);
     // The third, the most urgent, is sent when the first's answer is back: too few wait to send one before.
@@ -285,7 +285,7 @@ fn a_server_is_half_a_round_trip_away() {
 }
 
 #[test]
-fn what_cannot_be_played_is_said() {
+fn invalid_scenarios_and_requests_return_errors() {
     let refused = |change: fn(&mut Scenario, &mut Vec<Request>)| {
         let (mut scenario, mut all) = (scenario([1, 1]), requests(&[(0, 100), (5, 100)]));
         change(&mut scenario, &mut all);

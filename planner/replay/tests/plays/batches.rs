@@ -45,7 +45,7 @@ contenders:
 }
 
 #[test]
-fn plan_for_servers_that_make_batches_loses_nobody_to_greater_ones_than_planned() {
+fn batches_larger_than_planned_lose_no_requests() {
     const SERVER: &str = "batch_max: 4, batch_delay_ms: 5";
     let mut all_unknown = 0.0;
     for seed in 1..=3 {

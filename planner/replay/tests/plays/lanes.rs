@@ -180,7 +180,7 @@ fn cases(overlap: bool) -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn server_with_one_lane_is_kept_busy_in_order_and_more_are_on_time() {
+fn single_slot_server_is_kept_busy_in_order_and_more_are_on_time() {
     for case in cases(true) {
         let with = measure(case);
         let without = measure(Case {

@@ -82,7 +82,7 @@ fn transitions(moments: impl Iterator<Item = Duration>) -> usize {
 }
 
 #[test]
-fn flat_load_changes_cores_at_most_once_in_ten_minutes() {
+fn constant_load_changes_cores_at_most_once_in_ten_minutes() {
     for of_capacity in [0.3, 0.7, 0.9] {
         for seed in 1..=3 {
             let load = format!("generator: poisson, rps: {}", of_capacity * CAPACITY_RPS);
@@ -104,7 +104,7 @@ fn flat_load_changes_cores_at_most_once_in_ten_minutes() {
 const PLANS_MAX: usize = 10;
 
 #[test]
-fn bursts_that_come_again_are_met_by_cores() {
+fn recurring_bursts_are_met_by_cores() {
     // The clairvoyant bound is 98.3 to 99.3 %; an HPA-like scaler reaches 95.4 % of the bursts.
     let bursts = "generator: burst, low_rps: 100, high_rps: 347, low_s: 30, high_s: 5";
     let on_off = "generator: on-off, low_rps: 5, high_rps: 270, low_s: 20, high_s: 20";

@@ -67,7 +67,7 @@ contenders:
 const LOST_MORE_MAX: f64 = 0.3;
 
 #[test]
-fn variants_that_load_lose_no_more_than_those_that_are_ready_at_once() {
+fn loading_variants_lose_no_more_than_instantly_ready_ones() {
     for load in ["generator: poisson, rps: 43", "generator: poisson, rps: 70"] {
         for beta in [0.0125, 0.05, 0.2] {
             for resize_delay_ms in [100, 600, 1200] {

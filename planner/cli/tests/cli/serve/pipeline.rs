@@ -21,7 +21,7 @@ fn pipeline_file(world: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn a_pipeline_has_a_plan_for_each_stage_and_one_budget() {
+async fn pipeline_has_one_plan_per_stage_and_one_budget() {
     let (world, address) = World::start().await;
     let folder = Folder::with(&pipeline_file(address));
     let (child, planner) = folder.start().await;

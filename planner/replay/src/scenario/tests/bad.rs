@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_bad_scenario_is_refused_by_line_field_and_value() {
+fn invalid_scenario_is_refused_with_line_field_and_value() {
     let desk = Desk::new();
     let service = "service:\n  service: demo";
     let load = "load: {generator: poisson, rps: 50}";

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
+fn invalid_records_and_rates_are_refused_with_file_and_line() {
     let desk = Desk::new();
     let load = "load: {generator: poisson, rps: 50}";
     let table: &[(&str, &str, &[&str])] = &[

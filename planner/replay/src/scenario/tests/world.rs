@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_bad_key_beside_service_and_load_is_refused() {
+fn invalid_keys_beside_service_and_load_are_refused() {
     let desk = Desk::new();
     let load = "load: {generator: poisson, rps: 50}";
     let extra = |more: &str| format!("{load}\n{more}\n");

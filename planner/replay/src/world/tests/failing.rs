@@ -43,7 +43,7 @@ fn counts(play: &Play, all: &[Request], sent: std::ops::Range<u64>, by: usize) -
 }
 
 #[test]
-fn a_variant_that_fails_is_left_and_comes_back() {
+fn failing_variant_is_avoided_until_it_recovers() {
     let times: Vec<_> = (0..END_S * 1000 / EVERY_MS)
         .map(|n| (n * EVERY_MS, BUDGET_MS))
         .collect();

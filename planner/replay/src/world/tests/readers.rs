@@ -17,7 +17,7 @@ fn reads(request: &mut Request, longer: u64, at_proxy: u64) {
 }
 
 #[test]
-fn small_answer_is_late_for_its_reader_alone() {
+fn small_answer_delays_only_its_slow_reader() {
     let mut all = requests(&[(0, 1000), (10, 1000)]);
     reads(&mut all[0], 300, 0);
     assert_eq!(played(&scenario([1, 0]), &all, WEIR), [(A, 350), (A, 100)]);
@@ -25,7 +25,7 @@ fn small_answer_is_late_for_its_reader_alone() {
 }
 
 #[test]
-fn large_answer_keeps_nobody_from_the_server() {
+fn slowly_read_large_answer_does_not_block_the_server() {
     let mut all = requests(&[(0, 1000), (10, 1000), (600, 1000)]);
     reads(&mut all[0], 500, 400);
     let ends = [(A, 550), (A, 100), (A, 650)];
@@ -36,7 +36,7 @@ fn large_answer_keeps_nobody_from_the_server() {
 }
 
 #[test]
-fn slow_reader_is_under_way_to_a_gateway_without_weir() {
+fn slow_reader_counts_as_in_flight_at_gateway_without_weir() {
     let mut scenario = scenario([1, 0]);
     scenario.service.slo = ms(120);
     // The breaker admits two at once; the route's timeout cuts off an answer that is still being read.
@@ -57,7 +57,7 @@ fn slow_reader_is_under_way_to_a_gateway_without_weir() {
 }
 
 #[test]
-fn reader_that_leaves_leaves_nothing() {
+fn disconnect_while_reading_leaks_nothing() {
     let mut all = requests(&[(0, 1000), (10, 1000), (300, 1000)]);
     reads(&mut all[0], 900, 900);
     all[0].patience = ms(200);
@@ -68,7 +68,7 @@ fn reader_that_leaves_leaves_nothing() {
 }
 
 #[test]
-fn restart_takes_the_answers_that_are_still_read() {
+fn restart_loses_answers_that_are_still_read() {
     let mut all = requests(&[(0, 1000), (200, 1000)]);
     reads(&mut all[0], 900, 900);
     let mut scenario = scenario([1, 0]);

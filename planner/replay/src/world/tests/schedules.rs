@@ -268,7 +268,7 @@ fn check(seed: u64) -> u64 {
 }
 
 #[test]
-fn random_schedules_keep_order_slots_and_count() {
+fn random_schedules_keep_order_slot_limits_and_request_count() {
     if let Ok(seed) = std::env::var(SEED_VARIABLE) {
         check(seed.parse().unwrap());
         return;

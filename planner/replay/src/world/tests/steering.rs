@@ -49,7 +49,7 @@ fn with(control: Control) -> Contender {
 }
 
 #[test]
-fn the_planner_follows_the_load_and_a_static_split_does_not() {
+fn planner_follows_load_and_static_split_does_not() {
     let (scenario, all) = (closed_loop(), waves(60, 160));
     let planned = play(&scenario, &all, with(Control::Planner), 1).unwrap();
     let fixed = play(&scenario, &all, with(Control::Static), 1).unwrap();
@@ -72,7 +72,7 @@ fn the_planner_follows_the_load_and_a_static_split_does_not() {
 }
 
 #[test]
-fn cores_are_in_force_after_their_delay_and_used_when_ready() {
+fn cores_take_effect_after_delay_and_are_used_when_ready() {
     let mut scenario = closed_loop();
     scenario.variants[1].cores = 0.0;
     scenario.variants[1].resize_delay = Duration::from_secs(3);
@@ -128,7 +128,7 @@ fn faults_reach_the_planner() {
 }
 
 #[test]
-fn a_lost_plan_leaves_the_old_one_until_the_next() {
+fn lost_plan_leaves_old_one_until_next_plan() {
     let mut scenario = closed_loop();
     let all = waves(10, 40);
     let shares = |scenario: &Scenario| {
@@ -167,7 +167,7 @@ fn autoscalers_follow_utilisation() {
 }
 
 #[test]
-fn the_budget_holds_however_long_resizes_take() {
+fn budget_holds_for_any_resize_delay() {
     for delay_ms in [0, 150, 250, 900, 2500, 7000] {
         let mut scenario = closed_loop();
         scenario.service.demand.window = Duration::from_secs(3);

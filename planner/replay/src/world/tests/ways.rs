@@ -85,7 +85,7 @@ fn during(cores: &[f64], seconds: std::ops::Range<u64>) -> &[f64] {
 }
 
 #[test]
-fn sponge_takes_cores_while_the_network_fades_and_gives_them_back() {
+fn sponge_adds_cores_during_network_fade_and_releases_them() {
     let (cores, in_time) = played_through_a_fade(Plane::Weir);
     // By then the demand's window has filled, and the initial cores are too many.
     let before = during(&cores, FADES.start - SEEN..FADES.start);
@@ -98,7 +98,7 @@ fn sponge_takes_cores_while_the_network_fades_and_gives_them_back() {
 }
 
 #[test]
-fn where_nobody_says_when_it_was_sent_no_fade_is_seen() {
+fn without_client_timestamps_fade_is_not_detected() {
     let (cores, in_time) = played_through_a_fade(Plane::GatewayReceipt);
     // At its end late and early requests arrive together: twice the rate, for a moment.
     let fading = during(&cores, FADES.start - SEEN..FADES.end);
