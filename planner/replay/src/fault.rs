@@ -5,9 +5,9 @@ use super::plane::{DataPlane, Tally};
 use super::request::Fate;
 use super::scenario::FaultKind;
 use super::world::witness::Witness;
-use super::world::{Flight, Place, What, World, nanos};
+use super::world::{Event, Flight, Place, Simulation, nanos};
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     pub(super) fn fault_begins(&mut self, fault: u32) {
         let Some(what) = self
             .scenario
@@ -41,24 +41,24 @@ impl<W: Witness> World<'_, W> {
                 self.scrapes_lost_until = self.scrapes_lost_until.max(until);
             }
             FaultKind::ServerCrash { variant, .. } => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.crash(time);
-                    self.break_off(variant);
-                    self.agenda.add(until, What::Over { fault });
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.crash(time);
+                    self.break_connections(variant);
+                    self.event_queue.add(until, Event::FaultEnd { fault });
                 }
             }
             FaultKind::ServerErrors { variant, .. } => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.errs = true;
-                    self.agenda.add(until, What::Over { fault });
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.failing = true;
+                    self.event_queue.add(until, Event::FaultEnd { fault });
                 }
             }
             FaultKind::ServerSlow {
                 variant, percent, ..
             } => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.slow_by(time, f64::from(percent) / 100.0);
-                    self.agenda.add(until, What::Over { fault });
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.slow_by(time, f64::from(percent) / 100.0);
+                    self.event_queue.add(until, Event::FaultEnd { fault });
                 }
             }
             FaultKind::LostWake { proxy, worker } => {
@@ -87,7 +87,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    pub(super) fn fault_is_over(&mut self, fault: u32) {
+    pub(super) fn fault_ends(&mut self, fault: u32) {
         let time = self.time();
         match self
             .scenario
@@ -96,18 +96,18 @@ impl<W: Witness> World<'_, W> {
             .map(|fault| fault.what)
         {
             Some(FaultKind::ServerCrash { variant, .. }) => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.up = true;
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.up = true;
                 }
             }
             Some(FaultKind::ServerErrors { variant, .. }) => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.errs = false;
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.failing = false;
                 }
             }
             Some(FaultKind::ServerSlow { variant, .. }) => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.slow_by(time, 1.0);
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.slow_by(time, 1.0);
                 }
             }
             _ => {}
@@ -162,7 +162,7 @@ impl<W: Witness> World<'_, W> {
         {
             worker.restart();
             let at = worker.start(self.now);
-            self.agenda.add(at, What::Tick { worker: index });
+            self.event_queue.add(at, Event::Tick { worker: index });
             self.fetch_plan(index);
             self.renew(index);
         }
@@ -170,8 +170,11 @@ impl<W: Witness> World<'_, W> {
 
     /// Breaks all connections to a server. The proxies notice one hop later; answers sent before arrive
     /// before.
-    fn break_off(&mut self, variant: usize) {
-        let hop = self.sites.get(variant).map_or(0, |site| site.hop);
+    fn break_connections(&mut self, variant: usize) {
+        let hop = self
+            .simulated_servers
+            .get(variant)
+            .map_or(0, |server| server.hop);
         for request in 0..self.flights.len() as u32 {
             let flight = self.flights.get(request as usize).copied();
             let there =
@@ -179,7 +182,8 @@ impl<W: Witness> World<'_, W> {
             match there {
                 Some(Flight { attempt, .. }) if hop > 0 => {
                     let at = self.now.saturating_add(hop);
-                    self.agenda.add(at, What::Broken { request, attempt });
+                    self.event_queue
+                        .add(at, Event::ConnectionFailed { request, attempt });
                 }
                 Some(flight) => self.broken(request, flight.attempt),
                 None => {}

@@ -5,15 +5,15 @@
 //! Events at the same time run in insertion order; events due by then run before a request's arrival.
 //! Once the buffers have grown, a request allocates nothing here.
 
-mod agenda;
 mod arrival;
-mod course;
+mod dispatch;
+mod event_queue;
 mod flight;
 mod health;
-mod life;
+mod lifecycle;
 mod plans;
+mod server;
 mod shell;
-mod site;
 pub(super) mod witness;
 
 use std::collections::BTreeMap;
@@ -28,11 +28,11 @@ use weir_filter::engine::StreamId;
 use weir_filter::verdict::Verdict;
 use weir_sim::server::Run;
 
-use self::agenda::Agenda;
-pub(super) use self::agenda::What;
+pub(super) use self::event_queue::Event;
+use self::event_queue::EventQueue;
 use self::flight::open;
 pub(super) use self::flight::{Flight, Place};
-use self::site::{Job, Site};
+use self::server::{Job, SimulatedServer};
 use self::witness::Witness;
 use super::control::ControlPlane;
 use super::plane::{DataPlane, Headers, Tally};
@@ -74,7 +74,7 @@ pub fn play(
     contender: Contender,
     seed: u64,
 ) -> Result<Play, PlayError> {
-    play_before((), scenario, requests, contender, seed).map(|(play, ())| play)
+    play_with((), scenario, requests, contender, seed).map(|(play, ())| play)
 }
 
 /// Like [`play`], and calls `tell` with the number of elapsed seconds after each.
@@ -88,21 +88,21 @@ pub fn play_telling<F: FnMut(u64)>(
     contender: Contender,
     seed: u64,
 ) -> Result<Play, PlayError> {
-    let clock = witness::Clock(tell);
-    play_before(clock, scenario, requests, contender, seed).map(|(play, _)| play)
+    let clock = witness::Progress(tell);
+    play_with(clock, scenario, requests, contender, seed).map(|(play, _)| play)
 }
 
 /// Like [`play`], with a witness.
-pub(super) fn play_before<W: Witness>(
+pub(super) fn play_with<W: Witness>(
     witness: W,
     scenario: &Scenario,
     requests: &[Request],
     contender: Contender,
     seed: u64,
 ) -> Result<(Play, W), PlayError> {
-    let mut world = World::new(witness, scenario, requests, contender, seed)?;
-    world.run();
-    world.finish(contender)
+    let mut simulation = Simulation::new(witness, scenario, requests, contender, seed)?;
+    simulation.run();
+    simulation.finish(contender)
 }
 
 /// Returns the noise seed of the server with that index in the scenario.
@@ -120,13 +120,13 @@ fn spread(seed: u64) -> ChaCha8Rng {
 }
 
 /// State of the simulation.
-pub(super) struct World<'a, W> {
+pub(super) struct Simulation<'a, W> {
     pub(super) scenario: &'a Scenario,
     requests: &'a [Request],
     contender: Contender,
     /// Time since the start, ns.
     pub(super) now: u64,
-    pub(super) agenda: Agenda,
+    pub(super) event_queue: EventQueue,
     /// Request indices in order of first arrival; `arrived` of them have arrived.
     order: Vec<u32>,
     arrived: usize,
@@ -137,7 +137,7 @@ pub(super) struct World<'a, W> {
     pub(super) plane: DataPlane,
     /// Chooses the worker of a request's connection at random, as in Envoy.
     spread: ChaCha8Rng,
-    pub(super) sites: Vec<Site>,
+    pub(super) simulated_servers: Vec<SimulatedServer>,
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
     plans: Vec<Rc<Plan>>,
@@ -159,14 +159,14 @@ pub(super) struct World<'a, W> {
     witness: W,
 }
 
-impl<'a, W: Witness> World<'a, W> {
+impl<'a, W: Witness> Simulation<'a, W> {
     fn new(
         witness: W,
         scenario: &'a Scenario,
         requests: &'a [Request],
         contender: Contender,
         seed: u64,
-    ) -> Result<World<'a, W>, PlayError> {
+    ) -> Result<Simulation<'a, W>, PlayError> {
         let (servers, variants) = (scenario.variants.len(), scenario.service.variants.len());
         if servers != variants {
             return Err(PlayError::Servers { servers, variants });
@@ -177,10 +177,12 @@ impl<'a, W: Witness> World<'a, W> {
             .iter()
             .map(|server| Cores::try_from(server.cores).unwrap_or_default())
             .collect();
-        let sites = scenario.variants.iter().zip(&cores).zip(0..);
-        let sites = sites
-            .map(|((server, cores), index)| Site::new(server, *cores, noise_seed(seed, index)))
-            .collect::<Result<Vec<Site>, PlayError>>()?;
+        let simulated_servers = scenario.variants.iter().zip(&cores).zip(0..);
+        let simulated_servers = simulated_servers
+            .map(|((server, cores), index)| {
+                SimulatedServer::new(server, *cores, noise_seed(seed, index))
+            })
+            .collect::<Result<Vec<SimulatedServer>, PlayError>>()?;
         let plane = DataPlane::new(contender.plane, scenario, &cores, seed)?;
         let proxies = match &plane {
             DataPlane::Weir(workers) => workers.iter().map(|worker| worker.proxy + 1).max(),
@@ -192,12 +194,12 @@ impl<'a, W: Witness> World<'a, W> {
             .variants
             .iter()
             .map(|variant| variant.name.as_str());
-        let mut world = World {
+        let mut simulation = Simulation {
             scenario,
             requests,
             contender,
             now: 0,
-            agenda: Agenda::default(),
+            event_queue: EventQueue::default(),
             order,
             arrived: 0,
             flights: vec![Flight::NEW; requests.len()],
@@ -207,7 +209,7 @@ impl<'a, W: Witness> World<'a, W> {
             shares: Vec::new(),
             plane,
             spread: spread(seed),
-            sites,
+            simulated_servers,
             names: names.zip(0..).collect(),
             control: ControlPlane::new(contender.control, scenario, &cores, proxies),
             plans: Vec::new(),
@@ -225,26 +227,26 @@ impl<'a, W: Witness> World<'a, W> {
             ended: Vec::new(),
             witness,
         };
-        world.begin();
-        Ok(world)
+        simulation.begin();
+        Ok(simulation)
     }
 
     /// Runs until every request has ended and the scenario's length has elapsed.
     fn run(&mut self) {
         let length = nanos(self.scenario.length);
         loop {
-            let next = self.agenda.next_at();
+            let next = self.event_queue.next_at();
             let arrival = self.next_arrival();
             match (next, arrival) {
                 (Some(at), _) if arrival.is_none_or(|(arrives, _)| at <= arrives) => {
                     if self.under_way == 0 && at > length {
                         return;
                     }
-                    let Some((at, what)) = self.agenda.pop() else {
+                    let Some((at, what)) = self.event_queue.pop() else {
                         return;
                     };
                     self.now = at;
-                    self.happen(what);
+                    self.handle(what);
                 }
                 (_, Some((arrives, request))) => {
                     self.now = arrives;

@@ -23,7 +23,7 @@ fn units(time: Duration) -> u64 {
 type State = (u64, u32, Vec<Vec<u64>>);
 
 /// Brute-force search.
-pub(super) struct Brute<'a> {
+pub(super) struct BruteForce<'a> {
     pub(super) windows: &'a [Window],
     pub(super) servers: &'a Servers,
     /// Whether a slot must stay until its execution has ended.
@@ -31,10 +31,10 @@ pub(super) struct Brute<'a> {
     known: HashMap<State, u64>,
 }
 
-impl<'a> Brute<'a> {
-    pub(super) fn new(windows: &'a [Window], servers: &'a Servers, paid: bool) -> Brute<'a> {
+impl<'a> BruteForce<'a> {
+    pub(super) fn new(windows: &'a [Window], servers: &'a Servers, paid: bool) -> BruteForce<'a> {
         let known = HashMap::new();
-        Brute {
+        BruteForce {
             windows,
             servers,
             paid,

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use proptest::prelude::*;
 use weir_sim::server::{Law, Parallelism};
 
-use super::brute::{Brute, UNIT};
+use super::brute::{BruteForce, UNIT};
 use super::cores::{Machine, least};
 use super::*;
 
@@ -84,7 +84,7 @@ proptest! {
         let servers = far(alike(slots, service), &[hop]);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!(bound.kind, Kind::Exact);
-        prop_assert_eq!(bound.on_time, Brute::new(&windows, &servers, false).most_on_time());
+        prop_assert_eq!(bound.on_time, BruteForce::new(&windows, &servers, false).most_on_time());
     }
 
     #[test]
@@ -95,7 +95,7 @@ proptest! {
         let servers = alike(1, service);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!((bound.kind, bound.method), (Kind::Exact, "Moore–Hodgson"));
-        prop_assert_eq!(bound.on_time, Brute::new(&windows, &servers, false).most_on_time());
+        prop_assert_eq!(bound.on_time, BruteForce::new(&windows, &servers, false).most_on_time());
         windows.sort_by_key(|window| window.due);
         prop_assert_eq!(ordered::most_on_time(&windows, 1, UNIT * service), bound.on_time);
     }
@@ -107,7 +107,7 @@ proptest! {
         let servers = far(servers(vec![(70.0, a), (80.0, b)]), &hops);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!(bound.kind, Kind::Upper);
-        let best = Brute::new(&windows, &servers, false).most_on_time();
+        let best = BruteForce::new(&windows, &servers, false).most_on_time();
         prop_assert!(bound.on_time >= best, "{:?} below {}", bound, best);
     }
 
@@ -118,7 +118,7 @@ proptest! {
         feasible.retain(|w| w.min_accuracy <= 70.0 && w.length() >= UNIT * 2);
         feasible.sort_by_key(|window| (window.release, window.due));
         let fluid = fluid::most_on_time(&feasible, &servers);
-        prop_assert!(fluid >= Brute::new(&windows, &servers, false).most_on_time());
+        prop_assert!(fluid >= BruteForce::new(&windows, &servers, false).most_on_time());
         prop_assert!(fluid <= feasible.len() as u64);
     }
 
@@ -144,7 +144,7 @@ proptest! {
         let mut steps: Vec<Step> = steps.collect();
         steps.push(step(16, 0, 1, 1, 0));
         let servers = far(servers(vec![(80.0, steps)]), &[hop]);
-        let best = Brute::new(&windows, &servers, true).most_on_time();
+        let best = BruteForce::new(&windows, &servers, true).most_on_time();
         let paid: u32 = (0..8).map(|i| 2 * cores(i)).sum();
         let paid = UNIT.as_secs_f64() * f64::from(paid);
         let bound = least(&windows, best, &[machine]).expect("it was done");

@@ -70,7 +70,7 @@ pub fn read(path: &Path, rule: &Rule<'_>) -> Result<Vec<Arrival>, Refused> {
         let message = format!("{} bytes; at most {LINE_BYTES_MAX} in a line", line.len());
         return Err(refused((Some(at), message)));
     }
-    let mut reading = Reading {
+    let mut reading = RecordReader {
         rule,
         arrivals: Vec::new(),
     };
@@ -98,15 +98,15 @@ fn is_json(path: &Path) -> bool {
 }
 
 /// Line and error message.
-type Wrong = (Option<u64>, String);
+type RecordError = (Option<u64>, String);
 
-struct Reading<'a> {
+struct RecordReader<'a> {
     rule: &'a Rule<'a>,
     arrivals: Vec<Arrival>,
 }
 
-impl Reading<'_> {
-    fn json(&mut self, text: &str) -> Result<(), Wrong> {
+impl RecordReader<'_> {
+    fn json(&mut self, text: &str) -> Result<(), RecordError> {
         for (line, at) in text.lines().zip(1..) {
             let record = weir_api::json::read(line.as_bytes());
             let record = record.map_err(|error| {
@@ -119,7 +119,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn csv(&mut self, text: &str) -> Result<(), Wrong> {
+    fn csv(&mut self, text: &str) -> Result<(), RecordError> {
         let wrong = |error: csv::Error| {
             let line = error.position().map(csv::Position::line);
             (line, shape(&error))

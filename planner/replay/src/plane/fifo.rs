@@ -20,9 +20,9 @@ const REQUESTS_MAX: u32 = 1024;
 
 /// Load-balancing policy.
 #[derive(Debug)]
-enum Choice {
+enum LoadBalancing {
     /// Smooth weighted round robin.
-    Turns(Router),
+    RoundRobin(Router),
     /// Weighted least request: of two random hosts, the one with the greater weight/(active + 1).
     LeastRequest(Box<ChaCha8Rng>),
 }
@@ -30,7 +30,7 @@ enum Choice {
 /// State that all proxies share, as Envoy's workers share their hosts' counts.
 #[derive(Debug)]
 pub(crate) struct Fifo {
-    choice: Choice,
+    balancing: LoadBalancing,
     weights: Vec<f64>,
     active: Vec<u32>,
     requests_max: u32,
@@ -74,10 +74,10 @@ impl Fifo {
         // Little's law: at most as many in flight as can be answered within the objective.
         let within = (joint * service.slo.as_secs_f64()).round().clamp(1.0, 1e6) as u32;
         Fifo {
-            choice: if careful {
-                Choice::LeastRequest(Box::new(ChaCha8Rng::seed_from_u64(seed)))
+            balancing: if careful {
+                LoadBalancing::LeastRequest(Box::new(ChaCha8Rng::seed_from_u64(seed)))
             } else {
-                Choice::Turns(Router::default())
+                LoadBalancing::RoundRobin(Router::default())
             },
             active: vec![0; weights.len()],
             weights: weights
@@ -97,8 +97,8 @@ impl Fifo {
 
     /// Chooses a variant; `None` if the circuit breaker is open or all weights are 0.
     pub(crate) fn choose(&mut self) -> Option<usize> {
-        let index = match &mut self.choice {
-            Choice::Turns(router) => {
+        let index = match &mut self.balancing {
+            LoadBalancing::RoundRobin(router) => {
                 let candidates = self.weights.iter().map(|weight| Candidate {
                     share: *weight,
                     has_slots: *weight > 0.0,
@@ -111,7 +111,7 @@ impl Fifo {
                 };
                 router.choose(candidates, wish).ok()?.variant
             }
-            Choice::LeastRequest(random) => {
+            LoadBalancing::LeastRequest(random) => {
                 let weighted = |(_, weight): &(usize, &f64)| **weight > 0.0;
                 let hosts = self.weights.iter().filter(|weight| **weight > 0.0).count();
                 let mut draw = |among: usize| {

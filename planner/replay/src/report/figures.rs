@@ -21,7 +21,7 @@ pub(super) struct Figure {
 }
 
 /// Data of all figures.
-struct Material<'a> {
+struct FigureData<'a> {
     scenario: &'a Scenario,
     requests: &'a [Request],
     plays: &'a [Play],
@@ -35,7 +35,7 @@ pub(super) fn draw(
     plays: &[Play],
     sums: &[Summary],
 ) -> Result<Vec<Figure>, ReportError> {
-    let all = Material {
+    let all = FigureData {
         scenario,
         requests,
         plays,
@@ -70,7 +70,7 @@ pub(super) fn draw(
     Ok(figures)
 }
 
-impl Material<'_> {
+impl FigureData<'_> {
     fn load(&self) -> Result<Figure, ReportError> {
         let mut named = vec![(
             "offered".to_owned(),

@@ -1,7 +1,7 @@
 //! HTML page: sums, bounds and figures in one file without scripts or external fonts and images. Names
 //! from the scenario are escaped.
 
-use super::Stated;
+use super::ScenarioInfo;
 use super::canvas::Stroke;
 use super::figures::Figure;
 use super::summary::Summary;
@@ -21,7 +21,7 @@ figure{margin:0}svg{width:100%;height:auto}\
 .key i{display:inline-block;width:1.4rem;margin-right:.4rem;vertical-align:middle}";
 
 /// Returns the whole file.
-pub(super) fn page(scenario: &Stated, sums: &[Summary], figures: &[Figure]) -> String {
+pub(super) fn page(scenario: &ScenarioInfo, sums: &[Summary], figures: &[Figure]) -> String {
     let title = format!("Replay: {}", escaped(&scenario.name));
     let figures: String = figures.iter().map(figure).collect();
     format!(
@@ -34,8 +34,8 @@ pub(super) fn page(scenario: &Stated, sums: &[Summary], figures: &[Figure]) -> S
     )
 }
 
-fn stated(scenario: &Stated) -> String {
-    let Stated {
+fn stated(scenario: &ScenarioInfo) -> String {
+    let ScenarioInfo {
         name: _,
         seed,
         length_s,

@@ -63,7 +63,7 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Repor
 /// Report of a replay.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    scenario: Stated,
+    scenario: ScenarioInfo,
     contenders: Vec<Summary>,
     #[serde(skip)]
     figures: Vec<Figure>,
@@ -71,7 +71,7 @@ pub struct Report {
 
 /// Description of the scenario.
 #[derive(Debug, Serialize)]
-struct Stated {
+struct ScenarioInfo {
     name: String,
     seed: u64,
     length_s: f64,
@@ -122,7 +122,7 @@ impl Report {
             contenders.push(Summary::of(scenario, requests, play, yardstick)?);
         }
         let length_s = scenario.length.as_secs_f64();
-        let stated = Stated {
+        let stated = ScenarioInfo {
             name: scenario.name.clone(),
             seed: scenario.seed,
             length_s: summary::rounded(length_s),

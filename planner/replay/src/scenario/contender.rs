@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::raw::RawContender;
-use super::refused::Wrong;
+use super::refused::ScenarioError;
 use super::{Contender, Control, Plane};
 
 /// Maximum number of contenders of a scenario, more than exist.
@@ -81,7 +81,7 @@ pub(super) fn standard() -> Vec<Contender> {
     weir.into_iter().chain(others).collect()
 }
 
-pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>, Wrong> {
+pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>, ScenarioError> {
     let Some(raw) = raw else {
         return Ok(standard());
     };
@@ -95,7 +95,7 @@ pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>,
         if contenders.contains(&contender) {
             let right = "another one: this one stands twice";
             let path = format!("contenders[{index}]");
-            return Err(Wrong::value(path, contender, right));
+            return Err(ScenarioError::value(path, contender, right));
         }
         contenders.push(contender);
     }

@@ -23,7 +23,7 @@ pub struct Refused {
 
 /// Error within the scenario or within a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrong {
+pub(super) enum ScenarioError {
     /// Error at a path of the scenario, on a line if the parser reported it.
     Here {
         path: String,
@@ -34,24 +34,28 @@ pub(super) enum Wrong {
     There(Refused),
 }
 
-impl From<Refused> for Wrong {
-    fn from(refused: Refused) -> Wrong {
-        Wrong::There(refused)
+impl From<Refused> for ScenarioError {
+    fn from(refused: Refused) -> ScenarioError {
+        ScenarioError::There(refused)
     }
 }
 
-impl Wrong {
+impl ScenarioError {
     /// The value at `path` is not `right`.
-    pub(super) fn value(path: impl Display, value: impl Display, right: impl Display) -> Wrong {
+    pub(super) fn value(
+        path: impl Display,
+        value: impl Display,
+        right: impl Display,
+    ) -> ScenarioError {
         let value: String = value.to_string().chars().take(VALUE_MAX).collect();
-        Wrong::about(path, format!("{value}; it must be {right}"))
+        ScenarioError::about(path, format!("{value}; it must be {right}"))
     }
 
     /// Any other complaint about `path`.
-    pub(super) fn about(path: impl Display, complaint: impl Display) -> Wrong {
+    pub(super) fn about(path: impl Display, complaint: impl Display) -> ScenarioError {
         let path = path.to_string();
         let message = format!("{path}: {complaint}");
-        Wrong::Here {
+        ScenarioError::Here {
             path,
             line: None,
             message,
@@ -60,7 +64,7 @@ impl Wrong {
 
     /// Converts a parser's error, which may end with a position. With an empty `prefix` that is a position in
     /// the scenario; otherwise it is one in a copied part, and of no use.
-    pub(super) fn form(prefix: &str, path: &str, complaint: &str) -> Wrong {
+    pub(super) fn form(prefix: &str, path: &str, complaint: &str) -> ScenarioError {
         let place = complaint.rsplit_once(" at line ");
         let line = place.and_then(|(_, place)| {
             let (line, column) = place.split_once(" column ")?;
@@ -72,7 +76,7 @@ impl Wrong {
             _ => complaint,
         };
         let path = joined(prefix, path);
-        Wrong::Here {
+        ScenarioError::Here {
             line: line.filter(|_| prefix.is_empty()),
             message: format!("{path}: {complaint}"),
             path,
@@ -80,13 +84,13 @@ impl Wrong {
     }
 
     /// Converts the planner's error about its part of the scenario, at `prefix`.
-    pub(super) fn config(prefix: &str, error: &ConfigError) -> Wrong {
+    pub(super) fn config(prefix: &str, error: &ConfigError) -> ScenarioError {
         match error {
             ConfigError::Value { path, value, right } => {
-                Wrong::value(joined(prefix, path), value, right)
+                ScenarioError::value(joined(prefix, path), value, right)
             }
-            ConfigError::Form { path, message } => Wrong::form(prefix, path, message),
-            ConfigError::TooLarge(_) => Wrong::about(prefix, error),
+            ConfigError::Form { path, message } => ScenarioError::form(prefix, path, message),
+            ConfigError::TooLarge(_) => ScenarioError::about(prefix, error),
         }
     }
 }
@@ -105,12 +109,12 @@ pub(super) fn within<T: PartialOrd + Display>(
     value: T,
     range: RangeInclusive<T>,
     unit: &str,
-) -> Result<T, Wrong> {
+) -> Result<T, ScenarioError> {
     if range.contains(&value) {
         return Ok(value);
     }
     let right = format!("{} to {} {unit}", range.start(), range.end());
-    Err(Wrong::value(path, value, right.trim_end()))
+    Err(ScenarioError::value(path, value, right.trim_end()))
 }
 
 /// Checks that fractional seconds lie in the range, and converts them.
@@ -118,11 +122,11 @@ pub(super) fn seconds(
     path: impl Display,
     value: f64,
     range: RangeInclusive<f64>,
-) -> Result<Duration, Wrong> {
+) -> Result<Duration, ScenarioError> {
     within(path, value, range, "s").map(Duration::from_secs_f64)
 }
 
 /// Checks that fractional milliseconds are 0 to `most`, and converts them.
-pub(super) fn millis(path: impl Display, value: f64, most: f64) -> Result<Duration, Wrong> {
+pub(super) fn millis(path: impl Display, value: f64, most: f64) -> Result<Duration, ScenarioError> {
     within(path, value, 0.0..=most, "ms").map(|ms| Duration::from_secs_f64(ms / 1e3))
 }

@@ -35,21 +35,21 @@ load: {generator: poisson, rps: 50}
 ";
 
 /// Folder with a scenario and the files it names.
-struct Desk(tempfile::TempDir);
+struct Fixture(tempfile::TempDir);
 
-impl Desk {
-    fn new() -> Desk {
-        let desk = Desk(tempfile::tempdir().unwrap());
-        desk.file("rates.txt", "5\n6\n0\n7\n");
-        desk.file(
+impl Fixture {
+    fn new() -> Fixture {
+        let fixture = Fixture(tempfile::tempdir().unwrap());
+        fixture.file("rates.txt", "5\n6\n0\n7\n");
+        fixture.file(
             "link.log",
             "1 1000 51 3 500000 1000\n2 2000 51 3 9000 1000\n",
         );
-        desk.file(
+        fixture.file(
             "ok.csv",
             "arrival_s,class,budget_ms\n0.5,default,\n1.25,,300\n",
         );
-        desk
+        fixture
     }
 
     fn file(&self, name: &str, text: &str) {
@@ -141,7 +141,7 @@ fn commented_out_template_keys_are_valid() {
         };
         spelled.push('\n');
     }
-    let (scenario, sending) = Desk::new().good(&spelled);
+    let (scenario, sending) = Fixture::new().good(&spelled);
     assert_eq!(taken_in, ["servers", "classes", "contenders", "faults"]);
     assert_eq!(scenario.faults.len(), 9);
     assert_eq!(scenario.contenders.len(), 2);
@@ -151,7 +151,7 @@ fn commented_out_template_keys_are_valid() {
 
 #[test]
 fn missing_keys_default_to_the_service() {
-    let (scenario, sending) = Desk::new().good(SMALL);
+    let (scenario, sending) = Fixture::new().good(SMALL);
     assert_eq!(
         (scenario.seed, scenario.length),
         (7, Duration::from_secs(20))
@@ -181,7 +181,7 @@ fn missing_keys_default_to_the_service() {
 
 #[test]
 fn loads_of_every_kind_are_parsed() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let count = |load: &str, length: &str| {
         let text = SMALL
             .replace(
@@ -189,7 +189,7 @@ fn loads_of_every_kind_are_parsed() {
                 &format!("load: {load}"),
             )
             .replace("length_s: 20\n", length);
-        let (scenario, sending) = desk.good(&text);
+        let (scenario, sending) = fixture.good(&text);
         assert!(sending.arrivals.is_sorted_by_key(|arrival| arrival.sent));
         (scenario.length.as_secs(), sending.arrivals.len())
     };
@@ -222,19 +222,19 @@ fn loads_of_every_kind_are_parsed() {
 
 #[test]
 fn seed_is_reproducible_and_command_line_overrides_file() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let text = SMALL.to_owned()
         + "network: 4g\npayload_bytes: 200000\n\
            clients: {skew_ms: {normal: 20, far_off: 60000, far_off_share: 0.2}}\n\
            classes: [{name: gold, share: 1, min_accuracy: 75}, {name: bulk, share: 3, slo_ms: 2000}]\n\
            faults: [{random: 5}, {at_s: 3, what: server-crash, variant: good, lasts_s: 2}]\n";
-    desk.file("scenario.yaml", &text);
+    fixture.file("scenario.yaml", &text);
     let with = |seed| {
         let overrides = Overrides {
             seed,
             of_capacity: None,
         };
-        let (scenario, sending) = read(&desk.path(), overrides).unwrap();
+        let (scenario, sending) = read(&fixture.path(), overrides).unwrap();
         (requests(scenario.seed, &sending), scenario.faults)
     };
     let (requests, faults) = with(None);
@@ -267,8 +267,8 @@ fn seed_is_reproducible_and_command_line_overrides_file() {
         seed: None,
         of_capacity: Some(3.0),
     };
-    desk.file("scenario.yaml", SMALL);
-    let (_, sending) = read(&desk.path(), overrides).unwrap();
+    fixture.file("scenario.yaml", SMALL);
+    let (_, sending) = read(&fixture.path(), overrides).unwrap();
     let rate = sending.arrivals.len() as f64 / 20.0;
     assert!((200.0..220.0).contains(&rate), "three times 70: {rate}");
 }

@@ -3,26 +3,26 @@
 use weir_filter::board::Key;
 use weir_filter::health::{Probed, Sign};
 
-use super::agenda::What;
-use super::life::BREAK_DELAY;
+use super::event_queue::Event;
+use super::lifecycle::BREAK_DELAY;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::plane::DataPlane;
 
 /// Label of an error from the server.
 const ERROR: &str = "error";
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     /// Passes a server's error (it does not know the model) to the client.
-    pub(super) fn erred(&mut self, stream: u32, attempt: u8) {
-        let Some(worker) = self.lands(stream, attempt) else {
+    pub(super) fn server_error(&mut self, stream: u32, attempt: u8) {
+        let Some(worker) = self.end_flight(stream, attempt) else {
             return;
         };
         self.refuse(stream, ERROR, 404, None);
         self.tell(worker, |worker, now, verdicts| {
             worker.on_answer(stream, Sign::Erred, now, verdicts)
         });
-        self.obey(worker, true);
+        self.carry_out_verdicts(worker, true);
         self.arm(worker);
     }
 
@@ -40,26 +40,30 @@ impl<W: Witness> World<'_, W> {
             let Some((variant, _)) = of_key.next() else {
                 continue;
             };
-            let hop = self.sites.get(usize::from(variant)).map_or(0, |s| s.hop);
+            let hop = self
+                .simulated_servers
+                .get(usize::from(variant))
+                .map_or(0, |s| s.hop);
             let at = self.now + nanos(BREAK_DELAY) + 2 * hop;
             let worker = index;
-            self.agenda.add(at, What::Probed { worker, variant });
+            self.event_queue
+                .add(at, Event::ProbeResult { worker, variant });
         }
     }
 
     /// Passes a probe's answer, or its failure, to the worker.
     pub(super) fn probed(&mut self, worker: u32, variant: u16) {
-        let site = self.sites.get(usize::from(variant));
-        let probed = match site.filter(|site| site.up) {
+        let server = self.simulated_servers.get(usize::from(variant));
+        let probed = match server.filter(|server| server.up) {
             None => Probed::Nobody,
-            Some(site) => Probed::Status(if site.errs { 404 } else { 200 }),
+            Some(server) => Probed::Status(if server.failing { 404 } else { 200 }),
         };
         let known = self.scenario.service.variants.get(usize::from(variant));
         let key = Key::of(known.map_or("", |known| &known.name));
         self.tell(worker, |worker, now, verdicts| {
             worker.on_probe(key, probed, now, verdicts)
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.arm(worker);
     }
 }

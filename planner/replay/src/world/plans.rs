@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use weir_api::Plan;
 
-use super::agenda::What;
+use super::event_queue::Event;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::control::ControlPlane;
 use crate::plane::{DataPlane, circumstances};
 use weir_planner::sharing::{Role, divide};
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     /// Sends plans to every worker.
     pub(super) fn publish(&mut self, plans: impl IntoIterator<Item = Plan>) {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
@@ -36,9 +36,9 @@ impl<W: Witness> World<'_, W> {
             for worker in 0..self.worker_count() {
                 let proxy = self.proxy_of(worker);
                 if reached.get_mut(proxy).is_some_and(|reached| *reached) {
-                    self.agenda.add(
+                    self.event_queue.add(
                         at,
-                        What::Plan {
+                        Event::PlanArrival {
                             worker,
                             plan: number,
                         },
@@ -52,9 +52,9 @@ impl<W: Witness> World<'_, W> {
     pub(crate) fn fetch_plan(&mut self, worker: u32) {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
         if let Some(newest) = (self.plans.len() as u32).checked_sub(1) {
-            self.agenda.add(
+            self.event_queue.add(
                 at,
-                What::Plan {
+                Event::PlanArrival {
                     worker,
                     plan: newest,
                 },
@@ -77,13 +77,13 @@ impl<W: Witness> World<'_, W> {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_plan(&part, now, verdicts)
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.arm(worker);
-        if let ControlPlane::Planner(steering) = &mut self.control {
-            if let Some(taken) = steering.desk.board().taken.get_mut(proxy) {
+        if let ControlPlane::Planner(driver) = &mut self.control {
+            if let Some(taken) = driver.ports.state().taken.get_mut(proxy) {
                 *taken = (*taken).max(plan.revision);
             }
-            self.turn_on();
+            self.continue_cycle();
         }
     }
 

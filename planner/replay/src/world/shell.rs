@@ -5,13 +5,13 @@ use weir_filter::board::Ring;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
-use super::agenda::What;
+use super::event_queue::Event;
 use super::flight::Place;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::plane::{DataPlane, Worker};
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     /// Handles a worker's timer.
     pub(super) fn tick(&mut self, worker: u32) {
         let mut fired = false;
@@ -19,7 +19,7 @@ impl<W: Witness> World<'_, W> {
             fired = worker.on_tick(now, verdicts)
         });
         if fired {
-            self.obey(worker, false);
+            self.carry_out_verdicts(worker, false);
             self.probe(worker);
             self.arm(worker);
         }
@@ -30,7 +30,7 @@ impl<W: Witness> World<'_, W> {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_news(now, verdicts);
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.probe(worker);
         self.arm(worker);
     }
@@ -40,7 +40,7 @@ impl<W: Witness> World<'_, W> {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_ring(now, verdicts);
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.arm(worker);
     }
 
@@ -60,10 +60,10 @@ impl<W: Witness> World<'_, W> {
                     continue;
                 }
                 let rung = match why {
-                    Ring::Health => What::News { worker },
-                    Ring::Slot | Ring::Plan => What::Ring { worker },
+                    Ring::Health => Event::FailureNotice { worker },
+                    Ring::Slot | Ring::Plan => Event::Notify { worker },
                 };
-                self.agenda.add(at, rung);
+                self.event_queue.add(at, rung);
             }
         }
     }
@@ -73,7 +73,7 @@ impl<W: Witness> World<'_, W> {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_end(stream, end, now, verdicts)
         });
-        self.obey(worker, true);
+        self.carry_out_verdicts(worker, true);
         self.arm(worker);
     }
 
@@ -92,14 +92,14 @@ impl<W: Witness> World<'_, W> {
                 worker.count_into(counted);
             }
             self.witness
-                .told(index as usize, worker, &self.verdicts, self.now);
+                .on_verdicts(index as usize, worker, &self.verdicts, self.now);
         }
         self.send_rings(index);
     }
 
     /// Carries out verdicts on queued and in-flight requests. Rejections wait for the next tick if the call
     /// was another stream's end.
-    pub(super) fn obey(&mut self, index: u32, owes_refusals: bool) {
+    pub(super) fn carry_out_verdicts(&mut self, index: u32, owes_refusals: bool) {
         let mut verdicts = std::mem::take(&mut self.verdicts);
         for (stream, verdict) in verdicts.drain(..) {
             let place = self.flights.get(stream as usize).map(|flight| flight.place);
@@ -128,19 +128,19 @@ impl<W: Witness> World<'_, W> {
             .get_mut(index as usize)
             .and_then(|worker| worker.arm(self.now))
         {
-            self.agenda.add(at, What::Tick { worker: index });
+            self.event_queue.add(at, Event::Tick { worker: index });
         }
     }
 
-    pub(super) fn wake_site(&mut self, variant: u16) {
-        let site = self.sites.get_mut(usize::from(variant));
-        if let Some(at) = site.and_then(|site| site.wake(self.now)) {
-            self.agenda.add(at, What::Server { variant });
+    pub(super) fn wake_server(&mut self, variant: u16) {
+        let server = self.simulated_servers.get_mut(usize::from(variant));
+        if let Some(at) = server.and_then(|server| server.wake(self.now)) {
+            self.event_queue.add(at, Event::ServerWake { variant });
         }
     }
 
     /// Gives a worker a new engine.
     pub(crate) fn renew(&mut self, worker: u32) {
-        self.witness.anew(worker as usize);
+        self.witness.on_new_engine(worker as usize);
     }
 }

@@ -8,15 +8,21 @@ use crate::plane::Worker;
 /// Observes the simulation without changing it.
 pub(crate) trait Witness {
     /// Called after each call of a worker at `now` (ns), with its engine's verdicts in order.
-    fn told(&mut self, worker: usize, who: &Worker, verdicts: &[(StreamId, Verdict)], now: u64);
+    fn on_verdicts(
+        &mut self,
+        worker: usize,
+        who: &Worker,
+        verdicts: &[(StreamId, Verdict)],
+        now: u64,
+    );
 
     /// Called before a worker receives the last byte of a request's body.
-    fn whole(&mut self, worker: usize, stream: StreamId) {
+    fn on_last_byte(&mut self, worker: usize, stream: StreamId) {
         let _ = (worker, stream);
     }
 
     /// Called when a worker has a new engine.
-    fn anew(&mut self, worker: usize);
+    fn on_new_engine(&mut self, worker: usize);
 
     /// Called when `over` seconds of the scenario have elapsed.
     fn second(&mut self, over: u64) {
@@ -28,11 +34,11 @@ pub(crate) trait Witness {
 }
 
 /// Reports only the elapsed seconds.
-pub(crate) struct Clock<F>(pub(crate) F);
+pub(crate) struct Progress<F>(pub(crate) F);
 
-impl<F: FnMut(u64)> Witness for Clock<F> {
-    fn told(&mut self, _: usize, _: &Worker, _: &[(StreamId, Verdict)], _: u64) {}
-    fn anew(&mut self, _: usize) {}
+impl<F: FnMut(u64)> Witness for Progress<F> {
+    fn on_verdicts(&mut self, _: usize, _: &Worker, _: &[(StreamId, Verdict)], _: u64) {}
+    fn on_new_engine(&mut self, _: usize) {}
     fn second(&mut self, over: u64) {
         (self.0)(over);
     }
@@ -40,7 +46,7 @@ impl<F: FnMut(u64)> Witness for Clock<F> {
 }
 
 impl Witness for () {
-    fn told(&mut self, _: usize, _: &Worker, _: &[(StreamId, Verdict)], _: u64) {}
-    fn anew(&mut self, _: usize) {}
+    fn on_verdicts(&mut self, _: usize, _: &Worker, _: &[(StreamId, Verdict)], _: u64) {}
+    fn on_new_engine(&mut self, _: usize) {}
     fn end(&mut self, _: &mut dyn Iterator<Item = &mut Worker>, _: u64) {}
 }

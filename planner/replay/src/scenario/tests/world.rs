@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn invalid_keys_beside_service_and_load_are_refused() {
-    let desk = Desk::new();
+    let fixture = Fixture::new();
     let load = "load: {generator: poisson, rps: 50}";
     let extra = |more: &str| format!("{load}\n{more}\n");
     let more: &[(&str, &[&str])] = &[
@@ -153,6 +153,6 @@ fn invalid_keys_beside_service_and_load_are_refused() {
         ),
     ];
     for (more, parts) in more {
-        desk.bad(load, &extra(more), parts);
+        fixture.bad(load, &extra(more), parts);
     }
 }

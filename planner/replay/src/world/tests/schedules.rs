@@ -1,6 +1,6 @@
 //! Random small scenarios with faults: variants of different speed and accuracy, classes, batches,
 //! pipeline stages, roles. Every step of every engine is checked: no slot is taken beyond the plan's,
-//! each queue dispatches by deadline (`turns`: within a class, and no class is passed over more often
+//! each queue dispatches by deadline (`class_order`: within a class, and no class is passed over more often
 //! than allowed), and queue limits hold. At the end every request has exactly one outcome, no slot,
 //! place or request is left, and no more requests were on time than the bound allows.
 //!
@@ -9,8 +9,8 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-mod drawn;
-mod turns;
+mod class_order;
+mod random_scenario;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -23,8 +23,8 @@ use weir_filter::verdict::Verdict;
 use super::*;
 use crate::bound::{self, Kind};
 use crate::plane::Worker;
-use drawn::drawn;
-use turns::Turns;
+use class_order::ClassOrder;
+use random_scenario::random_scenario;
 
 /// Names of the variants, in the order of every engine's table.
 const VARIANTS: [&str; 3] = ["a", "b", "c"];
@@ -56,7 +56,7 @@ struct Inspector {
     /// Number of checked calls that dispatched a queued request while others still waited.
     choices: u64,
     /// Checks of the class scheduler.
-    turns: Turns,
+    class_order: ClassOrder,
     /// Whether any variant executes batches; requests then wait for a batch beside free slots.
     batches: bool,
 }
@@ -98,13 +98,19 @@ impl Inspector {
 }
 
 impl Witness for Inspector {
-    fn told(&mut self, worker: usize, who: &Worker, verdicts: &[(StreamId, Verdict)], now: u64) {
+    fn on_verdicts(
+        &mut self,
+        worker: usize,
+        who: &Worker,
+        verdicts: &[(StreamId, Verdict)],
+        now: u64,
+    ) {
         let engine = &who.engine;
         let gauges: Vec<_> = engine.gauges().collect();
         if engine.config().scope == Scope::Proxy {
             self.check_proxy(worker, who, &gauges, now);
         }
-        self.turns.told(worker, verdicts, now);
+        self.class_order.on_verdicts(worker, verdicts, now);
         let alike = engine.config().classes.len() == 1;
         let mut last: BTreeMap<VariantId, Mono> = BTreeMap::new();
         for (stream, verdict) in verdicts {
@@ -130,7 +136,7 @@ impl Witness for Inspector {
                 let before = self.earliest.get(&(worker, variant));
                 let waited = gauges.len() == 1 || before == Some(&waits);
                 assert!(
-                    !alike || !waited || *sent <= waits + self.turns.rest,
+                    !alike || !waited || *sent <= waits + self.class_order.rest,
                     "sent {sent:?} ahead of {waits:?}"
                 );
                 self.choices += 1;
@@ -168,16 +174,16 @@ impl Witness for Inspector {
         assert_eq!(of_classes, held, "held in rooms and counted by class");
     }
 
-    fn whole(&mut self, worker: usize, stream: StreamId) {
-        self.turns.whole(worker, stream);
+    fn on_last_byte(&mut self, worker: usize, stream: StreamId) {
+        self.class_order.on_last_byte(worker, stream);
     }
 
-    fn anew(&mut self, worker: usize) {
+    fn on_new_engine(&mut self, worker: usize) {
         self.gauges.retain(|(_, known, _), _| *known != worker);
         self.idle_since.clear();
         self.taken.retain(|(known, _), _| *known != worker);
         self.earliest.retain(|(known, _), _| *known != worker);
-        self.turns.anew(worker);
+        self.class_order.on_new_engine(worker);
     }
 
     fn end(&mut self, workers: &mut dyn Iterator<Item = &mut Worker>, now: u64) {
@@ -228,14 +234,14 @@ fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) -> u64 {
 
 /// Plays a seed; returns the number of dispatch choices that were checked.
 fn check(seed: u64) -> u64 {
-    let (scenario, requests, contender) = drawn(seed);
+    let (scenario, requests, contender) = random_scenario(seed);
     let once = || {
         let inspector = Inspector {
-            turns: Turns::of(&scenario, &requests, contender),
+            class_order: ClassOrder::of(&scenario, &requests, contender),
             batches: batches(&scenario),
             ..Inspector::default()
         };
-        play_before(inspector, &scenario, &requests, contender, seed).unwrap()
+        play_with(inspector, &scenario, &requests, contender, seed).unwrap()
     };
     let (play, inspector) = once();
     let taken = inspector.last.clone().unwrap_or_default();

@@ -6,27 +6,27 @@ use std::collections::BinaryHeap;
 
 /// Simulated event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum What {
+pub(crate) enum Event {
     /// Rejected request arrives at the proxy again.
-    Again { request: u32 },
+    Retry { request: u32 },
     /// Piece of a request's body arrives at the proxy; pieces count from 1.
-    Body {
+    BodyPiece {
         request: u32,
         attempt: u8,
         piece: u32,
     },
     /// Last byte of a request arrives at a proxy without Weir.
-    Whole { request: u32, attempt: u8 },
+    RequestComplete { request: u32, attempt: u8 },
     /// Request in flight reaches its timeout or the end of its client's patience.
-    Limit { request: u32, attempt: u8 },
+    TimeLimit { request: u32, attempt: u8 },
     /// Client of a queued request disconnects.
-    Leave { request: u32, attempt: u8 },
+    Disconnect { request: u32, attempt: u8 },
     /// Connection to a server that is down fails.
-    Broken { request: u32, attempt: u8 },
+    ConnectionFailed { request: u32, attempt: u8 },
     /// Error answer of a server arrives at the proxy.
-    Erred { request: u32, attempt: u8 },
+    ServerError { request: u32, attempt: u8 },
     /// Request arrives at its server.
-    Reach {
+    ServerArrival {
         request: u32,
         attempt: u8,
         variant: u16,
@@ -38,47 +38,47 @@ pub(crate) enum What {
         variant: u16,
     },
     /// Rest of a slowly read answer arrives at the proxy.
-    Rest { request: u32, attempt: u8 },
+    AnswerEnd { request: u32, attempt: u8 },
     /// Server has an execution to end or start.
-    Server { variant: u16 },
+    ServerWake { variant: u16 },
     /// Timer of a worker fires.
     Tick { worker: u32 },
     /// Worker is notified.
-    Ring { worker: u32 },
+    Notify { worker: u32 },
     /// Worker is notified that a variant has started or stopped failing.
-    News { worker: u32 },
+    FailureNotice { worker: u32 },
     /// Answer of a probe, or its failure, arrives at the worker.
-    Probed { worker: u32, variant: u16 },
+    ProbeResult { worker: u32, variant: u16 },
     /// Plan arrives at a worker.
-    Plan { worker: u32, plan: u32 },
+    PlanArrival { worker: u32, plan: u32 },
     /// Cycle of the control plane begins.
-    Turn,
+    Cycle,
     /// Running cycle of the planner continues.
-    TurnOn,
+    ContinueCycle,
     /// Change of cores takes effect.
-    Resized { variant: u16, ticket: u32 },
+    CoresChanged { variant: u16, ticket: u32 },
     /// Changed cores are usable.
-    Ready { variant: u16, ticket: u32 },
+    CoresReady { variant: u16, ticket: u32 },
     /// Fault begins.
-    Begin { fault: u32 },
+    FaultBegin { fault: u32 },
     /// Fault ends.
-    Over { fault: u32 },
+    FaultEnd { fault: u32 },
     /// Second ends.
-    Second,
+    SecondEnd,
 }
 
 /// Pending events; times in ns.
 #[derive(Debug, Default)]
-pub(crate) struct Agenda {
-    heap: BinaryHeap<Reverse<(u64, u64, What)>>,
+pub(crate) struct EventQueue {
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
     entered: u64,
 }
 
-impl Agenda {
+impl EventQueue {
     /// Adds an event at `at`.
-    pub(crate) fn add(&mut self, at: u64, what: What) {
+    pub(crate) fn add(&mut self, at: u64, event: Event) {
         self.entered += 1;
-        self.heap.push(Reverse((at, self.entered, what)));
+        self.heap.push(Reverse((at, self.entered, event)));
     }
 
     /// Time of the next event.
@@ -87,7 +87,7 @@ impl Agenda {
     }
 
     /// Removes and returns the next event.
-    pub(crate) fn pop(&mut self) -> Option<(u64, What)> {
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|Reverse((at, _, what))| (at, what))
     }
 }

@@ -6,11 +6,11 @@ use weir_filter::engine::End;
 use weir_filter::health::Sign;
 use weir_filter::verdict::{Reason, Refusal, Verdict};
 
-use super::agenda::What;
+use super::event_queue::Event;
 use super::flight::Place;
-use super::site::Job;
+use super::server::Job;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Scenario;
@@ -28,7 +28,7 @@ pub(super) const OVERFLOW: &str = "overflow";
 /// Label of a route's timeout without Weir.
 const TIMEOUT: &str = "timeout";
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     pub(super) fn carry_out(&mut self, request: u32, verdict: &Verdict) {
         match verdict {
             Verdict::Forward(dispatch) => {
@@ -67,18 +67,20 @@ impl<W: Witness> World<'_, W> {
             outcome.dispatched = Some(time);
         }
         // Servers start only once they have the whole request.
-        let hop = self.hop(variant).saturating_add(self.still_comes(request));
+        let hop = self
+            .hop(variant)
+            .saturating_add(self.remaining_upload(request));
         if hop > 0 {
             self.arm_limit(request, attempt, timeout);
-            let reach = What::Reach {
+            let reach = Event::ServerArrival {
                 request,
                 attempt,
                 variant,
             };
-            self.agenda.add(now.saturating_add(hop), reach);
+            self.event_queue.add(now.saturating_add(hop), reach);
         } else if self.take(request, attempt, variant) {
             self.arm_limit(request, attempt, timeout);
-            self.wake_site(variant);
+            self.wake_server(variant);
         }
     }
 
@@ -86,49 +88,54 @@ impl<W: Witness> World<'_, W> {
         if let Some(known) = self.requests.get(request as usize) {
             let limit = leaves_at(known).min(self.now.saturating_add(nanos(timeout)));
             // An answer at exactly that time still counts.
-            self.agenda
-                .add(limit.saturating_add(1), What::Limit { request, attempt });
+            self.event_queue.add(
+                limit.saturating_add(1),
+                Event::TimeLimit { request, attempt },
+            );
         }
     }
 
     /// Handles a request's arrival at its server, even if its client has disconnected.
     pub(super) fn reach(&mut self, request: u32, attempt: u8, variant: u16) {
         if self.take(request, attempt, variant) {
-            self.wake_site(variant);
+            self.wake_server(variant);
         }
     }
 
     /// Offers the request to the server; if it is refused, schedules the error at the proxy.
     fn take(&mut self, request: u32, attempt: u8, variant: u16) -> bool {
         let time = self.time();
-        let site = self
-            .sites
+        let server = self
+            .simulated_servers
             .get_mut(usize::from(variant))
-            .filter(|site| site.up);
-        let errs = site.as_ref().is_some_and(|site| site.errs);
-        let taken = !errs && site.is_some_and(|site| site.take(time, Job { request, attempt }));
-        if errs {
+            .filter(|server| server.up);
+        let failing = server.as_ref().is_some_and(|server| server.failing);
+        let taken =
+            !failing && server.is_some_and(|server| server.take(time, Job { request, attempt }));
+        if failing {
             let at = self.now + nanos(ERROR_DELAY) + self.hop(variant);
-            self.agenda.add(at, What::Erred { request, attempt });
+            self.event_queue
+                .add(at, Event::ServerError { request, attempt });
         } else if !taken {
             let at = self.now + nanos(BREAK_DELAY) + self.hop(variant);
-            self.agenda.add(at, What::Broken { request, attempt });
+            self.event_queue
+                .add(at, Event::ConnectionFailed { request, attempt });
         }
         taken
     }
 
     /// One-way latency between the proxy and that server, ns.
     fn hop(&self, variant: u16) -> u64 {
-        let site = self.sites.get(usize::from(variant));
-        site.map_or(0, |site| site.hop)
+        let server = self.simulated_servers.get(usize::from(variant));
+        server.map_or(0, |server| server.hop)
     }
 
     /// Advances a server that has an execution to end or start.
     pub(super) fn serve(&mut self, variant: u16) {
         let time = self.time();
         let mut ended = std::mem::take(&mut self.ended);
-        if let Some(site) = self.sites.get_mut(usize::from(variant)) {
-            site.advance(time, &mut ended);
+        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
+            server.advance(time, &mut ended);
         }
         let hop = self.hop(variant);
         for (job, _) in ended.drain(..) {
@@ -136,16 +143,16 @@ impl<W: Witness> World<'_, W> {
                 self.answer(job, variant);
             } else {
                 let Job { request, attempt } = job;
-                let answer = What::Answer {
+                let answer = Event::Answer {
                     request,
                     attempt,
                     variant,
                 };
-                self.agenda.add(self.now.saturating_add(hop), answer);
+                self.event_queue.add(self.now.saturating_add(hop), answer);
             }
         }
         self.ended = ended;
-        self.wake_site(variant);
+        self.wake_server(variant);
     }
 
     /// Handles an answer, or its first byte, at the proxy; its client may have disconnected.
@@ -164,25 +171,26 @@ impl<W: Witness> World<'_, W> {
         if at_proxy > 0 {
             flight.place = Place::Reading;
             let ends = self.now.saturating_add(at_proxy).min(leaves_at(known));
-            self.agenda.add(ends, What::Rest { request, attempt });
+            self.event_queue
+                .add(ends, Event::AnswerEnd { request, attempt });
             self.tell(worker, |worker, now, verdicts| {
                 worker.on_bulk(request, now, verdicts)
             });
         } else {
-            self.lands(request, attempt);
+            self.end_flight(request, attempt);
             let (way_back, longer) = (known.way_back, known.reading.longer);
             self.reach_client(request, Fate::Answered(variant), way_back + longer);
             self.tell(worker, |worker, now, verdicts| {
                 worker.on_answer(request, Sign::Served, now, verdicts)
             });
         }
-        self.obey(worker, true);
+        self.carry_out_verdicts(worker, true);
         self.arm(worker);
     }
 
     /// Handles the end of a slowly read answer at the proxy; its client may have disconnected.
     pub(super) fn answer_rest(&mut self, request: u32, attempt: u8) {
-        let Some((worker, variant)) = self.leaves_from(Place::Reading, request, attempt) else {
+        let Some((worker, variant)) = self.remove_from(Place::Reading, request, attempt) else {
             return;
         };
         let Some(known) = self.requests.get(request as usize) else {
@@ -200,10 +208,10 @@ impl<W: Witness> World<'_, W> {
     }
 
     pub(super) fn limit(&mut self, request: u32, attempt: u8) {
-        let mut left = self.leaves_from(Place::InFlight, request, attempt);
+        let mut left = self.remove_from(Place::InFlight, request, attempt);
         if left.is_none() && matches!(self.plane, DataPlane::Fifo(_)) {
             // A route's timeout cuts off an answer that has begun; Weir lets it finish.
-            left = self.leaves_from(Place::Reading, request, attempt);
+            left = self.remove_from(Place::Reading, request, attempt);
         }
         let Some((worker, _)) = left else {
             return;
@@ -237,7 +245,7 @@ impl<W: Witness> World<'_, W> {
 
     /// Handles the failed connection to a server that was or went down.
     pub(crate) fn broken(&mut self, request: u32, attempt: u8) {
-        let Some(worker) = self.lands(request, attempt) else {
+        let Some(worker) = self.end_flight(request, attempt) else {
             return;
         };
         let reason = Reason::NoBackend;
@@ -247,7 +255,7 @@ impl<W: Witness> World<'_, W> {
 
     /// Answers a request 503 that was in flight when its worker's VM restarted; no engine is left to notify.
     pub(crate) fn break_flight(&mut self, request: u32, attempt: u8) {
-        if self.lands(request, attempt).is_some() {
+        if self.end_flight(request, attempt).is_some() {
             let reason = Reason::NoBackend;
             self.refuse(request, reason.label(), reason.status(), None);
         }
@@ -255,20 +263,20 @@ impl<W: Witness> World<'_, W> {
 
     /// Records a request as lost that was in flight when its proxy restarted.
     pub(crate) fn lose(&mut self, request: u32, attempt: u8) {
-        if self.lands(request, attempt).is_some() {
+        if self.end_flight(request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
 
     /// Ends the flight of that attempt, if it is in flight; returns its worker.
-    pub(super) fn lands(&mut self, request: u32, attempt: u8) -> Option<u32> {
-        let left = self.leaves_from(Place::InFlight, request, attempt);
+    pub(super) fn end_flight(&mut self, request: u32, attempt: u8) -> Option<u32> {
+        let left = self.remove_from(Place::InFlight, request, attempt);
         left.map(|(worker, _)| worker)
     }
 
     /// Removes the attempt from upstream, if it is at `place`; returns its worker and
     /// variant.
-    fn leaves_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
+    fn remove_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
         let flight = self.flights.get_mut(request as usize)?;
         if (flight.place, flight.attempt) != (place, attempt) {
             return None;
@@ -283,7 +291,7 @@ impl<W: Witness> World<'_, W> {
 
     /// Records an answer as lost whose client was still reading when the proxy or the VM restarted.
     pub(crate) fn lose_answer(&mut self, request: u32, attempt: u8) {
-        if self.leaves_from(Place::Reading, request, attempt).is_some() {
+        if self.remove_from(Place::Reading, request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
@@ -314,8 +322,8 @@ impl<W: Witness> World<'_, W> {
             if asks < leaves {
                 flight.attempt += 1;
                 let way_up = nanos(known.head.saturating_sub(known.sent));
-                self.agenda
-                    .add(asks.saturating_add(way_up), What::Again { request });
+                self.event_queue
+                    .add(asks.saturating_add(way_up), Event::Retry { request });
                 return;
             }
         }

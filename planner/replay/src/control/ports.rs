@@ -48,8 +48,8 @@ fn name(proxy: usize) -> Arc<str> {
 }
 
 /// Simulated ports of the planner.
-pub(crate) struct Desk {
-    board: Mutex<Board>,
+pub(crate) struct SimulatedPorts {
+    state: Mutex<PortState>,
     publisher: Publisher,
     memo: Mutex<HashMap<Problem, Decision>>,
     /// Name of each proxy.
@@ -58,7 +58,7 @@ pub(crate) struct Desk {
 }
 
 /// State shared by the simulation and the planner's cycle.
-pub(crate) struct Board {
+pub(crate) struct PortState {
     /// Simulated time.
     pub(crate) now: Duration,
     /// Counters of each proxy; `None` while it cannot be scraped.
@@ -73,10 +73,10 @@ pub(crate) struct Board {
     pub(crate) wake_at: Option<Duration>,
 }
 
-impl Desk {
-    pub(crate) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> Desk {
-        Desk {
-            board: Mutex::new(Board {
+impl SimulatedPorts {
+    pub(crate) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> SimulatedPorts {
+        SimulatedPorts {
+            state: Mutex::new(PortState {
                 now: Duration::ZERO,
                 counted: vec![Some(Counts::default()); proxies],
                 kubelet,
@@ -91,27 +91,27 @@ impl Desk {
         }
     }
 
-    pub(crate) fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> MutexGuard<'_, PortState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until `ready` returns a value, polled as simulated time advances; at the latest until `until`.
     fn when<T>(
         &self,
         until: Duration,
-        mut ready: impl FnMut(&Board) -> Option<T>,
+        mut ready: impl FnMut(&PortState) -> Option<T>,
         late: T,
     ) -> impl Future<Output = T> {
         let mut late = Some(late);
         poll_fn(move |_| {
-            let mut board = self.board();
-            if let Some(answer) = ready(&board) {
+            let mut state = self.state();
+            if let Some(answer) = ready(&state) {
                 return Poll::Ready(answer);
             }
-            match late.take_if(|_| board.now >= until) {
+            match late.take_if(|_| state.now >= until) {
                 Some(late) => Poll::Ready(late),
                 None => {
-                    board.wake_at = Some(board.wake_at.map_or(until, |at| at.min(until)));
+                    state.wake_at = Some(state.wake_at.map_or(until, |at| at.min(until)));
                     Poll::Pending
                 }
             }
@@ -119,23 +119,23 @@ impl Desk {
     }
 }
 
-impl Observe for Desk {
+impl Observe for SimulatedPorts {
     async fn scrape(&self) -> Vec<Scrape> {
-        let board = self.board();
+        let state = self.state();
         let scrape = |(counted, name): (&Option<Counts>, &Arc<str>)| Scrape {
             from: Arc::clone(name),
-            at: board.now,
+            at: state.now,
             counts: counted.clone().ok_or(ScrapeError::Status(503)),
         };
-        let proxies = board.counted.iter().zip(&self.names);
+        let proxies = state.counted.iter().zip(&self.names);
         proxies.map(scrape).collect()
     }
 }
 
-impl Actuate for Desk {
+impl Actuate for SimulatedPorts {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
-        let board = self.board();
-        let known = board.kubelet.known().map(|(confirmed, pending)| {
+        let state = self.state();
+        let known = state.kubelet.known().map(|(confirmed, pending)| {
             let now = one(confirmed);
             Some(Ok(pending.map_or(now, |cores| now.or(Goal::one(cores)))))
         });
@@ -145,10 +145,10 @@ impl Actuate for Desk {
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
         let mut answers = Vec::with_capacity(changes.len());
         let (begin, ready): (Duration, Vec<Option<u64>>) = {
-            let mut board = self.board();
-            let now = board.now;
+            let mut state = self.state();
+            let now = state.now;
             let ask = |change: &Resize| {
-                board
+                state
                     .kubelet
                     .ask(nanos(now), change.variant, change.cores())
             };
@@ -161,7 +161,7 @@ impl Actuate for Desk {
                 continue;
             };
             // All resizes run at the same time, so a later one has probably been confirmed by now.
-            let confirmed = |board: &Board| (board.now >= ready).then_some(true);
+            let confirmed = |state: &PortState| (state.now >= ready).then_some(true);
             let in_time = self.when(ready.min(limit), confirmed, ready <= limit).await;
             answers.push(if in_time {
                 Ok(one(change.cores()))
@@ -181,22 +181,22 @@ impl Actuate for Desk {
     }
 }
 
-impl Publish for Desk {
+impl Publish for SimulatedPorts {
     fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
         // A replayed service has one stage.
         let receipt = self
             .publisher
             .publish(drafts.into_iter().next().unwrap_or_default(), now)?;
         if let Some(newest) = self.publisher.newest().filter(|_| receipt.new > 0) {
-            self.board().plans.push(newest.plan.clone());
+            self.state().plans.push(newest.plan.clone());
         }
         Ok(receipt)
     }
 
     async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
-        let until = self.board().now + within;
-        let all = move |board: &Board| {
-            board
+        let until = self.state().now + within;
+        let all = move |state: &PortState| {
+            state
                 .taken
                 .iter()
                 .all(|taken| *taken >= revision)
@@ -206,12 +206,12 @@ impl Publish for Desk {
     }
 
     async fn drained(&self, takes: Duration) {
-        let until = self.board().now + takes;
+        let until = self.state().now + takes;
         self.when(until, |_| None, ()).await;
     }
 }
 
-impl Solver for Desk {
+impl Solver for SimulatedPorts {
     async fn decide(
         &self,
         service: &Arc<Service>,

@@ -17,7 +17,7 @@ pub(crate) struct Job {
 }
 
 /// Simulated server.
-pub(crate) struct Site {
+pub(crate) struct SimulatedServer {
     model: ServerModel<Job>,
     parallelism: Parallelism,
     /// One-way latency between the proxy and the server, ns.
@@ -29,15 +29,19 @@ pub(crate) struct Site {
     /// Whether it accepts requests.
     pub(crate) up: bool,
     /// Whether it answers every request with an error.
-    pub(crate) errs: bool,
+    pub(crate) failing: bool,
     /// Actual cores, whether or not they are usable yet.
     pub(crate) cores: Cores,
     core_seconds: f64,
     counted_until: Duration,
 }
 
-impl Site {
-    pub(crate) fn new(server: &Server, cores: Cores, seed: u64) -> Result<Site, PlayError> {
+impl SimulatedServer {
+    pub(crate) fn new(
+        server: &Server,
+        cores: Cores,
+        seed: u64,
+    ) -> Result<SimulatedServer, PlayError> {
         let refused = |why: String| PlayError::Server {
             name: server.name.clone(),
             why,
@@ -56,14 +60,14 @@ impl Site {
             ..ServerConfig::new(&server.name, server.law)
         };
         config.check().map_err(|error| refused(error.to_string()))?;
-        Ok(Site {
+        Ok(SimulatedServer {
             model: ServerModel::new(config).map_err(|error| refused(error.to_string()))?,
             parallelism: server.parallelism,
             hop: nanos(server.hop()),
             ended: Vec::new(),
             wakes_at: u64::MAX,
             up: true,
-            errs: false,
+            failing: false,
             cores,
             core_seconds: 0.0,
             counted_until: Duration::ZERO,

@@ -38,20 +38,20 @@ pub(crate) enum Rule {
 }
 
 /// Utilisation-based autoscaler.
-pub(crate) struct Scaler {
+pub(crate) struct Autoscaler {
     rule: Rule,
     service: Service,
     /// Simulated backends.
     pub(crate) kubelet: Kubelet,
     publisher: Publisher,
-    variants: Vec<Seen>,
+    variants: Vec<UsageHistory>,
     /// Target cores of each variant.
-    pub(crate) wanted: Vec<Cores>,
+    pub(crate) target: Vec<Cores>,
 }
 
 /// History of a variant.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct UsageHistory {
     busy_core_seconds: f64,
     core_seconds: f64,
     /// Recommendations of the HPA, or usage samples of the VPA, in cores.
@@ -60,25 +60,25 @@ struct Seen {
 
 /// Counters of a variant: core-seconds available and used so far.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Use {
+pub(crate) struct Usage {
     pub(crate) core_seconds: f64,
     pub(crate) busy_core_seconds: f64,
 }
 
-impl Scaler {
-    pub(crate) fn new(rule: Rule, service: &Service, kubelet: Kubelet) -> Scaler {
-        Scaler {
+impl Autoscaler {
+    pub(crate) fn new(rule: Rule, service: &Service, kubelet: Kubelet) -> Autoscaler {
+        Autoscaler {
             rule,
             service: service.clone(),
             publisher: Publisher::new(service),
-            variants: vec![Seen::default(); kubelet.confirmed().len()],
-            wanted: kubelet.confirmed().to_vec(),
+            variants: vec![UsageHistory::default(); kubelet.confirmed().len()],
+            target: kubelet.confirmed().to_vec(),
             kubelet,
         }
     }
 
     /// Reads the counters, computes the target cores and requests them.
-    pub(crate) fn turn(&mut self, now: u64, counters: &[Use]) {
+    pub(crate) fn run_cycle(&mut self, now: u64, counters: &[Usage]) {
         let mut left = self.service.budget;
         let lists = self
             .service
@@ -87,31 +87,31 @@ impl Scaler {
             .zip(&mut self.variants)
             .zip(counters)
             .enumerate();
-        for (index, ((variant, seen), counter)) in lists {
+        for (index, ((variant, history), counter)) in lists {
             let has = self
                 .kubelet
                 .confirmed()
                 .get(index)
                 .copied()
                 .unwrap_or_default();
-            let wish = match seen.look(*counter) {
+            let recommended = match history.sample(*counter) {
                 // It had no cores: neither autoscaler scales up from zero.
                 None => has.as_f64(),
                 Some((used, had)) => match self.rule {
-                    Rule::Hpa => seen.hpa(has.as_f64(), used / had),
-                    Rule::Vpa => seen.vpa(used),
+                    Rule::Hpa => history.hpa(has.as_f64(), used / had),
+                    Rule::Vpa => history.vpa(used),
                 },
             };
             let most = variant.greatest.min(left);
-            let cores = (wish.ceil() as u32).clamp(variant.least.min(most), most);
+            let cores = (recommended.ceil() as u32).clamp(variant.least.min(most), most);
             left -= cores;
-            if let Some(wanted) = self.wanted.get_mut(index) {
-                *wanted = Cores::whole(cores);
+            if let Some(target) = self.target.get_mut(index) {
+                *target = Cores::whole(cores);
             }
         }
         // Scale-downs first, so that the total stays within the budget.
         for grows in [false, true] {
-            for (index, cores) in self.wanted.iter().enumerate() {
+            for (index, cores) in self.target.iter().enumerate() {
                 let has = self
                     .kubelet
                     .confirmed()
@@ -140,9 +140,9 @@ impl Scaler {
     }
 }
 
-impl Seen {
+impl UsageHistory {
     /// Returns the mean cores used and available since the last call; `None` if none were available.
-    fn look(&mut self, counter: Use) -> Option<(f64, f64)> {
+    fn sample(&mut self, counter: Usage) -> Option<(f64, f64)> {
         let used = counter.busy_core_seconds - self.busy_core_seconds;
         let had = counter.core_seconds - self.core_seconds;
         (self.busy_core_seconds, self.core_seconds) =
@@ -153,16 +153,20 @@ impl Seen {
 
     fn hpa(&mut self, has: f64, utilisation: f64) -> f64 {
         let ratio = utilisation / UTILISATION;
-        let wish = if (ratio - 1.0).abs() <= TOLERANCE {
+        let recommended = if (ratio - 1.0).abs() <= TOLERANCE {
             has
         } else {
             (has * ratio).ceil()
         };
-        self.remember(wish, WINDOW);
-        if wish >= has {
-            return wish;
+        self.remember(recommended, WINDOW);
+        if recommended >= has {
+            return recommended;
         }
-        self.past.iter().copied().fold(wish, f64::max).min(has)
+        self.past
+            .iter()
+            .copied()
+            .fold(recommended, f64::max)
+            .min(has)
     }
 
     fn vpa(&mut self, used: f64) -> f64 {

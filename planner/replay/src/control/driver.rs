@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::desk::Desk;
 use super::kubelet::Kubelet;
+use super::ports::SimulatedPorts;
 use crate::EPOCH_MS;
 use weir_planner::clock::Now;
 use weir_planner::config::Service;
@@ -18,28 +18,28 @@ use weir_planner::status::CycleReport;
 /// Time limit of the solver, far above what a solve takes, so that results do not depend on the machine.
 const SOLVER_LIMIT: Duration = Duration::from_secs(600);
 
-type Turn = Pin<Box<dyn Future<Output = (Planner, Option<CycleReport>)>>>;
+type Cycle = Pin<Box<dyn Future<Output = (Planner, Option<CycleReport>)>>>;
 
 /// Planner and its running cycle.
-pub(crate) struct Steering {
+pub(crate) struct PlannerDriver {
     /// Simulated ports of the planner.
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) ports: Arc<SimulatedPorts>,
     /// `None` while a cycle is running.
     planner: Option<Planner>,
-    turn: Option<Turn>,
+    cycle: Option<Cycle>,
     /// Report of the last cycle.
     pub(crate) report: Option<CycleReport>,
 }
 
-impl Steering {
-    pub(crate) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> Steering {
+impl PlannerDriver {
+    pub(crate) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> PlannerDriver {
         let mut service = service.clone();
         service.solver_limit = SOLVER_LIMIT;
-        let desk = Arc::new(Desk::new(&service, kubelet, proxies));
-        Steering {
-            desk,
+        let simulated = Arc::new(SimulatedPorts::new(&service, kubelet, proxies));
+        PlannerDriver {
+            ports: simulated,
             planner: Some(Planner::new(Arc::new(service))),
-            turn: None,
+            cycle: None,
             report: None,
         }
     }
@@ -54,15 +54,15 @@ impl Steering {
             at,
             unix_ms: EPOCH_MS.saturating_add(ms),
         };
-        let desk = Arc::clone(&self.desk);
-        self.turn = Some(Box::pin(async move {
+        let simulated = Arc::clone(&self.ports);
+        self.cycle = Some(Box::pin(async move {
             let report = {
-                let stopwatch = || desk.board().now;
+                let stopwatch = || simulated.state().now;
                 let ports = Ports {
-                    observe: desk.as_ref(),
-                    actuate: desk.as_ref(),
-                    publish: desk.as_ref(),
-                    solver: desk.as_ref(),
+                    observe: simulated.as_ref(),
+                    actuate: simulated.as_ref(),
+                    publish: simulated.as_ref(),
+                    solver: simulated.as_ref(),
                     stopwatch: &stopwatch,
                 };
                 planner.tick(&ports, now).await
@@ -72,21 +72,21 @@ impl Steering {
     }
 
     /// Polls the running cycle; returns the time of the next poll if it waits.
-    pub(crate) fn go_on(&mut self, at: Duration) -> Option<Duration> {
-        let turn = self.turn.as_mut()?;
+    pub(crate) fn resume(&mut self, at: Duration) -> Option<Duration> {
+        let cycle = self.cycle.as_mut()?;
         {
-            let mut board = self.desk.board();
-            board.now = at;
-            board.wake_at = None;
+            let mut state = self.ports.state();
+            state.now = at;
+            state.wake_at = None;
         }
-        match turn.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match cycle.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready((planner, report)) => {
                 self.planner = Some(planner);
                 self.report = report.or(self.report.take());
-                self.turn = None;
+                self.cycle = None;
                 None
             }
-            Poll::Pending => self.desk.board().wake_at,
+            Poll::Pending => self.ports.state().wake_at,
         }
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 
 /// Observed events, in order.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct ClassOrder {
     /// Downstream time of every plan.
     pub(super) rest: Duration,
     checked: bool,
@@ -27,8 +27,12 @@ struct Sent {
     deadline: Mono,
 }
 
-impl Turns {
-    pub(super) fn of(scenario: &Scenario, requests: &[Request], contender: Contender) -> Turns {
+impl ClassOrder {
+    pub(super) fn of(
+        scenario: &Scenario,
+        requests: &[Request],
+        contender: Contender,
+    ) -> ClassOrder {
         let plugin = &scenario.proxies.plugin;
         let known = plugin["classes"].as_array();
         let name = |class: &serde_json::Value| class["name"].clone();
@@ -41,27 +45,32 @@ impl Turns {
         };
         let priority = |class: &serde_json::Value| class["priority"].as_u64().unwrap();
         let stays = contender.control == Control::Static && scenario.variants.len() == 1;
-        Turns {
+        ClassOrder {
             rest: Duration::from_secs_f64(scenario.service.rest_ms / 1e3),
             checked: stays && contender.plane != Plane::EdfWithoutFeasibility,
             class_of: requests.iter().map(class).collect(),
             priorities: known.map_or(vec![0], |all| all.iter().map(priority).collect()),
             starvation: plugin["starvation"].as_u64().unwrap_or(1) as usize,
-            ..Turns::default()
+            ..ClassOrder::default()
         }
     }
 
-    pub(super) fn anew(&mut self, worker: usize) {
+    pub(super) fn on_new_engine(&mut self, worker: usize) {
         self.sent.remove(&worker);
         self.held.retain(|(known, _), _| *known != worker);
     }
 
     /// A request has no place in the order until its body has arrived.
-    pub(super) fn whole(&mut self, worker: usize, stream: StreamId) {
+    pub(super) fn on_last_byte(&mut self, worker: usize, stream: StreamId) {
         self.held.remove(&(worker, stream));
     }
 
-    pub(super) fn told(&mut self, worker: usize, verdicts: &[(StreamId, Verdict)], now: u64) {
+    pub(super) fn on_verdicts(
+        &mut self,
+        worker: usize,
+        verdicts: &[(StreamId, Verdict)],
+        now: u64,
+    ) {
         if !self.checked {
             return;
         }

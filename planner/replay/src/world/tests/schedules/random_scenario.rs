@@ -3,7 +3,7 @@
 use super::*;
 
 /// Scenario, requests and contender of a seed.
-pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
+pub(super) fn random_scenario(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let planner = seed.is_multiple_of(PLANNER_EVERY);
     let mut scenario = scenario([1, 1]);
