@@ -2,12 +2,12 @@
 //! of every engine is checked.
 
 mod failing;
+mod network_fade;
+mod planner_cycle;
 mod readers;
 mod schedules;
 mod speed;
-mod steering;
 mod uploads;
-mod ways;
 
 use std::time::Duration;
 

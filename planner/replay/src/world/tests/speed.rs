@@ -73,7 +73,7 @@ fn speed() {
         ..WEIR
     };
     for (what, mut scenario) in [
-        ("2 variants, 8 cores", super::steering::closed_loop()),
+        ("2 variants, 8 cores", super::planner_cycle::closed_loop()),
         ("3 variants, 20 cores", example()),
     ] {
         scenario.length = Duration::from_secs(1200);
@@ -81,7 +81,7 @@ fn speed() {
         report(
             &what,
             &scenario,
-            &super::steering::waves(1200, 160),
+            &super::planner_cycle::waves(1200, 160),
             planner,
         );
     }
@@ -89,7 +89,7 @@ fn speed() {
 
 /// The example's service, with servers that match its profiles.
 fn example() -> Scenario {
-    let mut scenario = super::steering::closed_loop();
+    let mut scenario = super::planner_cycle::closed_loop();
     let file = include_str!("../../../../service.example.yaml");
     scenario.service = weir_planner::config::Service::from_yaml(file).unwrap();
     let variants = scenario.service.variants.iter();

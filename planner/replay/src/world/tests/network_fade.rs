@@ -1,6 +1,6 @@
 //! Network whose latency rises, as the planner sees it through the filter's network latency histogram.
 
-use super::steering::closed_loop;
+use super::planner_cycle::closed_loop;
 use super::*;
 use weir_planner::config::{Policy, SpongeRule};
 
