@@ -1,6 +1,6 @@
-//! `test --kubeconfig PATH`: the stories of Kubernetes on somebody's cluster, and no others.
+//! `test --kubeconfig PATH`: runs only the Kubernetes tests, on that cluster.
 //!
-//! It decides which arguments are whose; what is done to the cluster is `tests/cluster`'s to say.
+//! Splits the arguments; `tests/cluster` determines what is done on the cluster.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use crate::layout::Layout;
 use crate::setup::Tools;
 use crate::{compile, replace};
 
-/// Where the stories read which cluster it is.
+/// Environment variable with the cluster's kubeconfig, read by the tests.
 const KUBECONFIG: &str = "WEIR_KUBECONFIG";
 const FLAG: &str = "--kubeconfig";
 
-/// The path after `--kubeconfig`, if it is there, and everything else.
+/// Returns the path after `--kubeconfig`, if given, and the other arguments.
 pub(crate) fn kubeconfig(
     typed: impl Iterator<Item = OsString>,
 ) -> Result<(Option<PathBuf>, Vec<OsString>)> {
@@ -23,7 +23,7 @@ pub(crate) fn kubeconfig(
     while let Some(argument) = typed.next() {
         let text = argument.to_str().unwrap_or_default();
         if text == "--" {
-            // The test program's own.
+            // Arguments of the test program.
             others.push(argument);
             others.extend(typed.by_ref());
         } else if text == FLAG {
@@ -37,7 +37,7 @@ pub(crate) fn kubeconfig(
     Ok((path.map(PathBuf::from), others))
 }
 
-/// Tells the stories on that cluster.
+/// Runs the tests on that cluster.
 pub(crate) fn test(layout: &Layout, path: PathBuf, mut others: Vec<OsString>) -> Result<()> {
     let path = std::path::absolute(path).context("where is this folder?")?;
     anyhow::ensure!(path.is_file(), "there is no file {}", path.display());
@@ -45,7 +45,7 @@ pub(crate) fn test(layout: &Layout, path: PathBuf, mut others: Vec<OsString>) ->
     if !others.iter().any(|other| other == OsStr::new("--")) {
         others.push("--".into());
     }
-    // What is played, left out and left behind is said in passing.
+    // The tests print what they run, skip and leave behind.
     others.push("--nocapture".into());
     let story = ["test", "--workspace", "--test", "cluster"];
     Err(replace(
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_is_found_and_the_rest_is_left() {
+    fn kubeconfig_flag_is_removed_from_other_arguments() {
         for (typed, path, others) in [
             ("", None, ""),
             ("--kubeconfig a/b", Some("a/b"), ""),

@@ -1,15 +1,15 @@
-//! Takes out of the filter module what Envoy would call in vain.
+//! Removes unused callbacks from the filter module.
 //!
-//! The SDK exports every callback that proxy-wasm knows, and Envoy calls each that is exported: into the VM
-//! and out of it, a microsecond or two, for each piece of a request's body, for its trailers, and three times
-//! when a stream ends. What the filter does not listen to is therefore not exported; Envoy then takes the
-//! answer for a yes. Correctness does not depend on it: the module as cargo leaves it behaves the same.
+//! The SDK exports every proxy-wasm callback, and Envoy calls each exported one. Every call enters and leaves
+//! the VM, which takes one to two microseconds: for each piece of a request's body, for its trailers, and three
+//! times at the end of a stream. Unused callbacks are therefore not exported; Envoy then continues. This is
+//! only an optimization: the untrimmed module behaves the same.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// The callbacks that `filter/src/host` listens to, and those without which there is no VM.
+/// Callbacks that `filter/src/host` uses, and those that a VM requires.
 const HEARD: [&str; 14] = [
     "proxy_on_memory_allocate",
     "proxy_on_vm_start",
@@ -26,11 +26,11 @@ const HEARD: [&str; 14] = [
     "proxy_on_response_trailers",
     "proxy_on_delete",
 ];
-/// What all callbacks' names begin with.
+/// Prefix of all callback names.
 const CALLBACK: &str = "proxy_on_";
 
-/// Writes `module` to `to` without the callbacks that nobody listens to, and without the code that only
-/// they need.
+/// Writes `module` to `to` without the unused callbacks and the code that only they
+/// need.
 pub(crate) fn trim(module: &Path, to: &Path) -> Result<()> {
     let bytes = std::fs::read(module)
         .with_context(|| format!("there is no filter module at {}", module.display()))?;
@@ -38,7 +38,7 @@ pub(crate) fn trim(module: &Path, to: &Path) -> Result<()> {
         .with_context(|| format!("{} cannot be trimmed", module.display()))?;
     let folder = to.parent().context("the module is to lie in no folder")?;
     std::fs::create_dir_all(folder)?;
-    // Whole or not at all: an Envoy may be about to read it.
+    // Atomic, because an Envoy may be about to read it.
     let beside = to.with_extension("new");
     std::fs::write(&beside, trimmed)?;
     std::fs::rename(&beside, to).with_context(|| format!("cannot write {}", to.display()))
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn only_callbacks_that_nobody_listens_to_are_taken_out() {
+    fn only_unused_callbacks_are_removed() {
         let others = ["_initialize", "proxy_abi_version_0_2_1"];
         let unheard = ["proxy_on_log", "proxy_on_done", "proxy_on_grpc_close"];
         let all = [&HEARD[..], &others, &unheard].concat();
@@ -92,9 +92,9 @@ mod tests {
         assert!(HEARD.iter().all(|name| name.starts_with(CALLBACK)));
     }
 
-    /// Else Envoy would never call what somebody adds to the shell.
+    /// Otherwise Envoy would never call a callback that is added to the shell.
     #[test]
-    fn what_the_shell_listens_to_is_kept() {
+    fn callbacks_of_the_shell_are_kept() {
         let shell = [
             include_str!("../../filter/src/host/root.rs"),
             include_str!("../../filter/src/host/stream.rs"),
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_lacks_what_is_listened_to_is_refused() {
+    fn module_without_required_callback_is_refused() {
         let error = without_the_unheard(&module(&["proxy_on_tick"])).unwrap_err();
         assert!(format!("{error:#}").contains("proxy_on_"), "{error:#}");
     }
 
     #[test]
-    fn what_is_no_module_is_refused() {
+    fn invalid_module_is_refused() {
         assert!(without_the_unheard(b"not wasm").is_err());
     }
 }
