@@ -1,14 +1,14 @@
-//! Fits of laws to measurements: Sponge's Eq. 2 and InfAdapter's lines, by least squares and, where
-//! some measurements are simply wrong, by RANSAC (which Sponge uses).
+//! Fits of latency and throughput models to measurements: Sponge's Eq. 2 and InfAdapter's lines, by least
+//! squares and, if some measurements are plainly wrong, by RANSAC (as in Sponge).
 //!
-//! Least squares is exact. Sponge's coefficients may not be negative: of the 15 sets of coefficients that
-//! may be above 0 (not empty), each is solved as an ordinary least squares on scaled columns, and the
-//! best whose solution has no negative one is the optimum, since its own set is among them.
+//! Least squares is exact. Sponge's coefficients may not be negative. Each of the 15 non-empty sets of
+//! coefficients that may be above 0 is solved as an ordinary least-squares problem on scaled columns. The
+//! best solution without a negative coefficient is the optimum, since the optimum's own set is among them.
 //!
-//! RANSAC draws [`Ransac::samples`] times as many points as there are coefficients, fits them, and counts
-//! the points that this law tells to within the threshold; the law with the most (then the least squared
-//! error over them, then the first) is fitted again, by least squares, to all of these. Seeded: the same
-//! points and parameters have the same answer.
+//! RANSAC draws, [`Ransac::samples`] times, as many points as there are coefficients, fits them, and
+//! counts the points that this model predicts within the threshold. The model with the most such points
+//! (then the least squared error over them, then the first) is fitted again, by least squares, to all of
+//! these points. It is seeded: the same points and parameters give the same result.
 
 use nalgebra::{DMatrix, DVector};
 use rand::{RngExt, SeedableRng};
@@ -18,34 +18,34 @@ use super::{BATCH_MAX, CORES_MAX, Cell, Law, Line, MS_MAX, POINTS_MAX, Point, RP
 use crate::Refused;
 use crate::input::{positive, rule, within};
 
-/// A law, and how near it comes to what was measured.
+/// Fitted model, with its errors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit<L> {
-    /// The law.
+    /// The model.
     pub law: L,
-    /// The part of the measurements' variance that the law explains, 1 at best, over the points it was
-    /// fitted to; 1 where they neither vary nor differ from the law.
+    /// Part of the measurements' variance that the model explains, at best 1, over the points it was
+    /// fitted to; 1 if they are all equal and the model predicts them.
     pub r_squared: f64,
     /// Root of the mean squared error over the points it was fitted to, in the unit of the measurements.
     pub rmse: f64,
-    /// How many points it was fitted to: all by least squares, the inliers by RANSAC.
+    /// Number of points it was fitted to: all by least squares, the inliers by RANSAC.
     pub inliers: usize,
 }
 
-/// How RANSAC goes about it.
+/// Parameters of RANSAC.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ransac {
-    /// How often points are drawn, 1 to [`SAMPLES_MAX`]. With a fifth of the points wrong, four right
-    /// ones come in 41 % of the draws; a hundred draws miss them once in 10²².
+    /// Number of draws, 1 to [`SAMPLES_MAX`]. If a fifth of the points is wrong, a draw of four has only
+    /// right ones with probability 41 %; a hundred draws all miss them once in 10²².
     pub samples: u32,
-    /// A point within this of a law, in the unit of the measurements, is its inlier. `None`: the median
-    /// absolute deviation of the measurements from their median, as scikit-learn's default.
+    /// Maximum error of an inlier, in the unit of the measurements. `None`: the median absolute deviation
+    /// of the measurements from their median, as scikit-learn's default.
     pub threshold: Option<f64>,
-    /// Where chance begins.
+    /// Seed of the draws.
     pub seed: u64,
 }
 
-/// Most draws.
+/// Maximum number of draws.
 pub const SAMPLES_MAX: u32 = 100_000;
 
 impl Default for Ransac {
@@ -58,16 +58,16 @@ impl Default for Ransac {
     }
 }
 
-/// Sponge's law by least squares, no coefficient negative.
+/// Fits Sponge's latency model by least squares, without negative coefficients.
 ///
 /// # Errors
-/// Fewer points than coefficients, numbers that are none, points too much alike to tell the coefficients
-/// apart: it takes two batches on each of two numbers of cores, or other four points as different.
+/// Fewer points than coefficients, invalid numbers, or points too similar to determine the coefficients.
+/// Two batches on each of two numbers of cores are enough, or four other points as different.
 pub fn sponge(points: &[Cell]) -> Result<Fit<Law>, Refused> {
     latencies(points)?.fit(None).map(Fit::law)
 }
 
-/// The same by RANSAC.
+/// Fits Sponge's latency model by RANSAC.
 ///
 /// # Errors
 /// As [`sponge`]; parameters out of range.
@@ -75,15 +75,15 @@ pub fn sponge_ransac(points: &[Cell], how: &Ransac) -> Result<Fit<Law>, Refused>
     latencies(points)?.fit(Some(how)).map(Fit::law)
 }
 
-/// InfAdapter's line of throughput over cores by least squares.
+/// Fits InfAdapter's line of throughput over cores by least squares.
 ///
 /// # Errors
-/// Fewer than two different numbers of cores, numbers that are none, throughput that falls with the cores.
+/// Fewer than two different numbers of cores, invalid numbers, or throughput that falls with the cores.
 pub fn line(points: &[Point]) -> Result<Fit<Line>, Refused> {
     rising(rates(points)?.fit(None)?)
 }
 
-/// The same by RANSAC.
+/// Fits InfAdapter's line by RANSAC.
 ///
 /// # Errors
 /// As [`line`]; parameters out of range.
@@ -167,7 +167,7 @@ fn rates(points: &[Point]) -> Result<Measured, Refused> {
     measured.checked("points on at least two numbers of cores")
 }
 
-/// What is to be told, `told`, by the law Σ coefficient·row.
+/// Linear regression problem: predict `told` by Σ coefficient·row.
 struct Measured {
     rows: Vec<Vec<f64>>,
     told: Vec<f64>,
@@ -176,11 +176,11 @@ struct Measured {
     negative: bool,
 }
 
-/// Singular values (of columns of length 1) below this count as 0: the columns say the same.
+/// Singular values (of columns of length 1) below this count as 0: the columns are linearly dependent.
 const ALIKE: f64 = 1e-9;
-/// A coefficient this far below 0, in scaled columns relative to what is told, is rounding.
+/// A coefficient this far below 0, in scaled columns relative to the measurements, is a rounding error.
 const ROUNDING: f64 = 1e-12;
-/// Squared errors below this part of the squared measurements are rounding.
+/// Squared errors below this part of the squared measurements are rounding errors.
 const EXACT: f64 = 1e-24;
 
 impl Measured {
@@ -217,12 +217,12 @@ impl Measured {
         Ok(self.quality(law, &among))
     }
 
-    /// The points that agree most.
+    /// Returns the largest set of inliers.
     fn consensus(&self, how: &Ransac) -> Result<Vec<usize>, Refused> {
         let samples = within("samples", how.samples, 1, SAMPLES_MAX, "")?;
         let threshold = match how.threshold {
             Some(threshold) => positive("threshold", threshold, f64::MAX, "")?,
-            // Where most are the same, their deviation is 0 and rounding would part them.
+            // If most points are equal, the deviation is 0, and rounding errors would separate them.
             None => deviation(&self.told).max(median(&self.told) * 1e-9),
         };
         let mut chance = ChaCha8Rng::seed_from_u64(how.seed);
@@ -244,7 +244,7 @@ impl Measured {
         Ok(best.0)
     }
 
-    /// The best coefficients for the points `among`; `None` where these do not tell them apart.
+    /// Returns the best coefficients for the points `among`; `None` if these do not determine them.
     fn least_squares(&self, among: &[usize]) -> Option<Vec<f64>> {
         let every: Vec<usize> = (0..self.coefficients).collect();
         let whole = self.ordinary(among, &every)?;
@@ -270,8 +270,8 @@ impl Measured {
         best.map(|(law, _)| law)
     }
 
-    /// Ordinary least squares on some columns, the coefficients of the others 0; `None` where the points
-    /// do not tell them apart.
+    /// Ordinary least squares on some columns, with the coefficients of the others 0; `None` if the points
+    /// do not determine them.
     fn ordinary(&self, among: &[usize], columns: &[usize]) -> Option<Vec<f64>> {
         let at = |row: usize, column: usize| {
             let (row, column) = (among.get(row)?, columns.get(column)?);
@@ -332,7 +332,7 @@ impl Measured {
     }
 }
 
-/// Brings `count` drawn without return to the front.
+/// Moves `count` elements, drawn without replacement, to the front.
 fn draw(order: &mut [usize], count: usize, chance: &mut ChaCha8Rng) {
     for to in 0..count.min(order.len()) {
         // As u32, so that 32-bit machines draw the same.
