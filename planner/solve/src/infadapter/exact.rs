@@ -1,72 +1,38 @@
-//! InfAdapter's problem to the optimum, without a solver.
+//! Exact label-setting algorithm for InfAdapter's problem, without a solver.
 //!
-//! Variants are decided from the most accurate on; a label is what the first of them leave: cores, load
-//! (1 = the whole demand) and what they are worth so far. The most accurate are filled first, so each
-//! takes the lesser of its capacity and the load that is left. A label goes when
+//! Variants are decided from the most accurate on. A label holds the cores and the load (1 = the whole
+//! demand) that the decided variants leave, and their value. The most accurate are filled first, so
+//! each takes the lesser of its capacity and the load left. A label is discarded if
 //!
-//! - even the bound ([`Bound`]) of what may still come does not reach the best found, or
-//! - what is left cannot carry its load ([`Reach`]), or
-//! - another has no fewer cores and no more load left, and is worth as much even if the difference in
-//!   load were served by the most accurate variant to come.
+//! - its value plus the bound ([`Bound`]) of the undecided variants does not reach the incumbent, or
+//! - the cores left cannot carry the load left ([`Reach`]), or
+//! - another label has at least as many cores and at most as much load left, and at least the same
+//!   value even if the most accurate undecided variant served the difference in load.
 //!
-//! The longest loading is not a sum; so there is one search for each loading that may be the longest.
+//! The longest loading time is not a sum. So there is one search for each loading time that may be the
+//! longest.
 
 use super::capacity::{Reach, greatest};
 use super::dual::{Bound, Left};
-use super::hull::{Corner, upper};
+use super::item::Item;
 use super::labels::{Label, Place, cores, undominated};
-use super::{Allocation, Candidate, Choice, Problem, greedy};
+use super::{Allocation, Problem, greedy};
 use crate::{Outcome, Patience, TOLERANCE};
 
-/// Labels expanded between two looks at the clock.
+use step::Step;
+
+mod step;
+
+/// Labels expanded between two readings of the clock.
 const LOOK_EVERY: usize = 64;
-/// Labels that scout ahead.
+/// Labels of the scouting search (a beam).
 const SCOUTS: usize = 32;
-/// Labels of a layer are bundled by the cores they leave, and each bundle has a bound of its own: not
-/// more than so many bundles, and none smaller than that.
+/// Labels of a layer are bundled by the cores they leave, and each bundle has its own bound. There are
+/// about at most this many bundles, and none has fewer labels than the minimum.
 const BUNDLES_MAX: usize = 8;
 const BUNDLE_MIN: usize = 64;
-/// Fewer labels are expanded sooner than a bound is made for them.
+/// Minimum number of labels for which a separate bound is worth its cost.
 const BOUND_MIN: usize = 16;
-/// Load that is left by rounding alone.
-const NOTHING: f64 = 1e-9;
-
-/// A variant as the search sees it.
-#[derive(Debug, Clone)]
-pub(super) struct Item {
-    /// Its place in the problem.
-    pub(super) index: usize,
-    /// What the whole demand is worth if it serves it.
-    pub(super) worth: f64,
-    /// Cores and the load they carry, both rising.
-    pub(super) options: Vec<(u32, f64)>,
-    /// The concave hull of the options.
-    pub(super) hull: Vec<Corner>,
-}
-
-impl Item {
-    fn new(problem: &Problem, index: usize, variant: &Candidate, unloaded: bool) -> Item {
-        let allowed = |option: &&Choice| !unloaded || option.cores == 0;
-        let mut options: Vec<(u32, f64)> = Vec::new();
-        for option in variant.options.iter().filter(allowed) {
-            let load = (option.capacity_rps / problem.demand_rps).clamp(0.0, 1.0);
-            // More cores that carry no more only cost.
-            if options.last().is_none_or(|last| load > last.1) {
-                options.push((option.cores, load));
-            }
-        }
-        let corners = options.iter().map(|(cores, load)| Corner {
-            cores: f64::from(*cores),
-            load: *load,
-        });
-        Item {
-            index,
-            worth: problem.worth(variant.accuracy),
-            hull: upper(corners),
-            options,
-        }
-    }
-}
 
 /// Solves `problem`.
 pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> {
@@ -97,13 +63,13 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> 
     .checked(problem)
 }
 
-/// The problem with one loading as the longest that may be.
+/// Problem with a limit on the longest loading time.
 struct Level {
-    /// What that loading costs.
+    /// Cost of that loading time.
     loading: f64,
     items: Vec<Item>,
     root: Bound,
-    /// On the objective.
+    /// Upper bound of the objective.
     bound: f64,
 }
 
@@ -115,14 +81,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// What no objective exceeds: the most accurate answers, for nothing.
+    /// Upper bound of any objective: the most accurate answers, at no cost.
     fn most(&self) -> f64 {
         let accuracies = self.problem.variants.iter().map(|v| v.accuracy);
         self.problem.weights.alpha * accuracies.fold(0.0, f64::max)
     }
 
-    /// One for each loading, where it can carry the demand at all; `None` when time is over before the
-    /// last.
+    /// Creates one level for each loading time with which the demand can be carried; `None` if time is
+    /// over before the last.
     fn levels(&self) -> Option<Vec<Level>> {
         let costs = self.problem.variants.iter();
         let mut costs: Vec<f64> = costs.map(|v| self.problem.loading_cost(v)).collect();
@@ -166,13 +132,13 @@ impl Search<'_> {
         })
     }
 
-    /// Whether something with that bound could be better than the best, or as good.
+    /// Whether a solution with that bound could equal or exceed the incumbent.
     fn worthwhile(&self, bound: f64) -> bool {
         let Some(best) = &self.best else { return true };
         bound >= best.objective - TOLERANCE * (1.0 + best.objective.abs())
     }
 
-    /// Searches one level; `None` when time is over before its end.
+    /// Searches one level; `None` if time is over before its end.
     fn run(&mut self, level: &Level) -> Option<()> {
         let tails = Reach::of_tails(&level.items);
         let all = Label {
@@ -199,8 +165,8 @@ impl Search<'_> {
         Some(())
     }
 
-    /// Goes ahead with the few most promising labels of the last layer, to find something good to
-    /// compare with. `None` when time is over.
+    /// Runs ahead from the most promising labels of the last layer, to find a good incumbent for
+    /// comparison. `None` if time is over.
     fn scout(
         &mut self,
         level: &Level,
@@ -213,7 +179,7 @@ impl Search<'_> {
         }
         for decided in here - 1..level.items.len() {
             let labels: Vec<Place> = layers.last()?.iter().copied().enumerate().collect();
-            // The best of each number of cores: what is best at first sight is all alike.
+            // The best label for each range of cores: the overall best ones are too similar.
             let bundles = labels.chunks(labels.len().div_ceil(SCOUTS).max(1));
             let best = bundles.filter_map(|bundle| {
                 let each = bundle.iter().copied();
@@ -230,8 +196,8 @@ impl Search<'_> {
         Some(())
     }
 
-    /// The root's bound and, where it is worth its while, one that counts with what those labels leave,
-    /// tight at the most promising.
+    /// Returns the root's bound and, for enough labels, a bound for the resources that these labels
+    /// leave, tight for the most promising one.
     fn bounds(&self, level: &Level, decided: usize, labels: &[Place]) -> Vec<Bound> {
         let mut bounds = vec![level.root.clone()];
         let best = labels.iter().max_by(|a, b| a.1.bound.total_cmp(&b.1.bound));
@@ -254,7 +220,7 @@ impl Search<'_> {
         bounds
     }
 
-    /// All that those labels may become with the next variant; `None` when time is over.
+    /// Expands the labels by all choices of the next variant; `None` if time is over.
     fn expand(&self, step: &Step<'_>, labels: &[Place]) -> Option<Vec<Label>> {
         let bounds = step.bounds.iter();
         let losses: Vec<_> = bounds
@@ -286,7 +252,7 @@ impl Search<'_> {
     }
 
     fn undominated(&self, level: &Level, decided: usize, labels: Vec<Label>) -> Vec<Label> {
-        // What load is worth to the next variant; nothing after the last.
+        // Value of load to the next variant; 0 after the last.
         let to_come = level.items.get(decided).map_or(0.0, |item| item.worth);
         undominated(labels, to_come, self.problem.budget)
     }
@@ -297,7 +263,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes those cores for the best if they are better, or as good and fewer.
+    /// Makes these cores the incumbent if they are better, or equally good and fewer.
     fn offer(&mut self, cores: Vec<u32>) {
         let Some(new) = self.problem.allocation(&cores) else {
             return;
@@ -329,61 +295,7 @@ impl Search<'_> {
     }
 }
 
-/// One variant to decide.
-struct Step<'a> {
-    item: &'a Item,
-    bounds: &'a [Bound],
-    /// What the variants after it can carry.
-    reach: &'a Reach,
-    /// Variants decided before it.
-    decided: usize,
-    core_cost: f64,
-    loading: f64,
-}
-
-impl<'a> Step<'a> {
-    fn new(
-        search: &Search<'_>,
-        level: &'a Level,
-        decided: usize,
-        bounds: &'a [Bound],
-        tails: &'a [Reach],
-    ) -> Option<Step<'a>> {
-        Some(Step {
-            item: level.items.get(decided)?,
-            bounds,
-            reach: tails.get(decided + 1)?,
-            decided,
-            core_cost: search.core_cost,
-            loading: level.loading,
-        })
-    }
-
-    /// What becomes of a label with that choice; `None` if that cannot carry the demand.
-    fn child(&self, (from, label): (usize, &Label), option: usize) -> Option<Label> {
-        let (got, carried) = *self.item.options.get(option)?;
-        let cores = label.cores.checked_sub(got)?;
-        let served = carried.min(label.load);
-        let load = label.load - served;
-        let worth = label.worth + self.item.worth * served - self.core_cost * f64::from(got);
-        let left = f64::from(cores);
-        if load > self.reach.at(left) + NOTHING {
-            return None;
-        }
-        let bounds = self.bounds.iter();
-        let above = bounds.map(|bound| bound.at(self.decided + 1, left, load));
-        Some(Label {
-            cores,
-            load,
-            worth,
-            bound: worth + above.fold(f64::INFINITY, f64::min) - self.loading,
-            from: u32::try_from(from).unwrap_or(u32::MAX),
-            got,
-        })
-    }
-}
-
-/// The demand is above all capacity: the most there is, shared out in proportion.
+/// Result if the demand exceeds all capacity: the greatest capacity, with shares in proportion.
 pub(super) fn overloaded(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> {
     let best_effort = greatest(problem, patience);
     let (demand, budget) = (problem.demand_rps, problem.budget);

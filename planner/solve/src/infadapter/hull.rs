@@ -1,13 +1,14 @@
-//! The concave hull of a variant's capacity over cores: what any price of a core can make best.
+//! Concave hull of a variant's capacity over cores: the choices that are best for some price of a
+//! core.
 
-/// A corner of a hull.
+/// Corner of a hull.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Corner {
     pub(super) cores: f64,
     pub(super) load: f64,
 }
 
-/// The upper concave hull of points by rising x, leftmost first.
+/// Returns the upper concave hull of points by rising x, leftmost first.
 pub(super) fn upper(points: impl IntoIterator<Item = Corner>) -> Vec<Corner> {
     let mut hull: Vec<Corner> = Vec::new();
     for point in points {
@@ -24,9 +25,9 @@ pub(super) fn upper(points: impl IntoIterator<Item = Corner>) -> Vec<Corner> {
     hull
 }
 
-/// The greatest worth·load − cost·cores over the corners, and the corner; the first of equals.
+/// Returns the greatest worth·load − cost·cores over the corners, and its corner; the first of equals.
 pub(super) fn best(hull: &[Corner], worth: f64, cost: f64) -> Option<(f64, Corner)> {
-    // Along a hull each step gains less than the one before: by halving, where it first gains nothing.
+    // Gains fall along a hull: bisection finds the first step without a gain.
     let (mut low, mut high) = (0, hull.len().checked_sub(1)?);
     while low < high {
         let middle = (low + high) / 2;
