@@ -1,4 +1,4 @@
-//! A plan against the pipeline's constraints, in plain arithmetic.
+//! Check of a plan against the pipeline's constraints, in plain arithmetic.
 
 use super::offer::{Offers, Variant, needed, ranks};
 use super::{Accuracy, Plan, Problem, StagePlan, Weights};
@@ -20,7 +20,7 @@ impl Check for Problem {
         Ok(())
     }
 
-    /// All but the SLA.
+    /// Checks all constraints except the SLA.
     fn check_best_effort(&self, plan: &Plan) -> Result<(), String> {
         let (count, planned) = (self.stages.len(), plan.stages.len());
         if planned != count {
@@ -43,7 +43,7 @@ impl Check for Problem {
     }
 }
 
-/// Whether the variant comes in that batch, so many times, with that latency.
+/// Checks that the variant is offered in that batch, with those replicas and that latency.
 fn offered(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
     let (batch, replicas, ms) = (planned.batch, planned.replicas, planned.latency_ms);
     let given = match &variant.offers {
@@ -92,7 +92,7 @@ impl Problem {
         agree(&own)
     }
 
-    /// What the plan says of itself as a whole.
+    /// Checks the totals of the plan.
     fn figures(&self, plan: &Plan, rank: f64) -> Result<(), String> {
         let stages = &plan.stages;
         let product = stages
@@ -123,7 +123,7 @@ impl Problem {
         let objective = alpha * value - beta * cores - delta * batches;
         let size = alpha * value + beta * cores + delta * batches;
         let said = plan.objective;
-        // Not a number is not close.
+        // NaN fails this comparison.
         if (objective - said).abs() <= TOLERANCE * size {
             return Ok(());
         }

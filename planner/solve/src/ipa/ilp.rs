@@ -1,10 +1,11 @@
-//! The same problem as integer programmes: x_{s,o} = 1 if stage s takes option o (a variant and a
-//! batch with its replicas), Σ_o x = 1 for each stage, Σ time·x ≤ SLA along each path.
+//! IPA's problem as integer programmes: x_{s,o} = 1 if stage s takes option o (a variant and a batch
+//! with its replicas), Σ_o x = 1 for each stage, Σ time·x ≤ SLA along each path.
 //!
-//! PAS′ is linear: one programme. The product is not; its logarithm is. So the front of accuracy and
-//! cost is walked from its cheap end (ε-constraint): the least cost with Σ ln a·x at least what could
-//! still be better than the best so far, until nothing is so accurate. The optimum is good to the
-//! solver's own tolerances (some 1e-7), and ties are as the solver leaves them.
+//! PAS′ is linear: one programme. The product is not linear, but its logarithm is. So the Pareto
+//! front of accuracy and cost is walked from its cheap end (ε-constraint): each step minimises the
+//! cost, with Σ ln a·x at least the value that could still beat the incumbent, until no choice is
+//! that accurate. The optimum is good to the solver's own tolerances (some 1e-7), and the solver
+//! breaks ties.
 
 use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constraint, variable};
 
@@ -13,14 +14,14 @@ use super::{Accuracy, Plan, Problem};
 use crate::mip::Mip;
 use crate::{Outcome, Patience, Solver, TOLERANCE};
 
-/// Rows and objectives are scaled to this, so that a solver's absolute tolerances are small.
+/// Scale of rows and objectives, so that a solver's absolute tolerances are relatively small.
 const SCALE: f64 = 1000.0;
-/// Most plans to begin the walk with.
+/// Maximum number of initial plans of the walk.
 const CLIMBS_MAX: usize = 8;
-/// How much more accurate, at least, the next point of the front must be.
+/// Minimum relative increase of accuracy to the next point of the front.
 const STEP: f64 = 1e-7;
 
-/// The best plan by `solver`.
+/// Returns the best plan by `solver`.
 pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
     if let Some(outcome) = problem.infeasible(patience) {
         return outcome.checked(problem);
@@ -41,7 +42,7 @@ fn ranks(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<
     }
 }
 
-/// The walk along the front.
+/// State of the walk along the front.
 struct Walk<'a> {
     problem: &'a Problem,
     solver: Solver,
@@ -67,7 +68,7 @@ fn front(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<
 }
 
 impl Walk<'_> {
-    /// Whether it came to the end.
+    /// Walks the front; returns whether it reached the end.
     fn walk(&mut self) -> Result<bool, ResolutionError> {
         let (problem, alpha) = (self.problem, self.problem.weights.alpha);
         let greatest = problem.stages.iter().map(|stage| {
@@ -91,7 +92,8 @@ impl Walk<'_> {
             if alpha <= 0.0 {
                 return Ok(true);
             }
-            // Nothing more accurate costs less, so it must be worth that much to be better.
+            // More accuracy never costs less, so the next plan must have at least this value to be
+            // better.
             let cost = alpha * plan.accuracy_percent - plan.objective;
             let known = self.best.as_ref().map_or(0.0, |best| best.objective);
             let here = plan.accuracy_percent.max(least_percent.unwrap_or_default());
@@ -103,8 +105,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Good plans to begin with, by which the walk takes greater steps: α·PAS is not less than its
-    /// tangent in Σ ln a anywhere, so the tangent's optimum is a better plan, or none is near.
+    /// Finds good initial plans, with which the walk takes larger steps. α·PAS is never below its
+    /// tangent in Σ ln a, so the tangent's optimum is a better plan, unless no better plan is near.
     fn climb(&mut self, most_percent: f64) -> Result<bool, ResolutionError> {
         let problem = self.problem;
         let mut at = most_percent;
@@ -123,7 +125,7 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// The plan of greatest worth that is so accurate; the best of all is kept.
+    /// Finds the plan of greatest value with at least that accuracy, and updates the incumbent.
     fn next(
         &mut self,
         worth: &dyn Fn(&Choice) -> f64,
@@ -153,7 +155,7 @@ fn failed(error: &ResolutionError, best: Option<Plan>) -> Outcome<Plan> {
     }
 }
 
-/// The plan of greatest worth that is at least so accurate, and whether that is proven.
+/// Returns the plan of greatest value with at least that accuracy, and whether it is proven optimal.
 fn solved(
     problem: &Problem,
     worth: &dyn Fn(&Choice) -> f64,

@@ -1,41 +1,41 @@
-//! One pass over the stages: every partial choice that may lead to the best, layer by layer.
+//! One pass over the stages: labels (partial choices) that may lead to the optimum, layer by layer.
 
 use super::bound::Relaxed;
 use super::items::{Items, Slot, Step};
 use super::pareto::{Front, Label};
 use crate::Patience;
 
-/// Labels between two looks at the clock.
+/// Labels between two readings of the clock.
 const LOOK_EVERY: usize = 32;
-/// Labels that a layer may gather before what is beaten is dropped.
+/// Labels that a layer may collect before dominated ones are dropped.
 const GATHER: usize = 1 << 17;
 
-/// What a pass came to.
+/// Result of a pass.
 #[derive(Debug)]
 pub(super) struct Passed {
-    /// An item for each step: the best by the rule for ties if the pass was whole.
+    /// An item for each step: the best by the tie rule if the pass was whole.
     pub(super) found: Option<(Vec<usize>, f64)>,
-    /// No choice is better than this and than what was found or known; infinite where nothing is known.
+    /// Upper bound of every choice other than `found` and the known one; infinite if unknown.
     pub(super) ceiling: f64,
-    /// Nothing was left out but what is worse.
+    /// Whether only worse labels were dropped.
     pub(super) whole: bool,
 }
 
-/// Which label of the layer before, and which item.
+/// Label of the layer before, and item.
 type Origin = (u32, u32);
 
 struct Pass<'a> {
     items: &'a Items,
     relaxed: &'a [Relaxed],
-    /// What cannot reach this is worse than what is known, by more than a tie.
+    /// Labels whose bound is below this are worse than the incumbent, by more than a tie.
     floor: f64,
     width: usize,
-    /// The greatest bound of what was left out for width.
+    /// Greatest bound of the labels dropped for width.
     dropped: f64,
     times: Vec<u64>,
 }
 
-/// Goes through the stages with at most `width` labels each; `known` is the best objective met so far.
+/// Runs a pass with at most `width` labels per layer; `known` is the best objective found so far.
 pub(super) fn pass(
     items: &Items,
     relaxed: &[Relaxed],
@@ -90,7 +90,7 @@ pub(super) fn pass(
 }
 
 impl Pass<'_> {
-    /// The labels after `step`; `None` where patience ended.
+    /// Returns the labels after `step`; `None` if time ran out.
     fn layer(
         &mut self,
         place: usize,
@@ -121,7 +121,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Adds what `label` becomes with each item that keeps the SLA and may be as good as what is known.
+    /// Adds the extensions of `label` by each item that keeps the SLA and may equal the incumbent.
     fn extend(
         &mut self,
         place: usize,
@@ -156,7 +156,8 @@ impl Pass<'_> {
         }
     }
 
-    /// The times at the slots after a stage that ends at `end`; whether they can be kept.
+    /// Computes the times at the slots after a stage that ends at `end`; returns whether they are
+    /// feasible.
     fn move_on(&mut self, slots: &[Slot], times: &[u64], end: u64) -> bool {
         self.times.clear();
         for slot in slots {
@@ -186,7 +187,7 @@ impl Pass<'_> {
     }
 }
 
-/// The best of the complete labels, by the rule for ties if all of them are here.
+/// Returns the best of the complete labels, by the tie rule if none was dropped.
 fn best(items: &Items, front: &Front, whole: bool) -> Option<(usize, f64)> {
     let worth = |label: &Label| items.gain * label.product - label.loss as f64;
     let most = front

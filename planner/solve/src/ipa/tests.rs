@@ -1,4 +1,5 @@
-//! The search against trying everything, against HiGHS, in a hurry, and the paper's numbers.
+//! The search compared with exhaustive search, HiGHS and the paper's numbers, and under short
+//! limits.
 
 mod exhaustive;
 mod general;

@@ -1,4 +1,4 @@
-//! Random small pipelines against trying everything, from the input alone.
+//! Random small pipelines compared with exhaustive search, from the input alone.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::TOLERANCE;
 const CASES: usize = 12_000;
 const SEED: u64 = 2407;
 
-/// One variant in one batch, with the least replicas that carry λ.
+/// One variant in one batch, with the minimum number of replicas that carry λ.
 #[derive(Debug, Clone)]
 struct Try {
     variant: usize,
@@ -23,7 +23,7 @@ struct Try {
     rank: f64,
 }
 
-/// How often each kind of pipeline was met.
+/// Number of pipelines of each kind.
 type Seen = BTreeMap<&'static str, usize>;
 
 const KINDS: [&str; 11] = [
@@ -41,7 +41,7 @@ const KINDS: [&str; 11] = [
 ];
 
 #[test]
-fn trying_everything_finds_nothing_better() {
+fn search_equals_exhaustive_search() {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
     let mut seen = Seen::new();
     for case in 0..CASES {
@@ -173,7 +173,7 @@ fn tries(input: &Input, stage: &StageInput) -> Vec<Try> {
     all
 }
 
-/// In the order of the stages, the first one's slowest: by the first choices first.
+/// All combinations, sorted by the choices of the first stage, then of the second, and so on.
 fn combinations(tries: &[Vec<Try>]) -> Vec<Vec<Try>> {
     let mut all: Vec<Vec<Try>> = vec![Vec::new()];
     for stage in tries {
@@ -186,7 +186,7 @@ fn combinations(tries: &[Vec<Try>]) -> Vec<Vec<Try>> {
     all
 }
 
-/// The end of the last stage, by recursion over what each comes after.
+/// End of the last stage, by recursion over the predecessors.
 fn longest(input: &Input, picks: &[Try]) -> f64 {
     fn end(input: &Input, picks: &[Try], stage: usize) -> f64 {
         let before: Vec<usize> = match &input.stages[stage].after {
@@ -223,8 +223,8 @@ fn objective(input: &Input, weights: Weights, picks: &[Try]) -> f64 {
     weights.alpha * value(input, picks) - cost(weights, picks)
 }
 
-/// By the rule: greatest objective, fewest cores, smallest batches, first in the order of the stages
-/// as they can run.
+/// Best combination by the tie rule: greatest objective, fewest cores, smallest batches, first in
+/// topological order of the stages.
 fn best(
     kept: &[Vec<Try>],
     all: &[Vec<Try>],
@@ -243,7 +243,7 @@ fn best(
         .map(|p| cost(weights, p))
         .fold(f64::INFINITY, f64::min);
     let tie = TOLERANCE * value.max(least);
-    // A hair more than 0: sums are in another order here.
+    // Slightly more than 0: sums are in another order here.
     let ties: Vec<&Vec<Try>> = kept
         .iter()
         .filter(|p| worth(p) >= most - tie - 1e-15 * most.abs())
@@ -266,7 +266,7 @@ fn best(
     ties.iter().min_by_key(rule).map(|picks| (*picks).clone())
 }
 
-/// Each stage as soon as those before it have run, the first of the input first.
+/// Topological order, with the first of the input first.
 fn runnable(input: &Input) -> Vec<usize> {
     let name = |stage: usize| &input.stages[stage].name;
     let mut order: Vec<usize> = Vec::new();
