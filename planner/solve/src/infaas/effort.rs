@@ -1,11 +1,11 @@
-//! Where nothing meets all constraints: what runs out, and as much as a greedy hand-out carries.
+//! Outcome if nothing meets all constraints: the exhausted resource, and a greedy best effort.
 
 use super::cover::{Cover, Item};
 use super::units::Units;
 use super::{Plan, Problem, REPLICAS_MAX};
 use crate::{Outcome, Patience};
 
-/// Says `why`, with the best effort.
+/// Returns the outcome with `why` and the best effort.
 pub(super) fn infeasible(problem: &Problem, why: String) -> Outcome<Plan> {
     Outcome::Infeasible {
         why,
@@ -13,7 +13,7 @@ pub(super) fn infeasible(problem: &Problem, why: String) -> Outcome<Plan> {
     }
 }
 
-/// The first architecture that nothing can carry, were it alone.
+/// Describes the first architecture that cannot be carried, even alone.
 pub(super) fn uncarried(problem: &Problem) -> Option<String> {
     problem.input.architectures.iter().find_map(|architecture| {
         let serving = architecture.variants.iter().filter(|v| architecture.may_serve(v));
@@ -33,8 +33,8 @@ pub(super) fn uncarried(problem: &Problem) -> Option<String> {
     })
 }
 
-/// The first resource type of which the least that all architectures can do with is more than there is;
-/// if one of them alone needs more than that, it is named too.
+/// Describes the first resource type of which the minimum use of all architectures exceeds the
+/// available amount; if one of them alone needs more than that, it is named too.
 pub(super) fn short(
     problem: &Problem,
     covers: &[Cover],
@@ -63,7 +63,7 @@ pub(super) fn short(
     })
 }
 
-/// The same load, at no cost but the resources'.
+/// The same load, without costs other than the resources'.
 fn free(cover: &Cover) -> Cover {
     let item = |item: &Item| Item {
         lo: 0.0,
@@ -76,9 +76,9 @@ fn free(cover: &Cover) -> Cover {
     }
 }
 
-/// Replicas by architecture and variant: again and again the variant that carries most of what is still
-/// needed for its greatest part of what is left of a resource, as many replicas as it takes or as fit;
-/// of equals the cheapest per query/s, then the first.
+/// Returns replicas by architecture and variant. Each step takes the variant that carries the greatest
+/// part of the remaining load for the greatest part of the remaining resource that it uses, with as
+/// many replicas as are needed or fit. Of equals it takes the cheapest per query/s, then the first.
 fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
     let architectures = &problem.input.architectures;
     let mut left = problem.available();
@@ -135,7 +135,7 @@ fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
     }
 }
 
-/// How many replicas fit into what is left.
+/// Number of replicas that fit into the rest.
 pub(super) fn fitting(takes: &Units, left: &Units) -> u32 {
     let each = takes
         .0

@@ -1,16 +1,16 @@
 //! The paper's heuristic (§4.2.2), as a baseline: one architecture after the other, one kind of move for
-//! each, from the replicas that run.
+//! each, from the running replicas.
 //!
 //! - An overloaded architecture (its variants within the SLO carry less than load and slack) compares
 //!   *replicating* a running variant with *upgrading* from it to one that sustains more per replica, on
-//!   whatever resource type, and takes the move of the least cost that carries everything and fits. If
-//!   none fits it starts what fits of its variants, the cheapest per query/s first.
+//!   any resource type. It takes the cheapest move that carries everything and fits. If none fits, it
+//!   starts as many of its variants as fit, the cheapest per query/s first.
 //! - An underloaded one *downgrades* from a running variant to one that sustains less, or *removes*
-//!   replicas, whichever saves most, and only when that has been so for T_v looks on end.
-//! - Where more runs than the resource rows allow, replicas go first: from the last variant of the last
-//!   architecture on.
+//!   replicas, whichever saves most, and only after T_v underloaded cycles in a row.
+//! - If more replicas run than the resource rows allow, replicas are removed first: from the last
+//!   variant of the last architecture on.
 //!
-//! The rows are kept throughout. It is not optimal, and not always feasible where a plan exists.
+//! The rows are always kept. It is not optimal, and not always feasible where a plan exists.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,23 +19,24 @@ use super::units::Units;
 use super::{Architecture, Plan, Problem, Variant};
 use crate::TOLERANCE;
 
-/// For how many looks on end each architecture has been underloaded: given in, and out again.
+/// Number of consecutive cycles for which each architecture has been underloaded, as input and output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Looks {
-    /// In the order of the architectures; those not yet looked at are left out.
+    /// Counts in the order of the architectures; missing ones are 0.
     pub low: Vec<u32>,
 }
 
-/// What the heuristic does at one look.
+/// Result of one cycle of the heuristic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scaled {
     /// The action; it keeps the resource rows, and may fall short of the load.
     pub plan: Plan,
-    /// For the next look.
+    /// Counts for the next cycle.
     pub looks: Looks,
 }
 
-/// One look at all architectures; scales down what was underloaded for `t_v` looks, this one included.
+/// Runs one cycle for all architectures; scales down those underloaded for `t_v` cycles, this one
+/// included.
 pub fn scale(problem: &Problem, looks: &Looks, t_v: u32) -> Scaled {
     let (replicas, looks) = look(problem, looks, t_v);
     Scaled {
@@ -44,7 +45,7 @@ pub fn scale(problem: &Problem, looks: &Looks, t_v: u32) -> Scaled {
     }
 }
 
-/// The heuristic without any wait, where that carries everything.
+/// Result of the heuristic without stabilization, if it carries everything.
 pub(super) fn once(problem: &Problem) -> Option<Vec<Vec<u32>>> {
     let (replicas, _) = look(problem, &Looks::default(), 1);
     let mut both = problem.input.architectures.iter().zip(&replicas);
@@ -94,7 +95,7 @@ fn look(problem: &Problem, looks: &Looks, t_v: u32) -> (Vec<Vec<u32>>, Looks) {
     (replicas, after)
 }
 
-/// What runs, less what is too much, and what that leaves of each resource type.
+/// Returns the running replicas, less those that exceed the rows, and the rest of each resource type.
 fn running(problem: &Problem) -> (Vec<Vec<u32>>, Units) {
     let mut left = problem.available();
     let mut replicas: Vec<Vec<u32>> = Vec::new();
@@ -177,7 +178,7 @@ impl Scene<'_> {
         whole.or_else(|| Some(self.what_fits(counts, *left)))
     }
 
-    /// Starts what fits, the cheapest per query/s first.
+    /// Starts as many replicas as fit, the cheapest per query/s first.
     fn what_fits(&self, counts: &[u32], mut left: Units) -> Vec<u32> {
         let mut after = counts.to_vec();
         let mut order: Vec<(usize, &Variant)> = self.serving().collect();
@@ -231,7 +232,7 @@ impl Scene<'_> {
     }
 }
 
-/// With so many more of one variant, rounded up; `None` beyond the most there may be.
+/// Adds replicas of one variant, rounded up; `None` above the maximum.
 fn grown(counts: &[u32], index: usize, more: f64) -> Option<Vec<u32>> {
     let mut after = counts.to_vec();
     let n = after.get_mut(index)?;

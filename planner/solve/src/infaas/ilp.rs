@@ -1,10 +1,10 @@
-//! The same problem for the general path: whole δ⁺ and δ⁻ per variant,
+//! INFaaS' problem as an integer programme, with integers δ⁺ and δ⁻ per variant:
 //!
 //! minimise Σ C·((1 + λ·T_load)·δ⁺ − δ⁻) with Σ L·(N + δ⁺ − δ⁻) ≥ load + slack over the variants within
-//! the SLO, Σ takes·(N + δ⁺ − δ⁻) ≤ available, 0 ≤ δ⁻ ≤ N. Loading costs nothing less than nothing, so
-//! δ⁺ and δ⁻ need not exclude each other.
+//! the SLO, Σ takes·(N + δ⁺ − δ⁻) ≤ available, 0 ≤ δ⁻ ≤ N. The loading cost is not negative, so δ⁺ and
+//! δ⁻ need not exclude each other.
 //!
-//! Ties are the solver's to break.
+//! The solver breaks ties.
 
 use good_lp::{
     Constraint, Expression, ProblemVariables, ResolutionError, Variable, constraint, variable,

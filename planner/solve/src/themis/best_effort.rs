@@ -1,4 +1,4 @@
-//! What is said and done where neither programme has an answer.
+//! Reason and best effort if neither programme has a solution.
 
 use super::choices::Choice;
 use super::front::quickest;
@@ -6,10 +6,10 @@ use super::join::plan;
 use super::{Phase, Plan, Problem};
 use crate::{Patience, TOLERANCE};
 
-/// Halvings of the load in search of what can be carried: to the last bit of a double.
+/// Bisection steps of the search for the load that can be carried: to the last bit of a double.
 const HALVINGS: u32 = 60;
 
-/// For each programme what exceeds what.
+/// Describes for each programme the limit that is exceeded.
 pub(super) fn why(problem: &Problem, patience: &Patience<'_>) -> String {
     let horizontal = reason(problem, Phase::Horizontal, &patience.part(0.5));
     let vertical = reason(problem, Phase::Vertical, patience);
@@ -61,7 +61,7 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
     }
 }
 
-/// The plan that comes nearest, as the module's words have it.
+/// Returns the best effort that the module documentation defines.
 pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<Plan> {
     let horizontal = nearest(problem, Phase::Horizontal, &patience.part(0.5));
     let vertical = nearest(problem, Phase::Vertical, patience);
@@ -85,7 +85,7 @@ pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<
     }
 }
 
-/// How much of the load is carried, and how.
+/// Returns the greatest load that can be carried, and the choices for it.
 fn nearest(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Option<(f64, Vec<Choice>)> {
     let carried = |rps: f64| {
         let stages = problem.choices(phase, rps, patience)?;
@@ -106,7 +106,8 @@ fn nearest(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Option<(
                     None => high = middle,
                 }
             }
-            // What carries that much carries as much as its narrowest stage does.
+            // The real capacity is that of the narrowest stage, and may exceed the load searched
+            // for.
             let narrowest = |choices: &[Choice]| choices.iter().map(|c| c.rps).fold(load, f64::min);
             let rps = narrowest(&carried(low)?.1);
             (rps, carried(rps)?)

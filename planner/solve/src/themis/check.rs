@@ -1,4 +1,4 @@
-//! A plan against the problem, from the laws themselves.
+//! Check of a plan against the problem, from the latency models themselves.
 
 use super::{Fits, Phase, Plan, Problem, Scaling, Setting, Stage};
 use crate::{Check, TOLERANCE};
@@ -146,7 +146,7 @@ impl Problem {
             before_all += old;
             steps.push((old, during, new.instances * new.cores));
         }
-        // One stage after another: from all old ones, each stage's rise and then its fall.
+        // One stage after another, from all old instances on: each stage's rise and then its fall.
         let (mut in_turn, mut level) = (0, before_all);
         for (old, during, new) in steps {
             in_turn = in_turn.max(level - old + during);

@@ -1,7 +1,7 @@
-//! The same two programmes as integer programmes: a binary for each setting of each stage, one of them 1;
-//! minimise cores·(1 + the most that batches can sum up to) + batches.
+//! Both programmes as integer programmes: a binary for each setting of each stage, one of them 1;
+//! minimise cores·(1 + the maximum sum of batches) + batches.
 //!
-//! Ties beyond that, in latency, are the solver's. Its rows hold to its own tolerance, about 1e-6.
+//! The solver breaks further ties, in latency. Its rows hold to its own tolerance, about 1e-6.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Phase, Plan, Problem, join};
 use crate::mip::{Mip, Solver};
 use crate::{Check, Outcome, Patience};
 
-/// Solves both programmes with `solver` and says what to do now.
+/// Solves both programmes with `solver` and selects the phase.
 pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
     let horizontal = programme(problem, Phase::Horizontal, solver, &patience.part(0.5));
     let vertical = programme(problem, Phase::Vertical, solver, patience);

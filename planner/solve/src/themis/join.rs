@@ -1,4 +1,4 @@
-//! Both programmes' answers made into one plan: the policy.
+//! The policy: joins the results of both programmes into one plan.
 
 use super::best_effort::{best_effort, why};
 use super::front::Found;
@@ -49,7 +49,7 @@ fn told(problem: &Problem, found: Found) -> (Option<Scaling>, Option<f64>) {
     }
 }
 
-/// The plan of what each programme came to; `None` if neither came to anything.
+/// Returns the plan from each programme's solution; `None` if neither has one.
 pub(super) fn plan(
     problem: &Problem,
     vertical: Option<Scaling>,
@@ -67,7 +67,7 @@ pub(super) fn plan(
 }
 
 impl Problem {
-    /// What to do now, by what can be done.
+    /// Returns the phase to apply now, given which programmes have a solution.
     pub(super) fn phase(&self, vertical: bool, horizontal: bool) -> Option<Phase> {
         match (vertical, horizontal) {
             (false, false) => None,
