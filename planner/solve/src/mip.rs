@@ -33,7 +33,7 @@ impl Solver {
 /// Model: maximise the objective subject to `rows`.
 pub(crate) struct Mip {
     pub(crate) variables: ProblemVariables,
-    pub(crate) worth: Expression,
+    pub(crate) objective: Expression,
     pub(crate) rows: Vec<Constraint>,
     /// Initial values; the solver chooses those left out.
     pub(crate) start: Vec<(Variable, f64)>,
@@ -79,7 +79,7 @@ impl Mip {
         let seconds = limit.as_secs_f64().max(1e-3);
         let refused =
             |error: good_lp::solvers::MipGapError| ResolutionError::Str(error.to_string());
-        let unsolved = self.variables.maximise(self.worth);
+        let unsolved = self.variables.maximise(self.objective);
         match solver {
             #[cfg(feature = "highs")]
             Solver::Highs => {
@@ -87,20 +87,20 @@ impl Mip {
                 let model = model.set_threads(1).set_option("mip_abs_gap", 0.0);
                 let model = model.with_mip_gap(self.gap).map_err(refused)?;
                 let model = model.with_time_limit(seconds).with_all(self.rows);
-                begun(model, self.start).solve().map(Values::Highs)
+                with_start(model, self.start).solve().map(Values::Highs)
             }
             Solver::Microlp => {
                 let model = unsolved.using(microlp);
                 let model = model.with_mip_gap(self.gap).map_err(refused)?;
                 let model = model.with_time_limit(seconds).with_all(self.rows);
-                begun(model, self.start).solve().map(Values::Microlp)
+                with_start(model, self.start).solve().map(Values::Microlp)
             }
         }
     }
 }
 
 /// Sets the initial values, if there are any: the solver would take an empty list as all zeros.
-fn begun<M: WithInitialSolution>(model: M, start: Vec<(Variable, f64)>) -> M {
+fn with_start<M: WithInitialSolution>(model: M, start: Vec<(Variable, f64)>) -> M {
     if start.is_empty() {
         model
     } else {

@@ -57,7 +57,7 @@ pub(super) struct Cover {
 
 /// Result of a search.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     /// Choices, cheapest first.
     pub(super) choices: Vec<Choice>,
     /// Lower bound of all other choices, at these prices; infinite if there are no others.
@@ -66,7 +66,7 @@ pub(super) struct Found {
 
 impl Cover {
     /// Upper bound of the cost of any choice.
-    pub(super) fn dearest(&self) -> f64 {
+    pub(super) fn cost_max(&self) -> f64 {
         self.items
             .iter()
             .map(|item| item.cost(item.cap).max(0.0))
@@ -130,7 +130,7 @@ impl Cover {
         most: f64,
         count: usize,
         patience: &Patience<'_>,
-    ) -> Found {
+    ) -> SearchResult {
         let mut limit = most;
         for _ in 0..SHRINKS_MAX {
             let mut search = Search::new(self, prices, Keep::All, patience);
@@ -152,13 +152,13 @@ impl Cover {
                 floor = first_out.priced;
             }
             kept.truncate(count);
-            return Found {
+            return SearchResult {
                 choices: undominated(kept),
                 floor,
             };
         }
         let (best, floor) = self.cheapest(prices, None, patience);
-        Found {
+        SearchResult {
             choices: best.into_iter().collect(),
             floor,
         }

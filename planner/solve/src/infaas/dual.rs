@@ -42,7 +42,7 @@ impl Prices {
 }
 
 /// Returns the answer at `prices`; `None` if an architecture has no choice at all.
-pub(super) fn ask(
+pub(super) fn evaluate(
     covers: &[Cover],
     available: &Units,
     prices: Units,
@@ -89,7 +89,7 @@ pub(super) fn raise(
         let between = best.prices.plus(&prices.plus(&best.prices, -1.0), STEP);
         let mut added = false;
         for prices in [between, prices] {
-            let Some(answer) = ask(covers, available, prices, Some(&best), patience) else {
+            let Some(answer) = evaluate(covers, available, prices, Some(&best), patience) else {
                 return (best, seen);
             };
             seen.push(prices);

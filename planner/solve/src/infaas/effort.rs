@@ -9,12 +9,12 @@ use crate::{Outcome, Patience};
 pub(super) fn infeasible(problem: &Problem, why: String) -> Outcome<Plan> {
     Outcome::Infeasible {
         why,
-        best_effort: Some(problem.plan(&hand_out(problem))),
+        best_effort: Some(problem.plan(&allocate_greedily(problem))),
     }
 }
 
 /// Describes the first architecture that cannot be carried, even alone.
-pub(super) fn uncarried(problem: &Problem) -> Option<String> {
+pub(super) fn infeasible_architecture(problem: &Problem) -> Option<String> {
     problem.input.architectures.iter().find_map(|architecture| {
         let serving = architecture.variants.iter().filter(|v| architecture.may_serve(v));
         let most = serving
@@ -35,7 +35,7 @@ pub(super) fn uncarried(problem: &Problem) -> Option<String> {
 
 /// Describes the first resource type of which the minimum use of all architectures exceeds the
 /// available amount; if one of them alone needs more than that, it is named too.
-pub(super) fn short(
+pub(super) fn exhausted_resource(
     problem: &Problem,
     covers: &[Cover],
     available: &Units,
@@ -46,7 +46,7 @@ pub(super) fn short(
         let price = Units::only(index, 1.0);
         let (mut total, mut alone) = (0.0, None);
         for (cover, architecture) in covers.iter().zip(&problem.input.architectures) {
-            let (_, least) = free(cover).cheapest(&price, None, patience);
+            let (_, least) = without_costs(cover).cheapest(&price, None, patience);
             total += least;
             if least > available.at(index) && alone.is_none() {
                 alone = Some(format!(", {} alone {least}", architecture.name));
@@ -64,7 +64,7 @@ pub(super) fn short(
 }
 
 /// The same load, without costs other than the resources'.
-fn free(cover: &Cover) -> Cover {
+fn without_costs(cover: &Cover) -> Cover {
     let item = |item: &Item| Item {
         lo: 0.0,
         hi: 0.0,
@@ -79,7 +79,7 @@ fn free(cover: &Cover) -> Cover {
 /// Returns replicas by architecture and variant. Each step takes the variant that carries the greatest
 /// part of the remaining load for the greatest part of the remaining resource that it uses, with as
 /// many replicas as are needed or fit. Of equals it takes the cheapest per query/s, then the first.
-fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
+fn allocate_greedily(problem: &Problem) -> Vec<Vec<u32>> {
     let architectures = &problem.input.architectures;
     let mut left = problem.available();
     let mut replicas: Vec<Vec<u32>> = architectures
@@ -110,13 +110,13 @@ fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
                 let part = takes.0.iter().zip(&left.0);
                 let part = part.filter(|(takes, _)| **takes > 0.0);
                 let part = part.map(|(takes, left)| f64::from(count) * takes / left);
-                let worth = carried / part.fold(1e-9, f64::max);
-                let dearness = variant.cost / variant.sustains_qps;
+                let value = carried / part.fold(1e-9, f64::max);
+                let cost_per_query = variant.cost / variant.sustains_qps;
                 let better = best.is_none_or(|(most, least, ..)| {
-                    worth > most || (worth == most && dearness < least)
+                    value > most || (value == most && cost_per_query < least)
                 });
                 if better {
-                    best = Some((worth, dearness, i, j, count));
+                    best = Some((value, cost_per_query, i, j, count));
                 }
             }
         }

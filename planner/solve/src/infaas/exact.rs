@@ -2,8 +2,8 @@
 //! beam search over the architectures that joins them.
 
 use super::cover::{Choice, Cover, Item};
-use super::dual::{Prices, ask, raise};
-use super::effort::{infeasible, short, uncarried};
+use super::dual::{Prices, evaluate, raise};
+use super::effort::{exhausted_resource, infeasible, infeasible_architecture};
 use super::join::{Beam, Layer, cheapest};
 use super::units::{RESOURCES_MAX, Units};
 use super::{Plan, Problem, REPLICAS_MAX, greedy};
@@ -30,7 +30,7 @@ const TOGETHER: &str =
 
 /// Solves the problem; see the module.
 pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
-    if let Some(why) = uncarried(problem) {
+    if let Some(why) = infeasible_architecture(problem) {
         return infeasible(problem, why).checked(problem);
     }
     Exact::new(problem, patience).solve().checked(problem)
@@ -67,11 +67,14 @@ impl<'a> Exact<'a> {
 
     fn solve(mut self) -> Outcome<Plan> {
         let (covers, available) = (&self.covers, &self.available);
-        let Some(free) = ask(covers, available, Units::default(), None, self.patience) else {
+        let Some(free) = evaluate(covers, available, Units::default(), None, self.patience) else {
             if self.patience.is_over() {
                 return self.out_of_time();
             }
-            return infeasible(self.problem, self.short().unwrap_or(TOGETHER.to_owned()));
+            return infeasible(
+                self.problem,
+                self.exhausted_resource().unwrap_or(TOGETHER.to_owned()),
+            );
         };
         self.floor = free.bound;
         if free.usage().within(available) {
@@ -81,33 +84,33 @@ impl<'a> Exact<'a> {
             );
             return self.finish();
         }
-        if let Some(why) = self.short() {
+        if let Some(why) = self.exhausted_resource() {
             return infeasible(self.problem, why);
         }
-        if let Some(replicas) = greedy::once(self.problem) {
+        if let Some(replicas) = greedy::without_delay(self.problem) {
             self.take(self.cost(&replicas), replicas);
         }
         let Some((prices, seen)) = self.prices(free) else {
             return infeasible(self.problem, TOGETHER.to_owned());
         };
         self.floor = self.floor.max(prices.bound);
-        self.close(&prices, &seen)
+        self.close_gap(&prices, &seen)
     }
 
-    fn short(&self) -> Option<String> {
+    fn exhausted_resource(&self) -> Option<String> {
         let endless = Units([f64::INFINITY; RESOURCES_MAX]);
         let covers = covers(self.problem, &endless, 0.0);
-        short(self.problem, &covers, &self.available, self.patience)
+        exhausted_resource(self.problem, &covers, &self.available, self.patience)
     }
 
     /// Returns the best prices; `None` if the rows cannot be kept, not even by fractions of plans.
     fn prices(&self, free: Prices) -> Option<(Prices, Vec<Units>)> {
-        let dearest: f64 = self.covers.iter().map(Cover::dearest).sum();
+        let cost_max: f64 = self.covers.iter().map(Cover::cost_max).sum();
         let mut most = self.steepest();
         let mut first = free;
         for _ in 0..12 {
             let (best, seen) = raise(&self.covers, &self.available, first, &most, self.patience);
-            if best.bound > dearest * (1.0 + 1e-6) + self.tie {
+            if best.bound > cost_max * (1.0 + 1e-6) + self.tie {
                 return None;
             }
             let at_most = best.prices.0.iter().zip(&most.0);
@@ -135,7 +138,7 @@ impl<'a> Exact<'a> {
     }
 
     /// Closes the gap between the bound and the incumbent.
-    fn close(&mut self, at: &Prices, seen: &[Units]) -> Outcome<Plan> {
+    fn close_gap(&mut self, at: &Prices, seen: &[Units]) -> Outcome<Plan> {
         if self.is_done(0) {
             return self.finish();
         }
@@ -205,13 +208,13 @@ impl<'a> Exact<'a> {
             }
             layers.push(Layer { place, choices });
         }
-        self.thin(&mut layers, prices);
+        self.prune(&mut layers, prices);
         layers.sort_by_key(|layer| layer.choices.len());
         Some((layers, beyond))
     }
 
     /// Drops choices that cost too much at some of the prices.
-    fn thin(&self, layers: &mut [Layer], prices: &[Units]) {
+    fn prune(&self, layers: &mut [Layer], prices: &[Units]) {
         let upper = self.upper();
         for price in prices {
             let least: Vec<f64> = layers
@@ -281,7 +284,7 @@ impl<'a> Exact<'a> {
     fn out_of_time(&self) -> Outcome<Plan> {
         Outcome::OutOfTime {
             why: "no plan within the resources was found in time".to_owned(),
-            best: greedy::once(self.problem).map(|replicas| self.problem.plan(&replicas)),
+            best: greedy::without_delay(self.problem).map(|replicas| self.problem.plan(&replicas)),
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Layer {
 }
 
 /// Result of a beam search.
-pub(super) struct Joined {
+pub(super) struct BeamResult {
     /// Best plan: its cost, and by layer the index of the choice.
     pub(super) best: Option<(f64, Vec<usize>)>,
     /// Lower bound of the plans of these choices that were dropped.
@@ -55,7 +55,7 @@ struct Rest {
 
 impl Beam<'_> {
     /// Joins the layers; `None` if time ran out.
-    pub(super) fn join(&self, layers: &[Layer]) -> Option<Joined> {
+    pub(super) fn join(&self, layers: &[Layer]) -> Option<BeamResult> {
         let rests = self.rests(layers);
         let mut floor = f64::INFINITY;
         let mut trail: Vec<Vec<(u32, u32)>> = Vec::with_capacity(layers.len());
@@ -103,7 +103,7 @@ impl Beam<'_> {
             .enumerate()
             .min_by(|a, b| a.1.cost.total_cmp(&b.1.cost))
             .map(|(index, partial)| (partial.cost, follow(&trail, index)));
-        Some(Joined { best, floor })
+        Some(BeamResult { best, floor })
     }
 
     /// Bound of a partial plan, if it is of interest.

@@ -36,7 +36,7 @@ impl Level {
     }
 
     /// Least cost per query/s.
-    fn dearness(&self) -> f64 {
+    fn cost_per_query(&self) -> f64 {
         let each = if self.have > 0 { self.lo } else { self.hi };
         each / self.load
     }
@@ -59,7 +59,7 @@ fn levels(cover: &Cover, prices: &Units) -> Vec<Level> {
     let mut levels: Vec<Level> = cover.items.iter().enumerate().map(level).collect();
     levels.sort_by(|a, b| {
         let idle = (b.load == 0.0).cmp(&(a.load == 0.0));
-        idle.then(b.dearness().total_cmp(&a.dearness()))
+        idle.then(b.cost_per_query().total_cmp(&a.cost_per_query()))
     });
     levels
 }
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
             };
             let next = if downwards { down } else { up };
             let Some((n, at)) = next else { break };
-            if !self.worth(at) {
+            if !self.can_improve(at) {
                 // An infinite bound below may turn finite above, never the other way round.
                 self.cut |= at.is_finite();
                 if downwards {
@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
             least..=most
         };
         for n in range {
-            if !self.worth(spent + level.cost(n)) {
+            if !self.can_improve(spent + level.cost(n)) {
                 self.cut = true;
                 continue;
             }
@@ -270,7 +270,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn worth(&self, bound: f64) -> bool {
+    fn can_improve(&self, bound: f64) -> bool {
         match self.keep {
             Keep::One => bound < self.limit,
             Keep::All => bound <= self.limit && bound.is_finite(),

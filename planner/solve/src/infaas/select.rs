@@ -31,7 +31,7 @@ pub enum State {
 
 /// Observation of a variant in one cycle.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
+pub struct Observation {
     /// Whether a replica is ready.
     pub loaded: bool,
     /// Load in queries/s.
@@ -48,7 +48,7 @@ impl State {
     /// Returns the state after an observation. Load takes precedence over latency: an overloaded variant is
     /// slow for that reason. A variant that is no longer loaded is Inactive.
     #[must_use]
-    pub fn next(self, seen: &Seen) -> State {
+    pub fn next(self, seen: &Observation) -> State {
         let interfered = |ms: f64| ms > INTERFERED_FROM * seen.profiled_ms;
         match self {
             _ if !seen.loaded => State::Inactive,
@@ -82,7 +82,7 @@ pub struct Candidate<'a> {
 
 /// Requirement of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Wish<'a> {
+pub enum Requirement<'a> {
     /// Any variant of this architecture.
     Architecture(&'a str),
     /// Any of the application's architectures, with at least this accuracy in percent.
@@ -97,12 +97,12 @@ pub enum Selection {
     /// No running variant may serve; this variant is to be loaded.
     Load(usize),
     /// No variant can serve.
-    Refuse(Why),
+    Refuse(RefusalReason),
 }
 
 /// Reason why no variant can serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum RefusalReason {
     /// No variant is of the architecture, or accurate enough.
     NoSuchVariant,
     /// All such variants are slower than the objective.
@@ -111,22 +111,22 @@ pub enum Why {
     Busy,
 }
 
-impl Why {
+impl RefusalReason {
     /// Label for answers and metrics.
     pub fn label(self) -> &'static str {
         match self {
-            Why::NoSuchVariant => "no-such-variant",
-            Why::TooSlow => "too-slow",
-            Why::Busy => "busy",
+            RefusalReason::NoSuchVariant => "no-such-variant",
+            RefusalReason::TooSlow => "too-slow",
+            RefusalReason::Busy => "busy",
         }
     }
 }
 
 /// Selects for one request; `slo_ms` is its time for the answer.
-pub fn select(candidates: &[Candidate<'_>], wish: Wish<'_>, slo_ms: f64) -> Selection {
+pub fn select(candidates: &[Candidate<'_>], wish: Requirement<'_>, slo_ms: f64) -> Selection {
     let asked = |candidate: &Candidate<'_>| match wish {
-        Wish::Architecture(name) => candidate.architecture == name,
-        Wish::Accuracy(percent) => candidate.accuracy_percent >= percent,
+        Requirement::Architecture(name) => candidate.architecture == name,
+        Requirement::Accuracy(percent) => candidate.accuracy_percent >= percent,
     };
     let all = || candidates.iter().enumerate().filter(|(_, c)| asked(c));
     let in_time = || all().filter(|(_, candidate)| candidate.latency_ms <= slo_ms);
@@ -148,9 +148,9 @@ pub fn select(candidates: &[Candidate<'_>], wish: Wish<'_>, slo_ms: f64) -> Sele
     });
     match inactive {
         Some((index, _)) => Selection::Load(index),
-        None if in_time().next().is_some() => Selection::Refuse(Why::Busy),
-        None if all().next().is_some() => Selection::Refuse(Why::TooSlow),
-        None => Selection::Refuse(Why::NoSuchVariant),
+        None if in_time().next().is_some() => Selection::Refuse(RefusalReason::Busy),
+        None if all().next().is_some() => Selection::Refuse(RefusalReason::TooSlow),
+        None => Selection::Refuse(RefusalReason::NoSuchVariant),
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
             (Interfered, true, 120.0, Some(50.0), Overloaded),
             (Interfered, false, 50.0, Some(50.0), Inactive),
         ] {
-            let seen = Seen {
+            let seen = Observation {
                 loaded,
                 load_qps,
                 saturation_qps: 100.0,
@@ -218,19 +218,19 @@ mod tests {
     #[test]
     fn selection_follows_the_rules() {
         use Selection::{Load, Refuse, Serve};
-        let a = Wish::Architecture("a");
-        let percent = Wish::Accuracy;
+        let a = Requirement::Architecture("a");
+        let percent = Requirement::Accuracy;
         for (states, wish, slo_ms, selection) in [
             // Among equal costs the slowest, then the least loaded.
             ([Active; 5], a, 100.0, Serve(2)),
             ([Active; 5], a, 89.0, Serve(0)),
             ([Active; 5], a, 50.0, Serve(3)),
-            ([Active; 5], a, 9.0, Refuse(Why::TooSlow)),
+            ([Active; 5], a, 9.0, Refuse(RefusalReason::TooSlow)),
             (
                 [Active; 5],
-                Wish::Architecture("c"),
+                Requirement::Architecture("c"),
                 100.0,
-                Refuse(Why::NoSuchVariant),
+                Refuse(RefusalReason::NoSuchVariant),
             ),
             ([Active; 5], percent(71.0), 100.0, Serve(2)),
             ([Active; 5], percent(73.0), 100.0, Serve(4)),
@@ -239,7 +239,7 @@ mod tests {
                 [Active; 5],
                 percent(81.0),
                 100.0,
-                Refuse(Why::NoSuchVariant),
+                Refuse(RefusalReason::NoSuchVariant),
             ),
             (
                 [Active, Active, Overloaded, Active, Active],
@@ -272,9 +272,14 @@ mod tests {
                 [Overloaded, Interfered, Interfered, Overloaded, Active],
                 a,
                 100.0,
-                Refuse(Why::Busy),
+                Refuse(RefusalReason::Busy),
             ),
-            ([Overloaded; 5], percent(73.0), 5.0, Refuse(Why::TooSlow)),
+            (
+                [Overloaded; 5],
+                percent(73.0),
+                5.0,
+                Refuse(RefusalReason::TooSlow),
+            ),
         ] {
             let found = select(&candidates(states), wish, slo_ms);
             assert_eq!(found, selection, "{states:?} {wish:?} {slo_ms}");
@@ -285,6 +290,6 @@ mod tests {
             ..same[1]
         };
         assert_eq!(select(&same, a, 100.0), Serve(1), "the first of equals");
-        assert_eq!(select(&[], a, 100.0), Refuse(Why::NoSuchVariant));
+        assert_eq!(select(&[], a, 100.0), Refuse(RefusalReason::NoSuchVariant));
     }
 }

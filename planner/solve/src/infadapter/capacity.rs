@@ -6,22 +6,22 @@ use crate::Patience;
 
 /// Upper bound of the load that variants can carry, by cores: fractions of choices are allowed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reach {
+pub(super) struct CapacityBound {
     /// Cores and load, both cumulative, steepest first.
     steps: Vec<(f64, f64)>,
 }
 
-impl Reach {
+impl CapacityBound {
     /// Returns the bound of each tail of `items`: first of all items, last of none.
-    pub(super) fn of_tails(items: &[Item]) -> Vec<Reach> {
-        let mut tails: Vec<Reach> = (0..=items.len())
-            .map(|from| Reach::of(items.get(from..).unwrap_or_default()))
+    pub(super) fn of_tails(items: &[Item]) -> Vec<CapacityBound> {
+        let mut tails: Vec<CapacityBound> = (0..=items.len())
+            .map(|from| CapacityBound::of(items.get(from..).unwrap_or_default()))
             .collect();
         tails.shrink_to_fit();
         tails
     }
 
-    fn of(items: &[Item]) -> Reach {
+    fn of(items: &[Item]) -> CapacityBound {
         let mut base = (0.0, 0.0);
         let mut pieces: Vec<(f64, f64)> = Vec::new();
         for item in items {
@@ -40,7 +40,7 @@ impl Reach {
             base = (base.0 + cores, base.1 + load);
             steps.push(base);
         }
-        Reach { steps }
+        CapacityBound { steps }
     }
 
     /// Upper bound of the load with that many cores; negative infinity below the minimum of the

@@ -74,7 +74,7 @@ pub fn objective(problem: &Problem, cores: &[u32], shares: &[f64]) -> f64 {
     let loading = loaded
         .map(|(variant, _)| problem.loading_cost(variant))
         .fold(0.0, f64::max);
-    problem.worth(accuracy) - (used * problem.core_cost() + loading)
+    problem.value_of(accuracy) - (used * problem.core_cost() + loading)
 }
 
 #[cfg(test)]
@@ -118,13 +118,15 @@ mod tests {
     fn objective_follows_infadapters_equation() {
         let mut problem = problem(60.0, 10, &[(0.7, 20.0, 1, 6), (0.8, 10.0, 0, 6)]);
         let shares = [0.5, 0.5];
-        let worth = |problem: &Problem, cores: &[u32]| objective(problem, cores, &shares);
-        assert!((worth(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5)).abs() < 1e-12);
+        let objective_of = |problem: &Problem, cores: &[u32]| objective(problem, cores, &shares);
+        assert!((objective_of(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5)).abs() < 1e-12);
         // Variant 1 is loaded anew in 4 s; the longest takes 8 s.
         problem.variants[1].loaded = false;
         problem.variants[1].readiness = std::time::Duration::from_secs(4);
         problem.variants[0].readiness = std::time::Duration::from_secs(8);
-        assert!((worth(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5 - 0.001 * 0.5)).abs() < 1e-12);
-        assert!((worth(&problem, &[3, 0]) - (0.75 - 0.05 * 0.3)).abs() < 1e-12);
+        assert!(
+            (objective_of(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5 - 0.001 * 0.5)).abs() < 1e-12
+        );
+        assert!((objective_of(&problem, &[3, 0]) - (0.75 - 0.05 * 0.3)).abs() < 1e-12);
     }
 }

@@ -24,7 +24,7 @@ struct Prices {
 
 /// Upper limits of the resources that labels leave; choices beyond them are ignored.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     /// Cores.
     pub(super) cores: u32,
     /// Part of the demand, 1 = all.
@@ -33,8 +33,8 @@ pub(super) struct Left {
 
 /// Undecided variant, with the choices that fit the resources left.
 #[derive(Debug, Clone)]
-struct Open {
-    worth: f64,
+struct Undecided {
+    value: f64,
     hull: Vec<Corner>,
 }
 
@@ -56,11 +56,14 @@ impl Bound {
         items: &[Item],
         core_cost: f64,
         decided: usize,
-        most: Left,
-        at: Left,
+        most: Remaining,
+        at: Remaining,
     ) -> Bound {
         let items = items.get(decided..).unwrap_or_default();
-        let open: Vec<Open> = items.iter().map(|item| Open::new(item, most)).collect();
+        let open: Vec<Undecided> = items
+            .iter()
+            .map(|item| Undecided::new(item, most))
+            .collect();
         let prices = prices(&open, core_cost, f64::from(at.cores), at.load);
         let mut rest = vec![0.0; open.len() + 1];
         let mut sum = 0.0;
@@ -86,20 +89,20 @@ impl Bound {
     /// Lower bound of the decrease of the bound by each choice of `item`, the next after `decided`; by
     /// rising loss.
     pub(super) fn losses(&self, decided: usize, item: &Item) -> Vec<(f64, usize)> {
-        let worth = (item.worth - self.prices.load).max(0.0);
+        let value = (item.value - self.prices.load).max(0.0);
         let cost = self.core_cost + self.prices.core;
         let best = self.at(decided, 0.0, 0.0) - self.at(decided + 1, 0.0, 0.0);
         let each = item.options.iter().enumerate();
         let mut losses: Vec<(f64, usize)> = each
-            .map(|(index, (cores, load))| (best - (worth * load - cost * f64::from(*cores)), index))
+            .map(|(index, (cores, load))| (best - (value * load - cost * f64::from(*cores)), index))
             .collect();
         losses.sort_by(|a, b| a.0.total_cmp(&b.0));
         losses
     }
 }
 
-impl Open {
-    fn new(item: &Item, most: Left) -> Open {
+impl Undecided {
+    fn new(item: &Item, most: Remaining) -> Undecided {
         let within = item
             .options
             .iter()
@@ -108,19 +111,19 @@ impl Open {
             cores: f64::from(*cores),
             load: load.min(most.load),
         });
-        Open {
-            worth: item.worth,
+        Undecided {
+            value: item.value,
             hull: upper(corners),
         }
     }
 
     fn at(&self, core_cost: f64, prices: Prices) -> (f64, Corner) {
-        let worth = (self.worth - prices.load).max(0.0);
+        let value = (self.value - prices.load).max(0.0);
         let none = Corner {
             cores: 0.0,
             load: 0.0,
         };
-        best(&self.hull, worth, core_cost + prices.core).unwrap_or((0.0, none))
+        best(&self.hull, value, core_cost + prices.core).unwrap_or((0.0, none))
     }
 
     /// Greatest load that one more core can add.
@@ -134,11 +137,11 @@ impl Open {
 
 /// Returns the best prices. The bound is convex in the price of load, so that is found by golden section,
 /// with the best price of cores for each by bisection.
-fn prices(open: &[Open], core_cost: f64, cores: f64, load: f64) -> Prices {
-    let worth_max = open.iter().map(|open| open.worth).fold(0.0, f64::max);
+fn prices(open: &[Undecided], core_cost: f64, cores: f64, load: f64) -> Prices {
+    let value_max = open.iter().map(|open| open.value).fold(0.0, f64::max);
     // Maximum value of a little more load: the whole value at stake, for the smallest step of load.
-    let stake = worth_max + core_cost * cores.max(1.0);
-    let (mut low, mut high) = (-LOAD_PRICE_MAX * stake, worth_max);
+    let stake = value_max + core_cost * cores.max(1.0);
+    let (mut low, mut high) = (-LOAD_PRICE_MAX * stake, value_max);
     let value = |load_price: f64| {
         let core = core_price(open, core_cost, load_price, cores);
         let prices = Prices {
@@ -162,12 +165,12 @@ fn prices(open: &[Open], core_cost: f64, cores: f64, load: f64) -> Prices {
         }
     }
     let best = if left.0 <= right.0 { left } else { right };
-    let edge = value(worth_max);
+    let edge = value(value_max);
     if edge.0 < best.0 { edge.1 } else { best.1 }
 }
 
 /// Smallest price at which the variants together demand at most the available cores.
-fn core_price(open: &[Open], core_cost: f64, load_price: f64, cores: f64) -> f64 {
+fn core_price(open: &[Undecided], core_cost: f64, load_price: f64, cores: f64) -> f64 {
     let wanted = |core: f64| -> f64 {
         let prices = Prices {
             core,
@@ -180,9 +183,9 @@ fn core_price(open: &[Open], core_cost: f64, load_price: f64, cores: f64) -> f64
     if wanted(0.0) <= cores {
         return 0.0;
     }
-    let steepest = open.iter().map(Open::steepest).fold(0.0, f64::max);
-    let worth_max = open.iter().map(|open| open.worth).fold(0.0, f64::max);
-    let (mut low, mut high) = (0.0, (worth_max - load_price).max(0.0) * steepest);
+    let steepest = open.iter().map(Undecided::steepest).fold(0.0, f64::max);
+    let value_max = open.iter().map(|open| open.value).fold(0.0, f64::max);
+    let (mut low, mut high) = (0.0, (value_max - load_price).max(0.0) * steepest);
     for _ in 0..CORE_STEPS {
         let middle = 0.5 * (low + high);
         if wanted(middle) <= cores {

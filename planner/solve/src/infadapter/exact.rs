@@ -5,15 +5,15 @@
 //! each takes the lesser of its capacity and the load left. A label is discarded if
 //!
 //! - its value plus the bound ([`Bound`]) of the undecided variants does not reach the incumbent, or
-//! - the cores left cannot carry the load left ([`Reach`]), or
+//! - the cores left cannot carry the load left ([`CapacityBound`]), or
 //! - another label has at least as many cores and at most as much load left, and at least the same
 //!   value even if the most accurate undecided variant served the difference in load.
 //!
 //! The longest loading time is not a sum. So there is one search for each loading time that may be the
 //! longest.
 
-use super::capacity::{Reach, greatest};
-use super::dual::{Bound, Left};
+use super::capacity::{CapacityBound, greatest};
+use super::dual::{Bound, Remaining};
 use super::item::Item;
 use super::labels::{Label, Place, cores, undominated};
 use super::{Allocation, Problem, greedy};
@@ -24,7 +24,7 @@ use step::Step;
 mod step;
 
 /// Labels expanded between two readings of the clock.
-const LOOK_EVERY: usize = 64;
+const CLOCK_INTERVAL: usize = 64;
 /// Labels of the scouting search (a beam).
 const SCOUTS: usize = 32;
 /// Labels of a layer are bundled by the cores they leave, and each bundle has its own bound. There are
@@ -44,12 +44,12 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> 
         best,
     };
     let Some(mut levels) = search.levels() else {
-        let most = search.most();
+        let most = search.objective_max();
         return search.out_of_time(most).checked(problem);
     };
     levels.sort_by(|a, b| b.bound.total_cmp(&a.bound));
     for level in &levels {
-        if !search.worthwhile(level.bound) {
+        if !search.can_improve(level.bound) {
             break;
         }
         if search.run(level).is_none() {
@@ -82,7 +82,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Upper bound of any objective: the most accurate answers, at no cost.
-    fn most(&self) -> f64 {
+    fn objective_max(&self) -> f64 {
         let accuracies = self.problem.variants.iter().map(|v| v.accuracy);
         self.problem.weights.alpha * accuracies.fold(0.0, f64::max)
     }
@@ -117,8 +117,8 @@ impl Search<'_> {
         if items.iter().any(|item| item.options.is_empty()) {
             return None;
         }
-        items.sort_by(|a, b| b.worth.total_cmp(&a.worth));
-        let all = Left {
+        items.sort_by(|a, b| b.value.total_cmp(&a.value));
+        let all = Remaining {
             cores: problem.budget,
             load: 1.0,
         };
@@ -133,18 +133,18 @@ impl Search<'_> {
     }
 
     /// Whether a solution with that bound could equal or exceed the incumbent.
-    fn worthwhile(&self, bound: f64) -> bool {
+    fn can_improve(&self, bound: f64) -> bool {
         let Some(best) = &self.best else { return true };
         bound >= best.objective - TOLERANCE * (1.0 + best.objective.abs())
     }
 
     /// Searches one level; `None` if time is over before its end.
     fn run(&mut self, level: &Level) -> Option<()> {
-        let tails = Reach::of_tails(&level.items);
+        let tails = CapacityBound::of_tails(&level.items);
         let all = Label {
             cores: self.problem.budget,
             load: 1.0,
-            worth: 0.0,
+            value: 0.0,
             bound: level.bound,
             from: 0,
             got: 0,
@@ -161,7 +161,7 @@ impl Search<'_> {
             }
             layers.push(self.undominated(level, decided + 1, next));
         }
-        self.offer_all(&level.items, &layers);
+        self.update_best_from(&level.items, &layers);
         Some(())
     }
 
@@ -170,7 +170,7 @@ impl Search<'_> {
     fn scout(
         &mut self,
         level: &Level,
-        tails: &[Reach],
+        tails: &[CapacityBound],
         layers: &mut Vec<Vec<Label>>,
     ) -> Option<()> {
         let here = layers.len();
@@ -191,7 +191,7 @@ impl Search<'_> {
             let next = self.expand(&step, &labels)?;
             layers.push(self.undominated(level, decided + 1, next));
         }
-        self.offer_all(&level.items, layers);
+        self.update_best_from(&level.items, layers);
         layers.truncate(here);
         Some(())
     }
@@ -206,11 +206,11 @@ impl Search<'_> {
             && labels.len() >= BOUND_MIN
         {
             let loads = labels.iter().map(|(_, label)| label.load);
-            let most = Left {
+            let most = Remaining {
                 cores,
                 load: loads.fold(0.0, f64::max),
             };
-            let at = Left {
+            let at = Remaining {
                 cores: best.cores,
                 load: best.load,
             };
@@ -228,12 +228,12 @@ impl Search<'_> {
             .collect();
         let mut next = Vec::new();
         for (nth, (from, label)) in labels.iter().enumerate() {
-            if nth % LOOK_EVERY == 0 && self.patience.is_over() {
+            if nth % CLOCK_INTERVAL == 0 && self.patience.is_over() {
                 return None;
             }
             let cores = f64::from(label.cores);
             let value = |bound: &Bound| {
-                label.worth + bound.at(step.decided, cores, label.load) - step.loading
+                label.value + bound.at(step.decided, cores, label.load) - step.loading
             };
             let tightest = losses
                 .iter()
@@ -241,11 +241,11 @@ impl Search<'_> {
             let (bound, losses) = tightest?;
             let value = value(bound);
             for (loss, option) in losses {
-                if !self.worthwhile(value - loss) {
+                if !self.can_improve(value - loss) {
                     break;
                 }
                 let child = step.child((*from, label), *option);
-                next.extend(child.filter(|child| self.worthwhile(child.bound)));
+                next.extend(child.filter(|child| self.can_improve(child.bound)));
             }
         }
         Some(next)
@@ -253,18 +253,18 @@ impl Search<'_> {
 
     fn undominated(&self, level: &Level, decided: usize, labels: Vec<Label>) -> Vec<Label> {
         // Value of load to the next variant; 0 after the last.
-        let to_come = level.items.get(decided).map_or(0.0, |item| item.worth);
+        let to_come = level.items.get(decided).map_or(0.0, |item| item.value);
         undominated(labels, to_come, self.problem.budget)
     }
 
-    fn offer_all(&mut self, items: &[Item], layers: &[Vec<Label>]) {
+    fn update_best_from(&mut self, items: &[Item], layers: &[Vec<Label>]) {
         for label in 0..layers.last().map_or(0, Vec::len) {
-            self.offer(cores(items, layers, label));
+            self.update_best(cores(items, layers, label));
         }
     }
 
     /// Makes these cores the incumbent if they are better, or equally good and fewer.
-    fn offer(&mut self, cores: Vec<u32>) {
+    fn update_best(&mut self, cores: Vec<u32>) {
         let Some(new) = self.problem.allocation(&cores) else {
             return;
         };

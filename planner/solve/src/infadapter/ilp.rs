@@ -86,7 +86,10 @@ fn overloaded(problem: &Problem, solver: Solver, limit: Duration) -> Outcome<All
 
 /// Upper bound of the objective: all answers of the greatest accuracy, at no cost.
 fn bound(problem: &Problem) -> f64 {
-    let each = problem.variants.iter().map(|v| problem.worth(v.accuracy));
+    let each = problem
+        .variants
+        .iter()
+        .map(|v| problem.value_of(v.accuracy));
     each.fold(f64::NEG_INFINITY, f64::max)
 }
 
@@ -125,7 +128,7 @@ struct Model {
     choices: Vec<Vec<(Choice, Variable)>>,
     /// By variant: s_m.
     shares: Vec<Variable>,
-    worth: Expression,
+    objective: Expression,
     rows: Vec<good_lp::Constraint>,
 }
 
@@ -142,18 +145,18 @@ impl Model {
                     .collect()
             })
             .collect();
-        let (worth, rows) = (Expression::from(0.0), Vec::new());
+        let (objective, rows) = (Expression::from(0.0), Vec::new());
         let mut model = Model {
             variables,
             choices,
             shares: Vec::new(),
-            worth,
+            objective,
             rows,
         };
         model.one_choice_each_within_the_budget(problem);
         match goal {
             Goal::Objective => model.shares_and_loading(problem),
-            Goal::Capacity => model.worth = model.capacity(problem),
+            Goal::Capacity => model.objective = model.capacity(problem),
         }
         model
     }
@@ -171,7 +174,7 @@ impl Model {
         }
         self.rows
             .push(constraint!(used.clone() <= f64::from(problem.budget)));
-        self.worth -= used * problem.core_cost();
+        self.objective -= used * problem.core_cost();
     }
 
     fn shares_and_loading(&mut self, problem: &Problem) {
@@ -181,7 +184,7 @@ impl Model {
             let share = self.variables.add(variable().bounds(0.0..=1.0));
             self.shares.push(share);
             sum += share;
-            self.worth += share * problem.worth(variant.accuracy);
+            self.objective += share * problem.value_of(variant.accuracy);
             // A share is at most 1, so capacity beyond the demand needs no larger coefficient. A
             // larger one would let a choice rounded to zero allow a visible share.
             let carried = |(option, x): &(Choice, Variable)| {
@@ -199,7 +202,7 @@ impl Model {
             }
         }
         self.rows.push(constraint!(sum == 1.0));
-        self.worth -= longest;
+        self.objective -= longest;
     }
 
     fn capacity(&self, problem: &Problem) -> Expression {
@@ -216,7 +219,7 @@ impl Model {
         let start = start.map(|start| self.values(&start.cores, &start.shares));
         let mip = Mip {
             variables: self.variables,
-            worth: self.worth,
+            objective: self.objective,
             rows: self.rows,
             start: start.unwrap_or_default(),
             gap: 0.0,

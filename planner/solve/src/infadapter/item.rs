@@ -9,7 +9,7 @@ pub(super) struct Item {
     /// Index in the problem.
     pub(super) index: usize,
     /// Value of serving the whole demand by it.
-    pub(super) worth: f64,
+    pub(super) value: f64,
     /// Cores and the load they carry, both rising.
     pub(super) options: Vec<(u32, f64)>,
     /// Concave hull of the options.
@@ -38,7 +38,7 @@ impl Item {
         });
         Item {
             index,
-            worth: problem.worth(variant.accuracy),
+            value: problem.value_of(variant.accuracy),
             hull: upper(corners),
             options,
         }

@@ -8,7 +8,7 @@ use super::item::Item;
 pub(super) struct Label {
     pub(super) cores: u32,
     pub(super) load: f64,
-    pub(super) worth: f64,
+    pub(super) value: f64,
     /// Upper bound of its objective.
     pub(super) bound: f64,
     /// Its parent label in the layer before, and the cores that its last variant got.
@@ -37,7 +37,7 @@ pub(super) fn cores(items: &[Item], layers: &[Vec<Label>], label: usize) -> Vec<
 /// Removes dominated labels and sorts by rising cores; `to_come` is the value of load to the next
 /// variant.
 pub(super) fn undominated(mut labels: Vec<Label>, to_come: f64, budget: u32) -> Vec<Label> {
-    let potential = |label: &Label| label.worth + to_come * label.load;
+    let potential = |label: &Label| label.value + to_come * label.load;
     labels.sort_by(|a, b| {
         let cores = b.cores.cmp(&a.cores);
         let load = a.load.total_cmp(&b.load);

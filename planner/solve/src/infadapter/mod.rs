@@ -165,7 +165,7 @@ impl Problem {
     }
 
     /// Value of accuracy: α·AA for answers that are all of that accuracy (0 to 1).
-    pub(crate) fn worth(&self, accuracy: f64) -> f64 {
+    pub(crate) fn value_of(&self, accuracy: f64) -> f64 {
         match self.scale {
             Scale::Normalised => self.weights.alpha * accuracy,
             Scale::Raw => self.weights.alpha * accuracy * 100.0,

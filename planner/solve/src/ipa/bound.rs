@@ -10,9 +10,9 @@ use super::items::{Item, Items, Step};
 use crate::Patience;
 
 /// Maximum number of iterations for the best multiplier of a single path.
-const TURNS_MAX: usize = 40;
+const ITERATIONS_MAX: usize = 40;
 /// Number of iterations with several paths.
-const TURNS_SEVERAL: usize = 120;
+const ITERATIONS_SEVERAL: usize = 120;
 
 /// Bound for one choice of multipliers.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ struct Piece {
 #[derive(Debug, Clone)]
 pub(super) struct Primal {
     pub(super) items: Vec<usize>,
-    pub(super) worth: f64,
+    pub(super) value: f64,
     /// Times by path.
     pub(super) times: Vec<f64>,
 }
@@ -140,9 +140,9 @@ impl Relaxed {
         {
             let mut best: Option<(f64, usize, &Item)> = None;
             for (index, item) in step.items.iter().enumerate() {
-                let worth = priced(item, layer.price) + at(&next.envelope, product * item.factor);
-                if best.is_none_or(|(most, _, _)| worth > most) {
-                    best = Some((worth, index, item));
+                let value = priced(item, layer.price) + at(&next.envelope, product * item.factor);
+                if best.is_none_or(|(most, _, _)| value > most) {
+                    best = Some((value, index, item));
                 }
             }
             if let Some((_, index, item)) = best {
@@ -156,7 +156,7 @@ impl Relaxed {
             |path: &Vec<usize>| path.iter().filter_map(|s| parts.get(*s)).sum::<u64>() as f64;
         Primal {
             items: chosen,
-            worth: items.gain * product - loss as f64,
+            value: items.gain * product - loss as f64,
             times: items.paths.iter().map(along).collect(),
         }
     }
@@ -178,17 +178,17 @@ fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
     by_factor.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
     let mut lines: Vec<(f64, f64)> = Vec::new();
     let mut highest = f64::NEG_INFINITY;
-    for (factor, worth) in by_factor {
-        if worth <= highest {
+    for (factor, value) in by_factor {
+        if value <= highest {
             continue;
         }
-        highest = worth;
+        highest = value;
         let from = next
             .partition_point(|piece| piece.from <= least * factor)
             .saturating_sub(1);
         let to = next.partition_point(|piece| piece.from <= most * factor);
         let pieces = next.get(from..to).unwrap_or_default();
-        lines.extend(pieces.iter().map(|p| (p.slope * factor, p.base + worth)));
+        lines.extend(pieces.iter().map(|p| (p.slope * factor, p.base + value)));
     }
     lines.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut envelope: Vec<Piece> = Vec::new();
@@ -259,7 +259,7 @@ fn single(
     let mut theta = 1.0;
     let mut high: Option<(f64, f64, f64)> = None;
     let (mut best, mut least) = (0.0, low_bound);
-    for _ in 0..TURNS_MAX {
+    for _ in 0..ITERATIONS_MAX {
         if patience.is_over() {
             break;
         }
@@ -304,7 +304,7 @@ fn several(
     let mut at_best = primal.clone();
     let (mut met, mut reach, mut idle) = (Vec::new(), 1.0, 0);
     let mut known = f64::NEG_INFINITY;
-    for _ in 0..TURNS_SEVERAL {
+    for _ in 0..ITERATIONS_SEVERAL {
         if patience.is_over() {
             break;
         }
@@ -331,7 +331,7 @@ fn several(
         primal = relaxed.primal(items);
         bound = relaxed.root();
         if primal.times.iter().all(|time| *time <= limit) {
-            known = known.max(primal.worth);
+            known = known.max(primal.value);
             met.push(primal.clone());
         }
         if bound < least {

@@ -35,8 +35,8 @@ impl Check for Problem {
                 return Err(format!("'{a}' has no variant '{b}'"));
             };
             rank += of;
-            offered(variant, planned).map_err(|why| format!("{}: {why}", stage.name))?;
-            self.carried(variant, planned)
+            check_offer(variant, planned).map_err(|why| format!("{}: {why}", stage.name))?;
+            self.check_capacity(variant, planned)
                 .map_err(|why| format!("{}: {why}", stage.name))?;
         }
         self.figures(plan, rank)
@@ -44,7 +44,7 @@ impl Check for Problem {
 }
 
 /// Checks that the variant is offered in that batch, with those replicas and that latency.
-fn offered(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
+fn check_offer(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
     let (batch, replicas, ms) = (planned.batch, planned.replicas, planned.latency_ms);
     let given = match &variant.offers {
         Offers::Given(offers) => offers
@@ -70,7 +70,7 @@ fn offered(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
 }
 
 impl Problem {
-    fn carried(&self, variant: &Variant, planned: &StagePlan) -> Result<(), String> {
+    fn check_capacity(&self, variant: &Variant, planned: &StagePlan) -> Result<(), String> {
         let (batch, replicas) = (planned.batch, planned.replicas);
         let needed = needed(batch, planned.latency_ms, self.arrival_rps);
         if f64::from(replicas) < needed {

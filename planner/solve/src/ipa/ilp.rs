@@ -17,7 +17,7 @@ use crate::{Outcome, Patience, Solver, TOLERANCE};
 /// Scale of rows and objectives, so that a solver's absolute tolerances are relatively small.
 const SCALE: f64 = 1000.0;
 /// Maximum number of initial plans of the walk.
-const CLIMBS_MAX: usize = 8;
+const INITIAL_PLANS_MAX: usize = 8;
 /// Minimum relative increase of accuracy to the next point of the front.
 const STEP: f64 = 1e-7;
 
@@ -34,8 +34,8 @@ pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) ->
 }
 
 fn ranks(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
-    let worth = |choice: &Choice| problem.weights.alpha * choice.rank - problem.cost(choice);
-    match solved(problem, &worth, None, solver, patience) {
+    let value = |choice: &Choice| problem.weights.alpha * choice.rank - problem.cost(choice);
+    match solved(problem, &value, None, solver, patience) {
         Ok((plan, true)) => Outcome::Optimal(plan),
         Ok((plan, false)) => late(Some(plan)),
         Err(error) => failed(&error, None),
@@ -76,7 +76,7 @@ impl Walk<'_> {
             factors.fold(0.0, f64::max)
         });
         let most_percent = 100.0 * greatest.product::<f64>();
-        if alpha > 0.0 && !self.climb(most_percent)? {
+        if alpha > 0.0 && !self.find_initial_plans(most_percent)? {
             return Ok(false);
         }
         let mut least_percent: Option<f64> = None;
@@ -107,10 +107,10 @@ impl Walk<'_> {
 
     /// Finds good initial plans, with which the walk takes larger steps. α·PAS is never below its
     /// tangent in Σ ln a, so the tangent's optimum is a better plan, unless no better plan is near.
-    fn climb(&mut self, most_percent: f64) -> Result<bool, ResolutionError> {
+    fn find_initial_plans(&mut self, most_percent: f64) -> Result<bool, ResolutionError> {
         let problem = self.problem;
         let mut at = most_percent;
-        for _ in 0..CLIMBS_MAX {
+        for _ in 0..INITIAL_PLANS_MAX {
             let slope = problem.weights.alpha * at;
             let tangent = |choice: &Choice| slope * choice.factor.ln() - problem.cost(choice);
             let (plan, proven) = self.next(&tangent, None)?;
@@ -128,11 +128,11 @@ impl Walk<'_> {
     /// Finds the plan of greatest value with at least that accuracy, and updates the incumbent.
     fn next(
         &mut self,
-        worth: &dyn Fn(&Choice) -> f64,
+        value: &dyn Fn(&Choice) -> f64,
         least_percent: Option<f64>,
     ) -> Result<(Plan, bool), ResolutionError> {
         let solver = self.solver;
-        let (plan, proven) = solved(self.problem, worth, least_percent, solver, self.patience)?;
+        let (plan, proven) = solved(self.problem, value, least_percent, solver, self.patience)?;
         let known = self.best.as_ref();
         if known.is_none_or(|best| plan.objective > best.objective) {
             self.best = Some(plan.clone());
@@ -158,12 +158,12 @@ fn failed(error: &ResolutionError, best: Option<Plan>) -> Outcome<Plan> {
 /// Returns the plan of greatest value with at least that accuracy, and whether it is proven optimal.
 fn solved(
     problem: &Problem,
-    worth: &dyn Fn(&Choice) -> f64,
+    value: &dyn Fn(&Choice) -> f64,
     least_percent: Option<f64>,
     solver: Solver,
     patience: &Patience<'_>,
 ) -> Result<(Plan, bool), ResolutionError> {
-    let (mip, options) = model(problem, worth, least_percent);
+    let (mip, options) = model(problem, value, least_percent);
     let values = mip.solve(solver, patience.left())?;
     let pick = |stage: &Vec<Variable>| {
         let taken = stage.iter().enumerate();
@@ -178,7 +178,7 @@ fn solved(
 
 fn model(
     problem: &Problem,
-    worth: &dyn Fn(&Choice) -> f64,
+    value: &dyn Fn(&Choice) -> f64,
     least_percent: Option<f64>,
 ) -> (Mip, Vec<Vec<Variable>>) {
     let mut variables = ProblemVariables::new();
@@ -223,7 +223,7 @@ fn model(
     }
     let choices = problem.stages.iter().flat_map(|stage| &stage.choices);
     let greatest = choices
-        .map(|choice| worth(choice).abs())
+        .map(|choice| value(choice).abs())
         .fold(0.0, f64::max);
     let scale = if greatest > 0.0 {
         SCALE / greatest
@@ -231,7 +231,7 @@ fn model(
         1.0
     };
     let mip = Mip {
-        worth: of(&all, &|choice| scale * worth(choice)),
+        objective: of(&all, &|choice| scale * value(choice)),
         variables,
         rows,
         start: Vec::new(),

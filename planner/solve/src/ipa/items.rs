@@ -104,7 +104,7 @@ impl Items {
             .filter_map(|stage| problem.graph.before.get(*stage));
         let before: Vec<Vec<usize>> = before.map(|b| b.iter().map(place).collect()).collect();
         let mut steps = steps(items, &before, limit);
-        tell(&mut steps, gain, tie, patience);
+        add_rules(&mut steps, gain, tie, patience);
         Items {
             steps,
             paths,
@@ -218,7 +218,7 @@ fn steps(items: Vec<Vec<Item>>, before: &[Vec<usize>], limit: u64) -> Vec<Step> 
 }
 
 /// Sets the products and rules that follow from the items, and drops dominated items.
-fn tell(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
+fn add_rules(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
     let factors = steps.iter().map(|step| {
         let factors = || step.items.iter().map(|item| item.factor);
         let least = factors().reduce(f64::min).unwrap_or(1.0);

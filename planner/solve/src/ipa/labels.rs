@@ -6,13 +6,13 @@ use super::pareto::{Front, Label};
 use crate::Patience;
 
 /// Labels between two readings of the clock.
-const LOOK_EVERY: usize = 32;
+const CLOCK_INTERVAL: usize = 32;
 /// Labels that a layer may collect before dominated ones are dropped.
 const GATHER: usize = 1 << 17;
 
 /// Result of a pass.
 #[derive(Debug)]
-pub(super) struct Passed {
+pub(super) struct PassResult {
     /// An item for each step: the best by the tie rule if the pass was whole.
     pub(super) found: Option<(Vec<usize>, f64)>,
     /// Upper bound of every choice other than `found` and the known one; infinite if unknown.
@@ -42,7 +42,7 @@ pub(super) fn pass(
     known: f64,
     width: usize,
     patience: &Patience<'_>,
-) -> Passed {
+) -> PassResult {
     let mut pass = Pass {
         items,
         relaxed,
@@ -66,7 +66,7 @@ pub(super) fn pass(
     let mut origins: Vec<Vec<Origin>> = Vec::with_capacity(items.steps.len());
     for (place, step) in items.steps.iter().enumerate() {
         let Some(next) = pass.layer(place, step, &front, patience) else {
-            return Passed {
+            return PassResult {
                 found: None,
                 ceiling: f64::INFINITY,
                 whole: false,
@@ -81,8 +81,8 @@ pub(super) fn pass(
         front = next;
     }
     let whole = pass.dropped == f64::NEG_INFINITY;
-    let found = best(items, &front, whole).map(|(index, worth)| (trace(&origins, index), worth));
-    Passed {
+    let found = best(items, &front, whole).map(|(index, value)| (trace(&origins, index), value));
+    PassResult {
         found,
         ceiling: pass.dropped,
         whole,
@@ -101,7 +101,7 @@ impl Pass<'_> {
         let mut next = Front::new(step.slots.len());
         let mut gather = GATHER;
         for (index, label) in front.labels.iter().enumerate() {
-            if index % LOOK_EVERY == 0 && patience.is_over() {
+            if index % CLOCK_INTERVAL == 0 && patience.is_over() {
                 return None;
             }
             self.extend(place, step, (index, label), front.times(index), &mut next);
@@ -133,7 +133,7 @@ impl Pass<'_> {
         let start = times.get(step.slot).copied().unwrap_or_default();
         for (pick, item) in step.items.iter().enumerate() {
             let end = start + item.parts;
-            if end > self.items.limit || !self.move_on(&step.slots, times, end) {
+            if end > self.items.limit || !self.advance(&step.slots, times, end) {
                 continue;
             }
             let loss = label.loss + item.loss;
@@ -158,7 +158,7 @@ impl Pass<'_> {
 
     /// Computes the times at the slots after a stage that ends at `end`; returns whether they are
     /// feasible.
-    fn move_on(&mut self, slots: &[Slot], times: &[u64], end: u64) -> bool {
+    fn advance(&mut self, slots: &[Slot], times: &[u64], end: u64) -> bool {
         self.times.clear();
         for slot in slots {
             let before = slot
@@ -189,20 +189,20 @@ impl Pass<'_> {
 
 /// Returns the best of the complete labels, by the tie rule if none was dropped.
 fn best(items: &Items, front: &Front, whole: bool) -> Option<(usize, f64)> {
-    let worth = |label: &Label| items.gain * label.product - label.loss as f64;
+    let value = |label: &Label| items.gain * label.product - label.loss as f64;
     let most = front
         .labels
         .iter()
-        .map(worth)
+        .map(value)
         .fold(f64::NEG_INFINITY, f64::max);
     let floor = if whole { most - items.tie as f64 } else { most };
     let ties = front
         .labels
         .iter()
         .enumerate()
-        .filter(|(_, label)| worth(label) >= floor);
+        .filter(|(_, label)| value(label) >= floor);
     let first = ties.min_by_key(|(index, label)| (label.micro, label.batches, *index));
-    first.map(|(index, label)| (index, worth(label)))
+    first.map(|(index, label)| (index, value(label)))
 }
 
 fn trace(origins: &[Vec<Origin>], index: usize) -> Vec<usize> {

@@ -226,12 +226,12 @@ impl Problem {
             Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
         };
         let weights = self.weights;
-        let best_effort = best_effort.map(|plan| self.valued(plan, weights.alpha));
+        let best_effort = best_effort.map(|plan| self.with_accuracy(plan, weights.alpha));
         Some(Outcome::Infeasible { why, best_effort })
     }
 
     /// Adds the accuracy term to a `plan` made without it.
-    fn valued(&self, plan: Plan, alpha: f64) -> Plan {
+    fn with_accuracy(&self, plan: Plan, alpha: f64) -> Plan {
         let value = plan.accuracy_ranks.unwrap_or(plan.accuracy_percent);
         Plan {
             objective: plan.objective + alpha * value,

@@ -14,7 +14,7 @@ const NEAR_MAX: usize = 256;
 /// Maximum number of labels that a label is compared with if there are several slots.
 const SEVERAL_MAX: usize = 1024;
 /// Labels between two readings of the clock.
-const LOOK_EVERY: usize = 256;
+const CLOCK_INTERVAL: usize = 256;
 
 /// A choice for each stage of the order up to some place.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +95,7 @@ impl Front {
         let mut stairs = Stairs::default();
         let mut kept: Vec<u32> = Vec::new();
         for (turn, index) in order.iter().enumerate() {
-            if turn % LOOK_EVERY == 0 && patience.is_over() {
+            if turn % CLOCK_INTERVAL == 0 && patience.is_over() {
                 break;
             }
             let Some(label) = self.labels.get(*index as usize) else {

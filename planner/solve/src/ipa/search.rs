@@ -19,8 +19,8 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
     let (relaxed, primals) = bound::relax(&items, patience);
     for primal in primals {
         let kept = primal.times.iter().all(|time| *time <= items.limit as f64);
-        if kept && primal.worth > known.1 {
-            known = (primal.items, primal.worth);
+        if kept && primal.value > known.1 {
+            known = (primal.items, primal.value);
         }
     }
     let roots = relaxed.iter().map(bound::Relaxed::root);
@@ -31,7 +31,7 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
             if passed.whole {
                 return match plan(problem, &items, &found.0) {
                     Some(plan) => Outcome::Optimal(plan),
-                    None => nothing(),
+                    None => nothing_found(),
                 };
             }
             if found.1 > known.1 {
@@ -48,11 +48,11 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
             best,
             gap: (ceiling - known.1).max(0.0) * items.unit,
         },
-        None => nothing(),
+        None => nothing_found(),
     }
 }
 
-fn nothing() -> Outcome<Plan> {
+fn nothing_found() -> Outcome<Plan> {
     debug_assert!(false, "a choice that is none");
     Outcome::OutOfTime {
         why: "no plan was found".to_owned(),

@@ -124,14 +124,14 @@ fn rising(fit: Fit<Vec<f64>>) -> Result<Fit<Line>, Refused> {
     }))
 }
 
-fn latencies(points: &[Cell]) -> Result<Measured, Refused> {
+fn latencies(points: &[Cell]) -> Result<Regression, Refused> {
     let mut rows = Vec::with_capacity(points.len());
-    let mut told = Vec::with_capacity(points.len());
+    let mut targets = Vec::with_capacity(points.len());
     for (index, point) in points.iter().enumerate() {
         let field = |name: &str| format!("points[{index}].{name}");
         let batch = within(field("batch"), point.batch, 1, BATCH_MAX, "requests")?;
         let cores = positive(field("cores"), point.cores, CORES_MAX, "")?;
-        told.push(positive(
+        targets.push(positive(
             field("latency_ms"),
             point.latency_ms,
             MS_MAX,
@@ -140,51 +140,51 @@ fn latencies(points: &[Cell]) -> Result<Measured, Refused> {
         let batch = f64::from(batch);
         rows.push(vec![batch / cores, 1.0 / cores, batch, 1.0]);
     }
-    let measured = Measured {
+    let regression = Regression {
         rows,
-        told,
+        targets,
         coefficients: 4,
         negative: false,
     };
-    measured.checked("points that tell γ, ε, δ and η apart: at least two batches on each of two numbers of cores")
+    regression.checked("points that tell γ, ε, δ and η apart: at least two batches on each of two numbers of cores")
 }
 
-fn rates(points: &[Point]) -> Result<Measured, Refused> {
+fn rates(points: &[Point]) -> Result<Regression, Refused> {
     let mut rows = Vec::with_capacity(points.len());
-    let mut told = Vec::with_capacity(points.len());
+    let mut targets = Vec::with_capacity(points.len());
     for (index, point) in points.iter().enumerate() {
         let field = |name: &str| format!("points[{index}].{name}");
         let cores = within(field("cores"), point.cores, 0.0, CORES_MAX, "")?;
-        told.push(within(field("rps"), point.rps, 0.0, RPS_MAX, "requests/s")?);
+        targets.push(within(field("rps"), point.rps, 0.0, RPS_MAX, "requests/s")?);
         rows.push(vec![cores, 1.0]);
     }
-    let measured = Measured {
+    let regression = Regression {
         rows,
-        told,
+        targets,
         coefficients: 2,
         negative: true,
     };
-    measured.checked("points on at least two numbers of cores")
+    regression.checked("points on at least two numbers of cores")
 }
 
-/// Linear regression problem: predict `told` by Σ coefficient·row.
-struct Measured {
+/// Linear regression problem: predict `targets` by Σ coefficient·row.
+struct Regression {
     rows: Vec<Vec<f64>>,
-    told: Vec<f64>,
+    targets: Vec<f64>,
     coefficients: usize,
     /// Whether coefficients may be negative.
     negative: bool,
 }
 
 /// Singular values (of columns of length 1) below this count as 0: the columns are linearly dependent.
-const ALIKE: f64 = 1e-9;
+const DEPENDENT: f64 = 1e-9;
 /// A coefficient this far below 0, in scaled columns relative to the measurements, is a rounding error.
 const ROUNDING: f64 = 1e-12;
 /// Squared errors below this part of the squared measurements are rounding errors.
 const EXACT: f64 = 1e-24;
 
-impl Measured {
-    fn checked(self, right: &str) -> Result<Measured, Refused> {
+impl Regression {
+    fn checked(self, right: &str) -> Result<Regression, Refused> {
         let (least, count) = (self.coefficients, self.rows.len());
         let enough = format!("{least} to {POINTS_MAX}");
         rule(
@@ -223,7 +223,7 @@ impl Measured {
         let threshold = match how.threshold {
             Some(threshold) => positive("threshold", threshold, f64::MAX, "")?,
             // If most points are equal, the deviation is 0, and rounding errors would separate them.
-            None => deviation(&self.told).max(median(&self.told) * 1e-9),
+            None => deviation(&self.targets).max(median(&self.targets) * 1e-9),
         };
         let mut chance = ChaCha8Rng::seed_from_u64(how.seed);
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
@@ -288,15 +288,15 @@ impl Measured {
             column.unscale_mut(length);
             lengths.push(length);
         }
-        let told = |row: usize| among.get(row).and_then(|i| self.told.get(*i)).copied();
-        let told = DVector::from_fn(among.len(), |row, _| told(row).unwrap_or_default());
+        let targets = |row: usize| among.get(row).and_then(|i| self.targets.get(*i)).copied();
+        let targets = DVector::from_fn(among.len(), |row, _| targets(row).unwrap_or_default());
         let parts = matrix.svd(true, true);
-        if parts.rank(ALIKE) < columns.len() {
+        if parts.rank(DEPENDENT) < columns.len() {
             return None;
         }
-        let solved = parts.solve(&told, 0.0).ok()?;
+        let solved = parts.solve(&targets, 0.0).ok()?;
         let mut law = vec![0.0; self.coefficients];
-        let least = ROUNDING * told.norm();
+        let least = ROUNDING * targets.norm();
         for ((column, length), scaled) in columns.iter().zip(lengths).zip(solved.iter()) {
             let rounding = !self.negative && scaled.abs() <= least;
             *law.get_mut(*column)? = if rounding { 0.0 } else { scaled / length };
@@ -307,7 +307,7 @@ impl Measured {
     fn error(&self, law: &[f64], point: usize) -> f64 {
         let row = self.rows.get(point).map(Vec::as_slice).unwrap_or_default();
         let says: f64 = row.iter().zip(law).map(|(a, b)| a * b).sum();
-        says - self.told.get(point).copied().unwrap_or_default()
+        says - self.targets.get(point).copied().unwrap_or_default()
     }
 
     fn squares(&self, law: &[f64], among: &[usize]) -> f64 {
@@ -316,12 +316,12 @@ impl Measured {
     }
 
     fn quality(&self, law: Vec<f64>, among: &[usize]) -> Fit<Vec<f64>> {
-        let told = || among.iter().filter_map(|point| self.told.get(*point));
+        let targets = || among.iter().filter_map(|point| self.targets.get(*point));
         let count = among.len() as f64;
-        let mean = told().sum::<f64>() / count;
-        let variance: f64 = told().map(|value| (value - mean).powi(2)).sum();
+        let mean = targets().sum::<f64>() / count;
+        let variance: f64 = targets().map(|value| (value - mean).powi(2)).sum();
         let squares = self.squares(&law, among);
-        let exact = squares <= EXACT * told().map(|value| value * value).sum::<f64>();
+        let exact = squares <= EXACT * targets().map(|value| value * value).sum::<f64>();
         let r_squared = if exact { 1.0 } else { 1.0 - squares / variance };
         Fit {
             law,

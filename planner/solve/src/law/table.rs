@@ -194,7 +194,7 @@ impl Grid {
             let line = (0..height).map(|row| row * width + column);
             interpolate(&self.batches, line.collect(), &self.ms, &mut between);
         }
-        let ceiling = quickest_beyond(&self.ms, width);
+        let ceiling = fastest_beyond(&self.ms, width);
         for ((ms, between), ceiling) in self.ms.iter_mut().zip(between).zip(ceiling) {
             if ms.is_nan() && !between.is_nan() {
                 *ms = between.min(ceiling);
@@ -208,7 +208,7 @@ impl Grid {
                 *ms = slowest;
             }
         }
-        let ceiling = quickest_beyond(&self.ms, width).into_iter();
+        let ceiling = fastest_beyond(&self.ms, width).into_iter();
         self.ms = ceiling
             .map(|ms| if ms.is_nan() { f64::INFINITY } else { ms })
             .collect();
@@ -262,7 +262,7 @@ fn axis(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 /// Per cell, the minimum over at least its batch on at most its cores; NaN if there is none.
-fn quickest_beyond(cells: &[f64], width: usize) -> Vec<f64> {
+fn fastest_beyond(cells: &[f64], width: usize) -> Vec<f64> {
     let mut rows: Vec<Vec<f64>> = Vec::new();
     let mut below = vec![f64::NAN; width];
     for row in cells.chunks(width).rev() {

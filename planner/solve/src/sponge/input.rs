@@ -131,7 +131,7 @@ impl TryFrom<Input> for Problem {
             rate_rps,
             right,
         )?;
-        let left_ms = left(&input.waiting)?;
+        let left_ms = time_left(&input.waiting)?;
         let arriving_ms = match &input.arriving {
             None => None,
             Some(arriving) => {
@@ -153,7 +153,7 @@ impl TryFrom<Input> for Problem {
 }
 
 /// Returns the time left of each waiting request, least first.
-fn left(waiting: &[Waiting]) -> Result<Vec<f64>, Refused> {
+fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, Refused> {
     let right = format!("at most {WAITING_MAX} requests");
     rule(
         waiting.len() <= WAITING_MAX,

@@ -77,7 +77,7 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
             let why = "not all batches were tried in time".to_owned();
             return Outcome::OutOfTime { why, best }.checked(problem);
         }
-        let most_ms = problem.most_ms(*batch);
+        let latency_max_ms = problem.latency_max_ms(*batch);
         for cores in &problem.cores {
             let objective = f64::from(*cores) + problem.delta * f64::from(*batch);
             // Both terms rise from here on.
@@ -89,7 +89,10 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
                 on_time: problem.left_ms.len(),
                 ..problem.plan(*cores, *batch, latency_ms)
             };
-            if latency_ms <= most_ms && problem.carries(&plan) && plan.precedes(best.as_ref()) {
+            if latency_ms <= latency_max_ms
+                && problem.carries(&plan)
+                && plan.precedes(best.as_ref())
+            {
                 best = Some(plan);
             }
         }
@@ -117,7 +120,7 @@ impl Problem {
     /// Maximum latency of a batch of that size: (⌊i/b⌋ + 1)·l ≤ left_i for each waiting request i (the
     /// first of each batch has the least time left), and (b − 1)/λ + l ≤ the time left of arriving
     /// requests.
-    fn most_ms(&self, batch: u32) -> f64 {
+    fn latency_max_ms(&self, batch: u32) -> f64 {
         let step = usize::try_from(batch).unwrap_or(usize::MAX).max(1);
         let firsts = self.left_ms.iter().step_by(step);
         let each = firsts.zip(1u32..).map(|(left, nth)| left / f64::from(nth));

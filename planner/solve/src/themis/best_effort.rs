@@ -1,7 +1,7 @@
 //! Reason and best effort if neither programme has a solution.
 
 use super::choices::Choice;
-use super::front::quickest;
+use super::front::fastest;
 use super::join::plan;
 use super::{Phase, Plan, Problem};
 use crate::{Patience, TOLERANCE};
@@ -40,7 +40,7 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
     let Some(stages) = problem.choices(phase, load, patience) else {
         return "there was no time to say why".to_owned();
     };
-    let cores: u64 = least(&stages)
+    let cores: u64 = cheapest_each(&stages)
         .iter()
         .map(|choice| u64::from(choice.cost))
         .sum();
@@ -50,7 +50,7 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
         );
     }
     let slo = problem.slo_ms;
-    match quickest(problem, &stages, patience) {
+    match fastest(problem, &stages, patience) {
         Some(choices) => {
             let ms: f64 = choices.iter().map(|choice| choice.ms).sum();
             format!(
@@ -63,8 +63,8 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
 
 /// Returns the best effort that the module documentation defines.
 pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<Plan> {
-    let horizontal = nearest(problem, Phase::Horizontal, &patience.part(0.5));
-    let vertical = nearest(problem, Phase::Vertical, patience);
+    let horizontal = greatest_load(problem, Phase::Horizontal, &patience.part(0.5));
+    let vertical = greatest_load(problem, Phase::Vertical, patience);
     let horizontal_first = match (&vertical, &horizontal) {
         (Some(vertical), Some(horizontal)) => {
             let (less, more) = (vertical.0, horizontal.0);
@@ -86,10 +86,14 @@ pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<
 }
 
 /// Returns the greatest load that can be carried, and the choices for it.
-fn nearest(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Option<(f64, Vec<Choice>)> {
+fn greatest_load(
+    problem: &Problem,
+    phase: Phase,
+    patience: &Patience<'_>,
+) -> Option<(f64, Vec<Choice>)> {
     let carried = |rps: f64| {
         let stages = problem.choices(phase, rps, patience)?;
-        let cheapest = least(&stages);
+        let cheapest = cheapest_each(&stages);
         let cores: u64 = cheapest.iter().map(|choice| u64::from(choice.cost)).sum();
         let fits = cheapest.len() == stages.len() && cores <= u64::from(problem.budget_cores);
         fits.then_some((stages, cheapest))
@@ -113,12 +117,12 @@ fn nearest(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Option<(
             (rps, carried(rps)?)
         }
     };
-    let quickest = quickest(problem, &stages, patience);
-    Some((rps, quickest.unwrap_or(cheapest)))
+    let fastest = fastest(problem, &stages, patience);
+    Some((rps, fastest.unwrap_or(cheapest)))
 }
 
 /// By stage the choice of least cost (then latency); stages without choices are left out.
-fn least(stages: &[Vec<Choice>]) -> Vec<Choice> {
+fn cheapest_each(stages: &[Vec<Choice>]) -> Vec<Choice> {
     let cheaper = |a: &&Choice, b: &&Choice| a.cost.cmp(&b.cost).then(a.ms.total_cmp(&b.ms));
     let each = stages
         .iter()

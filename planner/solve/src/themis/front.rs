@@ -12,18 +12,18 @@ const PENDING_MAX: usize = 16_384;
 const SLACK: f64 = 1e-3;
 
 /// Result of one programme.
-pub(super) enum Found {
+pub(super) enum ProgrammeResult {
     /// Proven optimum.
-    Best(Vec<Choice>),
+    Optimal(Vec<Choice>),
     /// Time ran out; no plan has fewer than `least_cores`.
-    Near {
+    Good {
         choices: Vec<Choice>,
         least_cores: f64,
     },
     /// No choices meet all constraints.
-    Nothing,
+    Infeasible,
     /// Time ran out before anything was found.
-    Late,
+    OutOfTime,
 }
 
 /// One choice for each stage so far.
@@ -51,13 +51,13 @@ const ROOT: Label = Label {
 };
 
 /// Minimises cores, then batches, then latency.
-pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Found {
+pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> ProgrammeResult {
     let Some(stages) = problem.choices(phase, problem.load_rps, patience) else {
-        return Found::Late;
+        return ProgrammeResult::OutOfTime;
     };
     let stages: Vec<Vec<Choice>> = stages.into_iter().map(undominated).collect();
     if stages.iter().any(Vec::is_empty) {
-        return Found::Nothing;
+        return ProgrammeResult::Infeasible;
     }
     let slo_ms = problem.slo_ms * (1.0 + TOLERANCE);
     let known = relaxed::rounded(&stages, |ms| problem.in_time(ms));
@@ -66,14 +66,14 @@ pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) ->
     let most = known.as_deref().map_or(problem.budget_cores, cores);
     match Front::new(&stages, slo_ms, most).walk(patience) {
         Walk::Done(fronts) => match fronts.last().map_or(0, Vec::len) {
-            0 => Found::Nothing,
-            _ => Found::Best(path(&stages, &fronts, 0)),
+            0 => ProgrammeResult::Infeasible,
+            _ => ProgrammeResult::Optimal(path(&stages, &fronts, 0)),
         },
-        Walk::Late => known.map_or(Found::Late, |choices| {
+        Walk::Late => known.map_or(ProgrammeResult::OutOfTime, |choices| {
             let least_cores = relaxed::suffixes(&stages)
                 .first()
                 .map_or(0.0, |all| all.least_cost(slo_ms));
-            Found::Near {
+            ProgrammeResult::Good {
                 choices,
                 least_cores,
             }
@@ -83,7 +83,7 @@ pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) ->
 
 /// Minimises latency within the budget, then cores, then batches; `None` if there is no solution or time
 /// is over.
-pub(super) fn quickest(
+pub(super) fn fastest(
     problem: &Problem,
     stages: &[Vec<Choice>],
     patience: &Patience<'_>,

@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::greedy::{Looks, scale};
+use super::greedy::{LowCycles, scale};
 use super::*;
 use crate::Check;
 
@@ -54,7 +54,7 @@ fn heuristic_replicates_upgrades_downgrades_and_removes() {
         (10.0, 2.0, 0.0, [4, 1, 0], [1, 0, 0]),
     ] {
         let problem = Problem::try_from(input(load_qps, cpus, gpus, running)).unwrap();
-        let plan = scale(&problem, &Looks::default(), 1).plan;
+        let plan = scale(&problem, &LowCycles::default(), 1).plan;
         assert_eq!(
             replicas(&plan),
             after,
@@ -69,10 +69,10 @@ fn heuristic_scales_down_after_t_v_low_cycles() {
     let low = Problem::try_from(input(25.0, 9.0, 0.0, [5, 0, 0])).unwrap();
     let even = Problem::try_from(input(50.0, 9.0, 0.0, [5, 0, 0])).unwrap();
     let high = Problem::try_from(input(51.0, 9.0, 0.0, [5, 0, 0])).unwrap();
-    let mut looks = Looks::default();
+    let mut counts = LowCycles::default();
     // Observed load → replicas of the first variant, and counted cycles. A load that is not low
     // resets the count.
-    for (step, (seen, after, counted)) in [
+    for (step, (observed, after, counted)) in [
         (&low, 5, 1),
         (&low, 5, 2),
         (&even, 5, 0),
@@ -86,13 +86,13 @@ fn heuristic_scales_down_after_t_v_low_cycles() {
     .into_iter()
     .enumerate()
     {
-        let scaled = scale(seen, &looks, 3);
+        let scaled = scale(observed, &counts, 3);
         assert_eq!(
-            (replicas(&scaled.plan)[0], scaled.looks.low[0]),
+            (replicas(&scaled.plan)[0], scaled.low.cycles[0]),
             (after, counted),
             "step {step}"
         );
-        looks = scaled.looks;
+        counts = scaled.low;
     }
 }
 
@@ -105,7 +105,7 @@ fn heuristic_never_beats_the_optimum() {
         let running = [any(6) as u32, any(3) as u32, any(2) as u32];
         let problem = input(any(200), any(12), any(4), running);
         let problem = Problem::try_from(problem).unwrap();
-        let plan = scale(&problem, &Looks::default(), 1).plan;
+        let plan = scale(&problem, &LowCycles::default(), 1).plan;
         assert_eq!(problem.check_best_effort(&plan), Ok(()), "case {case}");
         if problem.check(&plan).is_err() {
             short += 1;

@@ -1,6 +1,6 @@
 //! One step of the search: a label extended by a choice of the next variant.
 
-use super::super::capacity::Reach;
+use super::super::capacity::CapacityBound;
 use super::super::dual::Bound;
 use super::super::item::Item;
 use super::super::labels::Label;
@@ -14,7 +14,7 @@ pub(super) struct Step<'a> {
     pub(super) item: &'a Item,
     pub(super) bounds: &'a [Bound],
     /// Capacity of the variants after it.
-    reach: &'a Reach,
+    reach: &'a CapacityBound,
     /// Variants decided before it.
     pub(super) decided: usize,
     core_cost: f64,
@@ -27,7 +27,7 @@ impl<'a> Step<'a> {
         level: &'a Level,
         decided: usize,
         bounds: &'a [Bound],
-        tails: &'a [Reach],
+        tails: &'a [CapacityBound],
     ) -> Option<Step<'a>> {
         Some(Step {
             item: level.items.get(decided)?,
@@ -45,7 +45,7 @@ impl<'a> Step<'a> {
         let cores = label.cores.checked_sub(got)?;
         let served = carried.min(label.load);
         let load = label.load - served;
-        let worth = label.worth + self.item.worth * served - self.core_cost * f64::from(got);
+        let value = label.value + self.item.value * served - self.core_cost * f64::from(got);
         let left = f64::from(cores);
         if load > self.reach.at(left) + NOTHING {
             return None;
@@ -55,8 +55,8 @@ impl<'a> Step<'a> {
         Some(Label {
             cores,
             load,
-            worth,
-            bound: worth + above.fold(f64::INFINITY, f64::min) - self.loading,
+            value,
+            bound: value + above.fold(f64::INFINITY, f64::min) - self.loading,
             from: u32::try_from(from).unwrap_or(u32::MAX),
             got,
         })

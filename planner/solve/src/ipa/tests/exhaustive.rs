@@ -24,7 +24,7 @@ struct Try {
 }
 
 /// Number of pipelines of each kind.
-type Seen = BTreeMap<&'static str, usize>;
+type KindCounts = BTreeMap<&'static str, usize>;
 
 const KINDS: [&str; 11] = [
     "feasible",
@@ -43,7 +43,7 @@ const KINDS: [&str; 11] = [
 #[test]
 fn search_equals_exhaustive_search() {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let mut seen = Seen::new();
+    let mut seen = KindCounts::new();
     for case in 0..CASES {
         let (input, kinds) = small::any_input(&mut random);
         for kind in kinds {
@@ -64,7 +64,7 @@ fn search_equals_exhaustive_search() {
     }
 }
 
-fn compare(input: &Input, seen: &mut Seen, said: &str) {
+fn compare(input: &Input, seen: &mut KindCounts, said: &str) {
     let tries: Vec<Vec<Try>> = input
         .stages
         .iter()
@@ -122,9 +122,9 @@ fn compare(input: &Input, seen: &mut Seen, said: &str) {
             == (&planned.variant, planned.batch, planned.replicas);
         assert!(same, "{said}:\n{found:?} is not\n{expected:?}");
     }
-    let worth = objective(input, input.weights, &expected);
+    let greatest = objective(input, input.weights, &expected);
     assert!(
-        (worth - found.objective).abs() <= 1e-9 * worth.abs().max(1.0) * 10.0,
+        (greatest - found.objective).abs() <= 1e-9 * greatest.abs().max(1.0) * 10.0,
         "{said}"
     );
 }
@@ -230,10 +230,13 @@ fn best(
     all: &[Vec<Try>],
     input: &Input,
     weights: Weights,
-    seen: &mut Seen,
+    seen: &mut KindCounts,
 ) -> Option<Vec<Try>> {
-    let worth = |picks: &Vec<Try>| objective(input, weights, picks);
-    let most = kept.iter().map(worth).fold(f64::NEG_INFINITY, f64::max);
+    let objective_of = |picks: &Vec<Try>| objective(input, weights, picks);
+    let most = kept
+        .iter()
+        .map(objective_of)
+        .fold(f64::NEG_INFINITY, f64::max);
     let value = all
         .iter()
         .map(|p| weights.alpha * value(input, p))
@@ -246,7 +249,7 @@ fn best(
     // Slightly more than 0: sums are in another order here.
     let ties: Vec<&Vec<Try>> = kept
         .iter()
-        .filter(|p| worth(p) >= most - tie - 1e-15 * most.abs())
+        .filter(|p| objective_of(p) >= most - tie - 1e-15 * most.abs())
         .collect();
     *seen.entry("tie").or_default() += usize::from(ties.len() > 1);
     let order = runnable(input);

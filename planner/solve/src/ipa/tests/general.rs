@@ -102,7 +102,7 @@ fn narrow_pass_drops_plans_that_a_wide_pass_keeps() {
         let pass = |width| labels::pass(&items, &relaxed, f64::NEG_INFINITY, width, &patience);
         let (narrow, wide) = (pass(64), pass(1 << 18));
         assert!(wide.whole, "seed {seed}");
-        let (picks, worth) = wide.found.unwrap();
+        let (picks, value) = wide.found.unwrap();
         let plan = search::plan(&problem, &items, &picks).unwrap();
         assert_eq!(unhurried(&problem), Outcome::Optimal(plan), "seed {seed}");
         if !narrow.whole {
@@ -110,8 +110,8 @@ fn narrow_pass_drops_plans_that_a_wide_pass_keeps() {
             let found = narrow.found.map_or(f64::NEG_INFINITY, |found| found.1);
             let ceiling = narrow.ceiling.max(found) + items.slack;
             assert!(
-                found <= worth + items.tie as f64 && worth <= ceiling,
-                "seed {seed}: {found} {worth} {ceiling}"
+                found <= value + items.tie as f64 && value <= ceiling,
+                "seed {seed}: {found} {value} {ceiling}"
             );
         }
     }

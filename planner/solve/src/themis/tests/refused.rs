@@ -178,7 +178,7 @@ fn check_refuses_every_broken_plan() {
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].cores = 2,
-            "detect: latency_ms is told as",
+            "detect: latency_ms is given as",
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].throughput_rps = 1e3,
@@ -186,15 +186,15 @@ fn check_refuses_every_broken_plan() {
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].wait_ms = f64::NAN,
-            "detect: wait_ms is told as NaN",
+            "detect: wait_ms is given as NaN",
         ),
         (
             |p| p.vertical.as_mut().unwrap().cores = 1,
-            "1 cores told, 2 in use",
+            "1 cores given, 2 in use",
         ),
         (
             |p| p.vertical.as_mut().unwrap().latency_ms = 1.0,
-            "the latency is told as 1",
+            "the latency is given as 1",
         ),
         (
             |p| p.horizontal.as_mut().unwrap().stages[1].cores = 2,
