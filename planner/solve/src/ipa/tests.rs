@@ -3,11 +3,11 @@
 
 mod exhaustive;
 mod general;
-mod hurry;
 mod paper;
 mod refusals;
 mod rules;
 mod small;
+mod time_limit;
 
 #[path = "../../benches/ipa/pipelines.rs"]
 mod pipelines;

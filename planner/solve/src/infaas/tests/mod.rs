@@ -1,11 +1,11 @@
 //! The optimum is compared with exhaustive search, and with HiGHS on large problems.
 
 mod baseline;
-mod door;
 mod exhaustive;
 mod limits;
 mod outcomes;
 mod random;
+mod refusals;
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The search compared with exhaustive search and HiGHS, and the content of each outcome.
 
-mod bad_input;
+mod optimality;
 mod outcomes;
-mod right;
+mod refusals;
 
 use std::time::Duration;
 

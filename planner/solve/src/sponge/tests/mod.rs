@@ -1,6 +1,6 @@
 //! The solver compared with an exhaustive search request by request, the paper's table, and invalid input.
 
-mod bad_input;
+mod refusals;
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -4,7 +4,7 @@ mod exhaustive;
 #[cfg(feature = "highs")]
 mod highs;
 mod policy;
-mod refused;
+mod refusals;
 
 use std::time::Duration;
 

@@ -182,7 +182,7 @@ fn check_refuses_every_broken_plan() {
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].throughput_rps = 1e3,
-            "detect: throughput_rps is told",
+            "detect: throughput_rps is given",
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].wait_ms = f64::NAN,
