@@ -66,9 +66,8 @@ pub struct VariantPlan {
     /// Predicted time from dispatch to response, in ms (a high percentile); 0 where unknown.
     #[serde(default)]
     pub service_ms: f64,
-    /// Shortest possible service time, with the most cores the variant may be given, in ms; 0 where
-    /// unknown. More cores cannot help a request with less time left, so it does not count as demand for
-    /// them.
+    /// Shortest possible service time, on the most cores allowed, in ms; 0 where unknown. A request
+    /// with less time left does not count as demand for more cores.
     #[serde(default)]
     pub service_min_ms: f64,
     /// Accuracy in percent, 0 to 100.

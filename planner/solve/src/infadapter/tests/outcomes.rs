@@ -117,7 +117,7 @@ fn no_time_and_no_start_is_out_of_time_without_plan() {
 }
 
 #[test]
-fn the_same_problem_has_the_same_answer() {
+fn same_problem_has_the_same_answer() {
     for crooked in [false, true] {
         let problem = large(10, 60, crooked);
         assert_eq!(solved(&problem), solved(&problem));
