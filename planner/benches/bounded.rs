@@ -1,5 +1,5 @@
-//! How long a decision takes where what replicas hold bounds them: the policy alone, and within half and a quarter of
-//! the memory that it would take. `cargo bench -p weir-planner --bench bounded`
+//! Duration of a decision under resource limits: the policy alone, and within half and a quarter of the memory that
+//! its plan would take. `cargo bench -p weir-planner --bench bounded`
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use weir_planner::capacity::{Allocation, InForce};
 use weir_planner::policy::decide;
 use weir_planner::service::{Inputs, Service, SolveStatus};
 
-/// So many variants from quick and light to accurate and heavy, up to so many replicas of each.
+/// Service with `variants` variants, from fast and light to accurate and heavy, of up to `replicas` replicas each.
 fn service(variants: u32, replicas: u32, memory_gi: Option<u32>) -> Service {
     let held = memory_gi.map_or(String::new(), |gi| format!(", held: {{memory: {gi}Gi}}"));
     let mut text = format!(

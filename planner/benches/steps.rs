@@ -1,5 +1,5 @@
-//! Time that a turn takes to find the way to what is wanted: what is kept back and dealt out, and the search for a way round
-//! where there is none, which is the longest. `cargo bench -p weir-planner --bench steps`
+//! Time that a cycle takes to plan the steps of a staged rollout: the cores reserved and distributed, and the search
+//! for a detour where no direct step fits, which takes longest. `cargo bench -p weir-planner --bench steps`
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use weir_planner::plan::capacities;
 use weir_planner::rollout::{Shapes, Transition};
 use weir_planner::service::{Inputs, Service};
 
-/// Service of so many variants of 10 requests/s by a core.
+/// Service with `variants` variants of 10 requests/s per core.
 fn service(variants: usize, cores: u32) -> Service {
     let mut text = format!(
         "service: bench\nlisten: 127.0.0.1:0\nkey_env: KEY\nslo_ms: 1000\nmode: advisory\n\
@@ -32,7 +32,7 @@ fn service(variants: usize, cores: u32) -> Service {
     Service::from_yaml(&text).unwrap()
 }
 
-/// Allocations in which the one at that place has all cores that the others leave.
+/// Allocations in which the variant at `place` has all cores that the others leave.
 fn most(variants: usize, cores: u32, place: usize) -> Vec<Allocation> {
     let others = u32::try_from(variants - 1).unwrap();
     let of = |index| match index == place {
@@ -59,7 +59,7 @@ fn steps(criterion: &mut Criterion) {
         );
         let there: Vec<InForce> = from.iter().copied().map(InForce::certain).collect();
         let goals: Vec<Goal> = to.iter().copied().map(Goal::of).collect();
-        // More cores than there are: all that a search may look at is looked at.
+        // The target exceeds the budget, so that the search visits every state it may visit.
         let too_much = Allocation::one(Cores::whole(cores - 1));
         let beyond: Vec<Goal> = vec![Goal::of(too_much); variants];
         let shapes = vec![

@@ -1,5 +1,5 @@
-//! `cargo xtask check-board`: the long check of the slot table's protocol, which `docs/explanation/slot-table.md`
-//! explains. The short check is among the tests.
+//! `cargo xtask check-board`: the long model check of the protocol by which workers share a queue. The short
+//! check is a test. `docs/explanation/slot-table.md` explains the protocol.
 
 use anyhow::{Context, Result};
 use xshell::Shell;
@@ -7,7 +7,7 @@ use xshell::Shell;
 use crate::layout::Layout;
 use crate::{compile, replace};
 
-/// Becomes the check. It needs neither Envoy nor a solver.
+/// Replaces this process by the check, which needs neither Envoy nor a solver.
 pub(crate) fn check(layout: &Layout) -> Result<()> {
     const CHECK: &str = "board::model::at_length::keeps_its_promises_at_length";
     let sh = Shell::new().context("which folder is this?")?;

@@ -1,7 +1,7 @@
 //! Clients of the tests that cargo does not build: tritonclient, h2load, curl.
 //!
-//! Decides which the system has and which are fetched into the build folder. Never needs root, and never lets a
-//! test do without: a client that cannot be had is an error that says what to install.
+//! Uses the system's, or fetches them into the build folder. Never needs root. A missing client is an error
+//! that names the package to install; no test is skipped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,19 @@ const TRITONCLIENT: Pinned = Pinned {
     instead: "install Python 3.11 to 3.14 with pip (Debian: python3 python3-pip)",
     compiled: true,
 };
-/// Environment variable with an h2load to use instead of fetching one.
+/// Environment variable with the path of an h2load.
 const H2LOAD: &str = "WEIR_H2LOAD";
 
-/// Clients that the tests send with.
+/// Clients of the tests.
 pub(crate) struct Clients {
-    /// A Python that finds tritonclient.
+    /// Python interpreter that finds tritonclient.
     pub(crate) tritonclient: PathBuf,
     /// nghttp2's load generator.
     pub(crate) h2load: PathBuf,
 }
 
 impl Clients {
-    /// Fetches what is missing.
+    /// Fetches missing clients.
     pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
         let curl = version_of(Path::new("curl")).context("install curl (Debian: curl)")?;
         anyhow::ensure!(curl.starts_with("curl "), "curl --version says '{curl}'");
@@ -42,7 +42,7 @@ impl Clients {
     }
 }
 
-/// Returns a Python that sees these packages and its own alone.
+/// Returns a Python that sees only the fetched packages and its own.
 fn tritonclient(layout: &Layout) -> Result<PathBuf> {
     let check = |folder: &Path| {
         let script = "import tritonclient.http, tritonclient.grpc";
@@ -57,7 +57,7 @@ fn tritonclient(layout: &Layout) -> Result<PathBuf> {
     Ok(folder.join("python"))
 }
 
-/// Writes the program into the folder; it finds the packages wherever the folder lies.
+/// Writes the interpreter's script into the folder; it finds the packages relative to itself.
 fn python(folder: &Path) -> Result<PathBuf> {
     let python = python_with_pip()?;
     let set = "PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=\"$here\"";

@@ -1,7 +1,7 @@
-//! Compiles the stepping wall clock (`tests/bed/src/envoy/clock.c`), which one test preloads into Envoy.
+//! Compiles the wall clock that jumps (`tests/bed/src/envoy/clock.c`), which one test preloads into Envoy.
 //!
-//! Decides whether the library is up to date, by a stamp with the source's text, written last. Never used outside
-//! the tests.
+//! Compiles only if the source has changed: a stamp file has its text, and is written last. Used only by
+//! tests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 
 const SOURCE: &str = "tests/bed/src/envoy/clock.c";
 
-/// Returns the library to preload, after compiling it if needed.
+/// Returns the library to preload, compiled if necessary.
 pub(crate) fn library(layout: &Layout) -> Result<PathBuf> {
     let source = layout.root.join(SOURCE);
     let wanted = fs::read_to_string(&source).with_context(|| format!("cannot read {SOURCE}"))?;
@@ -23,7 +23,7 @@ pub(crate) fn library(layout: &Layout) -> Result<PathBuf> {
         return Ok(library);
     }
     fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    // It is compiled aside: another command may be running with the old one.
+    // Compiled elsewhere and renamed, because another command may be using the old one.
     let aside = folder.join(format!(".{}.partial", std::process::id()));
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let output = Command::new(compiler)

@@ -1,6 +1,6 @@
-//! `test --kubeconfig PATH`: the Kubernetes tests on an existing cluster, and no others.
+//! `test --kubeconfig PATH`: runs only the Kubernetes tests, on that cluster.
 //!
-//! Decides which arguments are cargo's and which the tests'. `tests/cluster` decides what is done to the cluster.
+//! Splits the arguments; `tests/cluster` determines what is done on the cluster.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use crate::layout::Layout;
 use crate::setup::Tools;
 use crate::{compile, replace};
 
-/// Environment variable by which the tests find the cluster.
+/// Environment variable with the cluster's kubeconfig, read by the tests.
 const KUBECONFIG: &str = "WEIR_KUBECONFIG";
 const FLAG: &str = "--kubeconfig";
 
-/// Returns the path after `--kubeconfig`, if it is there, and everything else.
+/// Returns the path after `--kubeconfig`, if given, and the other arguments.
 pub(crate) fn kubeconfig(
     typed: impl Iterator<Item = OsString>,
 ) -> Result<(Option<PathBuf>, Vec<OsString>)> {
@@ -23,7 +23,7 @@ pub(crate) fn kubeconfig(
     while let Some(argument) = typed.next() {
         let text = argument.to_str().unwrap_or_default();
         if text == "--" {
-            // The test program's own arguments.
+            // Arguments of the test program.
             others.push(argument);
             others.extend(typed.by_ref());
         } else if text == FLAG {
@@ -45,11 +45,11 @@ pub(crate) fn test(layout: &Layout, path: PathBuf, mut others: Vec<OsString>) ->
     if !others.iter().any(|other| other == OsStr::new("--")) {
         others.push("--".into());
     }
-    // The tests print what they emulate, leave out and leave behind.
+    // The tests print what they run, skip and leave behind.
     others.push("--nocapture".into());
-    let tests = ["test", "--workspace", "--test", "cluster"];
+    let story = ["test", "--workspace", "--test", "cluster"];
     Err(replace(
-        compile::cargo(&sh, &tests)
+        compile::cargo(&sh, &story)
             .env(KUBECONFIG, path)
             .args(others),
     ))
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flag_is_found_and_other_arguments_are_kept() {
+    fn kubeconfig_flag_is_removed_from_other_arguments() {
         for (typed, path, others) in [
             ("", None, ""),
             ("--kubeconfig a/b", Some("a/b"), ""),

@@ -1,7 +1,7 @@
-//! Compiles what the demo and the tests run: the filter module and the programs.
+//! Compiles the filter module and the programs for the demo and the tests.
 //!
-//! The demo compiles its own programs alone, without HiGHS. Tests compile the whole workspace in one go, with HiGHS:
-//! another selection of packages would unify other features, and compile again what they are made of.
+//! The demo compiles only its own programs, without HiGHS. Tests compile the whole workspace in one command, with
+//! HiGHS: another selection of packages would unify other features, and compile their dependencies again.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -12,7 +12,7 @@ use xshell::Shell;
 use crate::layout::{BROWSER_TARGET, Layout, WASM_TARGET};
 use crate::trim::trim;
 
-/// Cargo's arguments for what the tests and the demo are made of.
+/// Cargo arguments for the filter module.
 const FILTER: [&str; 8] = [
     "build",
     "--package",
@@ -23,26 +23,26 @@ const FILTER: [&str; 8] = [
     "--profile",
     "wasm",
 ];
-/// The programs that the demo runs.
+/// Cargo arguments for the demo's programs.
 const DEMO: [&str; 5] = ["build", "--package", "weir", "--package", "weir-demo"];
-/// The programs that measure.
+/// Cargo arguments for the measurement programs.
 const MEASURE: [&str; 5] = ["build", "--package", "weir", "--package", "weir-measure"];
-/// All that is tested, and all that tests it.
+/// Cargo arguments for all tests.
 pub(crate) const TESTED: [&str; 3] = ["--workspace", "--features", "weir/highs"];
 
-/// The filter module first (short, and what most often fails), then planner and demo.
+/// Compiles the filter module first (fast, and most likely to fail), then planner and demo.
 pub(crate) fn demo(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
     run(sh, &DEMO).context("the demo does not compile")
 }
 
-/// The same, for the program that measures.
+/// Compiles the filter module, then the measurement programs.
 pub(crate) fn measure(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
     run(sh, &MEASURE).context("weir-measure does not compile")
 }
 
-/// Both filter modules, then the programs and all that tests them.
+/// Compiles both filter modules, then the programs and all tests.
 pub(crate) fn all_tests(sh: &Shell, layout: &Layout) -> Result<()> {
     filter(sh, layout)?;
     trapping_filter(sh, layout)?;
@@ -50,13 +50,13 @@ pub(crate) fn all_tests(sh: &Shell, layout: &Layout) -> Result<()> {
         .context("the workspace does not compile")
 }
 
-/// The filter module alone.
+/// Compiles the filter module alone.
 pub(crate) fn filter(sh: &Shell, layout: &Layout) -> Result<()> {
     run(sh, &FILTER).context("the filter does not compile")?;
     trim(&layout.filter_untrimmed(), &layout.filter())
 }
 
-/// The filter module that traps on demand, for the tests alone.
+/// Compiles the filter module that traps on demand, used only by tests.
 pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
     let folder = layout.trap();
     let folder = folder.to_str().context("the build folder is not UTF-8")?;
@@ -69,7 +69,7 @@ pub(crate) fn trapping_filter(sh: &Shell, layout: &Layout) -> Result<()> {
     )
 }
 
-/// The planner without debug assertions: what is shipped.
+/// Compiles the planner for release, without debug assertions.
 pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
     let build = [
         "build",
@@ -81,7 +81,7 @@ pub(crate) fn planner_for_release(sh: &Shell) -> Result<()> {
     run(sh, &build).context("the planner does not compile")
 }
 
-/// That the solvers compile where there is neither HiGHS nor a clock.
+/// Checks that the solvers compile without HiGHS and without a clock.
 pub(crate) fn solvers_for_browsers(sh: &Shell) -> Result<()> {
     let check = ["check", "--package", "weir-solve", "--lib"];
     run(
@@ -91,9 +91,9 @@ pub(crate) fn solvers_for_browsers(sh: &Shell) -> Result<()> {
     .context("the solvers do not compile for a browser")
 }
 
-/// Cargo with these arguments, announced; the one that runs this program, so that both are of one
-/// toolchain. It knows nothing of this program's package, as it would not from a shell: build scripts run again,
-/// and all that follows from them, where such a variable differs.
+/// Cargo with these arguments, printed. Uses the cargo that runs this program, so that both have the same
+/// toolchain. Removes the variables about this program's package: they are not set in a shell, and build
+/// scripts and their dependents run again if they differ.
 pub(crate) fn cargo(sh: &Shell, args: &[&str]) -> Command {
     eprintln!("$ cargo {}", args.join(" "));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -104,7 +104,7 @@ pub(crate) fn cargo(sh: &Shell, args: &[&str]) -> Command {
     command
 }
 
-/// Whether cargo gives a program of its workspace that variable about its package.
+/// Whether cargo sets that variable for a package of the workspace.
 fn is_of_a_package(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")

@@ -1,8 +1,8 @@
-//! Unpacks a program from Debian's packages into the build folder, with the libraries it lacks.
+//! Unpacks a program from Debian packages into the build folder, with its missing libraries.
 //!
-//! Decides nothing about versions: it takes what this system's own `apt-get` would install, checked by
-//! the signatures that `apt-get` checks; a hash pinned here would fail at the next security update, when
-//! the archive drops the old package. Never installs anything, and needs no root.
+//! Versions are those that this system's own `apt-get` would install, checked by apt's signatures. A
+//! pinned hash would fail at the next security update, when the archive drops the old package. Never
+//! installs anything, and needs no root.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +15,7 @@ use crate::layout::Layout;
 use crate::pinned::{remove, tail};
 use crate::version_of;
 
-/// Puts `program` of `package` into `folder`, as a script beside which its libraries lie.
+/// Unpacks `program` of `package` into `folder`, as a wrapper script next to its libraries.
 pub(crate) fn unpack(layout: &Layout, package: &str, program: &str, folder: &Path) -> Result<()> {
     let name = Path::new(program).file_name().context("which program?")?;
     let tools = layout.tools();
@@ -31,7 +31,7 @@ pub(crate) fn unpack(layout: &Layout, package: &str, program: &str, folder: &Pat
     remove(&aside)?;
     let packages = aside.join("packages");
     fs::create_dir_all(&packages).context("cannot create a folder")?;
-    // The lists this system has may be older than the archive, or not there at all.
+    // The system's package lists may be outdated or missing.
     let fetched = fetch(&packages, package, &[]).or_else(|_| {
         let own = own_lists(&aside)?;
         apt(&packages, &own, &["update"])?;
@@ -62,7 +62,7 @@ pub(crate) fn unpack(layout: &Layout, package: &str, program: &str, folder: &Pat
         .with_context(|| format!("cannot move {} into its place", aside.display()))
 }
 
-/// The package and what it needs beyond what is installed, as files in the folder.
+/// Downloads the package and its dependencies that are not installed into the folder.
 fn fetch(folder: &Path, package: &str, options: &[String]) -> Result<Vec<PathBuf>> {
     let simulated = ["--simulate", "--no-install-recommends", "install", package];
     let planned = apt(folder, options, &simulated)?;
@@ -81,12 +81,12 @@ fn fetch(folder: &Path, package: &str, options: &[String]) -> Result<Vec<PathBuf
     Ok(files)
 }
 
-/// The package of a line `Inst libev4 (1:4.33-1 Debian:12.14/oldstable [amd64])`.
+/// Returns the package of a line `Inst libev4 (1:4.33-1 Debian:12.14/oldstable [amd64])`.
 fn installed(line: &str) -> Option<&str> {
     line.strip_prefix("Inst ")?.split_whitespace().next()
 }
 
-/// Lists of the archive's packages in a folder of our own, as options.
+/// Creates a private folder for package lists; returns the apt options for it.
 fn own_lists(folder: &Path) -> Result<Vec<String>> {
     let own = folder.join("apt");
     let mut options = Vec::new();
@@ -97,7 +97,7 @@ fn own_lists(folder: &Path) -> Result<Vec<String>> {
         }
         options.push(format!("-o{option}={}", place.display()));
     }
-    // It is this user's folder; another user could not write into it.
+    // The folder belongs to this user; apt's sandbox user could not write into it.
     options.push("-oAPT::Sandbox::User=".to_owned());
     Ok(options)
 }
@@ -120,7 +120,7 @@ fn apt(folder: &Path, options: &[String], arguments: &[&str]) -> Result<String> 
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A shell script that knows the folder it lies in as `$here`.
+/// Writes a shell script in which `$here` is the script's own folder.
 pub(crate) fn script(path: &Path, line: &str) -> Result<PathBuf> {
     let text = format!("#!/bin/sh\nhere=$(dirname -- \"$0\")\n{line}\n");
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_are_read_from_what_apt_would_do() {
+    fn packages_are_parsed_from_apt_simulation() {
         for (line, package) in [
             (
                 "Inst libev4 (1:4.33-1 Debian:12.14/oldstable [amd64])",
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_knows_its_folder() {
+    fn script_knows_its_own_folder() {
         let folder = std::env::temp_dir().join(format!("weir it's {}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let program = script(&folder.join("where"), "echo \"$here\" \"$1\"").unwrap();

@@ -1,30 +1,30 @@
-//! Paths: the workspace, its build folder, the tools fetched into it, the programs that cargo built.
+//! Paths of the workspace, its build folder, the fetched tools, and cargo's outputs.
 //!
-//! Decides names of folders only; never creates or removes anything.
+//! Only names paths; never creates or removes anything.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// The target the filter is compiled for.
+/// Compilation target of the filter.
 pub(crate) const WASM_TARGET: &str = "wasm32-wasip1";
-/// Target of a browser; the solvers must compile for it too.
+/// Compilation target of the solvers for browsers.
 pub(crate) const BROWSER_TARGET: &str = "wasm32-unknown-unknown";
-/// The filter module's name.
+/// File name of the filter module.
 const MODULE: &str = "weir_filter.wasm";
 
-/// The folders a task works with.
+/// Folders of a task.
 pub(crate) struct Layout {
-    /// The workspace's top level.
+    /// Root of the workspace.
     pub(crate) root: PathBuf,
-    /// Cargo's build folder, wherever it was told to put it.
+    /// Cargo's build folder, which may be configured.
     target: PathBuf,
-    /// The profile's folder in it, which holds the programs.
+    /// Folder of the profile in it, with the programs.
     binaries: PathBuf,
 }
 
 impl Layout {
-    /// The workspace this program was compiled in, and the build folder it lies in.
+    /// Finds the workspace in which this program was compiled, and its build folder.
     pub(crate) fn find() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
@@ -47,17 +47,17 @@ impl Layout {
         })
     }
 
-    /// Tools that setup fetched, one folder per package.
+    /// Folder of the fetched tools, with a folder for each package.
     pub(crate) fn tools(&self) -> PathBuf {
         self.target.join("tools")
     }
 
-    /// A program of the workspace.
+    /// Path of a program of the workspace.
     pub(crate) fn binary(&self, name: &str) -> PathBuf {
         self.binaries.join(name)
     }
 
-    /// The filter module, as Envoy is to load it.
+    /// Path of the filter module for Envoy.
     pub(crate) fn filter(&self) -> PathBuf {
         self.target.join("filter").join(MODULE)
     }
@@ -67,38 +67,38 @@ impl Layout {
         self.target.join("book")
     }
 
-    /// The images, a folder each.
+    /// Folder of the images, with a folder for each.
     pub(crate) fn images(&self) -> PathBuf {
         self.target.join("image")
     }
 
-    /// The planner as it is packed into its image.
+    /// Path of the planner for its image.
     pub(crate) fn released_planner(&self) -> PathBuf {
         self.target.join("release/weir")
     }
 
-    /// The filter module, as cargo leaves it.
+    /// Path of the filter module before trimming.
     pub(crate) fn filter_untrimmed(&self) -> PathBuf {
         self.target.join(WASM_TARGET).join("wasm").join(MODULE)
     }
 
-    /// The wall clock that jumps, to be preloaded.
+    /// Path of the preloaded wall clock that jumps.
     pub(crate) fn clock(&self) -> PathBuf {
         self.tools().join("clock/libclock.so")
     }
 
-    /// The build folder of the module that traps on demand: one of its own, so that it can never be
-    /// taken for the other.
+    /// Separate build folder of the module that traps on demand, so that it is never mistaken for the real
+    /// one.
     pub(crate) fn trap(&self) -> PathBuf {
         self.target.join("trap")
     }
 
-    /// The filter module that traps on demand.
+    /// Path of the filter module that traps on demand.
     pub(crate) fn trapping_filter(&self) -> PathBuf {
         self.trap().join("filter").join(MODULE)
     }
 
-    /// The same, as cargo leaves it.
+    /// Path of that module before trimming.
     pub(crate) fn trapping_filter_untrimmed(&self) -> PathBuf {
         self.trap().join(WASM_TARGET).join("wasm").join(MODULE)
     }

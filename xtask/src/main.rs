@@ -1,8 +1,8 @@
-//! Commands that a person types: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test | check-board |
-//! soak | bench | envoy | book`.
+//! Development commands: `cargo xtask setup | filter | image | demo | up | validate | workers | kube | test |
+//! check-board | soak | bench | envoy | book`.
 //!
-//! Decides which tools a command needs before it can run, and gives the command its environment.
-//! Never stays: the command replaces this process, so that signals and the exit code are the command's own.
+//! Fetches and builds the requirements of a command, and sets its environment. The command then replaces
+//! this process, so that signals and the exit code are its own.
 
 mod board;
 mod book;
@@ -30,7 +30,7 @@ use xshell::Shell;
 use crate::layout::Layout;
 use crate::setup::Tools;
 
-/// The commands of this project. Each fetches and builds what it needs first.
+/// Development commands of Weir. Each fetches and builds its requirements first.
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask")]
 struct Cli {
@@ -40,16 +40,16 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Fetch what is missing: the wasm target, Envoy, cmake and libclang, the clients that tests send
-    /// with. No root needed.
+    /// Fetch missing tools: the wasm target, Envoy, cmake and libclang, the clients of the tests. Needs no
+    /// root.
     Setup {
         /// Print shell `export` lines instead, for calling cargo directly.
         #[arg(long)]
         print_env: bool,
     },
-    /// Build the filter module, and print where it is.
+    /// Build the filter module and print its path.
     Filter,
-    /// Write the filter's and the planner's images into target/image, as OCI layouts, and print their digests.
+    /// Write the images of filter and planner into target/image, as OCI layouts, and print their digests.
     Image(image::Arguments),
     /// Run the demo: plain, careful and weir under the same load (`demo --help` for its options).
     Demo(Passed),
@@ -61,14 +61,14 @@ enum Task {
     Workers(Passed),
     /// Measure the planner on an emulated Kubernetes (`kube --help`).
     Kube(Passed),
-    /// Run all tests, those against a real Envoy included; arguments go to `cargo test`. With `--kubeconfig PATH` only the
-    /// Kubernetes tests, on that cluster, in namespaces of their own.
+    /// Run all tests, including those with a real Envoy; arguments go to `cargo test`. With `--kubeconfig PATH`, run
+    /// only the Kubernetes tests, on that cluster, in their own namespaces.
     Test(Passed),
-    /// Check the protocol of the slot table at length: minutes, and some gigabytes.
+    /// Run the long model check of the protocol by which workers share a queue. Takes minutes and gigabytes of memory.
     CheckBoard,
-    /// Let VMs trap under load for a while (`soak --minutes 10`), and see that nothing is left behind.
+    /// Let VMs trap under load (`soak --minutes 10`), and check that no request or slot is leaked.
     Soak {
-        /// Length of the load, in minutes.
+        /// Duration of the load, in minutes.
         #[arg(long, default_value_t = 10.0, value_parser = minutes)]
         minutes: f64,
     },
@@ -80,7 +80,7 @@ enum Task {
     Book,
 }
 
-/// Arguments for the command behind a task, passed on as they are.
+/// Arguments passed unchanged to the command of a task.
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 struct Passed {
@@ -91,7 +91,7 @@ struct Passed {
 fn main() -> ExitCode {
     match run(Cli::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
-        // The chain of causes alone: a backtrace of this program would not help.
+        // Only the chain of causes: a location in this program does not help.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -146,14 +146,14 @@ fn measure(task: &str, layout: &Layout) -> Result<()> {
     let sh = Tools::ensure(layout)?.shell(layout)?;
     compile::measure(&sh, layout)?;
     if task == "workers" {
-        // The cost of acquiring a slot is measured in it.
+        // The measurements include the cost of an acquire.
         compile::trapping_filter(&sh, layout)?;
     }
     become_program(&sh, &layout.binary("weir-measure"), task)
 }
 
 fn become_program(sh: &Shell, program: &Path, task: &str) -> Result<()> {
-    // Paths among the arguments are meant from where they were typed.
+    // Paths in the arguments are relative to the caller's folder.
     let here = std::env::current_dir().context("where is this folder?")?;
     let mut command = Command::from(sh.cmd(program));
     Err(replace(command.arg(task).args(passed()).current_dir(here)))
@@ -173,7 +173,7 @@ fn test(layout: &Layout) -> Result<()> {
 
 fn soak(layout: &Layout, minutes: f64) -> Result<()> {
     let sh = ready_to_test(layout)?;
-    let test = [
+    let story = [
         "--test",
         "under_load",
         "--",
@@ -184,7 +184,7 @@ fn soak(layout: &Layout, minutes: f64) -> Result<()> {
     Err(replace(
         compile::cargo(
             &sh,
-            &[["test"].as_slice(), &compile::TESTED, &test].concat(),
+            &[["test"].as_slice(), &compile::TESTED, &story].concat(),
         )
         .env("WEIR_SOAK_SECONDS", (minutes * 60.0).to_string()),
     ))
@@ -198,9 +198,9 @@ fn ready_to_test(layout: &Layout) -> Result<Shell> {
     Ok(sh)
 }
 
-/// A length that can be waited for.
+/// Parses a duration within the limit.
 fn minutes(text: &str) -> Result<f64> {
-    /// A day.
+    /// One day.
     const MINUTES_MAX: f64 = 24.0 * 60.0;
     let minutes: f64 = text.parse().context("that is no number of minutes")?;
     if !(minutes > 0.0 && minutes <= MINUTES_MAX) {
@@ -234,19 +234,20 @@ fn bench(layout: &Layout) -> Result<()> {
     Err(replace(compile::cargo(&sh, &arguments).args(passed())))
 }
 
-/// Arguments typed after the task, taken from the process and not from the parser, which would swallow a `--`.
+/// Arguments after the task, from the process rather than the parser, which would remove a
+/// `--`.
 fn passed() -> impl Iterator<Item = OsString> {
     std::env::args_os().skip(2)
 }
 
-/// Becomes `command`; returns only if that fails.
+/// Replaces this process by `command`; returns only on failure.
 fn replace(command: &mut Command) -> anyhow::Error {
     let program = Path::new(command.get_program()).display().to_string();
     let error = command.exec();
     anyhow::Error::new(error).context(format!("cannot run {program}"))
 }
 
-/// The first line a program prints for `--version`, or why it does not.
+/// Returns the first line of a program's `--version`, or the error.
 fn version_of(program: &Path) -> Result<String> {
     let shown = program.display();
     let output = Command::new(program)

@@ -1,7 +1,7 @@
-//! Tools that compile HiGHS: a C++ compiler and make, cmake, libclang.
+//! Build tools of HiGHS: a C++ compiler and make, cmake, libclang.
 //!
-//! Decides for each whether the system's will do, and fetches cmake and libclang where it will not.
-//! Never fetches a compiler: it says which package to install.
+//! Uses the system's cmake and libclang if they suffice, and fetches them otherwise. Never fetches a
+//! compiler: the error names the package to install.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ const LIBCLANG: Pinned = Pinned {
     instead: "install libclang (Debian: libclang-dev) or set LIBCLANG_PATH to its folder",
     compiled: false,
 };
-/// Folders in which distributions put libclang; clang-sys, which loads it, looks there by itself.
+/// Folders in which distributions install libclang; clang-sys, which loads it, searches them itself.
 const LIBRARY_FOLDERS: [&str; 6] = [
     "/usr/lib",
     "/usr/lib64",
@@ -34,16 +34,16 @@ const LIBRARY_FOLDERS: [&str; 6] = [
     "/usr/local/lib64",
 ];
 
-/// Tools fetched to compile HiGHS.
+/// Fetched build tools.
 pub(crate) struct Native {
-    /// Goes on the path, where the system has no cmake.
+    /// Folder for `PATH`, if the system has no cmake.
     pub(crate) cmake: Option<PathBuf>,
-    /// Goes into `LIBCLANG_PATH`, where the system has none.
+    /// Folder for `LIBCLANG_PATH`, if the system has no libclang.
     pub(crate) libclang: Option<PathBuf>,
 }
 
 impl Native {
-    /// Fetches what is missing.
+    /// Fetches missing tools.
     pub(crate) fn ensure(layout: &Layout) -> Result<Native> {
         check_compiler()?;
         Ok(Native {
@@ -52,7 +52,7 @@ impl Native {
         })
     }
 
-    /// Returns part of a line for a person.
+    /// Describes the tools as part of a line.
     pub(crate) fn summary(&self) -> String {
         let of = |fetched: bool| if fetched { "fetched" } else { "the system's" };
         format!(
@@ -63,7 +63,7 @@ impl Native {
     }
 }
 
-/// A C++ compiler and make; there is no package to fetch them from.
+/// Checks for a C++ compiler and make, which cannot be fetched.
 fn check_compiler() -> Result<()> {
     let compiler = std::env::var_os("CXX").map_or_else(|| "c++".into(), PathBuf::from);
     for program in [compiler.as_path(), Path::new("make")] {
@@ -74,7 +74,7 @@ fn check_compiler() -> Result<()> {
     Ok(())
 }
 
-/// The folder to put on the path for cmake, or none where the system has it.
+/// Returns the folder for `PATH` with cmake, or `None` if the system has it.
 fn cmake(layout: &Layout) -> Result<Option<PathBuf>> {
     if version_of(Path::new("cmake")).is_ok_and(|version| is_enough(&version)) {
         return Ok(None);
@@ -84,7 +84,7 @@ fn cmake(layout: &Layout) -> Result<Option<PathBuf>> {
     Ok(Some(programs(&CMAKE.ensure(layout, check)?)))
 }
 
-/// Whether HiGHS takes this version.
+/// Whether a cmake version is new enough for HiGHS.
 fn is_enough(version: &str) -> bool {
     let mut numbers = version
         .trim_start_matches("cmake version ")
@@ -93,7 +93,7 @@ fn is_enough(version: &str) -> bool {
     (numbers.next(), numbers.next()) >= (Some(3), Some(15))
 }
 
-/// The folder to give as `LIBCLANG_PATH`, or none where it is set already or found without.
+/// Returns the folder for `LIBCLANG_PATH`, or `None` if it is set or the system has libclang.
 fn libclang(layout: &Layout) -> Result<Option<PathBuf>> {
     if let Some(given) = std::env::var_os("LIBCLANG_PATH") {
         let given = PathBuf::from(given);
@@ -141,7 +141,7 @@ fn system_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Whether one of the names clang-sys loads is in the folder (`libclang-cpp` is another library).
+/// Whether the folder has a library that clang-sys loads (`libclang-cpp` is a different one).
 fn holds_libclang(folder: &Path) -> bool {
     std::fs::read_dir(folder)
         .into_iter()
@@ -161,7 +161,7 @@ mod tests {
     use super::is_enough;
 
     #[test]
-    fn cmake_versions() {
+    fn cmake_versions_are_compared_numerically() {
         for (version, enough) in [
             ("cmake version 3.15.0", true),
             ("cmake version 4.4.4", true),

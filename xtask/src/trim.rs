@@ -1,15 +1,15 @@
-//! Removes callbacks without a listener from the filter module.
+//! Removes unused callbacks from the filter module.
 //!
-//! The SDK exports every callback that proxy-wasm knows, and Envoy calls each that is exported: into the VM
-//! and out of it, a microsecond or two, for each piece of a request's body, for its trailers, and three times
-//! when a stream ends. Callbacks that the filter does not listen to are therefore not exported; Envoy then takes the
-//! answer for a yes. Correctness does not depend on it: the module as cargo leaves it behaves the same.
+//! The SDK exports every proxy-wasm callback, and Envoy calls each exported one. Every call enters and leaves
+//! the VM, which takes one to two microseconds: for each piece of a request's body, for its trailers, and three
+//! times at the end of a stream. Unused callbacks are therefore not exported; Envoy then continues. This is
+//! only an optimization: the untrimmed module behaves the same.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-/// Callbacks that `filter/src/host` listens to, and those without which there is no VM.
+/// Callbacks that `filter/src/host` uses, and those that a VM requires.
 const HEARD: [&str; 14] = [
     "proxy_on_memory_allocate",
     "proxy_on_vm_start",
@@ -26,24 +26,25 @@ const HEARD: [&str; 14] = [
     "proxy_on_response_trailers",
     "proxy_on_delete",
 ];
-/// Prefix of all callbacks' names.
+/// Prefix of all callback names.
 const CALLBACK: &str = "proxy_on_";
 
-/// Writes `module` to `to` without unheard callbacks, and without the code that only they need.
+/// Writes `module` to `to` without the unused callbacks and the code that only they
+/// need.
 pub(crate) fn trim(module: &Path, to: &Path) -> Result<()> {
     let bytes = std::fs::read(module)
         .with_context(|| format!("there is no filter module at {}", module.display()))?;
-    let trimmed = without_unheard(&bytes)
+    let trimmed = without_the_unheard(&bytes)
         .with_context(|| format!("{} cannot be trimmed", module.display()))?;
     let folder = to.parent().context("the module is to lie in no folder")?;
     std::fs::create_dir_all(folder)?;
-    // The file is written whole or not at all: an Envoy may be about to read it.
+    // Atomic, because an Envoy may be about to read it.
     let beside = to.with_extension("new");
     std::fs::write(&beside, trimmed)?;
     std::fs::rename(&beside, to).with_context(|| format!("cannot write {}", to.display()))
 }
 
-fn without_unheard(bytes: &[u8]) -> Result<Vec<u8>> {
+fn without_the_unheard(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut module = walrus::Module::from_buffer(bytes)?;
     for heard in HEARD {
         let there = module.exports.iter().any(|export| export.name == heard);
@@ -64,7 +65,7 @@ fn without_unheard(bytes: &[u8]) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CALLBACK, HEARD, without_unheard};
+    use super::{CALLBACK, HEARD, without_the_unheard};
 
     fn module(exports: &[&str]) -> Vec<u8> {
         let mut module = walrus::Module::default();
@@ -77,11 +78,11 @@ mod tests {
     }
 
     #[test]
-    fn only_unheard_callbacks_are_removed() {
+    fn only_unused_callbacks_are_removed() {
         let others = ["_initialize", "proxy_abi_version_0_2_1"];
         let unheard = ["proxy_on_log", "proxy_on_done", "proxy_on_grpc_close"];
         let all = [&HEARD[..], &others, &unheard].concat();
-        let trimmed = without_unheard(&module(&all)).unwrap();
+        let trimmed = without_the_unheard(&module(&all)).unwrap();
         let trimmed = walrus::Module::from_buffer(&trimmed).unwrap();
         let mut left: Vec<_> = trimmed.exports.iter().map(|it| it.name.as_str()).collect();
         let mut wanted = [&HEARD[..], &others].concat();
@@ -91,7 +92,7 @@ mod tests {
         assert!(HEARD.iter().all(|name| name.starts_with(CALLBACK)));
     }
 
-    /// Without its export Envoy would never call a callback that is added to the shell.
+    /// Otherwise Envoy would never call a callback that is added to the shell.
     #[test]
     fn callbacks_of_the_shell_are_kept() {
         let shell = [
@@ -112,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn module_without_a_heard_callback_is_refused() {
-        let error = without_unheard(&module(&["proxy_on_tick"])).unwrap_err();
+    fn module_without_required_callback_is_refused() {
+        let error = without_the_unheard(&module(&["proxy_on_tick"])).unwrap_err();
         assert!(format!("{error:#}").contains("proxy_on_"), "{error:#}");
     }
 
     #[test]
-    fn bytes_that_are_no_module_are_refused() {
-        assert!(without_unheard(b"not wasm").is_err());
+    fn invalid_module_is_refused() {
+        assert!(without_the_unheard(b"not wasm").is_err());
     }
 }

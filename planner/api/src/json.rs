@@ -1,21 +1,21 @@
-//! Reading JSON so that a mistake is named by its path.
+//! JSON reading with errors that name the path of the wrong value.
 
 use serde::de::DeserializeOwned;
 
-/// What could not be read, and where.
+/// Error of [`read`]: the place and the cause.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {what}")]
 pub struct Misread {
-    /// The key's path, such as `plan.variants[0].slots`, or `(top level)`.
+    /// Path of the key, such as `plan.variants[0].slots`, or `(top level)`.
     pub path: String,
-    /// What is wrong there.
+    /// Cause, as serde reports it.
     pub what: String,
 }
 
 /// Reads one JSON value and nothing after it.
 ///
 /// # Errors
-/// It is no JSON, not of the form of `T`, or something follows it.
+/// The input is not JSON, does not have the form of `T`, or continues after the value.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Misread> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
@@ -43,7 +43,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn a_mistake_is_named_by_its_path() {
+    fn error_names_the_path() {
         type Shape = BTreeMap<String, Vec<u8>>;
         let error = |json: &str| read::<Shape>(json.as_bytes()).unwrap_err().to_string();
         assert!(error(r#"{"a":[1,300]}"#).starts_with("a[1]: invalid value"));

@@ -1,8 +1,7 @@
-//! Everything that crosses the wall between filter and planner, and nothing else:
-//! the [`plan`] with its one validity check, the [`metrics`] names,
-//! the [`units`], and how [`json`] is read.
+//! Types and names shared by filter and planner: the [`plan`] with its validity check, the
+//! [`metrics`] names, the [`units`], and a [`json`] reader.
 //!
-//! Both sides depend on this crate; it depends on neither, does no I/O and reads no clock.
+//! Both sides depend on this crate. It depends on neither, does no I/O and reads no clock.
 
 pub mod json;
 pub mod metrics;

@@ -1,128 +1,129 @@
-//! Metric names: what the filter counts and the planner reads.
+//! Names of the metrics that the filter exports and the planner reads.
 //!
-//! proxy-wasm metrics have no labels, so a label goes into the name after a double underscore:
-//! `weir_refused__service__demo__reason__queue-full`. Envoy's Prometheus output turns a dash into an
-//! underscore; names and reasons hold no double one ([`crate::plan::is_name`]), so the name still splits
-//! back, and [`decode`] returns the values with their dashes.
+//! proxy-wasm metrics have no labels. A label is part of the name, after a double underscore:
+//! `weir_refused__service__demo__reason__queue-full`. Envoy's Prometheus output replaces dashes by underscores. Names
+//! and reasons contain no double underscore ([`crate::plan::is_name`]), so the name can still be split, and [`decode`]
+//! restores the dashes.
 
-/// What every metric of ours begins with.
+/// Prefix of every Weir metric.
 pub const PREFIX: &str = "weir_";
 
-/// What a metric is.
+/// Metric types of the Prometheus data model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows, until the proxy starts anew.
+    /// Monotonic count, reset when the proxy restarts.
     Counter,
-    /// As it is now.
+    /// Current value.
     Gauge,
-    /// A distribution.
+    /// Distribution of values.
     Histogram,
 }
 
-/// The filter's metrics. Times are in ms where the name does not say otherwise. Each event is counted
-/// by one proxy, whatever stands in the path: a router counts what it chose and refused, a gate what
-/// it sent, held and answered.
+/// The filter's metrics. Times are in ms unless the name gives another unit. Each event is counted by one proxy, also
+/// where a router and a gate are in the path: a router counts the requests it routed and refused, a gate those it
+/// queued, dispatched and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Metric {
-    /// Counter: requests that some variant could have answered in time if it had had nobody else, whatever
-    /// became of them (the demand). A gate counts only those that no router has tagged, so that the sum over all
-    /// proxies is the demand.
+    /// Counter: requests that some variant could have answered in time on an idle system, whatever their outcome (the
+    /// demand). A gate counts only requests that no router has tagged, so that the sum over all proxies is the demand.
     Arrivals,
-    /// Counter: requests that none could: out of time when they came, or their bodies; less time left than any
-    /// variant needs with all the cores it may be given; a least accuracy that none has. No arrivals.
+    /// Counter: requests that no variant could answer in time, not counted as arrivals. They (or their bodies) arrived
+    /// after the deadline, or with less time than any variant needs with its maximum of cores, or require a higher
+    /// accuracy than any variant has.
     Unservable,
-    /// Counter: requests that were forwarded or held on arrival.
+    /// Counter: requests forwarded or queued on arrival.
     Admitted,
-    /// Counter: requests passed on untouched, because of their method, path or upgrade; no arrivals.
+    /// Counter: requests passed through untouched because of their method, path or upgrade; not counted as arrivals.
     Bypassed,
-    /// Counter, by variant: requests for which the variant was chosen on arrival, by who chooses: a router, or both in one.
+    /// Counter, by variant: requests routed to the variant on arrival; exported by routers and combined proxies.
     Routed,
-    /// Counter, by variant: requests whose turn at the variant it was, or that waited for it, and that went to another one
+    /// Counter, by variant: requests of the variant, queued or next in line, that were moved to another variant
     /// because they could not wait.
     DowngradedFrom,
-    /// Counter, by variant: requests that came to the variant that way.
+    /// Counter, by variant: requests moved to the variant from another one.
     DowngradedTo,
-    /// Counter, by variant: requests sent upstream, by who owns the slots: a gate, or both in one.
+    /// Counter, by variant: requests sent upstream; exported by the owner of the slots (a gate or a combined proxy).
     Dispatched,
-    /// Counter, by variant: answers from upstream.
+    /// Counter, by variant: responses from upstream.
     Served,
-    /// Counter, by variant: answers from upstream before the deadline.
+    /// Counter, by variant: responses from upstream before the deadline.
     OnTime,
-    /// Counter, by variant: answers from upstream after the deadline.
+    /// Counter, by variant: responses from upstream after the deadline.
     Late,
-    /// Counter, by variant: times that Envoy sent a request again that was answered in the end.
+    /// Counter, by variant: retries by Envoy of requests that were answered in the end.
     Retried,
-    /// Counter, by variant: requests by which a failure was seen: no server was reached, or it answered with an error of
-    /// its own or 404.
+    /// Counter, by variant: requests that revealed a failure: no server was reached, or it answered 404 or an error of
+    /// its own.
     Failed,
     /// Gauge, by variant: 1 while its servers fail and it gets no share, else 0.
     Failing,
-    /// Counter, by variant: requests that the variant refused a connection and another one answered.
+    /// Counter, by variant: requests whose connection the variant refused and that another variant answered.
     MovedOn,
     /// Counter, by reason: requests refused.
     Refused,
-    /// Counter: requests whose client left before the answer.
+    /// Counter: requests whose client disconnected before the response.
     Gone,
-    /// Counter, by field: header values that were not believed.
+    /// Counter, by field: header values ignored as invalid.
     Disbelieved,
-    /// Counter: client timestamps that had to be pulled into what the configuration allows.
+    /// Counter: client timestamps clamped to the configured range.
     Clamped,
-    /// Counter, by class: of [`Metric::Arrivals`], those of the class.
+    /// Counter, by class: the class's part of [`Metric::Arrivals`].
     ClassArrivals,
-    /// Counter, by class: of [`Metric::Admitted`], those of the class.
+    /// Counter, by class: the class's part of [`Metric::Admitted`].
     ClassAdmitted,
-    /// Counter, by class: of [`Metric::OnTime`], those of the class.
+    /// Counter, by class: the class's part of [`Metric::OnTime`].
     ClassOnTime,
-    /// Counter, by class: of [`Metric::Refused`], those of the class.
+    /// Counter, by class: the class's part of [`Metric::Refused`].
     ClassRefused,
-    /// Gauge: requests held by all workers of the proxy, at most 50 ms ago.
+    /// Gauge: requests queued by all workers of the proxy, at most 50 ms old.
     Held,
-    /// Gauge, by variant: requests held for the variant by all workers of the proxy, at most 50 ms ago.
+    /// Gauge, by variant: requests queued for the variant by all workers of the proxy, at most 50 ms old.
     Waiting,
-    /// Gauge, by variant: slots of the plan obeyed.
+    /// Gauge, by variant: slots of the plan in use.
     Slots,
-    /// Gauge, by variant: slots taken by all workers of the proxy, ghosts included, at most 50 ms ago.
+    /// Gauge, by variant: slots taken by all workers of the proxy, orphaned ones included, at most 50 ms old.
     InFlight,
-    /// Gauge, by variant: the service time that is reckoned with: the plan's, corrected by what was measured.
+    /// Gauge, by variant: predicted service time: the plan's, corrected by measurements.
     PredictedMs,
-    /// Gauge, by variant: how far the part of about the last 1,000 requests that the variant was chosen for is from its
-    /// quota, in thousandths of all, by the filter.
+    /// Gauge, by variant: deviation of the variant's share of about the last 1,000 routed requests from its quota, in
+    /// thousandths, as measured by the filter.
     ShareDeviation,
-    /// Histogram: time held before dispatch.
+    /// Histogram: time queued before dispatch.
     WaitMs,
     /// Histogram: time from a request's last byte to its refusal.
     RefusedAfterMs,
     /// Histogram: time left at arrival.
     ArrivalSlackMs,
-    /// Histogram: time left to serve a request, at arrival and each time that it has halved while the body came; of
-    /// those whose client said when it sent, and whom more cores at least could serve; so many of a source a second.
+    /// Histogram: time left to serve a request, at arrival and each time that it has halved while the body came.
+    /// Covers requests with a client timestamp that at least more cores could serve; limited to a number per source
+    /// and second.
     DemandSlackMs,
-    /// Histogram: from the client's sending to arrival, of arrivals whose client said when it sent; so many of a
-    /// source a second.
+    /// Histogram: time from the client's send to arrival, of arrivals with a client timestamp; limited to a number per
+    /// source and second.
     NetworkMs,
     /// Histogram: time left at dispatch.
     SlackMs,
-    /// Histogram, by variant: time that the server took, to the end of the answer.
+    /// Histogram, by variant: service time, to the end of the response.
     ServiceMs,
-    /// Histogram, by variant: requests released together for the server's batch.
+    /// Histogram, by variant: requests dispatched together for the server's batch.
     BatchFill,
-    /// Histogram: in µs: how long a slot was free while another worker's request waited for it.
+    /// Histogram, in µs: time for which a slot was free while another worker's request waited for it.
     HandoverUs,
-    /// Counter: changes of the board that another worker was quicker at, and that were tried again.
+    /// Counter: updates of the slot table that lost the compare-and-swap to another worker and were retried.
     SwapsLost,
-    /// Counter: times the board was found unreadable and begun anew.
+    /// Counter: resets of the slot table because its content was unreadable.
     BoardResets,
-    /// Gauge: the revision obeyed.
+    /// Gauge: revision of the plan in use.
     PlanRevision,
-    /// Gauge: time since the plan obeyed came in.
+    /// Gauge: time since the plan in use was received.
     PlanAgeMs,
-    /// Counter: plans taken over, one for each VM.
+    /// Counter: plans adopted, one for each VM.
     PlanAccepted,
     /// Counter: plans refused.
     PlanRefused,
-    /// Counter: polls of the planner that brought neither a plan nor word that there is none.
+    /// Counter: polls of the planner that returned neither a plan nor the answer that there is none.
     PlanUnreachable,
-    /// Histogram: from publishing by the planner to taking over by a VM.
+    /// Histogram: time from the planner's publication of a plan to its adoption by a VM.
     PlanVisibleMs,
 }
 
@@ -131,7 +132,7 @@ const VARIANT: Option<&str> = Some("variant");
 const CLASS: Option<&str> = Some("class");
 
 impl Metric {
-    /// All of them.
+    /// All metrics.
     pub const ALL: [Metric; 46] = [
         Metric::Arrivals,
         Metric::Unservable,
@@ -181,27 +182,27 @@ impl Metric {
         Metric::PlanVisibleMs,
     ];
 
-    /// The name without labels.
+    /// Name without labels.
     pub const fn name(self) -> &'static str {
         self.row().0
     }
 
-    /// What it is.
+    /// Metric type.
     pub const fn kind(self) -> Kind {
         self.row().1
     }
 
-    /// What the second label is called, for the metrics that have one beside `service`.
+    /// Name of the second label, for the metrics that have one beside `service`.
     pub const fn label(self) -> Option<&'static str> {
         self.row().2
     }
 
-    /// The metric of that name.
+    /// Returns the metric with that name.
     pub fn from_name(name: &str) -> Option<Metric> {
         Metric::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
-    /// Name, kind and label.
+    /// Name, type and label.
     const fn row(self) -> (&'static str, Kind, Option<&'static str>) {
         use Kind::{Counter, Gauge, Histogram};
         match self {
@@ -255,19 +256,19 @@ impl Metric {
     }
 }
 
-/// A metric with its labels' values.
+/// Metric with the values of its labels.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Series {
-    /// Which metric.
+    /// The metric.
     pub metric: Metric,
-    /// The service.
+    /// Value of the label `service`.
     pub service: String,
-    /// The value of [`Metric::label`], empty for a metric without one.
+    /// Value of [`Metric::label`]; empty for a metric without one.
     pub value: String,
 }
 
-/// The name under which Envoy keeps a metric; `value` is that of [`Metric::label`] and left out
-/// for a metric without one.
+/// Returns the name of a metric in Envoy's statistics. `value` is the value of [`Metric::label`], left out for a
+/// metric without one.
 pub fn encode(metric: Metric, service: &str, value: &str) -> String {
     match metric.label() {
         Some(label) => format!("{}__service__{service}__{label}__{value}", metric.name()),
@@ -275,8 +276,8 @@ pub fn encode(metric: Metric, service: &str, value: &str) -> String {
     }
 }
 
-/// Reads a name made by [`encode`], also after Envoy's Prometheus output has turned its dashes into
-/// underscores. `None` for any other name.
+/// Parses a name made by [`encode`], also after Envoy's Prometheus output has replaced its dashes by underscores.
+/// `None` for any other name.
 pub fn decode(name: &str) -> Option<Series> {
     let mut parts = name.split("__");
     let metric = Metric::from_name(parts.next()?)?;
@@ -304,7 +305,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_splits_back_into_its_labels(
+        fn encoded_name_decodes_to_its_labels(
             metric in prop::sample::select(Metric::ALL.to_vec()),
             service in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
             value in "[a-z0-9]{1,8}(-[a-z0-9]{1,8}){0,3}",
@@ -320,7 +321,7 @@ mod tests {
 
     /// A name that stood for two metrics would be read as the first of them.
     #[test]
-    fn each_metric_has_a_name_of_its_own_and_its_unit_fits_its_kind() {
+    fn metric_names_are_unique_and_units_fit_the_kind() {
         for metric in Metric::ALL {
             let name = metric.name();
             assert_eq!(Metric::from_name(name), Some(metric), "{name}");
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_and_labels_are_what_dashboards_rely_on() {
+    fn kinds_and_labels_match_dashboards() {
         for (metric, kind, label) in [
             (Metric::Arrivals, Kind::Counter, None),
             (Metric::Routed, Kind::Counter, Some("variant")),
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_none_of_ours() {
+    fn foreign_names_are_not_decoded() {
         for name in [
             "envoy_server_live",
             "weir_arrivals",

@@ -1,51 +1,51 @@
-//! The plan: what the planner decided and every filter obeys.
+//! The plan that the planner publishes and every filter follows.
 //!
-//! One check ([`Plan::check`]) guards both ends of the wall: the planner calls it before a plan
-//! leaves, the filter before it takes one over. Unknown fields are ignored, so that a newer planner
-//! and an older filter get on; a change of meaning raises [`FORMAT`].
+//! [`Plan::check`] is called on both sides: by the planner before it publishes a plan, by the filter
+//! before it adopts one. Unknown fields are ignored, so that an older filter works with a newer planner.
+//! A change of meaning increments [`FORMAT`].
 
 use serde::{Deserialize, Serialize};
 
 use crate::units::{Revision, Share};
 
-/// The meaning of the fields below; a filter refuses any other.
+/// Version of the meaning of the fields below; a filter refuses any other.
 pub const FORMAT: u32 = 1;
-/// Most variants in one plan.
+/// Maximum number of variants in one plan.
 pub const VARIANTS_MAX: usize = 64;
-/// Most slots of one variant.
+/// Maximum number of slots of one variant.
 pub const SLOTS_MAX: u32 = 100_000;
-/// Largest batch of one variant.
+/// Maximum batch size of one variant.
 pub const BATCH_MAX: u32 = 1024;
-/// Longest name of a service or variant.
+/// Maximum length of the name of a service or variant.
 pub const NAME_MAX: usize = 63;
-/// Longest name of an Envoy cluster.
+/// Maximum length of the name of an Envoy cluster.
 pub const CLUSTER_MAX: usize = 256;
-/// Longest predicted service time, longest rest of a pipeline and longest age limit: one hour, in ms.
+/// Maximum predicted service time, downstream time and age limit: one hour, in ms.
 pub const HOUR_MS: u64 = 3_600_000;
-/// How far the shares' sum may be from 1.
+/// Maximum deviation of the sum of the shares from 1.
 pub const SHARE_TOLERANCE: f64 = 1e-3;
-/// Largest plan on the wire, in bytes: [`VARIANTS_MAX`] variants with room for fields to come.
+/// Maximum size of a plan on the wire, in bytes: [`VARIANTS_MAX`] variants, and space for future fields.
 pub const BYTES_MAX: usize = 64 * 1024;
 
-/// Which variants serve, with how much of the traffic and how many at once.
+/// Traffic plan of one service: its variants with their shares of the traffic and their slots.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// [`FORMAT`].
     pub format: u32,
-    /// The service the plan is for.
+    /// Name of the service.
     pub service: String,
-    /// Later plans have greater revisions.
+    /// Revision of the plan; later plans have greater ones.
     pub revision: Revision,
-    /// When the planner published it, Unix time in ms.
+    /// Time of publication, as Unix time in ms.
     #[serde(default)]
     pub published_ms: u64,
-    /// How long the filter may go by it without a newer one, in ms.
+    /// Time for which the filter may use the plan without receiving a newer one, in ms.
     pub max_age_ms: u64,
-    /// Predicted time that the stages of a pipeline after this one still need, in ms (a high percentile):
-    /// a request must be done here so much before its deadline. 0 where nothing comes after.
+    /// Predicted downstream time, in ms (a high percentile): the later stages of a pipeline need it, so a
+    /// request must be done here that long before its deadline. 0 without later stages.
     #[serde(default)]
     pub rest_ms: f64,
-    /// At least one, at most [`VARIANTS_MAX`].
+    /// 1 to [`VARIANTS_MAX`] variants.
     pub variants: Vec<VariantPlan>,
 }
 
@@ -54,26 +54,26 @@ pub struct Plan {
 pub struct VariantPlan {
     /// Public name: lower-case letters, digits and single dashes.
     pub name: String,
-    /// The Envoy cluster that serves it.
+    /// Envoy cluster of its servers.
     pub cluster: String,
-    /// Its quota: the fraction of traffic it should get, 0 to 1.
+    /// Quota: the fraction of the traffic it should get, 0 to 1.
     pub share: Share,
-    /// Requests it may execute at once, over all proxies.
+    /// Requests it may execute at the same time, summed over all proxies.
     pub slots: u32,
     /// Requests its server executes together, 1 or more.
     #[serde(default = "one")]
     pub batch: u32,
-    /// Predicted time from dispatch to answer, in ms (a high percentile); 0 where unknown.
+    /// Predicted time from dispatch to response, in ms (a high percentile); 0 where unknown.
     #[serde(default)]
     pub service_ms: f64,
-    /// Shortest that an execution could take with the most cores the variant may be given, in ms; 0 where
-    /// unknown. A request with less time left than that is no demand for more.
+    /// Shortest possible service time, on the most cores allowed, in ms; 0 where unknown. A request
+    /// with less time left does not count as demand for more cores.
     #[serde(default)]
     pub service_min_ms: f64,
     /// Accuracy in percent, 0 to 100.
     #[serde(default)]
     pub accuracy: f64,
-    /// Whether its server stops executing what its client or a timeout has abandoned, so that the slot
+    /// Whether its server stops executing requests abandoned by a client or a timeout, so that the slot
     /// is free at once.
     #[serde(default)]
     pub cancels: bool,
@@ -83,7 +83,7 @@ const fn one() -> u32 {
     1
 }
 
-/// Why a plan is not one, naming the field and the value.
+/// Rule broken by an invalid plan; the message names the field and the value.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum PlanError {
@@ -123,10 +123,10 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Whether the plan may be published or obeyed.
+    /// Checks that the plan may be published and used.
     ///
     /// # Errors
-    /// The first rule it breaks, with the field's path and value.
+    /// The first broken rule, with the field's path and value.
     pub fn check(&self) -> Result<(), PlanError> {
         if self.format != FORMAT {
             return Err(PlanError::Format(self.format));
@@ -152,7 +152,7 @@ impl Plan {
             }
         }
         let sum: f64 = self.variants.iter().map(|variant| variant.share.0).sum();
-        // Without any slot there is nothing to have a share of.
+        // Without any slot there is no capacity to have a share of.
         let idle = sum == 0.0 && self.variants.iter().all(|variant| variant.slots == 0);
         if !idle && (sum - 1.0).abs() > SHARE_TOLERANCE {
             return Err(PlanError::Shares(sum));
@@ -219,8 +219,8 @@ impl VariantPlan {
     }
 }
 
-/// Whether `name` can name a service or variant: 1 to [`NAME_MAX`] lower-case letters, digits and
-/// dashes, no dash first, last or doubled (so that a metric name splits back into its labels).
+/// Whether `name` is valid for a service or variant: 1 to [`NAME_MAX`] lower-case letters, digits and
+/// dashes, no dash first, last or doubled (so that a metric name can be split into its labels).
 pub fn is_name(name: &str) -> bool {
     (1..=NAME_MAX).contains(&name.len())
         && name
@@ -231,7 +231,7 @@ pub fn is_name(name: &str) -> bool {
         && !name.contains("--")
 }
 
-/// Whether `cluster` can be an Envoy cluster's name (Istio's `outbound|80||svc` included).
+/// Whether `cluster` is valid as the name of an Envoy cluster (Istio's `outbound|80||svc` included).
 pub fn is_cluster(cluster: &str) -> bool {
     (1..=CLUSTER_MAX).contains(&cluster.len()) && cluster.bytes().all(|b| b.is_ascii_graphic())
 }
@@ -273,9 +273,9 @@ mod tests {
         }
     }
 
-    /// A rule by the change that breaks it, and the field its message must name.
+    /// Table of changes, each of which breaks one rule, with the field that the message must name.
     #[test]
-    fn each_rule_refuses_what_breaks_it_and_names_the_field() {
+    fn broken_rule_is_refused_and_names_the_field() {
         type Break = fn(&mut Plan);
         let table: &[(Break, &str)] = &[
             (|p| p.format = 2, "format: 2"),
@@ -352,9 +352,9 @@ mod tests {
         }
     }
 
-    /// What a proxy gets that shall give its slots back.
+    /// The planner sends such a plan to a proxy that must give its slots back.
     #[test]
-    fn a_plan_may_give_no_slot_at_all_and_then_no_share() {
+    fn plan_without_slots_is_valid_only_without_shares() {
         let mut plan = good();
         for variant in &mut plan.variants {
             (variant.share, variant.slots) = (Share(0.0), 0);
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_ignored_and_optional_ones_filled() {
+    fn unknown_fields_are_ignored_and_optional_ones_defaulted() {
         let json = r#"{"format":1,"service":"demo","revision":5,"max_age_ms":1000,"novelty":{},
             "variants":[{"name":"a","cluster":"a","share":1.0,"slots":1,"colour":"red"}]}"#;
         let plan: Plan = serde_json::from_str(json).unwrap();
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_plan_fits_the_wire() {
+    fn largest_plan_fits_bytes_max() {
         let mut plan = good();
         let longest = VariantPlan {
             cluster: "c".repeat(CLUSTER_MAX),

@@ -1,4 +1,4 @@
-//! Units as types, so that cores are never added to requests.
+//! Unit types, so that cores cannot be added to requests.
 
 use std::fmt;
 use std::iter::Sum;
@@ -6,7 +6,7 @@ use std::ops::{Add, Sub};
 
 use serde::{Deserialize, Serialize};
 
-/// CPU cores, exact to a thousandth (Kubernetes' `m`). In JSON and YAML a number of cores: `2`, `0.5`.
+/// CPU cores in thousandths (Kubernetes' `m`). JSON and YAML have a number of cores: `2`, `0.5`.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -14,30 +14,30 @@ use serde::{Deserialize, Serialize};
 pub struct Cores(u32);
 
 impl Cores {
-    /// No cores at all.
+    /// Zero cores.
     pub const ZERO: Cores = Cores(0);
 
-    /// So many whole cores.
+    /// Creates a value from whole cores.
     pub const fn whole(cores: u32) -> Cores {
         Cores(cores.saturating_mul(1000))
     }
 
-    /// So many thousandths of a core.
+    /// Creates a value from thousandths of a core.
     pub const fn from_millis(millicores: u32) -> Cores {
         Cores(millicores)
     }
 
-    /// Thousandths of a core.
+    /// Returns the value in thousandths of a core.
     pub const fn millis(self) -> u32 {
         self.0
     }
 
-    /// Cores as a number, for arithmetic with rates and times.
+    /// Returns the value in cores, for arithmetic with rates and times.
     pub fn as_f64(self) -> f64 {
         f64::from(self.0) / 1000.0
     }
 
-    /// The difference, or zero where `other` is the greater.
+    /// Returns the difference, or zero if `other` is greater.
     pub const fn saturating_sub(self, other: Cores) -> Cores {
         Cores(self.0.saturating_sub(other.0))
     }
@@ -101,13 +101,13 @@ impl fmt::Display for Rps {
     }
 }
 
-/// A fraction of the traffic, 0 to 1: InfAdapter's quota λ_m / λ.
+/// Fraction of the traffic, 0 to 1: InfAdapter's quota λ_m / λ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Share(pub f64);
 
-/// Orders the plans of one service. Planners count up from the Unix time in
-/// milliseconds, so a planner started anew is still ahead of the one before it.
+/// Revision that orders the plans of one service. Planners count up from the Unix time in
+/// milliseconds, so that a restarted planner continues above its predecessor.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -115,11 +115,11 @@ pub struct Share(pub f64);
 pub struct Revision(pub u64);
 
 impl Revision {
-    /// Greatest revision: what a JSON number still carries exactly (2^53 − 1).
+    /// Greatest revision: the largest integer that a JSON number carries exactly (2^53 − 1).
     pub const MAX: Revision = Revision((1 << 53) - 1);
 
-    /// The revision after `self` for a plan made at `unix_ms`: never less than the clock,
-    /// always more than `self`, never above [`Revision::MAX`].
+    /// Returns the revision after `self` for a plan made at `unix_ms`: at least the clock, above
+    /// `self`, at most [`Revision::MAX`].
     #[must_use]
     pub fn next(self, unix_ms: u64) -> Revision {
         Revision(self.0.saturating_add(1).max(unix_ms).min(Self::MAX.0))
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_read_and_write_as_numbers() {
+    fn cores_serialize_as_numbers() {
         for (json, millis) in [("2", 2000), ("0.5", 500), ("0", 0), ("0.0004", 0)] {
             let cores: Cores = serde_json::from_str(json).unwrap();
             assert_eq!(cores.millis(), millis, "{json}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_outruns_both_its_forerunner_and_a_clock_set_back() {
+    fn next_revision_exceeds_predecessor_and_clock() {
         assert_eq!(Revision(7).next(100), Revision(100));
         assert_eq!(Revision(200).next(100), Revision(201));
         assert_eq!(Revision(u64::MAX).next(1), Revision::MAX);

@@ -1,4 +1,4 @@
-//! The command line. It reads arguments, files, the key and signals, and leaves the rest to the libraries.
+//! Command line of Weir. Reads arguments, files, the key and signals, and leaves the rest to the libraries.
 
 mod manifests;
 mod operate;
@@ -31,18 +31,18 @@ enum Command {
     Serve(serve::Serve),
     /// Plan for the SloServices of a Kubernetes cluster until interrupted.
     Operate(operate::Operate),
-    /// Play a scenario in virtual time.
+    /// Simulate a scenario with the real filter and planner.
     #[cfg(feature = "replay")]
     Replay(replay::Replay),
-    /// Solve a problem of one of the papers.
+    /// Solve an optimization problem of one of the papers.
     Solve(solve::Solve),
-    /// Write what attaches a service to Envoy, Istio, Envoy Gateway or Kubernetes.
+    /// Write the manifests of a service for Envoy, Istio, Envoy Gateway or Kubernetes.
     Manifests(manifests::Manifests),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let command = Arguments::parse().command;
-    // A replayed planner's every plan would drown what the replay itself has to say.
+    // The log of a replayed planner would bury the output of the replay.
     let level = match command {
         Command::Serve(_) | Command::Operate(_) => "info",
         _ => "warn",
@@ -84,7 +84,7 @@ fn stop_on_signal() -> anyhow::Result<watch::Receiver<bool>> {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        // Nobody is left to tell where the planner ended by itself.
+        // Fails if the planner has ended by itself.
         let _ = sender.send(true);
     });
     Ok(stop)

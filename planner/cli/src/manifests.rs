@@ -1,5 +1,5 @@
-//! `weir manifests`: the manifests of a service, to the standard output or into a folder. Nothing else is
-//! read or asked: no cluster, no registry.
+//! `weir manifests`: writes a service's manifests to standard output or into a folder. Reads nothing else:
+//! no cluster, no registry.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use weir_planner::manifests::{
 };
 use weir_planner::spec::{ServiceFile, ServiceSpec};
 
-/// For what manifests are made, and of what.
+/// Arguments of `weir manifests`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Manifests {
     /// The service file (YAML).
@@ -24,10 +24,10 @@ pub(crate) struct Manifests {
     /// The planner's image.
     #[arg(long, value_name = "REF", default_value = IMAGE)]
     image: String,
-    /// The filter's image, best by digest.
+    /// The filter's image, preferably by digest.
     #[arg(long, value_name = "REF", default_value = FILTER_IMAGE)]
     filter_image: String,
-    /// Write files below this folder instead; those of the same names are replaced.
+    /// Write files below this folder instead, replacing files of the same names.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -38,20 +38,20 @@ struct Chosen {
     /// WasmPlugins, EnvoyFilters and routes for Istio.
     #[arg(long)]
     istio: bool,
-    /// Bootstraps for Envoy by itself.
+    /// Bootstraps for Envoy without a control plane.
     #[arg(long)]
     envoy: bool,
     /// Policies and routes for Envoy Gateway.
     #[arg(long)]
     gateway: bool,
-    /// The planner, its rights and overlays (the default).
+    /// The planner, its RBAC rules and overlays (the default).
     #[arg(long)]
     kubernetes: bool,
 }
 
 impl Manifests {
     /// # Errors
-    /// A service file that is refused, or cannot be attached that way; a folder that cannot be written.
+    /// An invalid service file, one that does not support that target, or a folder that cannot be written.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let path = &self.service;
         let about = || format!("service file {}", path.display());
@@ -73,7 +73,7 @@ impl Manifests {
         }
     }
 
-    /// The command as somebody would type it again, without where its output went.
+    /// Command line that reproduces the manifests, without `--out`.
     fn command(&self, flag: &str) -> String {
         let mut command = format!("{COMMAND} --{flag} --service {}", self.service.display());
         for (name, value, default) in [
@@ -103,7 +103,7 @@ impl Chosen {
     }
 }
 
-/// Each below the folder; kustomizations only make sense there.
+/// Writes each file below the folder; kustomizations only work there.
 fn write(files: &[File], command: &str, folder: &Path) -> anyhow::Result<()> {
     for file in files {
         let path = folder.join(&file.path);
@@ -116,7 +116,7 @@ fn write(files: &[File], command: &str, folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One document after the other, each file's path above it.
+/// Prints the documents one after the other, each below a comment with its path.
 fn say(files: &[File], command: &str) -> anyhow::Result<()> {
     let mut text = String::new();
     for (index, file) in files.iter().enumerate() {
@@ -126,7 +126,7 @@ fn say(files: &[File], command: &str) -> anyhow::Result<()> {
         text += &format!("# {}\n{}", file.path, file.text(command)?);
     }
     match std::io::stdout().lock().write_all(text.as_bytes()) {
-        // Whoever reads it has seen enough.
+        // The reader, for example `head`, has closed the pipe.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }

@@ -1,5 +1,5 @@
-//! `weir operate`: plans for the `SloService`s of a Kubernetes cluster. Where the cluster is comes from
-//! the pod's service account, or from the kubeconfig.
+//! `weir operate`: plans for the `SloService`s of a Kubernetes cluster. The cluster is found by the pod's
+//! service account, or the kubeconfig.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -10,32 +10,32 @@ use tokio::sync::watch;
 use weir_planner::key::KeySource;
 use weir_planner::operator::{Options, operate};
 
-/// What the planner is among others, and where it answers.
+/// Arguments of `weir operate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Operate {
-    /// Where to answer; port 0 takes a free one.
+    /// Address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:8080")]
     listen: SocketAddr,
     /// File with the proxies' shared key.
     #[arg(long, value_name = "FILE")]
     key_file: PathBuf,
-    /// Plan for the resources of this namespace; may be given several times. All namespaces if left out.
+    /// Plan only for the resources of this namespace; may be repeated. Default: all namespaces.
     #[arg(long, value_name = "NS")]
     namespace: Vec<String>,
-    /// Where the planners' Lease is; POD_NAMESPACE if left out.
+    /// Namespace of the planners' Lease. Default: POD_NAMESPACE.
     #[arg(long, value_name = "NS")]
     lease_namespace: Option<String>,
-    /// This planner's name among others; POD_NAME if left out.
+    /// Unique name of this planner. Default: POD_NAME.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Where other planners reach this one; POD_IP, or else the address of --listen, if left out.
+    /// Address at which other planners reach this one. Default: POD_IP, or else the address of --listen.
     #[arg(long, value_name = "IP")]
     advertise: Option<IpAddr>,
 }
 
 impl Operate {
     /// # Errors
-    /// A flag or variable that is missing or wrong, a port that is taken, no cluster.
+    /// A missing or invalid flag or variable, a port in use, or an unreachable cluster.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let key = KeySource::File(self.key_file.clone())
             .read()
@@ -81,7 +81,7 @@ impl Operate {
     }
 }
 
-/// What the flag says, or else the variable.
+/// Value of the flag, or else of the variable.
 fn given(flag: Option<String>, name: &str, variable: &str) -> anyhow::Result<String> {
     flag.or_else(|| std::env::var(variable).ok())
         .filter(|value| !value.is_empty())

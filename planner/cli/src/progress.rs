@@ -1,26 +1,26 @@
-//! How far a replay is, on the standard error: a bar at a terminal, elsewhere a line now and then.
-//! The standard output and what is played know nothing of it.
+//! Progress of a replay on standard error: a bar on a terminal, otherwise an occasional line. Standard
+//! output and the simulation are not affected.
 
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weir_replay::scenario::Scenario;
 
-/// How often the clock beside the bar moves.
+/// Update interval of the bar's clock.
 const TICK: Duration = Duration::from_millis(100);
-/// Between two lines where there is no terminal; what is played sooner says nothing.
+/// Interval of the lines without a terminal; a shorter replay prints none.
 const LINE_EVERY: Duration = Duration::from_secs(3);
 
-/// Counts virtual seconds, over all contenders.
+/// Counter of simulated seconds, over all contenders.
 pub(super) struct Progress {
     bar: ProgressBar,
-    /// Virtual seconds of one contender.
+    /// Simulated seconds of one contender.
     length_s: u64,
     contenders: usize,
-    /// Those before the one that plays.
+    /// Simulated seconds of the contenders before the current one.
     played: usize,
     name: String,
-    /// For how long nothing more was said, since the start.
+    /// Time of the last line, since the start.
     said_at: Duration,
 }
 
@@ -42,13 +42,13 @@ impl Progress {
         })
     }
 
-    /// A contender begins.
+    /// Starts a contender.
     pub(super) fn begin(&mut self, name: String) {
         self.name = name;
         self.second(0);
     }
 
-    /// So many seconds of its play are over.
+    /// Reports that `over` seconds of its simulation have passed.
     pub(super) fn second(&mut self, over: u64) {
         let before = self.length_s.saturating_mul(self.played as u64);
         self.bar.set_position(before.saturating_add(over));
@@ -63,17 +63,17 @@ impl Progress {
         });
     }
 
-    /// It has ended.
+    /// Ends a contender.
     pub(super) fn end(&mut self) {
         self.played += 1;
     }
 
-    /// All have, and the bounds are sought.
+    /// Reports that all contenders have ended and the bounds are computed.
     pub(super) fn bounds(&mut self) {
         self.say(|_| "what nobody could have beaten".to_owned());
     }
 
-    /// Nothing of it is left at a terminal.
+    /// Removes the bar from a terminal.
     pub(super) fn finish(self) {
         self.bar.finish_and_clear();
     }

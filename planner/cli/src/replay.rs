@@ -1,8 +1,8 @@
-//! `weir replay`: reads the scenario, plays each contender and says what came of it. The
-//! table (or JSON) goes to the standard output, how far it is to the standard error.
+//! `weir replay`: reads a scenario, simulates each contender and reports the results. The table (or
+//! JSON) goes to standard output, the progress to standard error.
 //!
-//! Interrupted at any time it leaves no half-written report: the folder is written when everything
-//! is played, beside its place, and moved there.
+//! An interrupted replay leaves no partial report: the folder is written beside its place after the last
+//! contender, and renamed.
 
 use std::path::PathBuf;
 
@@ -14,35 +14,35 @@ use weir_replay::world;
 
 use crate::progress::Progress;
 
-/// What is replayed, and where the result goes.
+/// Arguments of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Replay {
     /// The scenario file (YAML).
     #[arg(long, value_name = "FILE")]
     scenario: PathBuf,
-    /// Another seed than the scenario's.
+    /// Random seed, instead of the scenario's.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Another load: so many times what the servers execute with their cores at the start.
+    /// Load as a multiple of the servers' capacity with their initial cores, instead of the scenario's load.
     #[arg(long, value_name = "X")]
     of_capacity: Option<f64>,
-    /// Only these contenders of the scenario, such as weir+planner.
+    /// Simulate only these contenders of the scenario, such as weir+planner.
     #[arg(long, value_name = "CONTENDER", num_args = 1..)]
     only: Vec<String>,
-    /// Write the report (HTML, JSON, table) into this folder; an earlier report in it is replaced.
+    /// Write the report (HTML, JSON, table) into this folder, replacing an earlier report.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// Print JSON instead of the table.
     #[arg(long)]
     json: bool,
-    /// Read and check the scenario and its files, say what would be played, and play nothing.
+    /// Check the scenario and its files and print a summary, without a simulation.
     #[arg(long)]
     check: bool,
 }
 
 impl Replay {
     /// # Errors
-    /// A scenario that is refused, or a report that cannot be written.
+    /// An invalid scenario, or a report that cannot be written.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let overrides = Overrides {
             seed: self.seed,
@@ -72,7 +72,7 @@ impl Replay {
     }
 }
 
-/// The contenders that the command line names, in the scenario's order; all where it names none.
+/// Contenders named on the command line, in the scenario's order; all if it names none.
 fn chosen(all: &[Contender], only: &[String]) -> anyhow::Result<Vec<Contender>> {
     let names: Vec<String> = all.iter().map(Contender::to_string).collect();
     if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
@@ -86,7 +86,7 @@ fn chosen(all: &[Contender], only: &[String]) -> anyhow::Result<Vec<Contender>> 
     Ok(chosen.map(|(contender, _)| *contender).collect())
 }
 
-/// Every contender's play, the bounds, and what they add up to.
+/// Simulates every contender, computes the bounds, and creates the report.
 fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
     let mut progress = Progress::new(scenario)?;
     let mut plays: Vec<Play> = Vec::with_capacity(scenario.contenders.len());
@@ -109,7 +109,7 @@ fn played(scenario: &Scenario, requests: &[Request]) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What would be played.
+/// Summary of the scenario for `--check`.
 fn summary(scenario: &Scenario, requests: &[Request]) -> String {
     let length_s = scenario.length.as_secs_f64();
     let capacity: f64 = scenario.variants.iter().map(Server::capacity_rps).sum();

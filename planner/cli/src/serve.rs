@@ -9,23 +9,23 @@ use tokio::sync::watch;
 use weir_planner::serve::serve;
 use weir_planner::spec::{ServiceFile, ServiceSpec};
 
-/// The service, and where the planner answers.
+/// Arguments of `weir serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
     /// The service file (YAML).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Where to answer, instead of the file's `listen`; port 0 takes a free one.
+    /// Address to listen on, instead of the file's `listen`; port 0 takes a free one.
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Write the address that is answered on into this file, once it is.
+    /// Write the listening address into this file once it accepts connections.
     #[arg(long, value_name = "FILE")]
     address_file: Option<PathBuf>,
 }
 
 impl Serve {
     /// # Errors
-    /// A service file or key that is refused, a port that is taken.
+    /// An invalid service file or key, or a port in use.
     pub(crate) async fn run(self, stop: watch::Receiver<bool>) -> anyhow::Result<()> {
         let path = &self.config;
         let text = std::fs::read_to_string(path)
@@ -57,7 +57,7 @@ impl Serve {
     }
 }
 
-/// Readers see the whole text or no file.
+/// Writes a file atomically: readers see the whole text or no file.
 fn write_whole(file: &Path, text: &str) -> std::io::Result<()> {
     let mut beside = file.as_os_str().to_owned();
     beside.push(".new");

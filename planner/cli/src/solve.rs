@@ -1,5 +1,4 @@
-//! `weir solve`: a problem from a file, its plan on the standard output. The same as
-//! `POST /v1/solve`.
+//! `weir solve`: solves a problem from a file and prints its plan, like `POST /v1/solve`.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -13,29 +12,29 @@ use weir_planner::clock::stopwatch;
 use weir_planner::solve::Patience;
 use weir_planner::solve::problem::{Answer, By, Document, Formulation, Kind, Problem};
 
-/// Largest problem, in bytes.
+/// Maximum size of a problem, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Longest solve that can be asked for, in ms: an hour.
+/// Maximum time limit, in ms: an hour.
 const LIMIT_MAX_MS: u64 = 3_600_000;
-/// How it ends where there is no plan that meets all constraints, or none in time.
+/// Exit code if no plan meets all constraints, or none was found in time.
 const UNSOLVED: u8 = 3;
 
 /// Columns that come first in a table.
 const FIRST: [&str; 3] = ["name", "stage", "variant"];
 
-/// What is solved, and how the answer is given.
+/// Arguments of `weir solve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Solve {
-    /// The problem (JSON or YAML); - reads the standard input.
+    /// The problem (JSON or YAML); - reads standard input.
     #[arg(long, value_name = "FILE", required_unless_present = "schema")]
     problem: Option<PathBuf>,
-    /// Whose problem it is, where the file does not say: infadapter, sponge, ipa, infaas or themis.
+    /// Formulation, if the file does not name one: infadapter, sponge, ipa, infaas or themis.
     #[arg(long, value_name = "NAME")]
     formulation: Option<Formulation>,
-    /// Who solves: own (the formulation's own exact algorithm), highs or microlp.
+    /// Solver: own (the formulation's own exact algorithm), highs or microlp.
     #[arg(long, value_name = "NAME", default_value = "own")]
     solver: String,
-    /// Longest solve, in ms.
+    /// Time limit of the solver, in ms.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX_MS))]
     time_limit_ms: u64,
     /// Print the answer as JSON.
@@ -48,7 +47,7 @@ pub(crate) struct Solve {
 
 impl Solve {
     /// # Errors
-    /// A file that cannot be read, a problem that is refused.
+    /// A file that cannot be read, or an invalid problem.
     pub(crate) fn run(&self) -> anyhow::Result<ExitCode> {
         if self.schema {
             let schema = schemars::schema_for!(Document);
@@ -87,7 +86,8 @@ impl Solve {
         }
         let fits = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= FILE_BYTES_MAX);
         anyhow::ensure!(fits, "larger than {FILE_BYTES_MAX} bytes");
-        // What is JSON is read as JSON, which is quicker and complains better; a flow of YAML begins alike.
+        // JSON is parsed as JSON, which is faster and has better errors. YAML in flow style also starts
+        // with a brace.
         if !text.trim_start().starts_with('{') {
             return serde_saphyr::from_str(&text).context("YAML");
         }
@@ -97,7 +97,7 @@ impl Solve {
     }
 }
 
-/// Writes to the standard output; whoever closes it early has seen enough.
+/// Writes to standard output; a closed pipe is no error.
 fn say(text: &str) -> anyhow::Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -105,7 +105,7 @@ fn say(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The answer for people: what is one value in a line, what is a list in a table.
+/// Answer for people: scalars as lines, lists as tables.
 fn text(answer: &Answer) -> anyhow::Result<String> {
     let mut text = String::new();
     let answer = serde_json::to_value(answer)?;
@@ -142,7 +142,7 @@ fn table(rows: &[Value]) -> Table {
             names.push(name);
         }
     }
-    // Who it is about first; the others by name.
+    // Identifying columns first, the others by name.
     names.sort_by_key(|name| {
         FIRST
             .iter()

@@ -1,30 +1,30 @@
-//! Control planes: who decides about cores and shares. The real planner on simulated ports
-//! (`desk`, `steering`), autoscalers by utilisation (`scaler`), or nobody. Cores change in their own
-//! time (`kubelet`).
+//! Control planes: they decide cores and shares. Either the real planner on simulated ports (`ports`,
+//! `driver`), utilisation-based autoscalers (`autoscaler`), or none. `kubelet` simulates the delay of a
+//! change of cores.
 
-mod desk;
+mod autoscaler;
+mod driver;
 mod kubelet;
-mod scaler;
-mod steering;
+mod ports;
 
 use std::time::Duration;
 
 use weir_api::Cores;
 
+pub(super) use autoscaler::{Autoscaler, PERIOD as AUTOSCALER_PERIOD, Rule, Usage};
+pub(super) use driver::PlannerDriver;
 pub(super) use kubelet::{Change, Kubelet};
-pub(super) use scaler::{PERIOD as SCALER_PERIOD, Rule, Scaler, Use};
-pub(super) use steering::Steering;
 
 use super::scenario::{Control, Scenario};
 
-/// A control plane.
+/// Control plane of a contender.
 pub(super) enum ControlPlane {
-    /// Nobody.
+    /// Cores and shares never change.
     Static,
-    /// The planner.
-    Planner(Box<Steering>),
-    /// An autoscaler.
-    Scaler(Box<Scaler>),
+    /// The real planner.
+    Planner(Box<PlannerDriver>),
+    /// Utilisation-based autoscaler.
+    Autoscaler(Box<Autoscaler>),
 }
 
 impl ControlPlane {
@@ -35,34 +35,36 @@ impl ControlPlane {
         proxies: usize,
     ) -> ControlPlane {
         let kubelet = Kubelet::new(&scenario.variants, cores);
-        let scaler = |rule, kubelet| {
-            ControlPlane::Scaler(Box::new(Scaler::new(rule, &scenario.service, kubelet)))
+        let autoscaler = |rule, kubelet| {
+            ControlPlane::Autoscaler(Box::new(Autoscaler::new(rule, &scenario.service, kubelet)))
         };
         match control {
             Control::Static => ControlPlane::Static,
-            Control::Planner => {
-                ControlPlane::Planner(Box::new(Steering::new(&scenario.service, kubelet, proxies)))
-            }
-            Control::HpaLike => scaler(Rule::Hpa, kubelet),
-            Control::VpaLike => scaler(Rule::Vpa, kubelet),
+            Control::Planner => ControlPlane::Planner(Box::new(PlannerDriver::new(
+                &scenario.service,
+                kubelet,
+                proxies,
+            ))),
+            Control::HpaLike => autoscaler(Rule::Hpa, kubelet),
+            Control::VpaLike => autoscaler(Rule::Vpa, kubelet),
         }
     }
 
-    /// How often it takes a turn, if it does.
+    /// Period of its cycle; `None` if it has none.
     pub(super) fn period(&self, scenario: &Scenario) -> Option<Duration> {
         match self {
             ControlPlane::Static => None,
             ControlPlane::Planner(_) => Some(scenario.service.scrape_interval),
-            ControlPlane::Scaler(_) => Some(SCALER_PERIOD),
+            ControlPlane::Autoscaler(_) => Some(AUTOSCALER_PERIOD),
         }
     }
 
-    /// Has its backends do something, if it has any.
+    /// Runs `act` on its simulated kubelet, if it has one.
     pub(super) fn with_kubelet<R>(&mut self, act: impl FnOnce(&mut Kubelet) -> R) -> Option<R> {
         match self {
             ControlPlane::Static => None,
-            ControlPlane::Planner(steering) => Some(act(&mut steering.desk.board().kubelet)),
-            ControlPlane::Scaler(scaler) => Some(act(&mut scaler.kubelet)),
+            ControlPlane::Planner(driver) => Some(act(&mut driver.ports.state().kubelet)),
+            ControlPlane::Autoscaler(autoscaler) => Some(act(&mut autoscaler.kubelet)),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What goes wrong, and how it is put right: each fault does to the world what it does to a real
-//! one, and nothing else.
+//! Start and end of faults. Each fault changes the simulation exactly as it would change a real
+//! system.
 
 use super::plane::{DataPlane, Tally};
 use super::request::Fate;
 use super::scenario::FaultKind;
 use super::world::witness::Witness;
-use super::world::{Flight, Place, What, World, nanos};
+use super::world::{Event, Flight, Place, Simulation, nanos};
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     pub(super) fn fault_begins(&mut self, fault: u32) {
         let Some(what) = self
             .scenario
@@ -41,24 +41,24 @@ impl<W: Witness> World<'_, W> {
                 self.scrapes_lost_until = self.scrapes_lost_until.max(until);
             }
             FaultKind::ServerCrash { variant, .. } => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.crash(time);
-                    self.break_off(variant);
-                    self.agenda.add(until, What::Over { fault });
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.crash(time);
+                    self.break_connections(variant);
+                    self.event_queue.add(until, Event::FaultEnd { fault });
                 }
             }
             FaultKind::ServerErrors { variant, .. } => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.errs = true;
-                    self.agenda.add(until, What::Over { fault });
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.failing = true;
+                    self.event_queue.add(until, Event::FaultEnd { fault });
                 }
             }
             FaultKind::ServerSlow {
                 variant, percent, ..
             } => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.slow_by(time, f64::from(percent) / 100.0);
-                    self.agenda.add(until, What::Over { fault });
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.slow_by(time, f64::from(percent) / 100.0);
+                    self.event_queue.add(until, Event::FaultEnd { fault });
                 }
             }
             FaultKind::LostWake { proxy, worker } => {
@@ -87,7 +87,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    pub(super) fn fault_is_over(&mut self, fault: u32) {
+    pub(super) fn fault_ends(&mut self, fault: u32) {
         let time = self.time();
         match self
             .scenario
@@ -96,25 +96,25 @@ impl<W: Witness> World<'_, W> {
             .map(|fault| fault.what)
         {
             Some(FaultKind::ServerCrash { variant, .. }) => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.up = true;
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.up = true;
                 }
             }
             Some(FaultKind::ServerErrors { variant, .. }) => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.errs = false;
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.failing = false;
                 }
             }
             Some(FaultKind::ServerSlow { variant, .. }) => {
-                if let Some(site) = self.sites.get_mut(variant) {
-                    site.slow_by(time, 1.0);
+                if let Some(server) = self.simulated_servers.get_mut(variant) {
+                    server.slow_by(time, 1.0);
                 }
             }
             _ => {}
         }
     }
 
-    /// Its connections are gone with all that it held and had in flight, and it counts from 0.
+    /// Restarts a proxy: drops its connections, queued and in-flight requests, and its counters.
     fn restart_proxy(&mut self, proxy: u32) {
         let workers: Vec<u32> = match &self.plane {
             DataPlane::Weir(workers) => {
@@ -137,8 +137,8 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A worker's VM starts anew: what it held is lost; what it had in flight is answered 503, or
-    /// lost with the whole proxy.
+    /// Restarts a worker's VM: its queued requests are lost. Its in-flight requests are answered 503, or lost
+    /// if the whole proxy restarts.
     fn restart_worker(&mut self, index: u32, with_proxy: bool) {
         for request in 0..self.flights.len() as u32 {
             let Some(flight) = self.flights.get(request as usize).copied() else {
@@ -162,16 +162,19 @@ impl<W: Witness> World<'_, W> {
         {
             worker.restart();
             let at = worker.start(self.now);
-            self.agenda.add(at, What::Tick { worker: index });
+            self.event_queue.add(at, Event::Tick { worker: index });
             self.fetch_plan(index);
             self.renew(index);
         }
     }
 
-    /// All that a server had is broken off, which its proxies hear of a hop later: what it had
-    /// answered by then is with them before.
-    fn break_off(&mut self, variant: usize) {
-        let hop = self.sites.get(variant).map_or(0, |site| site.hop);
+    /// Breaks all connections to a server. The proxies notice one hop later; answers sent before arrive
+    /// before.
+    fn break_connections(&mut self, variant: usize) {
+        let hop = self
+            .simulated_servers
+            .get(variant)
+            .map_or(0, |server| server.hop);
         for request in 0..self.flights.len() as u32 {
             let flight = self.flights.get(request as usize).copied();
             let there =
@@ -179,7 +182,8 @@ impl<W: Witness> World<'_, W> {
             match there {
                 Some(Flight { attempt, .. }) if hop > 0 => {
                     let at = self.now.saturating_add(hop);
-                    self.agenda.add(at, What::Broken { request, attempt });
+                    self.event_queue
+                        .add(at, Event::ConnectionFailed { request, attempt });
                 }
                 Some(flight) => self.broken(request, flight.attempt),
                 None => {}

@@ -1,11 +1,11 @@
-//! A scenario in virtual time: the *real* filter engine and the *real* planner cycle between modelled
-//! clients, networks and servers, beside baselines on the same event core and the clairvoyant bound.
+//! Discrete-event simulation of a scenario. The *real* filter engine and the *real* planner cycle run
+//! between simulated clients, networks and servers. Baselines run on the same event core.
 //!
-//! [`scenario`] says what happens (a file, checked); [`input`] turns it into requests with all their
-//! times; [`world`] plays them, event by event, through one `contender` after the other: a data plane
-//! (`plane`) and a control plane (`control`), disturbed by `fault`s; [`bound`] says what nobody
-//! could have beaten; [`report`] tells it. Everything follows from scenario and seed: the same two give
-//! the same report to the byte. No clock is read, nothing is slept.
+//! [`scenario`] reads and checks the scenario file. [`input`] turns it into requests with all their
+//! times. [`world`] simulates them, event by event, once for each `contender`: a data plane (`plane`)
+//! with a control plane (`control`), disturbed by `fault`s. [`bound`] computes the clairvoyant upper
+//! bound, and [`report`] writes the report. Scenario and seed determine everything: equal inputs give
+//! byte-identical reports. The simulation never reads a clock and never sleeps.
 
 pub mod request;
 pub mod scenario;
@@ -20,5 +20,5 @@ pub mod world;
 
 pub mod report;
 
-/// The Unix time at which every replay begins, ms: what clients write and plans are dated by.
+/// Unix time at the start of every replay, ms. Client timestamps and plan dates count from it.
 pub(crate) const EPOCH_MS: u64 = 1_790_000_000_000;

@@ -1,6 +1,6 @@
-//! Data planes: what stands between clients and servers. One is the filter's engine in as many
-//! workers as there are (`worker`), in three other circumstances too; the others forward at once
-//! (`fifo`). Neither knows the world around it.
+//! Data planes: the proxies between clients and servers. `worker` runs the filter's engine, one for
+//! each worker, also with features disabled as baselines. `fifo` forwards at once. Neither depends on
+//! the rest of the simulation.
 
 mod fifo;
 mod tally;
@@ -26,9 +26,9 @@ use weir_planner::plan::draft;
 
 /// A data plane.
 pub(super) enum DataPlane {
-    /// Engines.
+    /// Filter engines, one for each worker of each proxy.
     Weir(Vec<Worker>),
-    /// Queues at the servers.
+    /// Proxies without the filter: requests queue at the servers.
     Fifo(Box<Fifo>),
 }
 
@@ -55,7 +55,7 @@ impl DataPlane {
         let mut config = config(plane, scenario, cores)?;
         match plane {
             Plane::EdfPerWorker => config.scope = Scope::Worker,
-            // It would find out for itself how long service takes.
+            // Otherwise it would estimate the service time from its own measurements.
             Plane::EdfWithoutFeasibility => config.correct = false,
             _ => {}
         }
@@ -76,14 +76,14 @@ impl DataPlane {
             let worker = |index| Worker::new(proxy, config.clone(), board.clone(), index);
             plane.extend((0..workers).map(worker));
         }
-        // Twice: whoever comes first learns of the others the second time.
+        // Twice: the first worker sees the others only on the second pass.
         plane.iter_mut().for_each(Worker::meet);
         plane.iter_mut().for_each(Worker::meet);
         Ok(DataPlane::Weir(plane))
     }
 }
 
-/// Each proxy's part of the plan they begin with.
+/// Initial plan of each proxy, with its allocation of the slots.
 fn parts(plan: Option<Plan>, proxies: u32) -> Result<Vec<Option<Plan>>, TooFew> {
     match plan {
         Some(plan) if proxies > 1 => {
@@ -94,7 +94,7 @@ fn parts(plan: Option<Plan>, proxies: u32) -> Result<Vec<Option<Plan>>, TooFew> 
     }
 }
 
-/// What a plan comes to in that plane's circumstances.
+/// Adapts the variants of a plan to the data plane: without feasibility, service times are 0.
 pub(super) fn circumstances(plane: Plane, variants: &mut [VariantPlan]) {
     if plane == Plane::EdfWithoutFeasibility {
         for variant in variants {
@@ -103,7 +103,7 @@ pub(super) fn circumstances(plane: Plane, variants: &mut [VariantPlan]) {
     }
 }
 
-/// The plugin's configuration with a static plan for the starting cores, unless it has its own.
+/// Returns the plugin's configuration. Unless it has a plan, adds a static one for the starting cores.
 fn config(plane: Plane, scenario: &Scenario, cores: &[Cores]) -> Result<Config, PlayError> {
     let mut plugin = scenario.proxies.plugin.clone();
     let keys = plugin.as_object_mut().ok_or(PlayError::PluginShape)?;

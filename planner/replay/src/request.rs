@@ -1,47 +1,46 @@
-//! What a replay is made of: requests before, and their fates after. All times count from the
-//! scenario's start.
+//! Requests of a replay and their outcomes. All times count from the scenario's start.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// As long as a patient client waits.
+/// Default time a client waits for an answer.
 const PATIENT: Duration = Duration::from_secs(30);
 
-/// One request with everything about it that is fixed before the run.
+/// Request with everything that is fixed before the run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
-    /// Its place in the order of sending, from 0; also its stream's number.
+    /// Index in sending order, from 0; also the stream id.
     pub id: u32,
-    /// When the client sends it.
+    /// Time at which the client sends it.
     pub sent: Duration,
-    /// Moment at which its head is at the proxy.
+    /// Time at which its head is at the proxy.
     pub head: Duration,
-    /// Moment at which all of it is at the proxy: sending plus the network's way up. Between its head and then its
-    /// body comes at an even rate.
+    /// Time at which all of it is at the proxy: sending time plus uplink latency. The body arrives at an even
+    /// rate between `head` and `arrives`.
     pub arrives: Duration,
-    /// Bytes of its body.
+    /// Size of its body, bytes.
     pub bytes: u64,
-    /// From sending to the answer's arrival at the client: its latency objective.
+    /// Latency objective: from sending to the answer's arrival at the client.
     pub budget: Duration,
-    /// The answer's way back to the client.
+    /// Network latency of the answer, from the proxy to the client.
     pub way_back: Duration,
-    /// How the client reads the answer.
+    /// Speed at which the client reads the answer.
     pub reading: Reading,
-    /// How far the client's clock is ahead of the proxy's, in ms (behind: negative).
+    /// Offset of the client's clock from the proxy's, ms; positive if it is ahead.
     pub skew_ms: i32,
-    /// Least accuracy it asks for, percent; 0 where it asks for none.
+    /// Minimum accuracy, percent; 0 for no minimum.
     pub min_accuracy: f64,
     /// Index of its class in [`super::scenario::Scenario::classes`].
     pub class: u16,
-    /// How long the client waits for an answer before it leaves.
+    /// Time the client waits for an answer before it disconnects.
     pub patience: Duration,
-    /// How often the client asks again after a 429 or 503.
+    /// Number of retries of the client after a 429 or 503.
     pub retries: u8,
 }
 
 impl Request {
-    /// One without a body from a patient client beside the proxy.
+    /// Creates a request without body and without network latency, from a patient client.
     #[must_use]
     pub fn new(id: u32, sent: Duration, budget: Duration) -> Request {
         Request {
@@ -61,13 +60,13 @@ impl Request {
         }
     }
 
-    /// When the answer must be at the client.
+    /// Time by which the answer must be at the client.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         self.sent + self.budget
     }
 
-    /// When the answer must leave the proxy to be with the client in time.
+    /// Time by which the answer must leave the proxy to reach the client on time.
     #[must_use]
     pub fn due(&self) -> Duration {
         self.deadline()
@@ -75,82 +74,82 @@ impl Request {
     }
 }
 
-/// How a client reads its answer. As it comes where both are zero.
+/// Extra time of a client that reads its answer slowly. Zero for a client that reads at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Reading {
-    /// From the moment at which a quick client would have all of it until this one has.
+    /// Time from which a fast client would have all of the answer until this one has.
     pub longer: Duration,
-    /// From the answer's beginning at the proxy until the proxy has all of it: what a client that reads slowly
-    /// leaves unread fills the proxy's buffer, and then stays at the server.
+    /// Time from the answer's first byte at the proxy until the proxy has all of it. Unread bytes fill the
+    /// proxy's buffer; the rest stays at the server.
     pub at_proxy: Duration,
 }
 
-/// How a request ended. Every request ends exactly once.
+/// Result of a request. Every request has exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
-    /// A variant answered; its index in [`super::scenario::Scenario::variants`].
+    /// Answered by a variant; its index in [`super::scenario::Scenario::variants`].
     Answered(u16),
-    /// The proxy refused it: the label of the reason (`timeout` for a route's timeout).
+    /// Rejected by the proxy; the label of the reason (`timeout` for a route's timeout).
     Refused(&'static str),
-    /// The client's patience ran out first.
+    /// Client disconnected because its patience ran out.
     Gone,
-    /// A crash or restart took it.
+    /// Lost in a crash or restart.
     Lost,
 }
 
-/// A request's end, as the client sees it.
+/// Outcome of a request as the client sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome {
     /// [`Request::id`].
     pub request: u32,
-    /// How it ended.
+    /// Result.
     pub fate: Fate,
-    /// When, for the client.
+    /// Time at which the client sees the end.
     pub ended: Duration,
-    /// When it was sent upstream, if it was.
+    /// Time at which it was sent upstream, if it was.
     pub dispatched: Option<Duration>,
 }
 
-/// What one contender made of a scenario.
+/// Results of one contender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Play {
-    /// The contender's name.
+    /// Name of the contender.
     pub contender: String,
-    /// One for each request, in the requests' order.
+    /// One for each request, in request order.
     pub outcomes: Vec<Outcome>,
-    /// One for each second, in order.
+    /// One for each second, in time order.
     pub seconds: Vec<Second>,
-    /// Every change of the cores in force, in order, until the last request has ended.
+    /// Every change of the actual cores, in time order, until the last request has ended.
     pub resizes: Vec<Resize>,
-    /// Cores × seconds in force, over all variants.
+    /// Actual cores × seconds, over all variants.
     pub core_seconds: f64,
-    /// Moments at which a plan was published that says something else than the one before it.
+    /// Times at which a plan was published that differs from the one before.
     pub plans: Vec<Duration>,
-    /// Events played: what throughput is counted in.
+    /// Number of simulated events, the unit of throughput.
     pub events: u64,
 }
 
-/// A variant has other cores in force than before.
+/// Change of a variant's actual cores.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Resize {
-    /// When.
+    /// Time of the change.
     pub at: Duration,
     /// Index of the variant in [`super::scenario::Scenario::variants`].
     pub variant: u16,
-    /// What is in force from then on.
+    /// Actual cores from then on.
     pub cores: f64,
 }
 
-/// The control plane at the end of one second of the scenario; lists are in the variants' order.
+/// State of the control plane at the end of one second; lists are in variant order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Second {
-    /// Demand the planner planned for, requests/s; `None` for a contender without a planner.
+    /// Demand the planner planned for, requests/s; `None` for a contender without planner.
     pub demand_rps: Option<f64>,
-    /// Cores the planner wants.
+    /// Target cores.
     pub cores_asked: Vec<f64>,
-    /// Cores in force.
+    /// Actual cores.
     pub cores_actuated: Vec<f64>,
-    /// Quotas of the plan in force.
+    /// Quotas of the current plan.
     pub shares: Vec<f64>,
 }

@@ -1,4 +1,4 @@
-//! What is replayed: the checked form of a scenario file. What gets here is true.
+//! Checked form of a scenario file: every value of a [`Scenario`] is valid.
 
 mod contender;
 mod fault;
@@ -22,192 +22,192 @@ pub use read::{Overrides, SCENARIO_BYTES_MAX, read};
 pub use refused::{Refused, VALUE_MAX};
 pub use sending::BYTES_MAX;
 
-/// A scenario, checked.
+/// Checked scenario.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// What it is called in the report.
+    /// Name in the report.
     pub name: String,
-    /// Seed of everything random, unless the command line names another.
+    /// Seed of all random numbers, unless the command line gives another.
     pub seed: u64,
-    /// How long requests are sent; the run ends when the last of them has ended.
+    /// Duration of the load; the run ends when the last request has ended.
     pub length: Duration,
-    /// The service as its planner knows it (the planner's own service file, without addresses).
+    /// Service as its planner knows it (the planner's service file, without addresses).
     pub service: Service,
-    /// The servers as they really are, in the order of the service's variants.
+    /// Servers as they really are, in the order of the service's variants.
     pub variants: Vec<Server>,
     /// Classes of requests, the default one first.
     pub classes: Vec<String>,
     /// The proxies.
     pub proxies: Proxies,
-    /// Which contenders play.
+    /// Contenders to play.
     pub contenders: Vec<Contender>,
-    /// What goes wrong.
+    /// Faults, by time.
     pub faults: Vec<Fault>,
 }
 
-/// One variant's server, which the planner's profile may or may not describe rightly.
+/// Server of one variant, which the planner's profile may describe wrongly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Server {
-    /// The variant's name.
+    /// Name of the variant.
     pub name: String,
-    /// Its latency law.
+    /// Latency model.
     pub law: Law,
-    /// How many batches at once.
+    /// Number of batches executed at once.
     pub parallelism: Parallelism,
-    /// Largest batch.
+    /// Maximum batch size.
     pub batch_max: u32,
-    /// How long a batch that is not full waits.
+    /// Batch window: maximum wait for a batch to fill.
     pub batch_delay: Duration,
-    /// Standard deviation of the service time's logarithm; 0 for none.
+    /// Standard deviation of the service time's logarithm; 0 for constant times.
     pub noise_sigma: f64,
-    /// From loading to the first answer, when it had no cores.
+    /// Time from loading to the first answer, if it had no cores.
     pub readiness: Duration,
-    /// From asking for other cores to having them.
+    /// Time from requesting other cores to having them.
     pub resize_delay: Duration,
-    /// From the proxy to it and back, without the execution: half of it each way.
+    /// Round trip between proxy and server, without the execution: half of it each way.
     pub round_trip: Duration,
-    /// Cores at the start.
+    /// Initial cores.
     pub cores: f64,
 }
 
-/// The proxies, all alike.
+/// Identical proxies.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proxies {
-    /// How many; requests are spread over them evenly.
+    /// Number of proxies; requests are spread evenly over them.
     pub count: u32,
-    /// Workers of each.
+    /// Workers of each proxy.
     pub workers: u32,
-    /// The filter's configuration as JSON, as in Envoy; the static plan is filled in.
+    /// Configuration of the filter as JSON, as in Envoy; the static plan is added if missing.
     pub plugin: serde_json::Value,
-    /// From publishing a plan to a worker obeying it.
+    /// Time from publishing a plan until a worker obeys it.
     pub plan_delay: Duration,
-    /// From one worker's ringing to the rung one's waking.
+    /// Time from a worker's notification until the other worker wakes.
     pub ring_delay: Duration,
 }
 
-/// A data plane with a control plane.
+/// Data plane with a control plane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contender {
-    /// Who decides about a request.
+    /// Decides about requests.
     pub plane: Plane,
-    /// Who decides about cores and shares.
+    /// Decides about cores and shares.
     pub control: Control,
 }
 
-/// Who decides about a request.
+/// Data plane of a contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plane {
     /// The filter's engine, one for each worker of each proxy; a proxy's workers share a queue.
     Weir,
-    /// One engine for everything: what no sharing can beat.
+    /// A single engine for everything: the upper bound of any sharing.
     WeirGlobal,
-    /// The engine with a queue, and a part of the slots, for each worker.
+    /// The engine with a separate queue, and a part of the slots, for each worker.
     EdfPerWorker,
-    /// The engine told that service takes no time: EDF without feasibility.
+    /// The engine with service times of 0: EDF without feasibility check.
     EdfWithoutFeasibility,
     /// The engine with deadlines counted from the request's arrival at the proxy.
     GatewayReceipt,
-    /// Forwards at once, to each variant in turn; the servers queue.
+    /// Forwards at once, round robin over the variants; the servers queue.
     FifoRoundRobin,
     /// Forwards at once by static weights, proportional to capacity.
     FifoWeights,
-    /// The same by weighted least request, with the route's timeout at the objective: the demo's *careful*.
+    /// Forwards at once by weighted least request, with the objective as route timeout: the demo's *careful*.
     FifoTimeout,
 }
 
-/// Who decides about cores and shares.
+/// Control plane of a contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Control {
     /// The planner's cycle.
     Planner,
-    /// The cores stay as they are at the start.
+    /// Cores keep their initial values.
     Static,
-    /// Cores follow utilisation as an HPA's replicas would: every 15 s, towards 70 %, down only
-    /// after five minutes.
+    /// Cores follow utilisation as an HPA's replicas would: every 15 s, towards 70 %, with a scale-down
+    /// stabilization of five minutes.
     HpaLike,
-    /// Cores follow the 90th percentile of use with a margin of 15 %, as VPA's recommender would.
+    /// Cores follow the 90th percentile of use plus a margin of 15 %, as VPA's recommender would.
     VpaLike,
 }
 
-/// Something that goes wrong at a time.
+/// Fault at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// When.
+    /// Time of the fault.
     pub at: Duration,
-    /// What.
+    /// Kind of the fault.
     pub what: FaultKind,
 }
 
-/// What goes wrong.
+/// Kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FaultKind {
-    /// A proxy starts anew: what it held and had in flight is lost.
+    /// A proxy restarts; its queued and in-flight requests are lost.
     ProxyRestart {
-        /// Which.
+        /// Index of the proxy.
         proxy: u32,
     },
-    /// A worker's VM traps: what it held is lost, what it had in flight is answered 503.
+    /// A worker's VM traps; its queued requests are lost, its in-flight requests are answered 503.
     WorkerTrap {
-        /// Its proxy.
+        /// Index of the proxy.
         proxy: u32,
-        /// Which.
+        /// Index of the worker.
         worker: u32,
     },
-    /// The planner takes no turn for so long.
+    /// The planner runs no cycle.
     PlannerOutage {
-        /// How long.
+        /// Duration.
         lasts: Duration,
     },
-    /// Scrapes of all proxies fail for so long.
+    /// Scrapes of all proxies fail.
     ScrapeLoss {
-        /// How long.
+        /// Duration.
         lasts: Duration,
     },
-    /// A variant's server crashes and is back after so long.
+    /// A variant's server crashes and comes back.
     ServerCrash {
         /// Index of the variant.
         variant: usize,
-        /// How long it is away.
+        /// Duration.
         lasts: Duration,
     },
-    /// A variant's server answers 404 for so long, as one does that has not loaded its model.
+    /// A variant's server answers 404, as a server does that has not loaded its model.
     ServerErrors {
         /// Index of the variant.
         variant: usize,
-        /// How long.
+        /// Duration.
         lasts: Duration,
     },
-    /// A variant's server takes longer for so long.
+    /// A variant's server executes more slowly.
     ServerSlow {
         /// Index of the variant.
         variant: usize,
-        /// How many times as long its executions take, in percent (300: three times).
+        /// Execution time in percent of the normal one (300: three times as long).
         percent: u32,
-        /// How long.
+        /// Duration.
         lasts: Duration,
     },
-    /// The next wake-up of a worker is lost.
+    /// A worker's next wake-up is lost.
     LostWake {
-        /// Its proxy.
+        /// Index of the proxy.
         proxy: u32,
-        /// Which.
+        /// Index of the worker.
         worker: u32,
     },
     /// The next plan does not reach a proxy.
     LostPlan {
-        /// Which.
+        /// Index of the proxy.
         proxy: u32,
     },
-    /// Resizes are refused for so long.
+    /// Resizes are refused.
     ResizeRefused {
-        /// How long.
+        /// Duration.
         lasts: Duration,
     },
-    /// Resizes are deferred for so long: they take effect when it is over.
+    /// Resizes are deferred: they take effect when the fault ends.
     ResizeDeferred {
-        /// How long.
+        /// Duration.
         lasts: Duration,
     },
 }

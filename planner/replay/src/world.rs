@@ -1,19 +1,19 @@
-//! Plays requests through one contender, event by event, in virtual time: proxies with the real
-//! engine (or what stands in its place), modelled servers, the real planner (or what stands in its
-//! place), and the faults. Everything follows from scenario, requests and seed.
+//! Discrete-event simulation of one contender: proxies with the real engine (or a baseline), simulated
+//! servers, the real planner (or a baseline), and the faults. Scenario, requests and seed determine
+//! everything.
 //!
-//! What happens at one instant happens in the order in which it was entered; what was already due
-//! goes before a request that arrives. Once the buffers have grown, a request allocates nothing here.
+//! Events at the same time run in insertion order; events due by then run before a request's arrival.
+//! Once the buffers have grown, a request allocates nothing here.
 
-mod agenda;
 mod arrival;
-mod course;
+mod dispatch;
+mod event_queue;
 mod flight;
 mod health;
-mod life;
+mod lifecycle;
 mod plans;
+mod server;
 mod shell;
-mod site;
 pub(super) mod witness;
 
 use std::collections::BTreeMap;
@@ -28,11 +28,11 @@ use weir_filter::engine::StreamId;
 use weir_filter::verdict::Verdict;
 use weir_sim::server::Run;
 
-use self::agenda::Agenda;
-pub(super) use self::agenda::What;
+pub(super) use self::event_queue::Event;
+use self::event_queue::EventQueue;
 use self::flight::open;
 pub(super) use self::flight::{Flight, Place};
-use self::site::{Job, Site};
+use self::server::{Job, SimulatedServer};
 use self::witness::Witness;
 use super::control::ControlPlane;
 use super::plane::{DataPlane, Headers, Tally};
@@ -40,7 +40,7 @@ use super::request::{Outcome, Play, Request, Resize, Second};
 use super::scenario::{Contender, Scenario};
 use weir_planner::distribution::slot_allocation::TooFew;
 
-/// Why a scenario cannot be played.
+/// Reason why a scenario cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum PlayError {
@@ -64,23 +64,23 @@ pub enum PlayError {
     Ends { request: usize, times: u32 },
 }
 
-/// Plays `requests` (sorted by `sent`, numbered from 0) through `contender`.
+/// Simulates `requests` (sorted by `sent`, numbered from 0) with `contender`.
 ///
 /// # Errors
-/// What in the scenario or the requests cannot be played.
+/// A scenario or request that cannot be simulated.
 pub fn play(
     scenario: &Scenario,
     requests: &[Request],
     contender: Contender,
     seed: u64,
 ) -> Result<Play, PlayError> {
-    play_before((), scenario, requests, contender, seed).map(|(play, ())| play)
+    play_with((), scenario, requests, contender, seed).map(|(play, ())| play)
 }
 
-/// The same, saying how many seconds of the scenario are over after each of them.
+/// Like [`play`], and calls `tell` with the number of elapsed seconds after each.
 ///
 /// # Errors
-/// What in the scenario or the requests cannot be played.
+/// A scenario or request that cannot be simulated.
 pub fn play_telling<F: FnMut(u64)>(
     tell: F,
     scenario: &Scenario,
@@ -88,30 +88,30 @@ pub fn play_telling<F: FnMut(u64)>(
     contender: Contender,
     seed: u64,
 ) -> Result<Play, PlayError> {
-    let clock = witness::Clock(tell);
-    play_before(clock, scenario, requests, contender, seed).map(|(play, _)| play)
+    let clock = witness::Progress(tell);
+    play_with(clock, scenario, requests, contender, seed).map(|(play, _)| play)
 }
 
-/// The same with somebody who looks on.
-pub(super) fn play_before<W: Witness>(
+/// Like [`play`], with a witness.
+pub(super) fn play_with<W: Witness>(
     witness: W,
     scenario: &Scenario,
     requests: &[Request],
     contender: Contender,
     seed: u64,
 ) -> Result<(Play, W), PlayError> {
-    let mut world = World::new(witness, scenario, requests, contender, seed)?;
-    world.run();
-    world.finish(contender)
+    let mut simulation = Simulation::new(witness, scenario, requests, contender, seed)?;
+    simulation.run();
+    simulation.finish(contender)
 }
 
-/// The seed of the noise of the server at that place in the scenario.
+/// Returns the noise seed of the server with that index in the scenario.
 #[must_use]
 pub fn noise_seed(seed: u64, index: u64) -> u64 {
     seed ^ (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// A stream of its own, so that which worker is met shifts nothing else.
+/// Separate random stream, so that the choice of workers does not shift other random numbers.
 fn spread(seed: u64) -> ChaCha8Rng {
     const STREAM: u64 = u64::from_be_bytes(*b"spread  ");
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -119,15 +119,15 @@ fn spread(seed: u64) -> ChaCha8Rng {
     random
 }
 
-/// Everything, at one instant.
-pub(super) struct World<'a, W> {
+/// State of the simulation.
+pub(super) struct Simulation<'a, W> {
     pub(super) scenario: &'a Scenario,
     requests: &'a [Request],
     contender: Contender,
-    /// ns since the start.
+    /// Time since the start, ns.
     pub(super) now: u64,
-    pub(super) agenda: Agenda,
-    /// Places of the requests in the order of their first arrival, and how many have arrived.
+    pub(super) event_queue: EventQueue,
+    /// Request indices in order of first arrival; `arrived` of them have arrived.
     order: Vec<u32>,
     arrived: usize,
     pub(super) flights: Vec<Flight>,
@@ -135,16 +135,16 @@ pub(super) struct World<'a, W> {
     ends: Vec<u32>,
     under_way: usize,
     pub(super) plane: DataPlane,
-    /// Which worker a request's connection is with: chance, as in Envoy.
+    /// Chooses the worker of a request's connection at random, as in Envoy.
     spread: ChaCha8Rng,
-    pub(super) sites: Vec<Site>,
+    pub(super) simulated_servers: Vec<SimulatedServer>,
     names: BTreeMap<&'a str, u16>,
     pub(super) control: ControlPlane,
     plans: Vec<Rc<Plan>>,
     plans_at: Vec<Duration>,
-    /// By proxy.
+    /// Counters of each proxy.
     pub(super) counted: Vec<Tally>,
-    /// By proxy: whether the next plan is lost.
+    /// Fault: each proxy loses its next plan.
     pub(super) loses_plan: Vec<bool>,
     pub(super) outage_until: u64,
     pub(super) scrapes_lost_until: u64,
@@ -159,14 +159,14 @@ pub(super) struct World<'a, W> {
     witness: W,
 }
 
-impl<'a, W: Witness> World<'a, W> {
+impl<'a, W: Witness> Simulation<'a, W> {
     fn new(
         witness: W,
         scenario: &'a Scenario,
         requests: &'a [Request],
         contender: Contender,
         seed: u64,
-    ) -> Result<World<'a, W>, PlayError> {
+    ) -> Result<Simulation<'a, W>, PlayError> {
         let (servers, variants) = (scenario.variants.len(), scenario.service.variants.len());
         if servers != variants {
             return Err(PlayError::Servers { servers, variants });
@@ -177,10 +177,12 @@ impl<'a, W: Witness> World<'a, W> {
             .iter()
             .map(|server| Cores::try_from(server.cores).unwrap_or_default())
             .collect();
-        let sites = scenario.variants.iter().zip(&cores).zip(0..);
-        let sites = sites
-            .map(|((server, cores), index)| Site::new(server, *cores, noise_seed(seed, index)))
-            .collect::<Result<Vec<Site>, PlayError>>()?;
+        let simulated_servers = scenario.variants.iter().zip(&cores).zip(0..);
+        let simulated_servers = simulated_servers
+            .map(|((server, cores), index)| {
+                SimulatedServer::new(server, *cores, noise_seed(seed, index))
+            })
+            .collect::<Result<Vec<SimulatedServer>, PlayError>>()?;
         let plane = DataPlane::new(contender.plane, scenario, &cores, seed)?;
         let proxies = match &plane {
             DataPlane::Weir(workers) => workers.iter().map(|worker| worker.proxy + 1).max(),
@@ -192,12 +194,12 @@ impl<'a, W: Witness> World<'a, W> {
             .variants
             .iter()
             .map(|variant| variant.name.as_str());
-        let mut world = World {
+        let mut simulation = Simulation {
             scenario,
             requests,
             contender,
             now: 0,
-            agenda: Agenda::default(),
+            event_queue: EventQueue::default(),
             order,
             arrived: 0,
             flights: vec![Flight::NEW; requests.len()],
@@ -207,7 +209,7 @@ impl<'a, W: Witness> World<'a, W> {
             shares: Vec::new(),
             plane,
             spread: spread(seed),
-            sites,
+            simulated_servers,
             names: names.zip(0..).collect(),
             control: ControlPlane::new(contender.control, scenario, &cores, proxies),
             plans: Vec::new(),
@@ -225,26 +227,26 @@ impl<'a, W: Witness> World<'a, W> {
             ended: Vec::new(),
             witness,
         };
-        world.begin();
-        Ok(world)
+        simulation.begin();
+        Ok(simulation)
     }
 
-    /// Plays until every request has ended and the scenario's length is over.
+    /// Runs until every request has ended and the scenario's length has elapsed.
     fn run(&mut self) {
         let length = nanos(self.scenario.length);
         loop {
-            let next = self.agenda.next_at();
+            let next = self.event_queue.next_at();
             let arrival = self.next_arrival();
             match (next, arrival) {
                 (Some(at), _) if arrival.is_none_or(|(arrives, _)| at <= arrives) => {
                     if self.under_way == 0 && at > length {
                         return;
                     }
-                    let Some((at, what)) = self.agenda.pop() else {
+                    let Some((at, what)) = self.event_queue.pop() else {
                         return;
                     };
                     self.now = at;
-                    self.happen(what);
+                    self.handle(what);
                 }
                 (_, Some((arrives, request))) => {
                     self.now = arrives;
@@ -285,7 +287,7 @@ impl<'a, W: Witness> World<'a, W> {
     }
 }
 
-/// The requests' places by arrival, then by number.
+/// Request indices by arrival, then by number.
 fn order(requests: &[Request]) -> Result<Vec<u32>, PlayError> {
     let mut before = Duration::ZERO;
     for (place, request) in requests.iter().enumerate() {
@@ -308,7 +310,7 @@ fn order(requests: &[Request]) -> Result<Vec<u32>, PlayError> {
     Ok(order)
 }
 
-/// Whole ns; what exceeds 584 years is cut.
+/// Converts to whole ns; saturates at 584 years.
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

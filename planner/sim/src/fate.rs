@@ -1,8 +1,8 @@
-//! What became of each request, as the client saw it, and the sums over a run.
+//! Outcome of each request, as the client saw it, and the sums over a run.
 //!
-//! Every request sent has exactly one [`Fate`]; [`Summary::check`] holds the books to that. On time
-//! is judged here, by the client, from its own send time and with the network in both directions; never
-//! by what a proxy or server says of itself.
+//! Every request sent has exactly one [`Fate`]; [`Summary::check`] verifies this. The client judges
+//! here whether an answer was on time, from its own send time and with the network in both directions.
+//! The reports of proxies and servers do not count.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,35 +10,34 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// How a request ended.
+/// End of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     /// Status 200.
     Answered {
-        /// Who answered: the `model_name` in the answer, else its `x-slo-variant` header.
+        /// Variant that answered: the `model_name` in the answer, else its `x-slo-variant` header.
         variant: Option<String>,
-        /// What was left of its time when the answer passed the proxy, in whole ms: the answer's
-        /// `x-slo-remaining-ms`.
+        /// Time left when the answer passed the proxy, in whole ms: the answer's `x-slo-remaining-ms`.
         remaining_ms: Option<u64>,
     },
     /// Any other status.
     Refused {
-        /// The status.
+        /// HTTP status.
         status: u16,
-        /// Why: see [`reason`].
+        /// Reason; see [`reason`].
         reason: String,
     },
-    /// The client's patience ran out first, and it left.
+    /// The client timed out and disconnected before an answer came.
     Gone,
-    /// The connection failed: no answer, and no way to know.
+    /// The connection failed, so the outcome is unknown.
     Lost {
-        /// What the client's stack said.
+        /// Error of the client's HTTP stack.
         error: String,
     },
 }
 
-/// The label of a refusal: its `x-slo-dropped-reason`; without one `timeout` for 504, `overflow` for
-/// Envoy's circuit breakers (503 with `x-envoy-overloaded`), else `status-NNN`.
+/// Returns the label of a refusal: its `x-slo-dropped-reason`; without one `timeout` for 504,
+/// `overflow` for Envoy's circuit breakers (503 with `x-envoy-overloaded`), else `status-NNN`.
 pub fn reason(status: u16, dropped_reason: Option<&str>, overloaded: bool) -> String {
     match (dropped_reason, status) {
         (Some(reason), _) => reason.to_owned(),
@@ -53,16 +52,16 @@ pub fn reason(status: u16, dropped_reason: Option<&str>, overloaded: bool) -> St
 pub struct Outcome {
     /// Its `x-request-id`.
     pub id: String,
-    /// When the client sent it.
+    /// Time at which the client sent it.
     pub sent_at: Duration,
-    /// When it ended for the client, the answer's way back included.
+    /// Time at which it ended for the client, after the answer's way back.
     pub ended_at: Duration,
-    /// How.
+    /// Its fate.
     pub fate: Fate,
 }
 
 impl Outcome {
-    /// From sending to its end, as the client sees it.
+    /// Time from the client's send to the end, as the client sees it.
     pub fn latency(&self) -> Duration {
         self.ended_at.saturating_sub(self.sent_at)
     }
@@ -78,40 +77,40 @@ impl Outcome {
     }
 }
 
-/// The sums of one run through one target.
+/// Sums of one run through one target.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// Requests sent.
     pub sent: u64,
-    /// Answered within the SLO.
+    /// Requests answered within the SLO.
     pub on_time: u64,
-    /// Answered after it.
+    /// Requests answered after the SLO.
     pub late: u64,
-    /// Refused, by reason.
+    /// Requests refused, by reason.
     pub refused: BTreeMap<String, u64>,
-    /// Given up by the client.
+    /// Requests whose client timed out and disconnected.
     pub gone: u64,
-    /// Neither answered nor refused.
+    /// Requests neither answered nor refused.
     pub lost: u64,
     /// Requests that the backends executed more than once.
     pub doubled: u64,
-    /// Median latency of the answered, end to end, in ms; `None` where nothing was answered.
+    /// Median end-to-end latency of the answered requests, in ms; `None` if none was answered.
     pub p50_ms: Option<f64>,
-    /// 95th percentile likewise.
+    /// 95th percentile of the same latency.
     pub p95_ms: Option<f64>,
-    /// 99th percentile likewise.
+    /// 99th percentile of the same latency.
     pub p99_ms: Option<f64>,
     /// Mean accuracy of the answers, late ones included, in percent.
     pub mean_accuracy: Option<f64>,
-    /// Cores × seconds that the backends had during the run.
+    /// Core-seconds provided to the backends during the run.
     pub core_seconds: f64,
 }
 
 impl Summary {
-    /// Sums up what the client saw. `accuracy` gives a variant's accuracy in percent.
+    /// Sums the outcomes. `accuracy` returns a variant's accuracy in percent.
     ///
     /// # Errors
-    /// The histogram cannot be made.
+    /// The histogram cannot be created.
     pub fn of(
         outcomes: &[Outcome],
         slo: Duration,
@@ -152,7 +151,7 @@ impl Summary {
         Ok(sum)
     }
 
-    /// Adds what the backends say: the ids they executed (each execution once) and their core-seconds.
+    /// Adds the backends' data: the ids they executed (each execution once) and their core-seconds.
     #[must_use]
     pub fn with_backends<'a>(
         mut self,
@@ -168,15 +167,15 @@ impl Summary {
         self
     }
 
-    /// Requests refused for whatever reason.
+    /// Requests refused, for any reason.
     pub fn refused_total(&self) -> u64 {
         self.refused.values().sum()
     }
 
-    /// Whether the books balance: every request sent has one end, none was lost, none executed twice.
+    /// Checks that every request sent has exactly one end, none was lost, and none executed twice.
     ///
     /// # Errors
-    /// Which sum is off, with its figures.
+    /// The first sum that does not balance, with its figures.
     pub fn check(&self) -> Result<(), String> {
         let ended = self.on_time + self.late + self.refused_total() + self.gone + self.lost;
         if ended != self.sent {
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn every_fate_is_counted_once_and_on_time_is_the_clients_judgement() {
+    fn each_fate_is_counted_once_and_on_time_uses_client_latency() {
         let outcomes = [
             answered(1000, "small"),
             answered(1001, "large"),
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn books_that_do_not_balance_are_not_accepted() {
+    fn unbalanced_summary_is_refused() {
         let good = Summary {
             sent: 3,
             on_time: 2,
@@ -299,13 +298,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_answered_has_no_percentiles() {
+    fn no_answers_give_no_percentiles() {
         let sum = Summary::of(&[refused("expired")], Duration::from_secs(1), |_| None).unwrap();
         assert_eq!((sum.p50_ms, sum.mean_accuracy), (None, None));
     }
 
     #[test]
-    fn a_refusal_has_its_own_reason_or_one_from_its_status() {
+    fn refusal_reason_comes_from_header_or_status() {
         for (status, dropped, overloaded, label) in [
             (504, Some("expired"), false, "expired"),
             (504, None, false, "timeout"),

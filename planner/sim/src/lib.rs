@@ -1,10 +1,10 @@
-//! A model of the world around Weir, on a clock that the caller brings: [`server`]s that follow a latency
-//! law, [`network`]s whose bandwidth changes, [`load`] fixed by a seed, and the [`fate`] of each request;
-//! and the [`chance`] they draw from, the same on every machine.
+//! Simulation models of the environment of Weir, on a clock that the caller provides: [`server`]s that
+//! follow a latency model, [`network`]s with changing bandwidth, [`load`] fixed by a seed, the [`fate`]
+//! of each request, and [`chance`], the source of random numbers that are identical on every machine.
 //!
-//! The test bed runs it in real time around a real Envoy, replay in virtual time around the filter's
-//! core. Nothing here knows a deadline's meaning for scheduling, reads a clock, or does I/O but for
-//! loading the files it is given.
+//! The test bed runs these models in real time around a real Envoy; replay runs them in virtual time
+//! around the filter's core. This crate knows nothing of scheduling by deadlines and reads no clock. Its
+//! only I/O is loading the files it is given.
 
 pub mod chance;
 pub mod fate;

@@ -1,5 +1,6 @@
-//! INFaaS's problem at the sizes that are claimed: 50 and 100 architectures of 8 variants on 3 resource
-//! types, with resources that do not bind, and with little more than the least that is enough.
+//! INFaaS' problem at the sizes that the documentation claims: 50 and 100 architectures of 8 variants
+//! on 3 resource types, with resources that do not bind, and with little more than the sufficient
+//! minimum.
 //!
 //! `cargo bench -p weir-solve --bench infaas`
 
@@ -27,7 +28,7 @@ fn input(architectures: usize, even: bool) -> Input {
         let base = [1.0, 8.0, 3.0].into_iter().cycle().nth(j).unwrap_or(1.0);
         let cost = base * rng.random_range(0.6..1.6);
         let any: f64 = base * rng.random_range(8.0..30.0);
-        // Where all cost about the same per query the choice is hardest.
+        // The choice is hardest if all cost about the same per query.
         let near = cost * rng.random_range(19.6..20.4);
         Variant {
             name: format!("v{j}"),
@@ -62,7 +63,8 @@ fn input(architectures: usize, even: bool) -> Input {
     }
 }
 
-/// Within so many looks at the clock; no real one, so that the same is solved everywhere.
+/// Solves within `looks` readings of the clock; not of a real clock, so that the result is the same
+/// everywhere.
 fn solved(problem: &Problem, looks: u64) -> Outcome<Plan> {
     let looked = Cell::new(0);
     let clock = || Duration::from_micros(looked.replace(looked.get() + 1));
@@ -76,7 +78,8 @@ fn checked(input: &Input) -> Problem {
     Problem::try_from(input.clone()).expect("a sound input")
 }
 
-/// With `above` times the least that was found enough, in the mixture used where nothing binds.
+/// Limits resources to `above` times the smallest amount found sufficient, in the proportions of the
+/// unlimited optimum.
 fn tight(mut input: Input, above: f64) -> Input {
     let loose = solved(&checked(&input), u64::MAX);
     let used: Vec<f64> = loose

@@ -1,5 +1,5 @@
-//! How long the optimum takes where there is one stage: InfAdapter's set of variants, Sponge's cores and
-//! batch. `cargo bench -p weir-solve --bench single`
+//! Time to the optimum of single-stage problems: InfAdapter's set of variants, Sponge's cores and batch.
+//! `cargo bench -p weir-solve --bench single`
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 use std::hint::black_box;
@@ -17,8 +17,8 @@ fn patience() -> Patience<'static> {
     Patience::new(Duration::from_secs(60), &still)
 }
 
-/// Variants from quick and plain to slow and accurate, a third of them not loaded, with so much of what
-/// the quickest alone could carry. `curved` bends the capacities, as measured ones are.
+/// Variants from fast and inaccurate to slow and accurate, a third of them not loaded. The demand is
+/// `load` times the capacity of the fastest alone. `curved` bends the capacities, like measured ones.
 fn variants(count: u32, cores: u32, load: f64, curved: bool) -> infadapter::Problem {
     let variants: Vec<Value> = (0..count)
         .map(|index| {

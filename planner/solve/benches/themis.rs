@@ -1,4 +1,4 @@
-//! How long Themis' two programmes take: `cargo bench -p weir-solve --bench themis`.
+//! Solve times of Themis' two integer programmes: `cargo bench -p weir-solve --bench themis`.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
@@ -10,7 +10,8 @@ use weir_solve::law::{Latency, Law};
 use weir_solve::themis::{Input, Problem, Running, StageInput, solve};
 use weir_solve::{Outcome, Patience};
 
-/// Stages unlike each other, so that few settings tie and the fronts are as large as they get.
+/// Stages that differ from each other, so that few settings tie and the Pareto fronts are as large
+/// as they get.
 fn problem(stages: u32, most: u32, load_rps: f64, slo_ms: f64) -> Problem {
     let stage = |index: u32| {
         let part = f64::from(index % 10);

@@ -1,20 +1,20 @@
-//! What is refused about an input, and how the refusal reads: field, value, what would be right.
+//! Checks of input values, and the error for a refused one: field, value and valid range.
 
 use std::collections::HashSet;
 use std::fmt::Display;
 
-/// Longest value that a refusal shows, in characters.
+/// Maximum length of a value in an error message, in characters.
 const SHOWN_MAX: usize = 80;
 
-/// Why an input is no problem. Each formulation's limits are named constants in its module.
+/// Error for an invalid input. Each formulation's limits are named constants in its module.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refused {
     /// Path of the field, such as `variants[2].accuracy_percent`.
     pub field: String,
-    /// The value as it was given, shortened; or the whole complaint, where the value has not even the
-    /// right form.
+    /// Value as given, shortened; or the whole error message, if the value has not even the right
+    /// form.
     pub value: String,
-    /// What would be right; empty where the complaint says it.
+    /// Description of a valid value; empty if `value` is a whole error message.
     pub right: String,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn rule(
     })
 }
 
-/// The value if it lies in the range, which NaN never does.
+/// Returns the value if it lies in the range, which NaN never does.
 pub(crate) fn within<T: PartialOrd + Display>(
     field: impl Display,
     value: T,
@@ -75,7 +75,7 @@ pub(crate) fn within<T: PartialOrd + Display>(
     Ok(value)
 }
 
-/// The value if it is a finite number above zero and at most `greatest`.
+/// Returns the value if it is a finite number above zero and at most `greatest`.
 pub(crate) fn positive(
     field: impl Display,
     value: f64,
@@ -92,7 +92,7 @@ pub(crate) fn positive(
     Ok(value)
 }
 
-/// Refuses names that are empty, too long or stand twice. `path` makes the field of an index.
+/// Refuses names that are empty, too long or repeated. `path` makes the field path of an index.
 pub(crate) fn distinct<'a>(
     names: impl IntoIterator<Item = &'a str>,
     path: impl Fn(usize) -> String,
@@ -113,5 +113,5 @@ pub(crate) fn distinct<'a>(
     Ok(())
 }
 
-/// Longest name of a variant, stage or resource, in characters.
+/// Maximum length of the name of a variant, stage or resource, in characters.
 pub(crate) const NAME_MAX: usize = 128;

@@ -1,12 +1,14 @@
-//! The papers' problems, solved: each formulation is a module of its own with typed inputs, an exact
-//! algorithm and a check in plain arithmetic that every plan passes before it leaves.
+//! Exact solvers for the optimisation problems of five papers. Each formulation is a module with typed
+//! inputs, an exact algorithm, and a check in plain arithmetic that every plan passes before it is
+//! returned.
 //!
-//! [`law`] is what servers do with cores and batches; [`infadapter`], [`sponge`], [`ipa`], [`infaas`]
-//! and [`themis`] are the formulations; [`problem`] reads a problem of any of them from a document and
-//! answers in the same form. What comes out is an [`Outcome`]; how long it may take is a [`Patience`].
+//! [`law`] holds the latency and throughput models of servers; [`infadapter`], [`sponge`], [`ipa`],
+//! [`infaas`] and [`themis`] are the formulations; [`problem`] reads a problem of any of them from a
+//! document and answers in the same form. The result is an [`Outcome`]; the time limit is a
+//! [`Patience`].
 //!
-//! Pure: no clock, no chance that is not seeded, no I/O; it builds for `wasm32-unknown-unknown`, where
-//! HiGHS (feature `highs`) cannot go and good_lp drives microlp instead.
+//! Pure: no clock, no unseeded randomness, no I/O. It builds for `wasm32-unknown-unknown`, where HiGHS
+//! (feature `highs`) is not available and good_lp uses microlp instead.
 
 pub mod law;
 
@@ -28,6 +30,5 @@ pub use mip::Solver;
 pub use outcome::{Check, Outcome};
 pub use patience::Patience;
 
-/// How far sums may be off, relative to their size, and still count as equal: by this much plans are
-/// checked, and objectives that differ by less are ties.
+/// Relative tolerance of sums: plans are checked with it, and objectives that differ by less are ties.
 pub const TOLERANCE: f64 = 1e-9;

@@ -1,7 +1,7 @@
-//! The general path: a model of good_lp's to HiGHS, or to microlp where HiGHS cannot go. What a
-//! formulation's own algorithm finds is held against it in the tests.
+//! Solver of mixed-integer programmes: passes a good_lp model to HiGHS, or to microlp where HiGHS
+//! is not available. The tests compare the formulations' own algorithms with its results.
 //!
-//! On one thread, so that the same model has the same answer.
+//! It uses one thread, so that the same model has the same answer.
 
 use std::time::Duration;
 
@@ -11,31 +11,31 @@ use good_lp::{
     SolverModel, Variable, WithInitialSolution, WithMipGap, WithTimeLimit,
 };
 
-/// Who solves a model.
+/// Solver of an integer programme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Solver {
-    /// HiGHS: for anything, quick at scale.
+    /// HiGHS: general, fast for large models.
     #[cfg(feature = "highs")]
     Highs,
-    /// microlp: pure Rust, for what is small.
+    /// microlp: pure Rust, for small models.
     Microlp,
 }
 
 impl Solver {
-    /// The best there is in this build.
+    /// Best solver in this build.
     #[cfg(feature = "highs")]
     pub const BEST: Solver = Solver::Highs;
-    /// The best there is in this build.
+    /// Best solver in this build.
     #[cfg(not(feature = "highs"))]
     pub const BEST: Solver = Solver::Microlp;
 }
 
-/// A model: maximise `worth` subject to `rows`.
+/// Model: maximise the objective subject to `rows`.
 pub(crate) struct Mip {
     pub(crate) variables: ProblemVariables,
-    pub(crate) worth: Expression,
+    pub(crate) objective: Expression,
     pub(crate) rows: Vec<Constraint>,
-    /// Values to begin with; what is left out is the solver's.
+    /// Initial values; the solver chooses those left out.
     pub(crate) start: Vec<(Variable, f64)>,
     /// Relative gap at which an answer counts as proven; 0 for the optimum.
     pub(crate) gap: f32,
@@ -57,29 +57,29 @@ impl Values {
         }
     }
 
-    /// Whether nothing is better, by more than the gap that was asked for.
+    /// Whether the values are proven optimal, within the requested gap.
     pub(crate) fn proven(&self) -> bool {
         let status = match self {
             #[cfg(feature = "highs")]
             Values::Highs(solution) => solution.status(),
             Values::Microlp(solution) => solution.status(),
         };
-        // A gap status is the solver's own arithmetic: the gap asked for is reached.
+        // A gap status is the solver's own arithmetic: it has reached the requested gap.
         !matches!(status, SolutionStatus::TimeLimit)
     }
 }
 
 impl Mip {
-    /// Solves it within about `limit`.
+    /// Solves the model within about `limit`.
     ///
     /// # Errors
-    /// Infeasible, or what the solver says.
+    /// The model is infeasible, or the solver fails.
     pub(crate) fn solve(self, solver: Solver, limit: Duration) -> Result<Values, ResolutionError> {
-        // A limit of 0 means none to some solvers.
+        // Some solvers take a limit of 0 as none.
         let seconds = limit.as_secs_f64().max(1e-3);
         let refused =
             |error: good_lp::solvers::MipGapError| ResolutionError::Str(error.to_string());
-        let unsolved = self.variables.maximise(self.worth);
+        let unsolved = self.variables.maximise(self.objective);
         match solver {
             #[cfg(feature = "highs")]
             Solver::Highs => {
@@ -87,20 +87,20 @@ impl Mip {
                 let model = model.set_threads(1).set_option("mip_abs_gap", 0.0);
                 let model = model.with_mip_gap(self.gap).map_err(refused)?;
                 let model = model.with_time_limit(seconds).with_all(self.rows);
-                begun(model, self.start).solve().map(Values::Highs)
+                with_start(model, self.start).solve().map(Values::Highs)
             }
             Solver::Microlp => {
                 let model = unsolved.using(microlp);
                 let model = model.with_mip_gap(self.gap).map_err(refused)?;
                 let model = model.with_time_limit(seconds).with_all(self.rows);
-                begun(model, self.start).solve().map(Values::Microlp)
+                with_start(model, self.start).solve().map(Values::Microlp)
             }
         }
     }
 }
 
-/// With something to begin with, where there is something: nothing would be taken for all zeros.
-fn begun<M: WithInitialSolution>(model: M, start: Vec<(Variable, f64)>) -> M {
+/// Sets the initial values, if there are any: the solver would take an empty list as all zeros.
+fn with_start<M: WithInitialSolution>(model: M, start: Vec<(Variable, f64)>) -> M {
     if start.is_empty() {
         model
     } else {

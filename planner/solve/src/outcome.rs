@@ -1,47 +1,47 @@
-//! What a solve came to, and the one door by which a plan leaves.
+//! Result of a solve, and the check that every plan passes before it is returned.
 
-/// What a solve came to; `P` is the formulation's plan.
+/// Result of a solve; `P` is the formulation's plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome<P> {
-    /// Nothing is better.
+    /// The plan is proven optimal.
     Optimal(P),
-    /// The proof is not complete, for want of time or room (or a gap was allowed); nothing is better by
-    /// more than `gap`, in units of the objective.
+    /// The proof is incomplete, for lack of time or memory, or because a gap was allowed. No plan is
+    /// better by more than `gap`, in units of the objective.
     Good {
-        /// The best found.
+        /// Best plan found.
         best: P,
-        /// The bound minus its objective, 0 or more.
+        /// Upper bound minus the plan's objective, 0 or more.
         gap: f64,
     },
-    /// Nothing meets all constraints.
+    /// No plan meets all constraints.
     Infeasible {
-        /// What exceeds what.
+        /// Limiting quantity, and the limit that it exceeds.
         why: String,
-        /// What comes nearest, as the formulation says; `None` if there is nothing to do at all.
+        /// Best effort as the formulation defines it; `None` if nothing useful can be done.
         best_effort: Option<P>,
     },
-    /// Time ran out before anything was proven.
+    /// The time limit passed before anything was proven.
     OutOfTime {
-        /// What took the time.
+        /// Part of the solve that took the time.
         why: String,
-        /// The best found; `None` means to keep what is there.
+        /// Best plan found; `None` means to keep the current state.
         best: Option<P>,
     },
 }
 
-/// A problem that can tell, in plain arithmetic and without the solver, whether a plan solves it.
+/// Problem that can check a plan in plain arithmetic, without the solver.
 pub trait Check {
     /// The formulation's plan.
     type Plan;
 
-    /// Whether `plan` meets every constraint.
+    /// Checks that `plan` meets every constraint.
     ///
     /// # Errors
-    /// The first constraint it breaks, with the numbers.
+    /// The first broken constraint, with its numbers.
     fn check(&self, plan: &Self::Plan) -> Result<(), String>;
 
-    /// Whether `plan`, made where nothing meets every constraint, keeps those that are never given up
-    /// (budgets, bounds, what there is to choose from).
+    /// Checks a best effort, made when no plan meets every constraint, against the constraints that are
+    /// always kept (budgets, bounds, the available choices).
     ///
     /// # Errors
     /// As [`Check::check`].
@@ -49,7 +49,7 @@ pub trait Check {
 }
 
 impl<P> Outcome<P> {
-    /// The same, without any plan that fails the check: the last thing before it leaves, whichever
+    /// Removes any plan that fails the check. It is the last step before a plan is returned, whichever
     /// algorithm made it.
     #[must_use]
     pub fn checked(self, problem: &impl Check<Plan = P>) -> Outcome<P> {
@@ -81,7 +81,7 @@ impl<P> Outcome<P> {
         }
     }
 
-    /// The plan to go by, if there is one.
+    /// Plan to follow, if there is one.
     pub fn plan(&self) -> Option<&P> {
         match self {
             Outcome::Optimal(plan) | Outcome::Good { best: plan, .. } => Some(plan),

@@ -1,8 +1,8 @@
-//! How long a solve may take. The clock is the caller's.
+//! Time limit of a solve. The caller provides the clock.
 
 use std::time::Duration;
 
-/// A limit, and what has passed of it.
+/// Time limit, with the clock that measures it.
 #[derive(Clone, Copy)]
 pub struct Patience<'a> {
     limit: Duration,
@@ -10,22 +10,22 @@ pub struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// `elapsed` tells the time since the solve began; it never goes back.
+    /// Creates a limit. `elapsed` returns the time since the solve began; it never decreases.
     pub fn new(limit: Duration, elapsed: &'a dyn Fn() -> Duration) -> Patience<'a> {
         Patience { limit, elapsed }
     }
 
-    /// What is left.
+    /// Time left.
     pub fn left(&self) -> Duration {
         self.limit.saturating_sub((self.elapsed)())
     }
 
-    /// Whether nothing is left. Ask every few hundred steps: a clock costs some 30 ns.
+    /// Whether no time is left. Call it every few hundred steps: reading a clock costs some 30 ns.
     pub fn is_over(&self) -> bool {
         (self.elapsed)() >= self.limit
     }
 
-    /// A part of what is left, from now on: for a solve within a solve.
+    /// Returns a limit of a fraction of the time left, from now on: for a solve within a solve.
     #[must_use]
     pub fn part(&self, fraction: f64) -> Patience<'a> {
         let now = (self.elapsed)();
@@ -54,7 +54,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn it_runs_out_and_parts_end_before_the_whole() {
+    fn limit_expires_and_parts_expire_before_it() {
         let at = Cell::new(0);
         let clock = || Duration::from_millis(at.get());
         let patience = Patience::new(Duration::from_millis(100), &clock);

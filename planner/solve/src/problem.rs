@@ -1,5 +1,5 @@
-//! A problem of any formulation as a document, and its answer: what the command line, the REST API and
-//! the browser have in common. Reads and answers; decides nothing.
+//! Problem of any formulation as a document, and its answer: the format shared by the command line, the
+//! REST API and the browser.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::{Outcome, Patience, Refused, Solver, infaas, infadapter, ipa, sponge, themis};
 
-/// Which paper's problem.
+/// Formulation of a problem, by the paper it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Formulation {
-    /// A set of variants, their cores and shares.
+    /// Set of variants, their cores and shares.
     Infadapter,
     /// Cores and batch of one instance.
     Sponge,
@@ -23,11 +23,11 @@ pub enum Formulation {
     Ipa,
     /// Replicas of many models' variants on several kinds of hardware.
     Infaas,
-    /// A pipeline scaled vertically first, then horizontally.
+    /// Pipeline scaled vertically first, then horizontally.
     Themis,
 }
 
-/// A problem as a document; `formulation` says which. (What its schema is made of.)
+/// Problem as a document; `formulation` selects the kind. The JSON schema is generated from it.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "formulation", rename_all = "kebab-case")]
 #[allow(clippy::large_enum_variant, reason = "one at a time, and not for long")]
@@ -60,7 +60,7 @@ pub enum Problem {
     Themis(themis::Problem),
 }
 
-/// Who solves it.
+/// Algorithm that solves a problem.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum By {
     /// The formulation's own exact algorithm.
@@ -70,40 +70,41 @@ pub enum By {
     Programme(Solver),
 }
 
-/// What came of it.
+/// Answer to a problem.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Answer {
-    /// Whose problem it was.
+    /// Formulation of the problem.
     pub formulation: Formulation,
-    /// How the solve went.
+    /// Status of the solve.
     pub outcome: Kind,
-    /// `good` only: nothing is better than the plan by more, in units of the objective.
+    /// `good` only: no plan is better by more than this, in units of the objective.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gap: Option<f64>,
-    /// What exceeds what, or what took the time; absent where there is a proven or good plan.
+    /// Reason why the plan is neither proven nor good: the exceeded limit, or the part that took the
+    /// time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The plan; with `infeasible` the best effort, with `out-of-time` the best found. Absent where there
-    /// is nothing to go by.
+    /// The plan; with `infeasible` the best effort, with `out-of-time` the best found. Absent if there is
+    /// no plan to follow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
 }
 
-/// How a solve went.
+/// Status of a solve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Nothing is better.
+    /// The plan is proven optimal.
     Optimal,
-    /// Time ran out, or a gap was allowed; nothing is better by more than the gap.
+    /// Time ran out, or a gap was allowed; no plan is better by more than the gap.
     Good,
-    /// Nothing meets all constraints.
+    /// No plan meets all constraints.
     Infeasible,
     /// Time ran out before anything was proven.
     OutOfTime,
 }
 
-/// A plan of the problem's formulation.
+/// Plan of the problem's formulation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Plan {
@@ -120,7 +121,7 @@ pub enum Plan {
 }
 
 impl Formulation {
-    /// All of them.
+    /// All formulations.
     pub const ALL: [Formulation; 5] = [
         Formulation::Infadapter,
         Formulation::Sponge,
@@ -129,7 +130,7 @@ impl Formulation {
         Formulation::Themis,
     ];
 
-    /// Its name in documents and on the command line.
+    /// Name in documents and on the command line.
     pub const fn label(self) -> &'static str {
         match self {
             Formulation::Infadapter => "infadapter",
@@ -189,11 +190,11 @@ impl FromStr for By {
 }
 
 impl Problem {
-    /// Reads and checks a document. Its `formulation` may be left out where `formulation` says it, and
-    /// must not say another.
+    /// Reads and checks a document. Its `formulation` may be omitted if the argument gives it, and must
+    /// not differ from the argument.
     ///
     /// # Errors
-    /// What of it is wrong, by the path of the field.
+    /// The first invalid field, by its path.
     pub fn read(document: Value, formulation: Option<Formulation>) -> Result<Problem, Refused> {
         let refused = |value: String, right: &str| Refused {
             field: "the document".to_owned(),
@@ -232,7 +233,7 @@ impl Problem {
         })
     }
 
-    /// Which one it is.
+    /// Formulation of the problem.
     pub const fn formulation(&self) -> Formulation {
         match self {
             Problem::Infadapter(_) => Formulation::Infadapter,
@@ -243,10 +244,10 @@ impl Problem {
         }
     }
 
-    /// Solves it.
+    /// Solves the problem.
     ///
     /// # Errors
-    /// Where no integer programme is made of that formulation.
+    /// The formulation has no integer programme.
     pub fn solve(&self, by: By, patience: &Patience<'_>) -> Result<Answer, Refused> {
         let formulation = self.formulation();
         Ok(match (self, by) {
@@ -312,7 +313,7 @@ fn answer<P>(formulation: Formulation, outcome: Outcome<P>, plan: impl Fn(P) -> 
     }
 }
 
-/// The shape of the document, with the path of what does not fit.
+/// Reads the fields of a document; errors have the path of the wrong field.
 fn input<I: DeserializeOwned>(fields: Value) -> Result<I, Refused> {
     serde_path_to_error::deserialize(fields).map_err(|error| {
         let path = error.path().to_string();

@@ -1,4 +1,4 @@
-//! The shared libraries that a program names, and its loader, as `ldd` finds them on this machine.
+//! Shared libraries of a program and its loader, as `ldd` finds them on this machine.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-/// Their paths, sorted; none for a program that is linked statically.
+/// Returns their paths, sorted; none for a statically linked program.
 pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
     let output = Command::new("ldd").arg(program).output();
     let output = output.context("cannot run ldd")?;
@@ -24,7 +24,7 @@ pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
     found(&said)
 }
 
-/// `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, `linux-vdso.so.1 (0x…)`.
+/// Parses `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, `linux-vdso.so.1 (0x…)`.
 fn found(said: &str) -> Result<BTreeSet<PathBuf>> {
     let mut libraries = BTreeSet::new();
     for line in said.lines().map(str::trim) {
@@ -45,7 +45,7 @@ mod tests {
     use super::found;
 
     #[test]
-    fn libraries_are_those_with_a_path() {
+    fn libraries_with_a_path_are_found() {
         let said = "\tlinux-vdso.so.1 (0x1)\n\tlibm.so.6 => /lib/libm.so.6 (0x2)\n\
             \tlibc.so.6 => /lib/libc.so.6 (0x3)\n\t/lib64/ld.so.2 (0x4)\n";
         let found: Vec<_> = found(said).unwrap().into_iter().collect();
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_library_is_named() {
+    fn missing_library_is_named_in_error() {
         let error = found("\tlibz.so.1 => not found\n").unwrap_err();
         assert!(error.to_string().contains("libz.so.1"), "{error}");
     }

@@ -1,7 +1,7 @@
-//! `cargo xtask image`: the filter and the planner as images, written as OCI layouts that any tool pushes.
+//! `cargo xtask image`: writes images of the filter and the planner as OCI layouts that any tool can push.
 //!
-//! Decides the contents of each. Never speaks to a registry, and needs neither a daemon nor root. The same files give the
-//! same bytes: see [`oci`].
+//! Never contacts a registry, and needs neither a daemon nor root. Equal files give equal bytes:
+//! see [`oci`].
 
 mod libraries;
 mod oci;
@@ -15,20 +15,20 @@ use crate::layout::Layout;
 use crate::setup::Tools;
 use oci::{Entry, Image};
 
-/// The filter's name in its image: what Istio and Envoy Gateway look for.
+/// File name of the filter in its image, which Istio and Envoy Gateway require.
 const MODULE: &str = "plugin.wasm";
-/// The planner's place in its image.
+/// Path of the planner in its image.
 const PLANNER: &str = "usr/local/bin/weir";
-/// User of the programs, without rights, as in `k8s/base/deployment.yaml`.
+/// Unprivileged user of the planner, as in `k8s/base/deployment.yaml`.
 const USER: &str = "65532:65532";
 
-/// Files to pack; those not named are built.
+/// Programs to pack; those not given are built.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// This filter module instead of building one.
+    /// Filter module to pack, instead of building one.
     #[arg(long, value_name = "FILE")]
     filter: Option<PathBuf>,
-    /// This planner instead of building one without debug assertions.
+    /// Planner to pack, instead of building one without debug assertions.
     #[arg(long, value_name = "FILE")]
     planner: Option<PathBuf>,
 }
@@ -63,8 +63,8 @@ pub(crate) fn make(layout: &Layout, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The *compat* variant of the Wasm image specification: one layer, an archive, with the module in it. An image whose
-/// only layer is the module itself is refused by Istio's fetcher, and by Envoy Gateway's, which is the same.
+/// Image of the filter in the *compat* variant of the Wasm image specification: one layer, an archive with the
+/// module. Istio's fetcher, which Envoy Gateway shares, refuses an image whose only layer is the module itself.
 fn filter_image(module: &Path) -> Result<Image> {
     let bytes = read(module)?;
     ensure!(
@@ -81,8 +81,9 @@ fn filter_image(module: &Path) -> Result<Image> {
     })
 }
 
-/// The program and the shared libraries it names, nothing else: no shell, no package manager, no certificates (the
-/// API server's come with the account). glibc linked statically looks names up by what is not in the image.
+/// Image of the planner with only the program and its shared libraries: no shell, package manager or certificates
+/// (the API server's come with the service account). Statically linked glibc would need files for name resolution that
+/// the image does not have.
 fn planner_image(program: &Path) -> Result<Image> {
     let mut entries = vec![Entry::new(PLANNER, read(program)?, 0o755)];
     for library in libraries::of(program)? {

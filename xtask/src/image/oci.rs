@@ -1,7 +1,7 @@
-//! An image as an OCI layout: `oci-layout`, `index.json`, `blobs/sha256/…`. One layer, a packed archive.
+//! Image as an OCI layout: `oci-layout`, `index.json`, `blobs/sha256/…`. It has one layer, a compressed archive.
 //!
-//! The same entries give the same bytes: they are sorted, belong to no particular user, carry no time, and JSON's
-//! keys are sorted too.
+//! Reproducible: equal entries give equal bytes. Entries and JSON keys are sorted, and files have no timestamps and
+//! the owner 0.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,10 +15,10 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
-/// gzip's "unknown", so that the packing machine does not show.
+/// gzip's "unknown" operating system, so that the archive does not depend on the machine.
 const NO_SYSTEM: u8 = 255;
 
-/// A file in an image.
+/// File in an image.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     path: String,
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     mode: u32,
 }
 
-/// Contents of an image, and how it runs.
+/// Contents and configuration of an image.
 #[derive(Debug, Clone)]
 pub(super) struct Image {
     pub(super) entries: Vec<Entry>,
@@ -48,13 +48,13 @@ impl Entry {
 }
 
 impl Image {
-    /// Writes the layout in place of an earlier one, and returns the manifest's digest.
+    /// Writes the layout, replacing an earlier one, and returns the manifest's digest.
     pub(super) fn write(&self, folder: &Path) -> Result<String> {
         let about = || format!("cannot write {}", folder.display());
         let beside = folder.with_extension("new");
         let blobs = Blobs::new(&beside).with_context(about)?;
         let digest = self.blobs(&blobs).with_context(about)?;
-        // The layout is written whole or not at all: it may be about to be pushed.
+        // Atomic, because another process may be about to push it.
         if folder.exists() {
             std::fs::remove_dir_all(folder).with_context(about)?;
         }
@@ -74,7 +74,7 @@ impl Image {
                 run.insert("User".to_owned(), json!(user));
             }
         }
-        // A module runs anywhere; a client that pulls by platform finds it under the commonest.
+        // A Wasm module runs on any platform; clients that pull by platform find it under the most common one.
         let config = json!({
             "architecture": architecture(), "os": "linux", "config": run,
             "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", digest(&archive))] },
@@ -124,7 +124,7 @@ impl Image {
     }
 }
 
-/// The machine's, as images name it.
+/// The machine's architecture, in OCI names.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -145,7 +145,7 @@ fn digest(bytes: &[u8]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A layout's folder.
+/// Blobs in a layout's folder.
 struct Blobs<'a>(&'a Path);
 
 impl<'a> Blobs<'a> {
@@ -157,7 +157,7 @@ impl<'a> Blobs<'a> {
         Ok(Blobs(folder))
     }
 
-    /// Stores bytes under their digest, and describes them.
+    /// Stores bytes under their digest, and returns their descriptor.
     fn put(&self, media_type: &str, bytes: &[u8]) -> Result<Value> {
         let digest = digest(bytes);
         std::fs::write(self.0.join("blobs/sha256").join(&digest), bytes)?;

@@ -1,4 +1,4 @@
-//! Images are the same whenever they are made, and what Istio and Envoy Gateway take.
+//! Images are reproducible, and have the format that Istio and Envoy Gateway require.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{MODULE, PLANNER, USER, filter_image, planner_image};
 
-/// Every file of a layout, by its path in it.
+/// Returns every file of a layout, by relative path.
 fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for name in ["index.json", "oci-layout"] {
@@ -41,7 +41,7 @@ fn blob(folder: &Path, described: &Value) -> Vec<u8> {
     bytes
 }
 
-/// The manifest, the configuration, and the layer unpacked to an archive.
+/// Returns the manifest, the configuration, and the decompressed layer.
 fn read(folder: &Path) -> (Value, Value, Vec<u8>) {
     let index: Value =
         serde_json::from_slice(&fs::read(folder.join("index.json")).unwrap()).unwrap();
@@ -71,7 +71,7 @@ fn module(folder: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn an_image_made_twice_is_the_same_to_the_byte() {
+fn image_is_reproducible_to_the_byte() {
     let folder = tempfile::tempdir().unwrap();
     let module = module(folder.path());
     let program = std::env::current_exe().unwrap();
@@ -85,22 +85,22 @@ fn an_image_made_twice_is_the_same_to_the_byte() {
             folder.path().join("other").join(kind),
         );
         let digest = image(kind).write(&one).unwrap();
-        // A file's own time and name must not matter.
+        // The file's modification time and name must not matter.
         fs::write(&module, fs::read(&module).unwrap()).unwrap();
         let mut shuffled = image(kind);
         shuffled.entries.reverse();
         assert_eq!(shuffled.write(&other).unwrap(), digest);
         assert_eq!(files(&one), files(&other));
-        // And again in the same place.
+        // Again in the same folder.
         image(kind).write(&one).unwrap();
         assert_eq!(files(&one), files(&other));
     }
 }
 
-/// Istio's fetcher, which Envoy Gateway uses too, wants of an image without a Docker manifest that the last layer is
-/// an OCI archive, packed, with a file of that name.
+/// Istio's fetcher (also used by Envoy Gateway) requires of an image without Docker manifest that its last layer is a
+/// compressed OCI archive with a file of that name.
 #[test]
-fn the_filters_image_is_one_that_istio_takes() {
+fn filter_image_is_accepted_by_istio() {
     let folder = tempfile::tempdir().unwrap();
     let module = module(folder.path());
     let place = folder.path().join("image");
@@ -136,7 +136,7 @@ fn the_filters_image_is_one_that_istio_takes() {
 }
 
 #[test]
-fn the_planners_image_has_its_libraries_and_no_root() {
+fn planner_image_has_its_libraries_and_no_root_user() {
     let folder = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     let place = folder.path().join("image");
@@ -173,9 +173,9 @@ fn the_planners_image_has_its_libraries_and_no_root() {
     assert!(manifest.contains(&format!("runAsUser: {user}")));
 }
 
-/// The Dockerfile builds with the same toolchain, and runs as the same user.
+/// The Dockerfile uses the same toolchain and user.
 #[test]
-fn the_dockerfile_is_of_one_mind_with_the_rest() {
+fn dockerfile_matches_toolchain_and_user() {
     let dockerfile = include_str!("../../../planner/Dockerfile");
     let toolchain = include_str!("../../../rust-toolchain.toml");
     let version = toolchain.split('"').nth(1).unwrap();

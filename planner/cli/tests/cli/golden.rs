@@ -1,11 +1,11 @@
-//! Reports of a replay as they have been on every machine so far, to the byte: of everything that is
-//! drawn or decided in one, a little (`golden/scenario.yaml`).
+//! Golden reports of replays, identical to the byte on every machine so far. `golden/scenario.yaml` uses a
+//! little of every feature.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A load of each kind, and who plays it.
+/// Load of each kind, with its contender.
 const LOADS: [(&str, &str); 8] = [
     ("generator: poisson, rps: 45", "weir+planner"),
     (
@@ -35,10 +35,10 @@ const LOADS: [(&str, &str); 8] = [
     ("rates: [30, 0, 52.5], loop: true", "weir+planner"),
 ];
 
-/// A report that differs is a change of what replay does, or a machine on which it does something
-/// else. Only the former is a reason to renew them.
+/// A different report means a change of replay's behaviour, or a machine with different results. Only the
+/// former is a reason to regenerate the golden files.
 #[test]
-fn every_machine_reports_the_same() {
+fn reports_equal_golden_files() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/golden");
     let scenario = fs::read_to_string(golden.join("scenario.yaml")).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn every_machine_reports_the_same() {
     );
 }
 
-/// What a person gets who asks for JSON.
+/// Returns the output of `weir replay --json`.
 fn json(scenario: &Path, contender: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
         .args(["replay", "--json", "--only", contender, "--scenario"])

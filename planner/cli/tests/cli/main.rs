@@ -1,4 +1,4 @@
-//! `weir` as a person starts it: each of its commands, as a real process.
+//! Tests of the commands of `weir` as separate processes.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! The files in `istio/` and `k8s/` are what the command makes of `k8s/service.example.yaml`, to the byte, and
-//! `envoy/` is what it makes of `planner/service.example.yaml`, but for comments, addresses and the static plan.
+//! The files in `istio/` and `k8s/` equal the command's output for `k8s/service.example.yaml`, to the byte. The files
+//! in `envoy/` equal its output for `planner/service.example.yaml`, except comments, addresses and the static plan.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,14 +8,14 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-/// In the folders of manifests, but not made by the command.
+/// Files in the folders of manifests that are not generated.
 const OTHERS: [&str; 1] = ["k8s/service.example.yaml"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What a person types, at the top of the repository.
+/// Runs the command in the repository's root.
 fn manifests(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weir"))
         .arg("manifests")
@@ -35,7 +35,7 @@ fn made(target: &str, service: &str) -> BTreeMap<String, String> {
     files(folder.path())
 }
 
-/// Every file below a folder, by its path in it.
+/// Returns every file below a folder, by relative path.
 fn files(folder: &Path) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -54,7 +54,7 @@ fn files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn the_files_are_what_the_command_makes() {
+fn shipped_manifests_equal_command_output() {
     let service = "k8s/service.example.yaml";
     let mut made = made("--istio", service);
     for target in ["--kubernetes", "--gateway"] {
@@ -86,7 +86,7 @@ fn the_files_are_what_the_command_makes() {
 
 const MANAGER: &str = "/static_resources/listeners/0/filter_chains/0/filters/0/typed_config";
 
-/// Takes the filter's configuration out of a bootstrap, and what only a person can know.
+/// Removes the filter's configuration, and the values that differ by site, from a bootstrap.
 fn taken(config: &mut Value) -> Value {
     let plugin = format!("{MANAGER}/http_filters/0/typed_config/config/configuration/value");
     let plugin = config.pointer_mut(&plugin).unwrap().take();
@@ -99,7 +99,7 @@ fn taken(config: &mut Value) -> Value {
     serde_json::from_str(plugin.as_str().unwrap()).unwrap()
 }
 
-/// Name and cluster of each variant of a static plan: the rest is made of cores.
+/// Name and cluster of each variant of a static plan; the rest depends on the cores.
 fn variants(plugin: &Value) -> Vec<(Value, Value)> {
     let variants = plugin["plan"]["variants"].as_array().unwrap();
     variants
@@ -109,13 +109,13 @@ fn variants(plugin: &Value) -> Vec<(Value, Value)> {
 }
 
 #[test]
-fn envoys_files_are_the_shipped_ones() {
+fn envoy_manifests_equal_shipped_bootstraps() {
     let made = made("--envoy", "planner/service.example.yaml");
     let read = |text: &str| -> Value { serde_saphyr::from_str(text).unwrap() };
     let shipped = |name: &str| read(&fs::read_to_string(root().join(name)).unwrap());
     let mut ours = read(&made["envoy/weir.yaml"]);
     let mut theirs = shipped("envoy/weir.yaml");
-    // Which variant stands in for which is a person's to say.
+    // Fallback variants are a choice of the user.
     let clusters = theirs.pointer_mut("/static_resources/clusters").unwrap();
     let clusters = clusters.as_array_mut().unwrap();
     clusters.retain(|cluster| cluster.get("cluster_type").is_none());
@@ -150,9 +150,9 @@ fn envoys_files_are_the_shipped_ones() {
     assert!(taken(&mut alone).get("planner").is_none());
 }
 
-/// To the standard output it is one YAML of many documents, each below its path.
+/// Standard output gets one YAML stream of many documents, each below a comment with its path.
 #[test]
-fn without_a_folder_all_goes_to_the_standard_output() {
+fn without_folder_manifests_go_to_standard_output() {
     let output = manifests(&["--istio", "--service", "k8s/service.example.yaml"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
@@ -163,7 +163,7 @@ fn without_a_folder_all_goes_to_the_standard_output() {
     for path in files.keys() {
         assert!(text.contains(&format!("# {path}\n")), "{path}");
     }
-    // By default it is the planner's.
+    // The default target is Kubernetes.
     let output = manifests(&[
         "--service",
         "k8s/service.example.yaml",
@@ -178,7 +178,7 @@ fn without_a_folder_all_goes_to_the_standard_output() {
 }
 
 #[test]
-fn what_is_wrong_is_said_by_field() {
+fn invalid_service_is_refused_with_field() {
     for (arguments, says) in [
         (
             &["--istio", "--service", "planner/service.example.yaml"][..],

@@ -1,18 +1,18 @@
-//! What is promised of on-time answers, beside the clairvoyant bound: near capacity and far above it,
-//! with one variant and with three, with classes and without, and where the server batches. The
-//! scenarios are shipped (`scenarios/reach-*.yaml`), and played as a person plays them.
+//! Guaranteed on-time answers as a percentage of the clairvoyant bound: near capacity and far above it,
+//! with one variant and with three, with and without classes, and with a batching server. The
+//! scenarios are the shipped `scenarios/reach-*.yaml`, run as a user would.
 
 use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// × capacity, and what part of the bound is promised there, in percent.
+/// Load as a multiple of capacity, and the guaranteed percentage of the bound there.
 const PROMISED: [(&str, f64); 3] = [("0.95", 99.0), ("1.5", 95.0), ("3", 95.0)];
-/// The part below which a queue has collapsed: much of what it executes is late, and of no use.
+/// Percentage below which a queue has collapsed: most of its executions are late and useless.
 const COLLAPSED: f64 = 60.0;
 
-/// What each contender of a shipped scenario reached of its bound, in percent.
+/// Percentage of the bound that each contender of a shipped scenario reached.
 fn reached(scenario: &str, of_capacity: &str) -> Vec<(String, f64)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
     let output = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -52,26 +52,26 @@ fn check(scenario: &str) {
 }
 
 #[test]
-fn one_variant() {
+fn one_variant_reaches_its_guarantee() {
     check("one");
 }
 
 #[test]
-fn one_variant_with_classes() {
+fn one_variant_with_classes_reaches_its_guarantee() {
     check("one-classes");
 }
 
 #[test]
-fn three_variants() {
+fn three_variants_reach_their_guarantee() {
     check("three");
 }
 
 #[test]
-fn three_variants_with_classes() {
+fn three_variants_with_classes_reach_their_guarantee() {
     check("three-classes");
 }
 
 #[test]
-fn a_server_that_batches() {
+fn batching_server_reaches_its_guarantee() {
     check("batches");
 }

@@ -1,4 +1,4 @@
-//! `weir replay` as a person starts it.
+//! Tests of `weir replay` as a separate process.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -27,7 +27,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A shipped scenario with a line of it replaced.
+/// Copies a shipped scenario with one line replaced.
 fn changed(folder: &Path, name: &str, line: &str, by: &str) -> PathBuf {
     let scenario = fs::read_to_string(shipped(name)).unwrap();
     assert!(scenario.contains(line), "{line}");
@@ -37,7 +37,7 @@ fn changed(folder: &Path, name: &str, line: &str, by: &str) -> PathBuf {
 }
 
 #[test]
-fn the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_does_not() {
+fn equal_seeds_give_equal_bytes_and_another_seed_does_not() {
     let folder = tempfile::tempdir().unwrap();
     let scenario = changed(folder.path(), "swell.yaml", "length_s: 120", "length_s: 15");
     let played = |report: &str, more: &[&str]| {
@@ -66,7 +66,7 @@ fn the_same_scenario_and_seed_give_the_same_bytes_and_another_seed_does_not() {
 }
 
 #[test]
-fn check_says_what_would_be_played_and_plays_nothing() {
+fn check_prints_summary_without_simulation() {
     let output = run(
         &shipped("capacity.yaml"),
         &["--check", "--of-capacity", "3", "--only", "weir+static"],
@@ -84,7 +84,7 @@ fn check_says_what_would_be_played_and_plays_nothing() {
 }
 
 #[test]
-fn a_refusal_names_file_line_field_and_value_and_nothing_is_written() {
+fn error_names_file_line_field_and_value_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
     let path = changed(folder.path(), "burst.yaml", "low_s: 30", "lows_s: 30");
@@ -100,7 +100,7 @@ fn a_refusal_names_file_line_field_and_value_and_nothing_is_written() {
         said.contains("weir+nobody") && said.contains("weir+planner"),
         "{said}"
     );
-    // Asked before anything is played: a folder with other things in it.
+    // Checked before the simulation: a folder with other files in it.
     fs::create_dir(&report).unwrap();
     fs::write(report.join("thesis.txt"), "mine").unwrap();
     let output = run(
@@ -112,10 +112,10 @@ fn a_refusal_names_file_line_field_and_value_and_nothing_is_written() {
 }
 
 #[test]
-fn an_interrupted_replay_leaves_no_report() {
+fn interrupted_replay_leaves_no_report() {
     let folder = tempfile::tempdir().unwrap();
     let report = folder.path().join("report");
-    // Longer than any machine plays before it is interrupted.
+    // Long enough to be interrupted on any machine.
     let path = changed(
         folder.path(),
         "overload.yaml",
@@ -127,7 +127,7 @@ fn an_interrupted_replay_leaves_no_report() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // How far it is, in the midst of a play.
+    // Progress, in the middle of a simulation.
     let mut said = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
@@ -136,7 +136,7 @@ fn an_interrupted_replay_leaves_no_report() {
         .args(["-TERM", &child.id().to_string()])
         .status();
     assert!(sent.unwrap().success());
-    // Read on, so that it cannot be stuck at saying something.
+    // Drains standard error, so that the process cannot block on it.
     std::io::copy(&mut said, &mut std::io::sink()).unwrap();
     assert!(!child.wait().unwrap().success());
     assert!(line.contains(" of 10000 s"), "{line}");

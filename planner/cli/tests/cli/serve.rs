@@ -1,5 +1,5 @@
-//! The program as a person starts it: a real process, real HTTP, a proxy and backends that are
-//! stand-ins in memory.
+//! `weir serve` as a separate process over real HTTP, with an in-memory fake of the proxy and the
+//! backends.
 
 mod bed;
 mod pipeline;
@@ -25,20 +25,20 @@ async fn cores_follow_demand_and_faults_fall_back() {
         "made of the cores that are there, not of initial"
     );
 
-    // 22 requests/s to plan for: b carries 22.4 with 3 cores.
+    // 22 requests/s to plan for: b serves 22.4 with 3 cores.
     world.load(19.0);
     until("b to serve all", async || {
         (world.cores() == [1.0, 3.0]).then_some(())
     })
     .await;
-    // More than b could carry alone.
+    // More than b could serve alone.
     world.load(90.0);
     until("a to help", async || {
         (world.cores()[0] >= 5.0).then_some(())
     })
     .await;
 
-    // The proxy is lost: unknown, not idle.
+    // The proxy is unreachable: its demand is unknown, not zero.
     let before = world.cores();
     *world.proxy_down.lock().unwrap() = true;
     let lost = |status: &Value| status["counters"]["scrapes_lost"].as_u64().unwrap();
@@ -55,7 +55,7 @@ async fn cores_follow_demand_and_faults_fall_back() {
     assert_eq!(world.cores(), before);
     *world.proxy_down.lock().unwrap() = false;
 
-    // Backends refuse: the plan stays within what is there, and they are asked again.
+    // Backends refuse changes: the plan stays within the actual cores, and the changes are retried.
     *world.refusing.lock().unwrap() = true;
     world.load(5.0);
     let failed = |status: &Value| status["counters"]["resizes_failed"].as_u64().unwrap();
@@ -87,7 +87,7 @@ async fn cores_follow_demand_and_faults_fall_back() {
 }
 
 #[tokio::test]
-async fn it_ends_while_polls_wait_and_starts_anew_with_greater_revisions() {
+async fn shutdown_ends_polls_and_restart_continues_with_higher_revisions() {
     let (_world, address) = World::start().await;
     let folder = Folder::with(&service_file(address));
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
@@ -128,7 +128,7 @@ async fn it_ends_while_polls_wait_and_starts_anew_with_greater_revisions() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_the_start_is_said_with_what_to_do() {
+async fn startup_errors_name_the_remedy() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let good = service_file(address);
     let unknown = Folder::with(&good.replace("slope_rps", "slop_rps"))

@@ -1,5 +1,5 @@
-//! `weir solve` as a person starts it: the shipped examples, what is refused, and that
-//! `docs/reference/solve.md` shows what the program prints.
+//! `weir solve` as a separate process: the shipped examples, errors, and the outputs shown in
+//! `docs/reference/solve.md`.
 
 mod page;
 mod refused;
@@ -22,12 +22,12 @@ fn example(name: &str) -> String {
     fs::read_to_string(root().join(path(name))).unwrap()
 }
 
-/// From the repository's root, where the program runs.
+/// Path relative to the repository's root, where the program runs.
 fn path(name: &str) -> String {
     format!("planner/problems/{name}.yaml")
 }
 
-/// An example with something of it replaced.
+/// Returns an example with `what` replaced by `by`.
 fn changed(name: &str, what: &str, by: &str) -> String {
     let text = example(name);
     assert!(text.contains(what), "{name}: no '{what}'");
@@ -45,13 +45,13 @@ fn run(arguments: &[&str]) -> Output {
     solve(arguments).output().unwrap()
 }
 
-/// Solves what stands on the standard input.
+/// Solves a problem given on standard input.
 fn given(input: impl AsRef<[u8]>, arguments: &[&str]) -> Output {
     let mut command = solve(&["--problem", "-"]);
     command.args(arguments).stdin(Stdio::piped());
     let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = piped.spawn().unwrap();
-    // Who refuses an argument reads nothing.
+    // A process that rejects an argument does not read its input.
     let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     child.wait_with_output().unwrap()
 }
@@ -65,7 +65,7 @@ fn answer(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))
 }
 
-/// Refused: with that exit code, nothing on the standard output, and each part on the standard error.
+/// Checks an error: exit code, empty standard output, and each part on standard error.
 fn refused(output: &Output, code: i32, parts: &[&str]) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -84,7 +84,7 @@ fn near(one: f64, other: f64) -> bool {
 }
 
 #[test]
-fn every_example_is_optimal_and_an_integer_programme_agrees() {
+fn every_example_is_optimal_and_matches_integer_programme() {
     for name in FORMULATIONS {
         let own = run(&["--problem", &path(name), "--json"]);
         assert_eq!(own.status.code(), Some(0), "{name}: {}", text(&own.stderr));
@@ -103,7 +103,7 @@ fn every_example_is_optimal_and_an_integer_programme_agrees() {
             assert_eq!(other["outcome"], "optimal", "{solver}: {other}");
             let (own, other) = (&own["plan"], &other["plan"]);
             if name == "themis" {
-                // It has two objectives, cores and then batches, and no two plans have both the same.
+                // Two objectives: cores, then batches. No two plans are equal in both.
                 for scaling in ["vertical", "horizontal"] {
                     assert_eq!(own[scaling]["stages"], other[scaling]["stages"], "{solver}");
                     assert_eq!(own[scaling]["cores"], other[scaling]["cores"], "{solver}");
@@ -117,7 +117,7 @@ fn every_example_is_optimal_and_an_integer_programme_agrees() {
 }
 
 #[test]
-fn sponge_has_no_integer_programme_and_says_so() {
+fn sponge_with_integer_solver_is_refused() {
     for solver in ["highs", "microlp"] {
         let output = run(&["--problem", &path("sponge"), "--solver", solver]);
         refused(&output, 1, &["solver: an integer programme must be own"]);
@@ -125,7 +125,7 @@ fn sponge_has_no_integer_programme_and_says_so() {
 }
 
 #[test]
-fn answers_in_json_have_the_fields() {
+fn json_answers_have_the_documented_fields() {
     let plan = |name: &str| answer(&run(&["--problem", &path(name), "--json"]))["plan"].clone();
     for (name, fields, list, each) in [
         (
@@ -175,7 +175,7 @@ fn answers_in_json_have_the_fields() {
 }
 
 #[test]
-fn the_examples_answers_by_hand() {
+fn example_answers_match_hand_computed_values() {
     let plan = |name: &str| answer(&run(&["--problem", &path(name), "--json"]))["plan"].clone();
     let infadapter = plan("infadapter");
     let of = |field: &str| [0, 1, 2].map(|index| infadapter["variants"][index][field].clone());
@@ -200,7 +200,7 @@ fn the_examples_answers_by_hand() {
 }
 
 #[test]
-fn json_and_yaml_from_a_file_or_the_standard_input_are_the_same_problem() {
+fn json_and_yaml_from_file_or_standard_input_give_equal_answers() {
     let folder = tempfile::tempdir().unwrap();
     for name in FORMULATIONS {
         let yaml = example(name);
@@ -216,7 +216,7 @@ fn json_and_yaml_from_a_file_or_the_standard_input_are_the_same_problem() {
             assert!(output.status.success(), "{}", text(&output.stderr));
             assert_eq!(text(&output.stdout), text(&expected), "{name}");
         }
-        // Which formulation it is may be said outside.
+        // The formulation may be given as an argument instead.
         let bare = changed(name, &format!("formulation: {name}\n"), "");
         let output = given(&bare, &["--json", "--formulation", name]);
         assert_eq!(text(&output.stdout), text(&expected), "{name}");

@@ -1,15 +1,15 @@
-//! Every schedule of a few requests on small servers, in whole units of time: what the bounds are
-//! held against. Written to be obviously right, not fast.
+//! Brute-force search over all schedules of a few requests on small servers, in whole units of time: the
+//! reference for the bounds. Written to be obviously correct, not fast.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Lanes, Servers, Window};
 
-/// The unit of time.
+/// Unit of time.
 pub(super) const UNIT: Duration = Duration::from_millis(10);
 
-/// The units in a time.
+/// Converts a time to units.
 fn units(time: Duration) -> u64 {
     assert_eq!(
         time.as_nanos() % UNIT.as_nanos(),
@@ -19,22 +19,22 @@ fn units(time: Duration) -> u64 {
     (time.as_nanos() / UNIT.as_nanos()) as u64
 }
 
-/// Requests left (a bit each), and the ends of what runs on each variant, in order.
+/// Time, remaining requests (one bit each), and the sorted end times of the executions on each variant.
 type State = (u64, u32, Vec<Vec<u64>>);
 
-/// The search.
-pub(super) struct Brute<'a> {
+/// Brute-force search.
+pub(super) struct BruteForce<'a> {
     pub(super) windows: &'a [Window],
     pub(super) servers: &'a Servers,
-    /// Whether a slot must stay until what runs on it has ended.
+    /// Whether a slot must stay until its execution has ended.
     pub(super) paid: bool,
     known: HashMap<State, u64>,
 }
 
-impl<'a> Brute<'a> {
-    pub(super) fn new(windows: &'a [Window], servers: &'a Servers, paid: bool) -> Brute<'a> {
+impl<'a> BruteForce<'a> {
+    pub(super) fn new(windows: &'a [Window], servers: &'a Servers, paid: bool) -> BruteForce<'a> {
         let known = HashMap::new();
-        Brute {
+        BruteForce {
             windows,
             servers,
             paid,
@@ -42,8 +42,8 @@ impl<'a> Brute<'a> {
         }
     }
 
-    /// The most on time. Requests and steps on whole units: an optimal schedule then starts on them too,
-    /// because each start can be moved ahead to a release, an end or a step.
+    /// Maximum number of requests on time. Releases and steps are on whole units, so some optimal schedule
+    /// starts on them too: each start can be moved forward to a release, an end or a step.
     pub(super) fn most_on_time(&mut self) -> u64 {
         let all = (1u32 << self.windows.len()) - 1;
         self.from(0, all, vec![Vec::new(); self.servers.variants.len()])
@@ -82,7 +82,7 @@ impl<'a> Brute<'a> {
         best
     }
 
-    /// When that batch would end if it began now; `None` where it cannot begin, or not in time.
+    /// End of that batch if it starts now; `None` if it cannot start, or would be late.
     fn start(&self, now: u64, batch: u32, lanes: &Lanes, running: &[u64]) -> Option<u64> {
         let at = |unit: u64| lanes.steps.iter().rfind(|step| units(step.from) <= unit);
         let step = at(now)?;
@@ -90,7 +90,7 @@ impl<'a> Brute<'a> {
         if size > step.batch || running.len() >= step.slots as usize {
             return None;
         }
-        // The law is linear in the batch.
+        // The latency model is linear in the batch size.
         let more = (step.full - step.single) / (step.batch - 1).max(1);
         let end = now + units(step.single + more * (size - 1));
         let mut members = (0..self.windows.len()).filter(|index| batch & (1 << index) != 0);

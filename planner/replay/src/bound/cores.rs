@@ -1,19 +1,19 @@
-//! The least core-seconds that a given number of on-time answers costs: a lower bound.
+//! Lower bound on the core-seconds that a given number of on-time answers costs.
 //!
 //! The argument, from conservation of work. A request that is on time in a batch of b on x cores
-//! occupies those for l(b, x), of which its part is x·l(b, x)/b = (γ·b + ε + (δ·b + η)·x)/b core-seconds
-//! (Sponge's law, EuroMLSys '24, Eq. 2): the less the fewer cores, but then l(b, x) must still fit
-//! between its release and its due time, less the hops. The least of that over the variants accurate enough, the
-//! batches and the cores is what the request costs at best; the cheapest requests together are what so
-//! many of them cost at best, and cores in force are never less than cores at work.
+//! occupies them for l(b, x). Its part of that is x·l(b, x)/b = (γ·b + ε + (δ·b + η)·x)/b core-seconds
+//! (Sponge's latency model, EuroMLSys '24, Eq. 2). Fewer cores cost less, but l(b, x) must still fit
+//! between its release and its due time, less the hops. The minimum over the variants with sufficient
+//! accuracy, the batch sizes and the cores is the request's minimum cost. The sum of the cheapest
+//! requests is the minimum for that many requests, and actual cores are never fewer than busy cores.
 //!
-//! Delays of actuation do not hold up someone who knows the future and asks ahead, but for the start:
-//! cores in force at the beginning stay for a resize delay, used or not. Requests that come after that
-//! are served by cores paid for after that. The greater of the two bounds is taken.
+//! A clairvoyant planner requests changes of cores early, so resize delays cost nothing, except at the
+//! start: the initial cores stay for one resize delay, used or not. Requests released after it are
+//! served by cores paid for after it. The bound is the greater of the two.
 //!
-//! Left out, so that the bound may be too low but never too high: cores that idle between requests,
-//! whole cores where a fraction would do, load times. One thing must be granted: a core is paid for
-//! until the execution on it has ended. (A modelled server that shrinks ends what it began for free.)
+//! The bound ignores idle cores between requests, whole cores where a fraction would do, and load
+//! times, so it may be too low but never too high. One assumption is needed: a core is paid for until
+//! its execution has ended. (A simulated server that shrinks finishes running executions for free.)
 
 use std::time::Duration;
 
@@ -24,63 +24,63 @@ use super::Window;
 use crate::request::Request;
 use crate::scenario::{Control, Scenario};
 
-/// Relative error that sums in floating point may have; taken off the bound.
+/// Relative error of floating-point sums; subtracted from the bound.
 const ROUNDING: f64 = 1e-9;
 
-/// The least core-seconds for so many requests on time.
+/// Lower bound on the core-seconds for a number of on-time requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Least {
-    /// Requests that are to be on time.
+    /// Number of on-time requests.
     pub on_time: u64,
-    /// No fewer core-seconds than this.
+    /// Minimum core-seconds.
     pub core_seconds: f64,
-    /// What the number is.
+    /// Meaning of the number.
     pub kind: LeastKind,
-    /// The algorithm.
+    /// Name of the algorithm.
     pub method: &'static str,
-    /// What the number leaves out.
+    /// Costs that the number ignores.
     pub why: &'static str,
 }
 
-/// What a bound on core-seconds is.
+/// Meaning of a bound on core-seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeastKind {
     /// Proven never to be above the optimum.
     Lower,
-    /// The same for mean service times: luck may beat it by a little.
+    /// Lower bound for mean service times; random times may beat it slightly.
     Estimate,
 }
 
-/// What a variant's cores can do.
+/// Cores and latency model of a variant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Percent.
+    /// Accuracy, percent.
     pub accuracy: f64,
-    /// Time of one batch.
+    /// Latency model of a batch.
     pub law: Law,
-    /// Batches at once.
+    /// Number of batches executed at once.
     pub parallelism: Parallelism,
-    /// Largest batch.
+    /// Maximum batch size.
     pub batch_max: u32,
-    /// Cores at the start.
+    /// Initial cores.
     pub cores: f64,
-    /// How long those stay whatever is asked.
+    /// Time until a requested change of the initial cores takes effect.
     pub resize_delay: Duration,
-    /// From the proxy to it, and from it to the proxy.
+    /// One-way latency between the proxy and the server.
     pub hop: Duration,
     /// Whether cores are only given whole.
     pub whole: bool,
 }
 
-/// So many requests are that share of them, rounded up but for the noise of floating point.
+/// That share of the requests, rounded up, with tolerance for floating-point error.
 #[must_use]
 pub fn of_share(requests: usize, share: f64) -> u64 {
     let exactly = share.clamp(0.0, 1.0) * requests as f64;
     (exactly * (1.0 - ROUNDING)).ceil() as u64
 }
 
-/// The bound for `on_time` of the requests on time in a scenario; `None` where no cores suffice.
+/// Returns the bound for `on_time` requests of a scenario; `None` if no number of cores suffices.
 #[must_use]
 pub fn least_core_seconds(
     scenario: &Scenario,
@@ -131,7 +131,7 @@ pub fn least_core_seconds(
     })
 }
 
-/// No fewer core-seconds give `on_time` answers on time; `None` where no cores suffice.
+/// Returns the minimum core-seconds for `on_time` requests; `None` if no number of cores suffices.
 #[must_use]
 pub fn least(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f64> {
     let settled = machines.iter().map(|machine| machine.resize_delay).max()?;
@@ -156,7 +156,7 @@ pub fn least(windows: &[Window], on_time: u64, machines: &[Machine]) -> Option<f
     Some(any.max(start + from_then_on) * (1.0 - ROUNDING))
 }
 
-/// Core-seconds that a request costs at least; `None` where nobody can answer it in time.
+/// Minimum core-seconds of a request; `None` if no variant can answer it on time.
 fn cost(window: &Window, machines: &[Machine]) -> Option<f64> {
     let able = machines
         .iter()
@@ -171,7 +171,7 @@ fn cost(window: &Window, machines: &[Machine]) -> Option<f64> {
 }
 
 impl Machine {
-    /// Core-ms of one request in a batch of so many that ends within `length_ms`.
+    /// Core-ms of one request in a batch of that size that ends within `length_ms`.
     fn core_ms(&self, batch: u32, length_ms: f64) -> Option<f64> {
         let requests = f64::from(batch);
         let shrinking = self.law.gamma_ms * requests + self.law.epsilon_ms;
@@ -180,7 +180,7 @@ impl Machine {
         if left < 0.0 || (left == 0.0 && shrinking > 0.0) {
             return None;
         }
-        // A hair fewer than needed: never too many.
+        // Slightly fewer than needed, so that rounding never makes it too many.
         let needed = if shrinking == 0.0 {
             0.0
         } else {

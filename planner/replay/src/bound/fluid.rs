@@ -1,25 +1,25 @@
-//! Any servers, any requests: an upper bound on how many can be on time. O((n + s) log n) for n requests
-//! and s changes of capacity.
+//! Upper bound on the number of on-time requests, for any servers and any requests. O((n + s) log n)
+//! for n requests and s changes of capacity.
 //!
-//! The relaxation: all slots are one pool that does work at the rate μ(t), in requests per second with
-//! full batches; each request is one unit of work that may be divided, interrupted and shared among
-//! slots at will, between its release and its due time; and part of a request counts as that part.
+//! The relaxation: all slots are one pool that works at the rate μ(t), in requests per second with
+//! full batches. Each request is one unit of work between its release and its due time. It may be
+//! divided, interrupted and spread over slots at will, and a fraction of a request counts as that fraction.
 //!
-//! Why it is an upper bound. Every schedule of the real servers is one of the pool: a request on time is
-//! executed within its window, its part of a batch takes at least the time it would in a full one (the
-//! law's l(b)/b falls with b), and slots running at t never exceed what μ(t) counts. An execution
-//! goes on as it began when its server shrinks, so a step's rate counts for as long after its end as a
-//! full batch takes. What is late takes nothing from the pool.
+//! Why it is an upper bound. Every schedule of the real servers is a schedule of the pool. A request on
+//! time is executed within its window. Its part of a batch takes at least the time it would in a full
+//! one (l(b)/b of the latency model falls with b). The slots running at t never exceed those that μ(t)
+//! counts: an execution continues unchanged when its server shrinks, so a step's rate counts until a
+//! full batch's time after its end. Late requests take nothing from the pool.
 //!
-//! Why it is computed exactly. Cut requests and capacity into equal pieces: the most work that can be
-//! done within the windows is a greatest matching of pieces of requests with pieces of time, where each
-//! request fits one interval of time. Glover, "Maximum matching in a convex bipartite graph", Naval
-//! Research Logistics Quarterly 14 (1967): going through time and always taking the piece whose interval
-//! ends first gives it. In the limit that is preemptive earliest-due-first, dropping what is past due.
+//! Why it is computed exactly. Cut requests and capacity into equal pieces. The maximum work within the
+//! windows is a maximum matching of request pieces with time pieces, where each request fits one
+//! interval of time. By Glover, "Maximum matching in a convex bipartite graph", Naval Research Logistics
+//! Quarterly 14 (1967), the greedy algorithm is optimal: go through time and always take the piece whose
+//! interval ends first. In the limit that is preemptive earliest-due-first, dropping overdue work.
 //!
-//! Wishes for accuracy. With θ one of the accuracies wished for, requests that ask for θ or more can use
-//! only the variants that give it, and the others at best all of them: the sum of the two bounds is a
-//! bound, for each θ; the least is taken.
+//! Minimum accuracies. Let θ be one of the minimum accuracies. Requests with minimum θ or more can use
+//! only the variants that reach it, and the others at best all variants. The sum of the two bounds is a
+//! bound for each θ; the result is the minimum over all θ.
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
@@ -28,16 +28,16 @@ use std::time::Duration;
 
 use super::{Lanes, Servers, Window};
 
-/// What summing in floating point may lose, in requests, over the largest replay.
+/// Maximum error of floating-point sums, in requests, over the largest replay.
 const ROUNDING: f64 = 1e-4;
 
-/// A rate in requests/s, from a time on.
+/// Step function of rates in requests/s, by start time.
 type Rates = Vec<(Duration, f64)>;
 
-/// An upper bound on how many of `windows`, sorted by release, are on time.
+/// Returns an upper bound on how many of `windows`, sorted by release, are on time.
 #[must_use]
 pub fn most_on_time(windows: &[Window], servers: &Servers) -> u64 {
-    // Wishes that allow the same variants are the same wish: no more thresholds than variants.
+    // Minimum accuracies that allow the same variants are equivalent: no more thresholds than variants.
     let mut accuracies: Vec<f64> = servers.variants.iter().map(|v| v.accuracy).collect();
     accuracies.sort_by(f64::total_cmp);
     let everything = pooled(servers.variants.iter());
@@ -59,7 +59,7 @@ pub fn most_on_time(windows: &[Window], servers: &Servers) -> u64 {
     least
 }
 
-/// μ(t) of those variants together.
+/// Combined rate μ(t) of the variants.
 fn pooled<'a>(variants: impl Iterator<Item = &'a Lanes>) -> Rates {
     let each: Vec<Rates> = variants.map(held_over).collect();
     let mut changes: Vec<(Duration, usize, f64)> = Vec::new();
@@ -82,15 +82,15 @@ fn pooled<'a>(variants: impl Iterator<Item = &'a Lanes>) -> Rates {
     sum
 }
 
-/// One variant's rate: the most slots times the greatest speed of the steps that may still have
-/// executions at a time, which is for a full batch beyond each step's end.
+/// Rate of one variant: the maximum slots times the maximum speed of the steps that may have executions at
+/// a time. A step counts until a full batch's time after its end.
 ///
-/// Not more: whatever runs at t was running, or begun, when the latest of it began; so there are no
-/// more executions than slots at that moment, and its step is among those counted.
+/// This is an upper bound: every execution at t was running or started when the latest of them started. At
+/// that time there were no more executions than slots, and the step of that time is counted.
 fn held_over(lanes: &Lanes) -> Rates {
     let mut changes: Vec<(Duration, bool, u32, u64)> = Vec::new();
     for (index, step) in lanes.steps.iter().enumerate().filter(|(_, s)| s.slots > 0) {
-        // The bits of positive numbers are in the numbers' order.
+        // The bits of positive floats are ordered like the floats.
         let speed = (step.rate_rps() / f64::from(step.slots)).to_bits();
         changes.push((step.from, true, step.slots, speed));
         if let Some(next) = lanes.steps.get(index + 1) {
@@ -114,7 +114,7 @@ fn held_over(lanes: &Lanes) -> Rates {
     rates
 }
 
-/// Counts one more or one less of `key`; what has none is not kept.
+/// Increments or decrements the count of `key`; removes it at 0.
 fn count<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, more: bool) {
     match counts.entry(key) {
         Entry::Vacant(entry) if more => {
@@ -129,16 +129,16 @@ fn count<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, more: bool) {
     }
 }
 
-/// The most work that can be done within the windows, in whole requests.
+/// Maximum work within the windows, in whole requests.
 fn work_done<'a>(windows: impl Iterator<Item = &'a Window>, rates: &[(Duration, f64)]) -> u64 {
     let mut releases = windows.peekable();
     let mut changes = rates.iter().peekable();
     let mut waiting: BinaryHeap<Reverse<(Duration, u64)>> = BinaryHeap::new();
-    // What is left of the request being worked on and of those interrupted before, by number.
+    // Remaining work of started requests, by number.
     let mut begun: BTreeMap<u64, f64> = BTreeMap::new();
     let (mut whole, mut parts, mut number) = (0u64, 0.0f64, 0u64);
     let (mut now, mut rate) = (Duration::ZERO, 0.0);
-    // Seconds of the capacity from `now` on that are used already: less than the clock's nanosecond.
+    // Seconds of the capacity after `now` that are used already: less than the clock's nanosecond.
     let mut used = 0.0;
     loop {
         while let Some((_, next)) = changes.next_if(|(from, _)| *from <= now) {

@@ -1,18 +1,18 @@
-//! What nobody could have beaten: the most on-time answers that servers allow to someone who knows
-//! every request in advance, and the least core-seconds that a given number of them costs.
+//! Clairvoyant bounds: the maximum number of on-time answers with every request known in advance, and
+//! the minimum core-seconds for a given number of them.
 //!
-//! Pure algorithms on times. Nothing here dispatches, plans or knows a contender; servers are taken
-//! as they were meant to be, so crashes, slowness, readiness and lost messages only widen the
-//! distance to the bound. The hops between proxy and servers count as they are where servers are equally
-//! far, and as the shortest there is where not. Where the optimum is not found the type says so: a [`Kind::Upper`] bound is
-//! proven never to be below it, and no more.
+//! Pure algorithms on times, without dispatching, planning or contenders. Servers are taken as
+//! configured, so crashes, slowdowns, readiness times and lost messages only widen the distance to the
+//! bound. Hops between proxy and servers count exactly if all servers have the same, and otherwise as
+//! the shortest. The type says if the optimum is not found: a [`Kind::Upper`] bound is only proven
+//! never to be below it.
 //!
-//! - [`moore_hodgson`]: one slot, everything there from the start; exact
-//! - [`ordered`]: any number of alike slots, requests due in the order of their release; exact
+//! - [`moore_hodgson`]: one slot, all requests present from the start; exact
+//! - [`ordered`]: any number of identical slots, requests due in release order; exact
 //! - [`fluid`]: everything else; an upper bound
 //! - [`cores`]: a lower bound on core-seconds
 //!
-//! Without release order even one slot with equal service times is out of reach at this size: the
+//! Without release order even one slot with equal service times is infeasible at this size: the
 //! known exact algorithms take O(n⁵) steps (Chrobak, Dürr, Jawor, Kowalik, Kurowski 2006) or more.
 
 pub mod cores;
@@ -30,44 +30,44 @@ use super::scenario::Scenario;
 pub use cores::{Least, LeastKind, least_core_seconds};
 pub use servers::{Lanes, Servers, Step};
 
-/// The most requests that could have been on time.
+/// Bound on the number of on-time requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Bound {
-    /// How many.
+    /// Number of on-time requests.
     pub on_time: u64,
-    /// What the number is.
+    /// Meaning of the number.
     pub kind: Kind,
-    /// The algorithm.
+    /// Name of the algorithm.
     pub method: &'static str,
-    /// Why this algorithm, and what the number leaves out.
+    /// Reason for this algorithm, and effects that the number ignores.
     pub why: String,
 }
 
-/// What a bound on on-time answers is.
+/// Meaning of a bound on on-time answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// The optimum itself.
+    /// The optimum.
     Exact,
     /// Proven never to be below the optimum.
     Upper,
-    /// The same for mean service times: luck may beat it by a little.
+    /// Upper bound for mean service times; random times may beat it slightly.
     Estimate,
 }
 
-/// One request as a bound sees it: work that may start and must end.
+/// Execution window of a request: work that may start at `release` and must end by `due`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Window {
-    /// When it is at the proxy.
+    /// Time at which the request is at the proxy.
     pub release: Duration,
-    /// When its answer must leave the proxy.
+    /// Time by which its answer must leave the proxy.
     pub due: Duration,
-    /// Least accuracy of the answer, percent.
+    /// Minimum accuracy of the answer, percent.
     pub min_accuracy: f64,
 }
 
 impl Window {
-    /// The window of a request.
+    /// Creates the window of a request.
     #[must_use]
     pub fn of(request: &Request) -> Window {
         Window {
@@ -77,14 +77,14 @@ impl Window {
         }
     }
 
-    /// How long there is for it; zero where it is due before it is there.
+    /// Length of the window; zero if it is due before its release.
     #[must_use]
     pub fn length(&self) -> Duration {
         self.due.saturating_sub(self.release)
     }
 }
 
-/// The bound for every contender, in the plays' order: each with the cores it had.
+/// Returns the bound of each play, in order, with the cores that the contender had.
 #[must_use]
 pub fn of_plays(scenario: &Scenario, requests: &[Request], plays: &[Play]) -> Vec<Bound> {
     let windows: Vec<Window> = requests.iter().map(Window::of).collect();
@@ -104,7 +104,7 @@ pub fn of_plays(scenario: &Scenario, requests: &[Request], plays: &[Play]) -> Ve
     bounds
 }
 
-/// The most requests that could be on time on those servers.
+/// Returns the bound on the number of on-time requests on those servers.
 #[must_use]
 pub fn most_on_time(windows: &[Window], servers: &Servers) -> Bound {
     let mut feasible: Vec<Window> = windows.to_vec();
@@ -113,17 +113,17 @@ pub fn most_on_time(windows: &[Window], servers: &Servers) -> Bound {
         window.due >= window.release && fastest.is_some_and(|fastest| window.length() >= fastest)
     });
     for window in &mut feasible {
-        // What is left at the servers: whichever answers, it is no nearer than that.
+        // Time that is left at the servers: any server that answers is at least this far away.
         let hop = servers.shortest_hop(window.min_accuracy);
         window.release += hop;
         window.due = window.due.saturating_sub(hop);
     }
-    // In this order, ties by due: whether dues follow releases is then plain to see.
+    // By release, then due, so that one pass shows whether dues follow releases.
     feasible.sort_by_key(|window| (window.release, window.due));
     exact(&feasible, servers).unwrap_or_else(|why_not| upper(&feasible, servers, why_not))
 }
 
-/// The optimum, or why it is not to be had.
+/// Returns the optimum, or the reason why no exact algorithm applies.
 fn exact(windows: &[Window], servers: &Servers) -> Result<Bound, &'static str> {
     let (slots, service) = servers.alike()?;
     let (method, on_time, why) = if windows.windows(2).all(is_same_release) && slots == 1 {

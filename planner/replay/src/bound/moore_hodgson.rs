@@ -1,25 +1,25 @@
-//! One slot, everything there from the start, service times of any length: the most jobs that end
-//! by their due times. Exact, O(n log n).
+//! One slot, all jobs present from the start, arbitrary service times: the maximum number of jobs that
+//! end by their due times. Exact, O(n log n).
 //!
 //! J. M. Moore, "An n job, one machine sequencing algorithm for minimizing the number of late jobs",
 //! Management Science 15 (1968), in Hodgson's form: take the jobs by due time; whenever the one just
-//! added ends too late, give up the longest job so far. The idea of the proof: after each job the set
-//! kept has the greatest possible number of jobs, and among the sets with that many the shortest total
-//! time; giving up the longest keeps both.
+//! added ends too late, drop the longest job so far. The idea of the proof: after each job the kept
+//! set has the maximum number of jobs, and among the sets of that size the minimum total time;
+//! dropping the longest job preserves both.
 
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// Work on one slot; times count from the moment when all jobs are there.
+/// Work on one slot; times count from the moment at which all jobs are present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Job {
-    /// How long it takes.
+    /// Service time.
     pub service: Duration,
-    /// When it must have ended.
+    /// Time by which it must have ended.
     pub due: Duration,
 }
 
-/// The most jobs that can end by their due times.
+/// Maximum number of jobs that can end by their due times.
 #[must_use]
 pub fn most_on_time(jobs: &[Job]) -> u64 {
     let mut by_due = jobs.to_vec();
@@ -50,12 +50,12 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_is_given_up() {
+    fn longest_job_is_dropped() {
         for (jobs, on_time) in [
             (vec![], 0),
             (vec![(5, 4)], 0),
             (vec![(5, 5)], 1),
-            // Moore's own kind of example: giving up the long second job saves two later ones.
+            // As in Moore's examples: dropping the long second job saves two later ones.
             (vec![(1, 2), (8, 9), (2, 10), (3, 11)], 3),
             (vec![(10, 6), (3, 8), (4, 9), (8, 15), (6, 20)], 3),
         ] {
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_optimum(jobs in prop::collection::vec((0u64..9, 0u64..25), 0..=8)) {
+        fn result_equals_brute_force(jobs in prop::collection::vec((0u64..9, 0u64..25), 0..=8)) {
             let jobs: Vec<Job> = jobs.into_iter().map(job).collect();
             prop_assert_eq!(most_on_time(&jobs), by_force(&jobs));
         }

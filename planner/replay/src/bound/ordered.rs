@@ -1,17 +1,17 @@
-//! Alike slots, one service time, requests due in the order of their release: the most that end in
-//! time. Exact, O(n).
+//! Identical slots, one service time, requests due in release order: the maximum number on time.
+//! Exact, O(n).
 //!
-//! The algorithm: take the requests in their order, start each on the slot that is free first, refuse
-//! it if it would end too late. The case of one slot is within Kise, Ibaraki and Mine, "A solvable case
-//! of the one-machine scheduling problem with ready and due times", Operations Research 26 (1978), who
-//! also allow service times to differ; equal ones allow any number of slots:
+//! The algorithm: take the requests in order, start each on the slot that is free first, and reject it
+//! if it would end too late. Kise, Ibaraki and Mine, "A solvable case of the one-machine scheduling
+//! problem with ready and due times", Operations Research 26 (1978), cover the case of one slot, also
+//! with different service times. With equal ones any number of slots is possible:
 //!
-//! Proof. Some optimal schedule starts its requests in their order: if j > i starts before i, swap the
-//! two; i is there by then (it is released before j) and j ends by i's due time (which is before its
-//! own). With m slots its k-th start s(k) is then no earlier than s(k−m) + p. Let S(k) be our k-th
-//! start. By induction our k-th accepted request is no later in the order than the optimum's k-th,
-//! o, and S(k) ≤ s(k): had we accepted only k−1 before o, then o could start at
-//! max(release(o), S(k−m) + p) ≤ max(release(o), s(k−m) + p) ≤ s(k), in time, and we accept it. So we
+//! Proof. Some optimal schedule starts its requests in order: if j > i starts before i, swap them. Request
+//! i is present by then (it is released before j), and j ends by i's due time (which is before its own).
+//! With m slots the k-th start s(k) of that schedule is then no earlier than s(k−m) + p. Let S(k) be our
+//! k-th start, and o the optimum's k-th request. By induction our k-th accepted request is no later in
+//! the order than o, and S(k) ≤ s(k). Suppose we accepted only k−1 before o: then o could start at
+//! max(release(o), S(k−m) + p) ≤ max(release(o), s(k−m) + p) ≤ s(k), on time, and we accept it. So we
 //! accept at least as many.
 
 use std::collections::VecDeque;
@@ -19,15 +19,15 @@ use std::time::Duration;
 
 use super::Window;
 
-/// The most of `windows` (by release, and thereby by due) that end in time on `slots` slots, if each
-/// takes `service`.
+/// Maximum number of `windows` (by release, and thereby by due time) that end on time on `slots` slots, if
+/// each takes `service`.
 #[must_use]
 pub fn most_on_time(windows: &[Window], slots: u32, service: Duration) -> u64 {
     debug_assert!(
         windows.is_sorted_by(|a, b| a.release <= b.release && a.due <= b.due),
         "releases and dues are in the same order"
     );
-    // When the slots in use become free. Starts are in order and all take the same time: so are ends.
+    // Times at which the used slots become free. Starts are in order and take equal time, so ends are too.
     let mut ends: VecDeque<Duration> = VecDeque::new();
     let mut on_time = 0;
     for window in windows {
@@ -50,7 +50,7 @@ pub fn most_on_time(windows: &[Window], slots: u32, service: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    /// Slots, releases and dues in ms at 10 ms each → how many.
+    /// Checks the result for windows (release, due), in ms, that take 10 ms each.
     fn check(slots: u32, windows: &[(u64, u64)], on_time: u64) {
         let windows: Vec<Window> = windows
             .iter()
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn each_starts_when_a_slot_is_free_or_not_at_all() {
+    fn request_starts_on_first_free_slot_or_is_rejected() {
         check(0, &[(0, 100)], 0);
         check(1, &[(0, 9)], 0);
         check(1, &[(0, 10), (0, 19), (0, 20)], 2);

@@ -1,5 +1,5 @@
-//! The servers as the bounds see them: for each variant so many slots, each so fast, from so long on.
-//! Made of a scenario and the cores a contender had; nothing here runs anything.
+//! Servers as the bounds see them: slots and speed of each variant over time, derived from a scenario
+//! and the cores that a contender had. Nothing is executed.
 
 use std::time::Duration;
 
@@ -11,46 +11,46 @@ use crate::scenario::{FaultKind, Scenario, Server};
 /// All variants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Servers {
-    /// In no particular order.
+    /// Variants, in no particular order.
     pub variants: Vec<Lanes>,
-    /// Whether service times vary at random around those here.
+    /// Whether service times vary randomly around those given.
     pub noisy: bool,
 }
 
-/// One variant over time.
+/// Capacity of one variant over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Lanes {
-    /// Percent.
+    /// Accuracy, percent.
     pub accuracy: f64,
-    /// From the proxy to it, and from it to the proxy.
+    /// One-way latency between the proxy and the server.
     pub hop: Duration,
-    /// In the order of time; before the first it serves nothing, the last lasts for ever.
+    /// Steps by time; before the first the variant serves nothing, and the last lasts forever.
     pub steps: Vec<Step>,
 }
 
-/// What a variant can do from a time on. An execution that has begun goes on as it began.
+/// Capacity of a variant from a time on. A running execution continues unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// Since when.
+    /// Start of the step.
     pub from: Duration,
-    /// Executions at once.
+    /// Number of executions at once.
     pub slots: u32,
     /// Requests in a full batch.
     pub batch: u32,
-    /// Execution of a single request.
+    /// Execution time of a single request.
     pub single: Duration,
-    /// Execution of a full batch.
+    /// Execution time of a full batch.
     pub full: Duration,
 }
 
 impl Servers {
-    /// The servers with the cores that a contender had, at each moment.
+    /// Creates the servers with the cores that a contender had over time.
     #[must_use]
     pub fn played(scenario: &Scenario, play: &Play) -> Servers {
         Servers::with(scenario, &play.resizes)
     }
 
-    /// The servers with the cores of the scenario's start.
+    /// Creates the servers with the scenario's initial cores.
     #[must_use]
     pub fn at_start(scenario: &Scenario) -> Servers {
         Servers::with(scenario, &[])
@@ -80,7 +80,7 @@ impl Servers {
         }
     }
 
-    /// The shortest that an answer of at least that accuracy ever takes, hops included.
+    /// Minimum time of an answer with at least that accuracy, hops included.
     #[must_use]
     pub fn fastest(&self, min_accuracy: f64) -> Option<Duration> {
         let times = self.able(min_accuracy).flat_map(|lanes| {
@@ -90,7 +90,7 @@ impl Servers {
         times.min()
     }
 
-    /// The shortest way to a server that gives at least that accuracy.
+    /// Minimum one-way latency to a server with at least that accuracy.
     pub(super) fn shortest_hop(&self, min_accuracy: f64) -> Duration {
         let hops = self.able(min_accuracy).map(|lanes| lanes.hop);
         hops.min().unwrap_or_default()
@@ -101,7 +101,7 @@ impl Servers {
         self.variants.iter().filter(able)
     }
 
-    /// Slots and service time where all slots are alike at all times.
+    /// Slots and service time if all slots are identical at all times.
     pub(super) fn alike(&self) -> Result<(u32, Duration), &'static str> {
         if self.blur().is_some() {
             return Err("service times are not known exactly");
@@ -121,7 +121,7 @@ impl Servers {
         Ok((step.slots, step.single))
     }
 
-    /// What makes a bound an estimate.
+    /// Reason why a bound is only an estimate.
     pub(super) fn blur(&self) -> Option<&'static str> {
         const NOISE: &str =
             "for mean service times: the seed's noise may allow a little more or less";
@@ -130,11 +130,11 @@ impl Servers {
 }
 
 impl Step {
-    /// Requests per second with full batches: by the law a fuller batch takes less time for each.
+    /// Requests per second with full batches; by the latency model a fuller batch takes less time per request.
     #[must_use]
     pub fn rate_rps(&self) -> f64 {
         let requests = f64::from(self.slots) * f64::from(self.batch);
-        // A law of all zeros is as fast as a clock of whole nanoseconds can tell.
+        // A latency model of zeros is limited to the clock's resolution of a nanosecond.
         requests / self.full.max(Duration::from_nanos(1)).as_secs_f64()
     }
 }
@@ -142,7 +142,7 @@ impl Step {
 fn step(server: &Server, from: Duration, cores: f64, factor: f64) -> Step {
     let slots = server.parallelism.at_once(cores);
     let each = server.parallelism.cores_each(cores);
-    // As the model server computes it, to the nanosecond.
+    // Computed like the simulated server, to the nanosecond.
     let service = |batch| {
         let ms = server.law.service_ms(batch, each) * factor;
         Duration::from_secs_f64((ms / 1e3).min(SERVICE_MAX.as_secs_f64()))
@@ -161,7 +161,7 @@ fn step(server: &Server, from: Duration, cores: f64, factor: f64) -> Step {
     }
 }
 
-/// Adds a step unless nothing changes with it.
+/// Adds a step unless it changes nothing.
 fn push(steps: &mut Vec<Step>, step: Step) {
     let same = |last: &Step| {
         Step {
@@ -174,7 +174,7 @@ fn push(steps: &mut Vec<Step>, step: Step) {
     }
 }
 
-/// 1, or less where a fault makes the variant faster.
+/// Minimum factor on service times: 1, or less if a fault makes the variant faster.
 fn fastest_factor(scenario: &Scenario, index: usize) -> f64 {
     let factors = scenario.faults.iter().filter_map(|fault| match fault.what {
         FaultKind::ServerSlow {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn cores_count_from_the_moment_they_are_in_force() {
+    fn cores_count_from_the_time_they_take_effect() {
         let play = resized(&[
             (100, 0, 9.0),
             (400, 0, 1.0),
@@ -224,7 +224,7 @@ mod tests {
         let [a, b] = servers.variants.as_slice() else {
             panic!("two variants");
         };
-        // What comes after the scenario's length too: the last requests may still be under way.
+        // Changes after the scenario's length count too: the last requests may still be in flight.
         assert_eq!(slots(a), [(0, 4), (100, 9), (400, 1), (5000, 3)]);
         assert_eq!(slots(b), [(0, 2), (900, 0)]);
         assert_eq!((a.accuracy, b.accuracy), (70.0, 80.0));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn unsupported_cases_return_reasons() {
         let mut scenario = scenario(1);
         let slow = |variant, percent| Fault {
             at: Duration::ZERO,
@@ -257,7 +257,7 @@ mod tests {
         };
         scenario.faults = vec![slow(0, 300), slow(1, 50)];
         let servers = Servers::at_start(&scenario);
-        // Slower is no reason to expect less of somebody who could avoid it; faster is one to expect more.
+        // A slowdown does not lower the bound, because a contender could avoid the variant; a speed-up raises it.
         let both = Some(Duration::from_millis(40));
         assert_eq!((servers.fastest(0.0), servers.fastest(80.0)), (both, both));
         scenario.service.cycle = Duration::from_millis(500);

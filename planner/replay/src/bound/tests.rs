@@ -1,15 +1,15 @@
-//! Bounds against every schedule there is, and by hand.
+//! Tests of the bounds against brute force, and by hand.
 
 use std::num::NonZeroU32;
 
 use proptest::prelude::*;
 use weir_sim::server::{Law, Parallelism};
 
-use super::brute::{Brute, UNIT};
+use super::brute::{BruteForce, UNIT};
 use super::cores::{Machine, least};
 use super::*;
 
-/// Release, length and accuracy wished for, in units and percent.
+/// Window from (release, length, minimum accuracy), in units and percent.
 fn window((release, length, min_accuracy): (u32, u32, f64)) -> Window {
     Window {
         release: UNIT * release,
@@ -40,7 +40,7 @@ fn servers(variants: Vec<(f64, Vec<Step>)>) -> Servers {
     }
 }
 
-/// The variants so many units from the proxy.
+/// Moves the variants `hops` units away from the proxy.
 fn far(mut servers: Servers, hops: &[u32]) -> Servers {
     for (lanes, hop) in servers.variants.iter_mut().zip(hops) {
         lanes.hop = UNIT * *hop;
@@ -71,10 +71,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn alike_slots_in_order_are_exact(
+    fn identical_slots_in_release_order_equal_brute_force(
         mut windows in windows(8), slots in 1u32..4, service in 1u32..5, hop in 0u32..3,
     ) {
-        // Sorted apart, releases and dues are in the same order.
+        // Sorted separately, releases and dues are in the same order.
         let mut dues: Vec<Duration> = windows.iter().map(|window| window.due).collect();
         dues.sort();
         windows.sort_by_key(|window| window.release);
@@ -84,18 +84,18 @@ proptest! {
         let servers = far(alike(slots, service), &[hop]);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!(bound.kind, Kind::Exact);
-        prop_assert_eq!(bound.on_time, Brute::new(&windows, &servers, false).most_on_time());
+        prop_assert_eq!(bound.on_time, BruteForce::new(&windows, &servers, false).most_on_time());
     }
 
     #[test]
-    fn one_slot_with_all_there_is_moore_and_hodgsons(mut windows in windows(8), service in 1u32..5) {
+    fn one_slot_with_common_release_equals_moore_hodgson(mut windows in windows(8), service in 1u32..5) {
         for window in &mut windows {
             *window = Window { release: UNIT, due: window.due + UNIT, min_accuracy: 0.0 };
         }
         let servers = alike(1, service);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!((bound.kind, bound.method), (Kind::Exact, "Moore–Hodgson"));
-        prop_assert_eq!(bound.on_time, Brute::new(&windows, &servers, false).most_on_time());
+        prop_assert_eq!(bound.on_time, BruteForce::new(&windows, &servers, false).most_on_time());
         windows.sort_by_key(|window| window.due);
         prop_assert_eq!(ordered::most_on_time(&windows, 1, UNIT * service), bound.on_time);
     }
@@ -107,28 +107,28 @@ proptest! {
         let servers = far(servers(vec![(70.0, a), (80.0, b)]), &hops);
         let bound = most_on_time(&windows, &servers);
         prop_assert_eq!(bound.kind, Kind::Upper);
-        let best = Brute::new(&windows, &servers, false).most_on_time();
+        let best = BruteForce::new(&windows, &servers, false).most_on_time();
         prop_assert!(bound.on_time >= best, "{:?} below {}", bound, best);
     }
 
     #[test]
-    fn no_exact_answer_is_above_the_fluid_one(windows in windows(8), slots in 1u32..4) {
+    fn exact_optimum_never_exceeds_fluid_bound(windows in windows(8), slots in 1u32..4) {
         let servers = alike(slots, 2);
         let mut feasible = windows.clone();
         feasible.retain(|w| w.min_accuracy <= 70.0 && w.length() >= UNIT * 2);
         feasible.sort_by_key(|window| (window.release, window.due));
         let fluid = fluid::most_on_time(&feasible, &servers);
-        prop_assert!(fluid >= Brute::new(&windows, &servers, false).most_on_time());
+        prop_assert!(fluid >= BruteForce::new(&windows, &servers, false).most_on_time());
         prop_assert!(fluid <= feasible.len() as u64);
     }
 
     #[test]
-    fn no_cores_give_more_for_less_than_the_lower_bound(
+    fn no_schedule_costs_less_than_the_lower_bound(
         windows in windows(6), schedule in prop::collection::vec(0u32..4, 8), gamma in 1u32..4,
         eta in 0u32..2, batch_max in 1u32..3, whole: bool, initial in 0u32..3, delay in 0u32..3,
         hop in 0u32..3,
     ) {
-        // Each element lasts two units; what is in force at the start stays for the delay.
+        // A unit of work is two units of time; the initial cores stay for the resize delay.
         let unit_ms = UNIT.as_secs_f64() * 1e3;
         let law = Law {
             gamma_ms: f64::from(gamma) * unit_ms,
@@ -144,7 +144,7 @@ proptest! {
         let mut steps: Vec<Step> = steps.collect();
         steps.push(step(16, 0, 1, 1, 0));
         let servers = far(servers(vec![(80.0, steps)]), &[hop]);
-        let best = Brute::new(&windows, &servers, true).most_on_time();
+        let best = BruteForce::new(&windows, &servers, true).most_on_time();
         let paid: u32 = (0..8).map(|i| 2 * cores(i)).sum();
         let paid = UNIT.as_secs_f64() * f64::from(paid);
         let bound = least(&windows, best, &[machine]).expect("it was done");
@@ -153,7 +153,7 @@ proptest! {
 }
 
 #[test]
-fn the_bound_says_what_it_is() {
+fn bound_reports_its_kind() {
     let late = [window((0, 3, 0.0)), window((1, 1, 0.0))];
     let batched = servers(vec![(70.0, vec![step(0, 1, 2, 1, 0)])]);
     let moving = servers(vec![(70.0, vec![step(0, 1, 1, 1, 0), step(5, 2, 1, 1, 0)])]);
@@ -177,8 +177,8 @@ fn the_bound_says_what_it_is() {
 }
 
 #[test]
-fn overload_is_bounded_by_what_there_is_to_do_it() {
-    // 2 slots at 10 units each for 100 units, and until the last is due: 24 of the 100 at best.
+fn overload_is_bounded_by_capacity() {
+    // 2 slots at 10 units each for 100 units, and until the last is due: at most 24 of the 100.
     let mut requests: Vec<Window> = (0..100)
         .map(|i| window((i, 20 + 2 * (i % 2), 0.0)))
         .collect();
@@ -192,27 +192,27 @@ fn overload_is_bounded_by_what_there_is_to_do_it() {
 }
 
 #[test]
-fn wishes_for_accuracy_bind() {
+fn minimum_accuracies_limit_the_bound() {
     let fast = (70.0, vec![step(0, 10, 1, 1, 0)]);
     let good = (80.0, vec![step(0, 1, 1, 2, 0)]);
     let servers = servers(vec![fast, good]);
     let requests: Vec<Window> = (0..20)
         .map(|i| window((0, 4 + i % 2, if i < 15 { 80.0 } else { 0.0 })))
         .collect();
-    // The good one has time for two and a half; the five others are no trouble.
+    // The accurate variant has time for two and a half; the other five fit elsewhere.
     assert_eq!(most_on_time(&requests, &servers).on_time, 7);
     assert_eq!(most_on_time(&[window((0, 9, 90.0))], &servers).on_time, 0);
 }
 
 #[test]
-fn what_was_begun_before_a_shrink_still_counts() {
+fn execution_started_before_shrink_still_counts() {
     let servers = servers(vec![(70.0, vec![step(0, 3, 1, 4, 0), step(1, 0, 1, 1, 0)])]);
     let requests = [window((0, 4, 0.0)); 3];
     assert_eq!(most_on_time(&requests, &servers).on_time, 3);
 }
 
 #[test]
-fn core_seconds_by_hand() {
+fn least_core_seconds_match_hand_computed_values() {
     let law = Law {
         gamma_ms: 30.0,
         epsilon_ms: 10.0,
@@ -248,19 +248,19 @@ fn core_seconds_by_hand() {
         ..machine
     };
     check(batching, 10, Some(0.4));
-    // Half a core: 40/0.5 + 10 = 90 ms, half a core's.
+    // Half a core: 40/0.5 + 10 = 90 ms of half a core.
     let fractions = Machine {
         whole: false,
         ..machine
     };
     check(fractions, 10, Some(0.45));
-    // Two at once on a whole core are no less: half a core each.
+    // Two at once on a whole core cost the same: half a core each.
     let fixed = Machine {
         parallelism: Parallelism::Fixed(NonZeroU32::new(2).unwrap()),
         ..machine
     };
     check(fixed, 10, Some(0.45));
-    // Four cores that nobody can take away for 2.5 s, with three requests in them.
+    // Four cores that stay for the first 2.5 s, with three requests in that time.
     let slow_to_leave = Machine {
         resize_delay: Duration::from_millis(2500),
         ..machine
@@ -269,7 +269,7 @@ fn core_seconds_by_hand() {
 }
 
 #[test]
-fn a_share_is_a_number_of_requests() {
+fn share_is_rounded_up_to_requests() {
     for (requests, share, on_time) in [(10, 0.95, 10), (10, 0.9, 9), (3, 2.0, 3), (0, 0.5, 0)] {
         assert_eq!(cores::of_share(requests, share), on_time);
     }
@@ -279,8 +279,8 @@ fn a_share_is_a_number_of_requests() {
 }
 
 #[test]
-fn the_fluid_bound_is_near_where_the_optimum_is_known() {
-    // 10 slots at 40 ms: 250 requests/s; 0.4 s for each; arrivals at random.
+fn fluid_bound_is_close_to_known_optimum() {
+    // 10 slots at 40 ms: 250 requests/s; 0.4 s for each; random arrivals.
     let servers = servers(vec![(70.0, vec![step(0, 10, 1, 4, 0)])]);
     for load_percent in [70, 95, 150, 300] {
         let mut chance = 1u64;
@@ -305,7 +305,7 @@ fn the_fluid_bound_is_near_where_the_optimum_is_known() {
     }
 }
 
-/// A million requests, budgets like a mobile network's: a measurement.
+/// Measurement: a million requests, with budgets like a mobile network's.
 #[test]
 #[ignore = "a measurement"]
 fn a_million_requests() {

@@ -1,38 +1,37 @@
-//! What changes cores, in its own time: a change asked for is in force after the server's delay, can
-//! be used once the variant is ready where it had none, and is confirmed only then. Refused or
-//! deferred where a fault says so.
+//! Simulated resizes. A change takes effect after the server's delay. A variant that had no cores must
+//! also become ready first. Only then is the change confirmed. Faults refuse or defer changes.
 
 use weir_api::Cores;
 
 use crate::scenario::Server;
 use crate::world::nanos;
 
-/// A change on its way.
+/// Pending change of cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Of which variant.
+    /// Index of the variant.
     pub(crate) variant: u16,
-    /// The cores it is to have.
+    /// Target cores.
     pub(crate) cores: Cores,
-    /// When they are in force, ns.
+    /// Time at which the cores take effect, ns.
     pub(crate) in_force_at: u64,
-    /// When they can be used, ns.
+    /// Time at which the cores are usable, ns.
     pub(crate) ready_at: u64,
-    /// Tells it from other changes.
+    /// Identifier of the change.
     pub(crate) ticket: u32,
 }
 
-/// The cores of all variants, in their order.
+/// Cores of all variants, in variant order.
 #[derive(Debug)]
 pub(crate) struct Kubelet {
-    /// Delay and readiness of each, ns.
+    /// Resize delay and readiness time of each variant, ns.
     times: Vec<(u64, u64)>,
     confirmed: Vec<Cores>,
     pending: Vec<Option<Change>>,
     tickets: u32,
-    /// Until when changes are refused, ns.
+    /// End of the fault that refuses changes, ns.
     pub(crate) refused_until: u64,
-    /// Until when changes are deferred, ns.
+    /// End of the fault that defers changes, ns.
     pub(crate) deferred_until: u64,
     started: Vec<Change>,
 }
@@ -51,20 +50,20 @@ impl Kubelet {
         }
     }
 
-    /// What each has confirmed.
+    /// Confirmed cores of each variant.
     pub(crate) fn confirmed(&self) -> &[Cores] {
         &self.confirmed
     }
 
-    /// What each has confirmed, and what it will have.
+    /// Confirmed and pending cores of each variant.
     pub(crate) fn known(&self) -> impl Iterator<Item = (Cores, Option<Cores>)> {
         let pending = self.pending.iter();
         let pending = pending.map(|change| change.map(|change| change.cores));
         self.confirmed.iter().copied().zip(pending)
     }
 
-    /// Asks for other cores: when they can be used; `None` where that is refused. Asked again for
-    /// what is on its way, it goes on; asked for anything else, that takes its place.
+    /// Requests a change of cores and returns the time at which they are usable; `None` if refused. A pending
+    /// change to the same cores continues; one to other cores is replaced.
     pub(crate) fn ask(&mut self, now: u64, variant: usize, cores: Cores) -> Option<u64> {
         if now < self.refused_until {
             return None;
@@ -96,13 +95,13 @@ impl Kubelet {
         Some(change.ready_at)
     }
 
-    /// The change of that ticket, unless another has taken its place.
+    /// Returns the change with that ticket, unless another has replaced it.
     pub(crate) fn pending(&self, variant: u16, ticket: u32) -> Option<Change> {
         let pending = self.pending.get(usize::from(variant)).copied().flatten()?;
         (pending.ticket == ticket).then_some(pending)
     }
 
-    /// That change can be used.
+    /// Confirms a change whose cores are usable.
     pub(crate) fn confirm(&mut self, change: Change) {
         let variant = usize::from(change.variant);
         if let (Some(pending), Some(confirmed)) = (
@@ -114,7 +113,7 @@ impl Kubelet {
         }
     }
 
-    /// Changes that have been started since last asked.
+    /// Takes the changes started since the last call.
     pub(crate) fn take_started(&mut self) -> Vec<Change> {
         std::mem::take(&mut self.started)
     }
@@ -134,10 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn a_change_goes_on_until_another_takes_its_place() {
+    fn change_continues_until_replaced_by_another() {
         let mut kubelet = kubelet();
         let (two, three) = (Cores::whole(2), Cores::whole(3));
-        // 2 ms, and 5 more to load.
+        // 2 ms for the resize, and 5 more to load.
         assert_eq!(kubelet.ask(0, 0, two), Some(7_000_000));
         assert_eq!(kubelet.ask(1_000_000, 0, two), Some(7_000_000));
         assert_eq!(kubelet.ask(1_000_000, 0, three), Some(8_000_000));
@@ -149,12 +148,12 @@ mod tests {
         kubelet.confirm(change);
         assert_eq!(kubelet.confirmed(), [three]);
         assert_eq!(kubelet.ask(9_000_000, 0, three), Some(9_000_000));
-        // It runs already: nothing is loaded.
+        // The model is loaded already.
         assert_eq!(kubelet.ask(9_000_000, 0, two), Some(11_000_000));
     }
 
     #[test]
-    fn changes_are_refused_and_deferred_for_so_long() {
+    fn changes_are_refused_and_deferred_during_faults() {
         let mut kubelet = kubelet();
         kubelet.refused_until = 10;
         assert_eq!(kubelet.ask(9, 0, Cores::whole(1)), None);

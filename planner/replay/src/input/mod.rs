@@ -1,5 +1,5 @@
-//! From arrivals to requests: when each is sent, when it is at the proxy, and all that is its own.
-//! Everything follows from the scenario and its seed.
+//! Creation of requests from arrivals: their sending times, arrival times and attributes. Scenario and
+//! seed determine everything.
 
 pub mod records;
 pub mod seed;
@@ -15,122 +15,122 @@ use weir_sim::network::Network;
 use super::request::{Reading, Request};
 use seed::{Draw, rng};
 
-/// A client that says nothing of its patience waits so many times its budget: as long as the demo's.
+/// Default patience of a client, in budgets, as in the demo.
 const PATIENCE_BUDGETS: u32 = 5;
-/// Longest that a body or an answer takes.
+/// Maximum transfer time of a body or an answer.
 const SLOWEST: Duration = Duration::from_secs(86_400);
 
-/// All that is sent in a scenario, and how.
+/// Load of a scenario: arrivals, clients and network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sending {
-    /// In order; at most [`weir_sim::load::REQUESTS_MAX`].
+    /// Arrivals in order; at most [`weir_sim::load::REQUESTS_MAX`].
     pub arrivals: Vec<Arrival>,
-    /// Between clients and proxy.
+    /// Network between clients and proxy.
     pub network: Network,
-    /// Size of a request that says none.
+    /// Size of a request without a size of its own.
     pub payload_bytes: u64,
     /// Size of every answer.
     pub answer_bytes: u64,
-    /// Who sends.
+    /// Clients of all requests.
     pub clients: Clients,
-    /// The default one first; names as in [`super::scenario::Scenario::classes`].
+    /// Classes, the default one first; names as in [`super::scenario::Scenario::classes`].
     pub classes: Vec<Class>,
 }
 
-/// One sending; what is `None` is its class's, or every client's.
+/// Arrival of a request; `None` values default to its class's, or the clients'.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Arrival {
-    /// When, from the scenario's start.
+    /// Sending time, from the scenario's start.
     pub sent: Duration,
-    /// Its latency objective.
+    /// Latency objective.
     pub budget: Option<Duration>,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: Option<u64>,
     /// Index of its class.
     pub class: Option<u16>,
-    /// Least accuracy it asks for, percent.
+    /// Minimum accuracy, percent.
     pub min_accuracy: Option<f64>,
 }
 
-/// What all clients have in common.
+/// Attributes of all clients.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clients {
-    /// Latency objective of a request that says none, nor its class.
+    /// Latency objective if neither the request nor its class has one.
     pub budget: Duration,
-    /// How long they wait; five budgets where it is `None`.
+    /// Patience; `None` for five budgets.
     pub patience: Option<Duration>,
-    /// How often they ask again after a 429 or 503.
+    /// Number of retries after a 429 or 503.
     pub retries: u8,
-    /// How wrong their clocks are.
+    /// Offsets of their clocks.
     pub clocks: Clocks,
-    /// Those that send their bodies slowly.
+    /// Clients that send their bodies slowly.
     pub slow_uploads: Slow,
-    /// Those that read their answers slowly.
+    /// Clients that read their answers slowly.
     pub slow_readers: Slow,
 }
 
-/// Clients that send or read more slowly than the network carries.
+/// Clients that send or read more slowly than the network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slow {
-    /// Their part of all clients, 0 to 1.
+    /// Fraction of all clients, 0 to 1.
     pub share: f64,
-    /// Their rate.
+    /// Rate of one client.
     pub bytes_per_s: f64,
 }
 
 impl Slow {
-    /// None of them.
+    /// No slow clients.
     pub const NOBODY: Slow = Slow {
         share: 0.0,
         bytes_per_s: 1.0,
     };
 
-    /// Whether the next client is one of them.
+    /// Draws whether the next client is slow.
     fn is_next(&self, rng: &mut ChaCha8Rng) -> bool {
         rng.random::<f64>() < self.share
     }
 
-    /// Time that one of them takes for so many bytes.
+    /// Time that a slow client takes for that many bytes.
     fn takes(&self, bytes: u64) -> Duration {
         Duration::try_from_secs_f64(bytes as f64 / self.bytes_per_s).unwrap_or(SLOWEST)
     }
 }
 
-/// How far clients' clocks are off.
+/// Distribution of the clients' clock offsets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Clocks {
-    /// Most of them.
+    /// Distribution for most clients.
     pub spread: Spread,
-    /// The others: so far ahead or behind, ms.
+    /// Offset of the other clients, ahead or behind, ms.
     pub far_off_ms: f64,
-    /// How many those are, 0 to 1.
+    /// Fraction of those other clients, 0 to 1.
     pub far_off_share: f64,
 }
 
-/// A distribution around 0, in ms.
+/// Distribution around 0, in ms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Spread {
-    /// With that standard deviation.
+    /// Normal, with that standard deviation.
     Normal(f64),
-    /// So much either way at most.
+    /// Uniform, at most this far from 0.
     Uniform(f64),
 }
 
-/// A class of requests.
+/// Class of requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Class {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its weight among arrivals that name no class.
+    /// Weight among arrivals that name no class.
     pub share: f64,
-    /// Its latency objective, instead of the clients'.
+    /// Latency objective, instead of the clients'.
     pub budget: Option<Duration>,
-    /// Least accuracy it asks for, percent.
+    /// Minimum accuracy, percent.
     pub min_accuracy: f64,
 }
 
 impl Arrival {
-    /// One that says nothing but when.
+    /// Creates an arrival with only a sending time.
     #[must_use]
     pub fn at(sent: Duration) -> Arrival {
         Arrival {
@@ -143,8 +143,8 @@ impl Arrival {
     }
 }
 
-/// The requests in the order of sending. An answer's way back is that of one which leaves when its
-/// request arrives: when it really leaves, nobody knows before.
+/// Returns the requests in sending order. An answer's network latency is the latency at its request's
+/// arrival, because the time at which the answer will leave is not known yet.
 #[must_use]
 pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
     let mut classes = rng(seed, Draw::Classes);
@@ -203,7 +203,7 @@ pub fn requests(seed: u64, sending: &Sending) -> Vec<Request> {
 }
 
 impl Sending {
-    /// A class at random, by the shares.
+    /// Draws a class by the shares.
     fn class(&self, rng: &mut ChaCha8Rng) -> u16 {
         let whole: f64 = self.classes.iter().map(|class| class.share).sum();
         let mut left = rng.random::<f64>() * whole;
@@ -232,12 +232,12 @@ impl Clocks {
             (true, true) => self.far_off_ms,
             (true, false) => -self.far_off_ms,
         };
-        // Saturates far beyond what a scenario can say.
+        // Saturates far beyond the limits of a scenario.
         skew.round() as i32
     }
 }
 
-/// The least number of whole seconds after which `last` is over.
+/// Smallest number of whole seconds after which `last` has passed.
 #[must_use]
 pub fn rounded_up(last: Duration) -> u64 {
     last.as_secs() + 1
@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_request_says_outranks_its_class_and_that_its_client() {
+    fn request_values_override_class_and_class_overrides_client() {
         let ms = Duration::from_millis;
         let class = |name: &str, budget, share| Class {
             name: name.to_owned(),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_clients_send_after_their_heads_and_read_at_their_own_rate() {
+    fn slow_clients_send_bodies_and_read_at_their_own_rate() {
         let ms = Duration::from_millis;
         let mut sending = Sending {
             arrivals: vec![Arrival::at(Duration::ZERO); 1000],
@@ -346,7 +346,7 @@ mod tests {
             assert!(requests.iter().all(|r| r.way_back == way_back));
             let read_slowly = requests.iter().filter(|r| r.reading != Reading::default());
             let reading = Reading {
-                // Half a round trip and 165,536 bytes at its own rate, less what a quick client takes.
+                // Half a round trip and 165,536 bytes at its own rate, less the time of a fast client.
                 longer: Duration::from_micros(20_000 + 3_310_720) - way_back,
                 // All but the proxy's 65,536.
                 at_proxy: ms(2000),
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_spread_as_they_are_told_to() {
+    fn clock_offsets_follow_the_configured_spread() {
         let skews = |spread| {
             let clocks = Clocks {
                 spread,

@@ -1,10 +1,9 @@
-//! Requests one by one from a file: CSV with a header, or a JSON object per line (`.jsonl`,
-//! `.ndjson`; either may end in `.gz`). The columns are `arrival_s` or `arrival_ms` (needed),
-//! `budget_ms`, `size_bytes`, `class`, `min_accuracy`; an empty cell or `null` means what the
-//! scenario says.
+//! Parser of request records: CSV with a header, or a JSON object per line (`.jsonl`, `.ndjson`; all
+//! may end in `.gz`). The columns are `arrival_s` or `arrival_ms` (required), `budget_ms`,
+//! `size_bytes`, `class`, `min_accuracy`. An empty cell or `null` means the scenario's default.
 //!
-//! Arrivals must ascend. Two at the same instant and a long silence are refused too, because they
-//! are more often a fault of the recording than real; the scenario can say that they are meant.
+//! Arrivals must ascend. Ties and long silences are refused too, because they are more often recording
+//! faults than real; the scenario can allow them.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -17,11 +16,11 @@ use weir_sim::load::{REQUESTS_MAX, SECONDS_MAX, read_bounded};
 use super::Arrival;
 use crate::scenario::{BYTES_MAX, Refused, VALUE_MAX};
 
-/// Largest records file, in bytes, decompressed.
+/// Maximum size of a records file, in bytes, decompressed.
 pub const RECORDS_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// Longest line of it, in bytes.
+/// Maximum length of a line, in bytes.
 pub const LINE_BYTES_MAX: usize = 4096;
-/// The columns there are.
+/// Known columns.
 const COLUMNS: [&str; 6] = [
     "arrival_s",
     "arrival_ms",
@@ -31,18 +30,18 @@ const COLUMNS: [&str; 6] = [
     "min_accuracy",
 ];
 
-/// What records must keep to.
+/// Rules for records.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule<'a> {
-    /// The classes there are.
+    /// Known classes.
     pub classes: &'a [String],
-    /// Whether several arrivals at the same instant are meant.
+    /// Whether several arrivals at the same time are allowed.
     pub ties: bool,
-    /// The longest time from one arrival to the next, and before the first.
+    /// Maximum time between arrivals, and before the first.
     pub silence: Duration,
 }
 
-/// One record as written.
+/// Record as written.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Record {
@@ -54,10 +53,10 @@ struct Record {
     min_accuracy: Option<f64>,
 }
 
-/// The arrivals in `path`.
+/// Reads the arrivals in `path`.
 ///
 /// # Errors
-/// The first record that is wrong: file, line, column, value, and what would be right.
+/// The first invalid record: file, line, column, value, and the expected value.
 pub fn read(path: &Path, rule: &Rule<'_>) -> Result<Vec<Arrival>, Refused> {
     let refused = |(line, message)| Refused {
         file: path.display().to_string(),
@@ -71,7 +70,7 @@ pub fn read(path: &Path, rule: &Rule<'_>) -> Result<Vec<Arrival>, Refused> {
         let message = format!("{} bytes; at most {LINE_BYTES_MAX} in a line", line.len());
         return Err(refused((Some(at), message)));
     }
-    let mut reading = Reading {
+    let mut reading = RecordReader {
         rule,
         arrivals: Vec::new(),
     };
@@ -98,20 +97,20 @@ fn is_json(path: &Path) -> bool {
         .any(|ending| name.ends_with(ending))
 }
 
-/// Line and complaint.
-type Wrong = (Option<u64>, String);
+/// Line and error message.
+type RecordError = (Option<u64>, String);
 
-struct Reading<'a> {
+struct RecordReader<'a> {
     rule: &'a Rule<'a>,
     arrivals: Vec<Arrival>,
 }
 
-impl Reading<'_> {
-    fn json(&mut self, text: &str) -> Result<(), Wrong> {
+impl RecordReader<'_> {
+    fn json(&mut self, text: &str) -> Result<(), RecordError> {
         for (line, at) in text.lines().zip(1..) {
             let record = weir_api::json::read(line.as_bytes());
             let record = record.map_err(|error| {
-                // The reader counts lines within the line.
+                // The parser's line number is relative to the line.
                 let complaint = error.to_string().replace(" at line 1 column", " at column");
                 (Some(at), complaint)
             })?;
@@ -120,7 +119,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn csv(&mut self, text: &str) -> Result<(), Wrong> {
+    fn csv(&mut self, text: &str) -> Result<(), RecordError> {
         let wrong = |error: csv::Error| {
             let line = error.position().map(csv::Position::line);
             (line, shape(&error))
@@ -144,7 +143,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Checks one record against the rule and the one before it.
+    /// Checks a record against the rules and the previous one.
     fn take(&mut self, record: Record) -> Result<(), String> {
         let (column, written, ms) = match (record.arrival_s, record.arrival_ms) {
             (Some(s), None) => ("arrival_s", s, s * 1e3),
@@ -221,7 +220,7 @@ impl Reading<'_> {
 }
 
 impl Record {
-    /// Reads a cell; an empty one says nothing.
+    /// Sets a column from a cell; ignores an empty cell.
     fn set(&mut self, column: &str, cell: &str) -> Result<(), String> {
         if cell.is_empty() {
             return Ok(());
@@ -262,7 +261,7 @@ fn check_header(header: &csv::StringRecord) -> Result<(), String> {
     }
 }
 
-/// The reader's complaint about the form, in our words.
+/// Rewords the CSV parser's error.
 fn shape(error: &csv::Error) -> String {
     match error.kind() {
         csv::ErrorKind::UnequalLengths {

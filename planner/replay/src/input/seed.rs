@@ -1,32 +1,32 @@
-//! One seed, and as many streams of chance as there are things drawn: what is drawn for one never
-//! shifts another.
+//! One seed with a separate random stream for each purpose, so that draws for one never shift
+//! another.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What is drawn before a run.
+/// Purpose of a random stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Draw {
-    /// The times of the bursts.
+    /// Times of bursts.
     Shape = 1,
     /// Arrivals.
     Arrivals,
-    /// The synthetic link.
+    /// Synthetic link.
     Link,
-    /// The requests' classes.
+    /// Classes of requests.
     Classes,
-    /// The clients' clocks.
+    /// Clocks of clients.
     Clocks,
-    /// Faults that the scenario leaves to chance.
+    /// Random faults.
     Faults,
-    /// The clients that send slowly.
+    /// Clients that send slowly.
     SlowUploads,
-    /// The clients that read slowly.
+    /// Clients that read slowly.
     SlowReaders,
 }
 
-/// The stream for that.
+/// Returns the random stream for that purpose.
 #[must_use]
 pub fn rng(seed: u64, draw: Draw) -> ChaCha8Rng {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -34,7 +34,7 @@ pub fn rng(seed: u64, draw: Draw) -> ChaCha8Rng {
     rng
 }
 
-/// The seed for that, where a model wants one of its own.
+/// Returns a seed for that purpose, for models with their own generator.
 #[must_use]
 pub fn seed(seed: u64, draw: Draw) -> u64 {
     rng(seed, draw).random()

@@ -1,5 +1,5 @@
-//! Proxies without Weir: every request goes on at once, and the servers queue. A circuit breaker
-//! bounds what is under way.
+//! Proxies without Weir: they forward every request at once, and the servers queue. A circuit
+//! breaker limits the requests in flight.
 
 use weir_api::Cores;
 
@@ -13,35 +13,35 @@ use crate::scenario::Plane;
 use weir_planner::profile::Fit;
 use weir_planner::service::Service;
 
-/// Envoy's timeout for a route that names none.
+/// Envoy's default route timeout.
 const ROUTE_TIMEOUT: Duration = Duration::from_secs(15);
-/// Envoy's bound on requests under way to a cluster that names none.
+/// Envoy's default circuit breaker: requests in flight to a cluster.
 const REQUESTS_MAX: u32 = 1024;
 
-/// How a variant is chosen.
+/// Load-balancing policy.
 #[derive(Debug)]
-enum Choice {
-    /// By weight, smoothly.
-    Turns(Router),
-    /// The one with the greater weight/(active + 1) of two drawn.
+enum LoadBalancing {
+    /// Smooth weighted round robin.
+    RoundRobin(Router),
+    /// Weighted least request: of two random hosts, the one with the greater weight/(active + 1).
     LeastRequest(Box<ChaCha8Rng>),
 }
 
-/// The state all proxies share, as Envoy's workers share their hosts' counts.
+/// State that all proxies share, as Envoy's workers share their hosts' counts.
 #[derive(Debug)]
 pub(crate) struct Fifo {
-    choice: Choice,
+    balancing: LoadBalancing,
     weights: Vec<f64>,
     active: Vec<u32>,
     requests_max: u32,
-    /// For the whole cluster, or for each variant where each is a cluster of its own.
+    /// `true`: one circuit breaker for the whole cluster. `false`: one for each variant, each its own cluster.
     bound_is_joint: bool,
-    /// The route's timeout.
+    /// Timeout of the route.
     pub(crate) timeout: Duration,
 }
 
 impl Fifo {
-    /// For that plane, with weights from what the starting cores sustain.
+    /// Creates the proxies of that data plane. Weights are the throughput of the starting cores.
     pub(crate) fn new(plane: Plane, service: &Service, cores: &[f64], seed: u64) -> Fifo {
         let fitted: Vec<f64> = service
             .variants
@@ -61,7 +61,7 @@ impl Fifo {
             .collect();
         let joint: f64 = fitted.iter().sum();
         let weights: Vec<f64> = match plane {
-            // Each that has a core in turn.
+            // Each variant with at least one core, in turn.
             Plane::FifoRoundRobin => cores
                 .iter()
                 .map(|cores| f64::from(u8::from(*cores > 0.0)))
@@ -71,13 +71,13 @@ impl Fifo {
         };
         let sum: f64 = weights.iter().sum();
         let careful = plane == Plane::FifoTimeout;
-        // Little's law: no more under way than is answered within the objective.
+        // Little's law: at most as many in flight as can be answered within the objective.
         let within = (joint * service.slo.as_secs_f64()).round().clamp(1.0, 1e6) as u32;
         Fifo {
-            choice: if careful {
-                Choice::LeastRequest(Box::new(ChaCha8Rng::seed_from_u64(seed)))
+            balancing: if careful {
+                LoadBalancing::LeastRequest(Box::new(ChaCha8Rng::seed_from_u64(seed)))
             } else {
-                Choice::Turns(Router::default())
+                LoadBalancing::RoundRobin(Router::default())
             },
             active: vec![0; weights.len()],
             weights: weights
@@ -90,15 +90,15 @@ impl Fifo {
         }
     }
 
-    /// The static weights, summing to 1.
+    /// Static weights, summing to 1.
     pub(crate) fn weights(&self) -> &[f64] {
         &self.weights
     }
 
-    /// Chooses a variant; `None` where the circuit breaker is open, or nobody has a weight.
+    /// Chooses a variant; `None` if the circuit breaker is open or all weights are 0.
     pub(crate) fn choose(&mut self) -> Option<usize> {
-        let index = match &mut self.choice {
-            Choice::Turns(router) => {
+        let index = match &mut self.balancing {
+            LoadBalancing::RoundRobin(router) => {
                 let candidates = self.weights.iter().map(|weight| Candidate {
                     share: *weight,
                     has_slots: *weight > 0.0,
@@ -111,7 +111,7 @@ impl Fifo {
                 };
                 router.choose(candidates, wish).ok()?.variant
             }
-            Choice::LeastRequest(random) => {
+            LoadBalancing::LeastRequest(random) => {
                 let weighted = |(_, weight): &(usize, &f64)| **weight > 0.0;
                 let hosts = self.weights.iter().filter(|weight| **weight > 0.0).count();
                 let mut draw = |among: usize| {
@@ -146,7 +146,7 @@ impl Fifo {
         Some(index)
     }
 
-    /// A request under way to that variant has ended, for the proxy.
+    /// Records at the proxy that a request in flight to that variant has ended.
     pub(crate) fn ended(&mut self, variant: u16) {
         if let Some(active) = self.active.get_mut(usize::from(variant)) {
             *active = active.saturating_sub(1);

@@ -1,5 +1,5 @@
-//! What a proxy has counted since it started, as its statistics say it: by the engines' own samples. It
-//! decides nothing and adds nothing of its own.
+//! Counters of a proxy since its start, as its statistics report them. They sum the engines' samples
+//! and add nothing.
 
 use weir_api::metrics::Metric;
 use weir_filter::stats::{Change, Sample};
@@ -7,28 +7,28 @@ use weir_filter::stats::{Change, Sample};
 use weir_planner::observe::Counts;
 use weir_planner::observe::slack::{Buckets, EDGES_MS};
 
-/// The counts of one proxy, over its workers.
+/// Counters of one proxy, over its workers.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally {
     arrivals: u64,
-    /// Requests by the time that they had left: by [`EDGES_MS`], each above the edge before; the last
-    /// above all of them.
+    /// Requests by remaining time: bucket i holds those at most [`EDGES_MS`]\[i\] and above the edge
+    /// before; the last bucket holds those above all edges.
     slacks: [u64; EDGES_MS.len() + 1],
 }
 
 impl Tally {
-    /// Of a proxy that has just started.
+    /// Counters of a proxy that has just started.
     pub(crate) const NEW: Tally = Tally {
         arrivals: 0,
         slacks: [0; EDGES_MS.len() + 1],
     };
 
-    /// A request has arrived, at a proxy without the filter.
+    /// Counts the arrival of a request at a proxy without the filter.
     pub(crate) fn arrive(&mut self) {
         self.arrivals += 1;
     }
 
-    /// An engine has counted.
+    /// Adds an engine's samples.
     pub(super) fn add(&mut self, samples: &[Sample]) {
         for sample in samples {
             match (sample.metric, sample.change) {
@@ -44,8 +44,8 @@ impl Tally {
         }
     }
 
-    /// What a scrape says. Where requests went is not in it, and no histogram before its first value, as
-    /// in Envoy; which shows a histogram's values only once it has flushed them, up to a quarter of a second later.
+    /// Returns the contents of a scrape. It leaves out routing counts and, as Envoy does, histograms without
+    /// a value. Envoy shows histogram values only after a flush, up to a quarter of a second later.
     pub(crate) fn counts(&self) -> Counts {
         let mut sum = 0;
         let above = |edge: u32| f64::from(edge);
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slacks_are_counted_up_to_their_edges_and_above_the_last() {
+    fn slacks_are_counted_in_buckets_with_inclusive_upper_edges() {
         let mut tally = Tally::NEW;
         tally.arrive();
         assert_eq!(tally.counts(), Counts::of_arrivals(1.0));

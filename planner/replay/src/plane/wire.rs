@@ -1,4 +1,4 @@
-//! A request's headers as its client writes them, without allocating.
+//! Request headers as the client writes them, without allocation.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -8,17 +8,17 @@ use weir_filter::deadline::Wire;
 use crate::EPOCH_MS;
 use crate::request::Request;
 
-/// Room for one value: a percentage in full precision is the longest.
+/// Buffer size of one value; a percentage in full precision is the longest.
 const VALUE_BYTES: usize = 32;
 
-/// One value.
+/// Header value in a fixed buffer.
 #[derive(Debug, Default)]
 struct Value {
     bytes: [u8; VALUE_BYTES],
     used: usize,
 }
 
-/// The values of a request's headers.
+/// Header values of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Headers {
     budget: Value,
@@ -27,8 +27,8 @@ pub(crate) struct Headers {
 }
 
 impl Headers {
-    /// Writes a request's headers; without the client's start where deadlines count from receipt, and
-    /// without a class where there are none.
+    /// Writes a request's headers. Omits the client's start time if deadlines count from receipt, and
+    /// the class if there are no classes.
     pub(crate) fn write<'a>(
         &'a mut self,
         request: &Request,
@@ -37,7 +37,7 @@ impl Headers {
     ) -> Wire<'a> {
         let budget_us = request.budget.as_micros();
         let (ms, us) = (budget_us / 1000, budget_us % 1000);
-        // Down to the µs; the start in µs, which its magnitude says.
+        // Precision is µs. The start time is in µs, which the filter recognizes by its magnitude.
         if us == 0 {
             self.budget.write(format_args!("{ms}"));
         } else {
@@ -73,7 +73,7 @@ impl Headers {
 impl Value {
     fn write(&mut self, text: Arguments<'_>) {
         let mut rest = self.bytes.as_mut_slice();
-        // What does not fit is cut off; nothing here is that long.
+        // Longer values are cut off; no value here is that long.
         let _ = rest.write_fmt(text);
         self.used = VALUE_BYTES - rest.len();
     }
@@ -94,9 +94,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The filter reads back what was written, to the µs.
+        /// The filter parses the written values exactly, to the µs.
         #[test]
-        fn headers_say_what_the_request_does(
+        fn written_headers_are_parsed_back_exactly(
             budget_us in 10_000_u64..50_000_000,
             sent_us in 0_u64..1_000_000_000,
             skew_ms in -20_000_i32..0,

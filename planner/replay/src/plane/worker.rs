@@ -1,5 +1,5 @@
-//! One worker of a proxy: the real engine, with the timer and the order of calls that the filter's
-//! host shell has. It decides nothing the shell does not.
+//! Worker of a proxy: the real engine with the timer and the call order of the filter's host shell.
+//! It makes no decision that the shell does not make.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -21,20 +21,20 @@ use weir_filter::verdict::{Refusal, Verdict};
 use super::Tally;
 use crate::EPOCH_MS;
 
-/// Least time between ticks, as in the shell: Envoy's timers count in ms.
+/// Minimum time between ticks, as in the shell: Envoy's timers count in ms.
 const TICK_LEAST: Duration = Duration::from_millis(1);
-/// Most time between ticks, as in the shell.
+/// Maximum time between ticks, as in the shell.
 const TICK_MOST: Duration = TERMS.renewal;
 
-/// A worker.
+/// Worker of a proxy.
 pub(crate) struct Worker {
-    /// Its proxy.
+    /// Index of its proxy.
     pub(crate) proxy: u32,
-    /// Decides.
+    /// Decision logic of the filter.
     pub(crate) engine: Engine,
-    /// Whether its next tick, or ring, does not come.
+    /// Fault: drop the next tick or notification.
     pub(crate) loses_wake: bool,
-    /// Its entry on the proxy's board, by which it is rung.
+    /// Its row in the proxy's slot table, by which other workers notify it.
     pub(crate) entry: Option<usize>,
     board: Memory,
     incarnation: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// The worker `index` of a proxy, whose workers meet on `board`.
+    /// Creates worker `index` of a proxy; the workers of a proxy share `board`.
     pub(crate) fn new(proxy: u32, config: Config, board: Memory, index: u32) -> Worker {
         let incarnation = u64::from(index) + 1;
         Worker {
@@ -62,18 +62,18 @@ impl Worker {
         }
     }
 
-    /// Says that it is there and serves, as if it had had requests before the scenario begins.
+    /// Registers in the slot table, as if it had served requests before the scenario began.
     pub(crate) fn meet(&mut self) {
         self.engine.serve(Mono(0));
         self.note_entry();
     }
 
-    /// Its proxy's process starts anew.
+    /// Clears the slot table: the proxy's process restarts.
     pub(crate) fn forget_board(&self) {
         self.board.clear();
     }
 
-    /// Slots of the variants that its proxy's board counts as taken, by the variants' keys.
+    /// Slots that the proxy's slot table counts as taken, by variant key.
     #[cfg(test)]
     pub(crate) fn taken_on_board(&self, now: u64) -> Vec<(Key, u32)> {
         let mut board = Board::default();
@@ -85,18 +85,18 @@ impl Worker {
             .collect()
     }
 
-    /// Whom it has rung, by entry, why, and of which proxy.
+    /// Takes the pending notifications: its proxy, and the row and reason of each.
     pub(crate) fn take_rings(&mut self) -> (u32, Vec<(usize, Ring)>) {
         self.note_entry();
         let rings = self.board.take_rings().into_iter();
-        // Plans reach workers by themselves here.
+        // Plans reach the workers separately in the simulation.
         (
             self.proxy,
             rings.filter(|(_, why)| *why != Ring::Plan).collect(),
         )
     }
 
-    /// The VM starts anew: nothing held, nothing in flight, the static plan.
+    /// Restarts the VM: nothing queued, nothing in flight, the static plan.
     pub(crate) fn restart(&mut self) {
         const NEXT_START: u64 = 1 << 32;
         self.incarnation += NEXT_START;
@@ -107,8 +107,8 @@ impl Worker {
         self.tick_at = 0;
     }
 
-    /// A request's head has arrived; `more`: its body is still to come. What the engine has counted of it is
-    /// added to its proxy's. Who had to make room for it is told beside.
+    /// Handles the arrival of a request's head; `more`: its body is still to come. Adds the engine's counts
+    /// to its proxy's. `verdicts` takes those on requests evicted to make room.
     pub(crate) fn on_request(
         &mut self,
         stream: StreamId,
@@ -129,7 +129,7 @@ impl Worker {
         verdict
     }
 
-    /// A part of a request's body has arrived.
+    /// Handles the arrival of a part of a request's body.
     pub(crate) fn on_body(
         &mut self,
         stream: StreamId,
@@ -146,7 +146,7 @@ impl Worker {
         verdict
     }
 
-    /// An answer has come and is passed on.
+    /// Handles an answer that is complete and passed on.
     pub(crate) fn on_answer(
         &mut self,
         stream: StreamId,
@@ -167,7 +167,7 @@ impl Worker {
         self.on_end(stream, End::Answered, now, verdicts);
     }
 
-    /// An answer has come as far as the proxy takes it: its client reads too slowly for the rest.
+    /// Handles an answer whose client reads slowly, once the proxy's buffer is full.
     pub(crate) fn on_bulk(
         &mut self,
         stream: StreamId,
@@ -183,8 +183,8 @@ impl Worker {
         self.report();
     }
 
-    /// A stream has ended; whoever waits for what it leaves goes next. Refusals wait for the next
-    /// tick, as in the shell.
+    /// Handles the end of a stream and dispatches waiting requests. Rejections wait for the next tick, as in
+    /// the shell.
     pub(crate) fn on_end(
         &mut self,
         stream: StreamId,
@@ -196,12 +196,12 @@ impl Worker {
         self.report();
     }
 
-    /// Keeps back a refusal of a held request until the next tick.
+    /// Defers the rejection of a queued request to the next tick.
     pub(crate) fn owe(&mut self, stream: StreamId, refusal: Refusal) {
         self.owed.push((stream, refusal));
     }
 
-    /// The timer has fired, if `now` is when it was last set for.
+    /// Handles the timer, if `now` is the time it was last set for.
     pub(crate) fn on_tick(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) -> bool {
         if self.tick_at != now {
             return false;
@@ -220,7 +220,7 @@ impl Worker {
         true
     }
 
-    /// Another worker has rung.
+    /// Handles a notification from another worker.
     pub(crate) fn on_ring(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
         if !std::mem::take(&mut self.loses_wake) {
             self.engine.release(clocks(now), verdicts);
@@ -228,7 +228,7 @@ impl Worker {
         }
     }
 
-    /// Another worker has rung because a variant has begun or ceased to fail.
+    /// Handles a notification that a variant has started or stopped failing.
     pub(crate) fn on_news(&mut self, now: u64, verdicts: &mut Vec<(StreamId, Verdict)>) {
         if !std::mem::take(&mut self.loses_wake) {
             self.renew(now);
@@ -237,13 +237,13 @@ impl Worker {
         }
     }
 
-    /// The variants that it probes now.
+    /// Returns the variants to probe now.
     pub(crate) fn probes(&mut self, now: u64) -> Vec<Key> {
         let probes = self.engine.probes(Mono(now)).into_iter();
         probes.map(|probe| probe.variant).collect()
     }
 
-    /// A probe has been answered, or was not.
+    /// Handles the result of a probe; no answer counts as failure.
     pub(crate) fn on_probe(
         &mut self,
         variant: Key,
@@ -255,14 +255,14 @@ impl Worker {
         self.report();
     }
 
-    /// Says of each variant whether it fails, as its proxy's statistics do.
+    /// Reports for each variant whether it is failing, as the proxy's statistics do.
     pub(crate) fn say_failing(&self, failing: &mut BTreeMap<String, bool>) {
         for (name, fails) in self.engine.health() {
             failing.insert(name.to_string(), fails);
         }
     }
 
-    /// A plan is here; one that is not newer changes nothing.
+    /// Applies a plan; ignores one that is not newer.
     pub(crate) fn on_plan(
         &mut self,
         plan: &Rc<Plan>,
@@ -277,7 +277,7 @@ impl Worker {
         self.report();
     }
 
-    /// When the timer has to fire, if that is not what it is set to.
+    /// Returns the next time of the timer, if it has changed.
     pub(crate) fn arm(&mut self, now: u64) -> Option<u64> {
         let wake = if self.owed.is_empty() {
             self.engine
@@ -287,7 +287,7 @@ impl Worker {
             Mono(now)
         };
         let period = wake.since(Mono(now)).clamp(TICK_LEAST, TICK_MOST);
-        // Envoy's timer counts whole ms.
+        // Envoy's timers count whole ms.
         let period = u64::try_from(period.as_millis()).unwrap_or(1) * 1_000_000;
         let least = TICK_LEAST.as_nanos() as u64;
         let late = self.tick_at <= now;
@@ -298,7 +298,7 @@ impl Worker {
         None
     }
 
-    /// The timer is set to its longest period.
+    /// Sets the timer to its longest period.
     pub(crate) fn start(&mut self, now: u64) -> u64 {
         self.tick_at = now + TICK_MOST.as_nanos() as u64;
         self.tick_at
@@ -319,7 +319,7 @@ impl Worker {
         self.engine.stats.swap(&mut self.samples);
     }
 
-    /// Adds what the engine has counted in the latest call to its proxy's counts.
+    /// Adds the engine's counts of the latest call to its proxy's.
     pub(crate) fn count_into(&mut self, counted: &mut Tally) {
         counted.add(&self.samples);
         self.samples.clear();

@@ -1,13 +1,13 @@
-//! Where a chart's axes are labelled.
+//! Axis labels of a chart.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 
-/// Where an axis is labelled: at the multiples of the least of 1, 2 or 5 times a power of ten (of a
-/// thousandth or more) that has at most `most` of them on it. In whole numbers: plotters' own choice goes
-/// through the platform's `ln` and `pow`, which are not the same on every machine.
+/// Label positions of an axis: multiples of the smallest of 1, 2 or 5 times a power of ten (at least a
+/// thousandth) with at most `most` of them on the axis. In integers, because plotters' own choice uses the
+/// platform's `ln` and `pow`, which differ between machines.
 fn ticks(axis: &Range<f64>, most: i64) -> Vec<f64> {
     let (start, end) = (axis.start * 1000.0, axis.end * 1000.0);
     if !(start < end && start.abs() < 1e15 && end.abs() < 1e15) {
@@ -27,7 +27,7 @@ fn ticks(axis: &Range<f64>, most: i64) -> Vec<f64> {
     }
 }
 
-/// An axis with its labels at those places.
+/// Axis with its label positions.
 pub(super) struct Labelled {
     axis: RangedCoordf64,
     ticks: Vec<f64>,

@@ -1,4 +1,4 @@
-//! What became of the requests: a bar for each contender, whole, with a mark at its bound.
+//! Outcomes of the requests: one bar of 100 % for each contender, with a mark at its bound.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use super::canvas::{self, Canvas, FONT, GREY, INK, Stroke, WIDTH};
 use super::summary::Summary;
 
 const ROW: u32 = 34;
-/// Room for names, on the left.
+/// Width of the names on the left.
 const NAMES: i32 = 250;
-/// Longest name that fits there.
+/// Maximum length of a name that fits there.
 const NAME_MAX: usize = 36;
-/// Room for a figure, on the right.
+/// Width of the number on the right.
 const FIGURE: i32 = 64;
 const ON_TIME: RGBColor = RGBColor(0, 158, 115);
 const LATE: RGBColor = RGBColor(230, 159, 0);
 const INACCURATE: RGBColor = RGBColor(170, 160, 60);
 const LOST: RGBColor = RGBColor(150, 30, 30);
-/// For reasons of refusal, in their order; used again from the beginning where there are more.
+/// Colours of rejection reasons, in order; reused from the beginning if there are more.
 const REASONS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(204, 121, 167),
@@ -31,7 +31,7 @@ const REASONS: [RGBColor; 8] = [
     RGBColor(90, 110, 130),
 ];
 
-/// The SVG and its key.
+/// Returns the SVG and its legend.
 pub(super) fn draw(sums: &[Summary]) -> Result<(String, Vec<(String, Stroke)>), ReportError> {
     let kinds = kinds(sums);
     let height = ROW * (sums.len() as u32).max(1) + 8;
@@ -74,11 +74,11 @@ fn paint(canvas: &Canvas<'_>, sums: &[Summary], kinds: &[Kind]) -> Result<(), Re
     Ok(())
 }
 
-/// A part of a bar: its name and colour, and how many of a contender's requests are in it.
+/// Part of a bar: name, colour, and the number of a contender's requests in it.
 type Kind = (String, RGBColor, Count);
 type Count = Box<dyn Fn(&Summary) -> u64>;
 
-/// The parts of a bar, those that anybody has any of.
+/// Parts of a bar, without those that are empty for every contender.
 fn kinds(sums: &[Summary]) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = Vec::new();
     let mut kind = |name: &str, colour: RGBColor, count: Count| {
@@ -103,7 +103,7 @@ fn kinds(sums: &[Summary]) -> Vec<Kind> {
     kinds
 }
 
-/// A name that fits.
+/// Shortens a name to fit.
 fn short(name: &str) -> String {
     if name.chars().count() <= NAME_MAX {
         return name.to_owned();

@@ -1,21 +1,20 @@
-//! What every drawing of a report has in common: SVG without a background whose ink is the page's own
-//! text colour, so that it is as readable on a dark page as on a light one; width, font and colours.
-//! What is drawn is the others' business.
+//! Common basis of all drawings of a report: SVG without background, whose ink is the page's text colour,
+//! so that it is readable on dark and light pages; width, font and colours.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use super::ReportError;
 
-/// Of every drawing, in its own pixels; the page scales them.
+/// Width of every drawing, in its own pixels; the page scales them.
 pub(super) const WIDTH: u32 = 960;
 pub(super) const FONT: &str = "sans-serif";
-/// Stands for the page's own text colour until [`draw`] puts that in.
+/// Placeholder for the page's text colour, which [`draw`] replaces.
 pub(super) const INK: RGBColor = RGBColor(1, 2, 3);
 const INK_SVG: &str = "#010203";
 pub(super) const GREY: RGBColor = RGBColor(140, 140, 140);
-/// Okabe and Ito's colours, told apart by nearly everybody, but for their black and yellow, which one of
-/// the two backgrounds would swallow.
+/// Okabe and Ito's colour-blind safe colours, without black and yellow, which are invisible on one of
+/// the two backgrounds.
 pub(super) const PALETTE: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -26,10 +25,10 @@ pub(super) const PALETTE: [RGBColor; 7] = [
     RGBColor(140, 140, 140),
 ];
 
-/// Where something is drawn.
+/// Area to draw on.
 pub(super) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// How something is drawn, and what its key shows.
+/// Style of a line or area, also shown in the legend.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Stroke {
     Solid(RGBColor),
@@ -38,7 +37,7 @@ pub(super) enum Stroke {
 }
 
 impl Stroke {
-    /// The colour as HTML has it.
+    /// Colour in HTML notation.
     pub(super) fn colour(self) -> String {
         let (Stroke::Solid(colour) | Stroke::Dashed(colour) | Stroke::Area(colour)) = self;
         if colour == INK {
@@ -48,7 +47,7 @@ impl Stroke {
     }
 }
 
-/// The stroke of the contender with that index: dashed from the eighth on.
+/// Stroke of the contender with that index: dashed from the eighth on.
 pub(super) fn nth(index: usize) -> Stroke {
     let colour = PALETTE.get(index % PALETTE.len()).copied().unwrap_or(GREY);
     if index < PALETTE.len() {
@@ -58,7 +57,7 @@ pub(super) fn nth(index: usize) -> Stroke {
     }
 }
 
-/// The SVG of what `paint` draws.
+/// Returns the SVG that `paint` draws.
 pub(super) fn draw(
     height: u32,
     paint: impl FnOnce(&Canvas<'_>) -> Result<(), ReportError>,

@@ -1,4 +1,4 @@
-//! Lines and areas over two axes.
+//! Charts of lines and areas over two axes.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use super::series::Points;
 
 const HEIGHT: u32 = 270;
 
-/// What is drawn where.
+/// Ranges and labels of the axes.
 pub(super) struct Axes {
     pub(super) x: Range<f64>,
     pub(super) y: Range<f64>,
@@ -19,7 +19,7 @@ pub(super) struct Axes {
     pub(super) y_unit: &'static str,
 }
 
-/// One thing in a chart.
+/// Line or area of a chart.
 pub(super) struct Layer {
     pub(super) points: Points,
     pub(super) stroke: Stroke,
@@ -74,7 +74,7 @@ fn paint(canvas: &Canvas<'_>, axes: &Axes, layers: &[Layer]) -> Result<(), Repor
     Ok(())
 }
 
-/// The least of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten that is not below `value`; 1 for nothing.
+/// The smallest of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6 or 8 times a power of ten that is not below `value`; 1 if it is 0.
 pub(super) fn top(value: f64) -> f64 {
     if !(value > 0.0 && value < 1e12) {
         return 1.0;

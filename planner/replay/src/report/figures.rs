@@ -1,4 +1,4 @@
-//! Which figures there are, what is in each, and what its caption says.
+//! Figures of the report, with their contents and captions.
 
 use std::time::Duration;
 
@@ -10,32 +10,32 @@ use super::{ReportError, bars};
 use crate::request::{Play, Request, Second};
 use crate::scenario::Scenario;
 
-/// A drawing with what belongs to it.
+/// Drawing with title, caption and legend.
 #[derive(Debug)]
 pub(super) struct Figure {
     pub(super) title: String,
     pub(super) caption: String,
-    /// Names and how they are drawn.
+    /// Names and strokes of the legend.
     pub(super) key: Vec<(String, Stroke)>,
     pub(super) svg: String,
 }
 
-/// What all figures are made of.
-struct Material<'a> {
+/// Data of all figures.
+struct FigureData<'a> {
     scenario: &'a Scenario,
     requests: &'a [Request],
     plays: &'a [Play],
     bins: Bins,
 }
 
-/// All of them, in reading order.
+/// Draws all figures, in reading order.
 pub(super) fn draw(
     scenario: &Scenario,
     requests: &[Request],
     plays: &[Play],
     sums: &[Summary],
 ) -> Result<Vec<Figure>, ReportError> {
-    let all = Material {
+    let all = FigureData {
         scenario,
         requests,
         plays,
@@ -70,7 +70,7 @@ pub(super) fn draw(
     Ok(figures)
 }
 
-impl Material<'_> {
+impl FigureData<'_> {
     fn load(&self) -> Result<Figure, ReportError> {
         let mut named = vec![(
             "offered".to_owned(),
@@ -207,7 +207,7 @@ impl Material<'_> {
         )
     }
 
-    /// Values of the variants upon each other, the first at the bottom.
+    /// Stacked values of the variants, the first at the bottom.
     fn stack(
         &self,
         play: &Play,
@@ -222,7 +222,7 @@ impl Material<'_> {
             let colour = PALETTE.get(index % PALETTE.len()).copied().unwrap_or(GREY);
             named.push((server.name.clone(), points, Stroke::Area(colour)));
         }
-        // The highest first, so that each lower one paints over what is not its own.
+        // The highest first: each lower one then paints over the rest of it.
         named.reverse();
         let y_end = if unit == "%" {
             100.0
@@ -269,7 +269,7 @@ impl Material<'_> {
             .collect()
     }
 
-    /// The median budget, or the promise where there are no requests.
+    /// Median budget, or the service's objective if there are no requests.
     fn budget_ms(&self) -> f64 {
         let mut budgets: Vec<Duration> =
             self.requests.iter().map(|request| request.budget).collect();
@@ -312,7 +312,7 @@ fn figure(
     })
 }
 
-/// A line from bottom to top, kept within the figure.
+/// Vertical line, kept within the figure.
 fn upright(name: &str, at: f64, end: f64) -> (String, Points, Stroke) {
     let at = at.min(end);
     (
@@ -322,7 +322,7 @@ fn upright(name: &str, at: f64, end: f64) -> (String, Points, Stroke) {
     )
 }
 
-/// Whether anything about cores or quotas changes.
+/// Whether any cores or quotas change.
 fn moves(play: &Play) -> bool {
     let differ = |pair: &[Second]| matches!(pair, [a, b] if a.cores_actuated != b.cores_actuated || a.shares != b.shares);
     play.seconds.windows(2).any(differ)

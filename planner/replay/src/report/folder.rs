@@ -1,5 +1,5 @@
-//! The report's folder: written beside its place and moved there, so that whoever looks finds a whole
-//! report, the one before it, or none. It never deletes a file that is not a report's.
+//! Atomic writes of the report's folder: it is written beside its place and renamed, so readers find a
+//! complete report, the previous one, or none. Never deletes a file that does not belong to a report.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -9,13 +9,13 @@ use tempfile::Builder;
 
 use super::ReportError;
 
-/// The files of a report: the page, JSON, the table.
+/// Files of a report: page, JSON, table.
 pub const FILES: [&str; 3] = ["report.html", "report.json", "report.txt"];
 
-/// Refuses a folder that [`super::Report::write`] would refuse: worth asking before a long replay.
+/// Refuses a folder that [`super::Report::write`] would refuse; called before a long replay.
 ///
 /// # Errors
-/// It holds other things, is no folder, or has no name of its own.
+/// The folder contains other files, is not a folder, or has no name of its own.
 pub fn check(folder: &Path) -> Result<(), ReportError> {
     parent(folder)?;
     let entries = match fs::read_dir(folder) {
@@ -43,7 +43,7 @@ pub(super) fn write(
     check(folder)?;
     let parent = parent(folder)?;
     fs::create_dir_all(&parent).map_err(|error| at(&parent, error))?;
-    // Deleted with all that is in it when this function ends, however it ends.
+    // Deleted with its contents when this function returns, also with an error.
     let workshop = Builder::new()
         .prefix(".weir-report-")
         .tempdir_in(&parent)

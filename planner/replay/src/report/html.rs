@@ -1,7 +1,7 @@
-//! The page: sums, bounds and figures in one file without scripts, fonts or pictures from elsewhere.
-//! Whatever a scenario's author may have named is escaped.
+//! HTML page: sums, bounds and figures in one file without scripts or external fonts and images. Names
+//! from the scenario are escaped.
 
-use super::Stated;
+use super::ScenarioInfo;
 use super::canvas::Stroke;
 use super::figures::Figure;
 use super::summary::Summary;
@@ -20,8 +20,8 @@ figure{margin:0}svg{width:100%;height:auto}\
 .key{display:flex;flex-wrap:wrap;gap:.1rem 1.2rem;list-style:none;padding:0;margin:.2rem 0;font-size:.9rem}\
 .key i{display:inline-block;width:1.4rem;margin-right:.4rem;vertical-align:middle}";
 
-/// The whole file.
-pub(super) fn page(scenario: &Stated, sums: &[Summary], figures: &[Figure]) -> String {
+/// Returns the whole file.
+pub(super) fn page(scenario: &ScenarioInfo, sums: &[Summary], figures: &[Figure]) -> String {
     let title = format!("Replay: {}", escaped(&scenario.name));
     let figures: String = figures.iter().map(figure).collect();
     format!(
@@ -34,8 +34,8 @@ pub(super) fn page(scenario: &Stated, sums: &[Summary], figures: &[Figure]) -> S
     )
 }
 
-fn stated(scenario: &Stated) -> String {
-    let Stated {
+fn stated(scenario: &ScenarioInfo) -> String {
+    let ScenarioInfo {
         name: _,
         seed,
         length_s,
@@ -74,7 +74,7 @@ fn table(sums: &[Summary]) -> String {
     )
 }
 
-/// What the bounds are, each once.
+/// Explanations of the bounds, without repetition.
 fn bounds(sums: &[Summary]) -> String {
     let mut said: Vec<String> = Vec::new();
     for yardstick in sums.iter().filter_map(|sum| sum.bound.as_ref()) {

@@ -1,9 +1,8 @@
-//! A replay told to people and programs: a table, JSON, and one HTML file with everything in it.
+//! Report of a replay for people and programs: a table, JSON, and a self-contained HTML file.
 //!
-//! It counts and draws what the plays say and decides nothing. All three forms are made of the same
-//! [`Summary`]s, whose numbers are rounded once, to a thousandth; what is drawn is gathered into so many
-//! points at most (`series::POINTS_MAX`), however long the replay was. No clock, no script, nothing
-//! from outside: the same plays give the same bytes.
+//! All three are made of the same [`Summary`]s, whose numbers are rounded once, to a thousandth. Figures
+//! have a limited number of points (`series::POINTS_MAX`), however long the replay was. No clock, script
+//! or external resource is used: equal plays give equal bytes.
 
 mod axis;
 mod bars;
@@ -28,7 +27,7 @@ use figures::Figure;
 pub use folder::{FILES, check};
 pub use summary::{Summary, Yardstick};
 
-/// Why there is no report.
+/// Error of a report.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ReportError {
@@ -61,18 +60,18 @@ impl<E: std::error::Error + Send + Sync> From<DrawingAreaErrorKind<E>> for Repor
     }
 }
 
-/// A replay, summed up.
+/// Report of a replay.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    scenario: Stated,
+    scenario: ScenarioInfo,
     contenders: Vec<Summary>,
     #[serde(skip)]
     figures: Vec<Figure>,
 }
 
-/// What was replayed.
+/// Description of the scenario.
 #[derive(Debug, Serialize)]
-struct Stated {
+struct ScenarioInfo {
     name: String,
     seed: u64,
     length_s: f64,
@@ -84,8 +83,8 @@ struct Stated {
     faults: usize,
 }
 
-/// The bounds of every play, in the plays' order: the most on time with the cores it had, and the
-/// least core-seconds for as many on time.
+/// Bounds of every play, in order: the maximum on-time requests with its cores, and the minimum
+/// core-seconds for its number of on-time requests.
 #[must_use]
 pub fn yardsticks(
     scenario: &Scenario,
@@ -101,10 +100,10 @@ pub fn yardsticks(
 }
 
 impl Report {
-    /// Sums up and draws. `yardsticks` are those of the plays, or none at all.
+    /// Summarizes the plays and draws the figures. `yardsticks` has the bounds of all plays, or is empty.
     ///
     /// # Errors
-    /// A play without an outcome for each request, or yardsticks for other plays.
+    /// A play does not have one outcome for each request, or `yardsticks` has another length than the plays.
     pub fn new(
         scenario: &Scenario,
         requests: &[Request],
@@ -123,7 +122,7 @@ impl Report {
             contenders.push(Summary::of(scenario, requests, play, yardstick)?);
         }
         let length_s = scenario.length.as_secs_f64();
-        let stated = Stated {
+        let stated = ScenarioInfo {
             name: scenario.name.clone(),
             seed: scenario.seed,
             length_s: summary::rounded(length_s),
@@ -146,36 +145,36 @@ impl Report {
         })
     }
 
-    /// The contenders' sums, in the plays' order.
+    /// Summaries of the contenders, in the plays' order.
     #[must_use]
     pub fn contenders(&self) -> &[Summary] {
         &self.contenders
     }
 
-    /// For people at a terminal.
+    /// Text table for a terminal.
     #[must_use]
     pub fn table(&self) -> String {
         table::text(&self.contenders)
     }
 
-    /// For programs: keys always in the same order, fractions to a thousandth.
+    /// JSON for programs: keys always in the same order, fractions to a thousandth.
     ///
     /// # Errors
-    /// Never for what [`Report::new`] has made.
+    /// None for a report made by [`Report::new`].
     pub fn json(&self) -> Result<String, ReportError> {
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 
-    /// For people with a browser: one file that needs no other.
+    /// HTML page for browsers, in one self-contained file.
     #[must_use]
     pub fn html(&self) -> String {
         html::page(&self.scenario, &self.contenders, &self.figures)
     }
 
-    /// Writes all three into the folder, which is there whole or not at all; an earlier report's is replaced.
+    /// Writes all three into the folder atomically, replacing an earlier report.
     ///
     /// # Errors
-    /// The path and why it cannot be written, or what else is in that folder.
+    /// The path and the reason why it cannot be written, or the other files in that folder.
     pub fn write(&self, folder: &Path) -> Result<(), ReportError> {
         let [html, json, text] = FILES;
         let table = self.table() + "\n";

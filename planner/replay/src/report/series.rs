@@ -1,5 +1,5 @@
-//! Plays as points to draw, few enough whatever their length: times in seconds of the scenario, gathered
-//! in bins; distributions on a grid.
+//! Points of the figures, limited in number: time series are averaged in bins, distributions evaluated on
+//! a grid. Times are in seconds of the scenario.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use super::summary::{Verdict, accuracy, paired};
 use crate::request::{Fate, Play, Request, Second};
 use crate::scenario::Scenario;
 
-/// Most points of one line.
+/// Maximum number of points of a line.
 pub(super) const POINTS_MAX: usize = 600;
-/// Most bins of time: a line in steps has two points for each.
+/// Maximum number of time bins: a step line has two points for each.
 const BINS_MAX: usize = POINTS_MAX / 2;
-/// Points of a distribution.
+/// Number of points of a distribution.
 const GRID: usize = 300;
 
 const _: () = assert!(GRID < POINTS_MAX);
 
 pub(super) type Points = Vec<(f64, f64)>;
 
-/// Equal parts of a replay's time.
+/// Equal time bins of a replay.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bins {
     width_s: usize,
@@ -26,7 +26,7 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    /// Whole seconds each, over the scenario's length.
+    /// Creates bins of whole seconds over the scenario's length.
     pub(super) fn of(length: Duration) -> Bins {
         let seconds = (length.as_secs_f64().ceil() as usize).max(1);
         let width_s = seconds.div_ceil(BINS_MAX);
@@ -36,17 +36,17 @@ impl Bins {
         }
     }
 
-    /// Where the last one ends, in seconds.
+    /// End of the last bin, in seconds.
     pub(super) fn end_s(self) -> f64 {
         (self.width_s * self.count) as f64
     }
 
-    /// How long each is, in seconds.
+    /// Width of a bin, in seconds.
     pub(super) fn width_s(self) -> f64 {
         self.width_s as f64
     }
 
-    /// The mean of the values in each bin, at the bin's middle; none where there are none.
+    /// Mean of the values in each bin, at the bin's middle; empty bins have no point.
     fn means(self, values: impl Iterator<Item = (usize, f64)>) -> Points {
         let mut sums = vec![(0.0, 0u64); self.count];
         for (second, value) in values {
@@ -62,7 +62,7 @@ impl Bins {
             .collect()
     }
 
-    /// The same as steps, each bin's value over all of it.
+    /// Mean of the values in each bin, as a step line.
     fn steps(self, values: impl Iterator<Item = (usize, f64)>) -> Points {
         let half = self.width_s() / 2.0;
         let means = self.means(values).into_iter();
@@ -83,7 +83,7 @@ pub(super) fn offered(requests: &[Request], bins: Bins) -> Points {
     bins.steps(counts.into_iter().map(f64::from).enumerate())
 }
 
-/// Percent on time of the requests sent in each bin.
+/// Percentage on time of the requests sent in each bin.
 pub(super) fn on_time(
     scenario: &Scenario,
     requests: &[Request],
@@ -113,7 +113,7 @@ pub(super) fn accuracies(
     }))
 }
 
-/// A value of the control plane in steps; none where it has none.
+/// Values of the control plane as a step line; empty if it has none.
 pub(super) fn control(play: &Play, bins: Bins, value: impl Fn(&Second) -> Option<f64>) -> Points {
     let seconds = play.seconds.iter().enumerate();
     bins.steps(seconds.filter_map(|(second, state)| Some((second, value(state)?))))
@@ -127,7 +127,7 @@ pub(super) fn latencies_ms(requests: &[Request], play: &Play) -> Vec<f64> {
     sorted(answered.map(|latency| latency.as_secs_f64() * 1e3))
 }
 
-/// What was left until due when requests were sent upstream, ms, sorted; negative where it was too late.
+/// Slack of the requests when sent upstream, ms, sorted; negative if too late.
 pub(super) fn slacks_ms(requests: &[Request], play: &Play) -> Vec<f64> {
     sorted(paired(requests, play).filter_map(|(request, outcome)| {
         let dispatched = outcome.dispatched?.as_secs_f64();
@@ -135,7 +135,7 @@ pub(super) fn slacks_ms(requests: &[Request], play: &Play) -> Vec<f64> {
     }))
 }
 
-/// Percent of `of` at or below each point of a grid from `from` to `to`.
+/// Cumulative distribution: percentage of `of` at or below each point of a grid from `from` to `to`.
 pub(super) fn distribution(sorted: &[f64], of: usize, from: f64, to: f64) -> Points {
     let point = |step: usize| {
         let at = from + (to - from) * step as f64 / GRID as f64;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_no_more_points_than_a_minute_may_be() {
+    fn day_long_replay_stays_within_point_limit() {
         for (length_s, width_s, count) in [(0, 1, 1), (60, 1, 60), (300, 1, 300), (301, 2, 151)] {
             let bins = Bins::of(Duration::from_secs(length_s));
             assert_eq!((bins.width_s, bins.count), (width_s, count), "{length_s}");
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn bins_are_means_and_empty_ones_have_no_point() {
+    fn bins_are_means_and_empty_bins_have_no_point() {
         let bins = Bins::of(Duration::from_secs(600));
         let values = [(0, 1.0), (1, 3.0), (5, 7.0), (600, 9.0)];
         assert_eq!(bins.means(values.into_iter()), [(1.0, 2.0), (5.0, 7.0)]);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distribution_counts_what_is_missing_too() {
+    fn distribution_is_relative_to_all_requests() {
         let points = distribution(&[10.0, 20.0], 4, 0.0, 30.0);
         assert_eq!(points.first(), Some(&(0.0, 0.0)));
         assert_eq!(points[100], (10.0, 25.0));

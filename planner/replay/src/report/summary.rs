@@ -1,5 +1,5 @@
-//! What became of a contender's requests, in sums. On time is judged as the client sees it: answered
-//! within the budget, by a variant as accurate as asked for.
+//! Summary of a contender's outcomes. On time is judged as the client sees it: answered within the
+//! budget, with the requested accuracy or more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,85 +11,85 @@ use crate::bound::{Bound, Least};
 use crate::request::{Fate, Outcome, Play, Request};
 use crate::scenario::Scenario;
 
-/// How soon a refusal is of use: its client can still ask elsewhere.
+/// Maximum delay of an early rejection, after which its client can still try elsewhere.
 const AT_ONCE: Duration = Duration::from_millis(50);
 
-/// One contender's sums. Times and accuracies are of all answers, late ones included.
+/// Summary of a contender. Times and accuracies cover all answers, including late ones.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    /// Its name.
+    /// Name.
     pub contender: String,
     /// Requests sent.
     pub sent: u64,
-    /// Answered within the budget, as accurately as asked.
+    /// Answered within the budget, with sufficient accuracy.
     pub on_time: u64,
-    /// The same, of all sent.
+    /// On-time answers, percent of all sent.
     pub on_time_percent: f64,
-    /// What became of each class, in the scenario's order; nothing where there is but one.
+    /// Summary of each class, in the scenario's order; empty if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<OfClass>,
-    /// Answered within the budget, by a variant less accurate than asked.
+    /// Answered within the budget, with insufficient accuracy.
     pub too_inaccurate: u64,
     /// Answered after the budget.
     pub late: u64,
-    /// Refused, by reason.
+    /// Rejected, by reason.
     pub refused: BTreeMap<&'static str, u64>,
-    /// Of those refused, the part that was refused within 50 ms of its first arrival, percent; `None` without any.
+    /// Rejections within 50 ms of the request's first arrival, percent of all; `None` without rejections.
     pub refused_at_once_percent: Option<f64>,
-    /// Left by the client.
+    /// Client disconnects.
     pub gone: u64,
-    /// Taken by a crash or restart.
+    /// Lost in a crash or restart.
     pub lost: u64,
-    /// Median from sending to the answer's arrival, ms; `None` without answers.
+    /// Median latency from sending to the answer's arrival, ms; `None` without answers.
     pub p50_ms: Option<f64>,
-    /// 95th percentile likewise.
+    /// 95th percentile of the latency.
     pub p95_ms: Option<f64>,
-    /// 99th percentile likewise.
+    /// 99th percentile of the latency.
     pub p99_ms: Option<f64>,
-    /// The longest likewise.
+    /// Maximum latency.
     pub max_ms: Option<f64>,
     /// Mean accuracy of the answers, percent.
     pub mean_accuracy: Option<f64>,
-    /// Cores × seconds in force.
+    /// Actual cores × seconds.
     pub core_seconds: f64,
-    /// Plans published.
+    /// Published plans.
     pub plans: u64,
-    /// Changes of a variant's cores in force.
+    /// Changes of a variant's actual cores.
     pub resizes: u64,
-    /// What nobody could have beaten with the same cores.
+    /// Clairvoyant bound with the same cores.
     pub bound: Option<Yardstick>,
-    /// What as many on-time answers cost at least.
+    /// Minimum core-seconds of as many on-time answers.
     pub least: Option<Least>,
 }
 
-/// One class's part of it.
+/// Summary of a class.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OfClass {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Requests of it sent.
+    /// Requests sent.
     pub sent: u64,
-    /// Answered within the budget, as accurately as asked.
+    /// Answered within the budget, with sufficient accuracy.
     pub on_time: u64,
-    /// The same, of all sent of it.
+    /// On-time answers, percent of the class's sent.
     pub on_time_percent: f64,
 }
 
-/// A bound and how near the contender came.
+/// Clairvoyant bound and the contender's fraction of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Yardstick {
     /// The bound.
     #[serde(flatten)]
     pub bound: Bound,
-    /// The contender's on-time answers of it, percent; `None` where nothing could be on time.
+    /// On-time answers, percent of the bound; `None` if the bound is 0.
     pub reached_percent: Option<f64>,
 }
 
 impl Summary {
-    /// Sums up a play.
+    /// Summarizes a play.
     ///
     /// # Errors
-    /// The play has not one outcome for each request.
+    /// The play does not have one outcome for each request.
     pub fn of(
         scenario: &Scenario,
         requests: &[Request],
@@ -154,7 +154,7 @@ impl Summary {
         Ok(sum)
     }
 
-    /// All refusals.
+    /// Total number of rejections.
     #[must_use]
     pub fn refused_total(&self) -> u64 {
         self.refused.values().sum()
@@ -187,7 +187,7 @@ impl Summary {
     }
 }
 
-/// What a fate was worth.
+/// Classification of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     OnTime,
@@ -213,7 +213,7 @@ impl Verdict {
     }
 }
 
-/// How many were on time.
+/// Number of on-time answers.
 pub(super) fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) -> u64 {
     let is_on_time = |(request, outcome): &(&Request, &Outcome)| {
         Verdict::of(scenario, request, outcome) == Verdict::OnTime
@@ -221,7 +221,7 @@ pub(super) fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) ->
     paired(requests, play).filter(is_on_time).count() as u64
 }
 
-/// What became of each class; nothing where there is but one.
+/// Summary of each class; empty if there is only one.
 fn by_class(scenario: &Scenario, requests: &[Request], play: &Play) -> Vec<OfClass> {
     if scenario.classes.len() < 2 {
         return Vec::new();
@@ -244,7 +244,7 @@ fn by_class(scenario: &Scenario, requests: &[Request], play: &Play) -> Vec<OfCla
     named.map(class).collect()
 }
 
-/// Each request with its outcome.
+/// Pairs each request with its outcome.
 pub(super) fn paired<'a>(
     requests: &'a [Request],
     play: &'a Play,
@@ -252,16 +252,16 @@ pub(super) fn paired<'a>(
     requests.iter().zip(&play.outcomes)
 }
 
-/// A variant's accuracy in percent; 0 for one that is not there.
+/// Accuracy of a variant, percent; 0 for an unknown one.
 pub(super) fn accuracy(scenario: &Scenario, variant: u16) -> f64 {
     let known = scenario.service.variants.get(usize::from(variant));
     known.map_or(0.0, |known| known.accuracy)
 }
 
-/// To a thousandth: what differs beyond that between machines is not told.
+/// Rounds to a thousandth, which hides floating-point differences between machines.
 pub(super) fn rounded(value: f64) -> f64 {
     let rounded = (value * 1000.0).round() / 1000.0;
-    // There is one zero.
+    // Avoids negative zero.
     if rounded == 0.0 { 0.0 } else { rounded }
 }
 
@@ -273,7 +273,7 @@ fn ms(duration: Duration) -> f64 {
     rounded(duration.as_secs_f64() * 1e3)
 }
 
-/// The least of `sorted` that so many percent of it do not exceed.
+/// Nearest-rank percentile: the smallest value that `percent` percent of `sorted` do not exceed.
 fn nearest_rank(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()

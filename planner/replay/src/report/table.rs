@@ -1,4 +1,4 @@
-//! The summaries as rows: one for each figure, a column for each contender; as text and for the page.
+//! Summaries as a table with a row for each figure and a column for each contender; for text and HTML.
 
 use std::collections::BTreeSet;
 
@@ -8,16 +8,16 @@ use comfy_table::{CellAlignment, Table};
 use super::summary::Summary;
 use crate::bound::Kind;
 
-/// Longest line of a column's head.
+/// Maximum line length of a column's header.
 const HEAD_MAX: usize = 18;
 
-/// A name and a cell for each contender.
+/// Row with a name and a cell for each contender.
 pub(super) struct Row {
     pub(super) name: String,
     pub(super) cells: Vec<String>,
 }
 
-/// For a terminal.
+/// Formats the table for a terminal.
 pub(super) fn text(sums: &[Summary]) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED);
@@ -32,7 +32,7 @@ pub(super) fn text(sums: &[Summary]) -> String {
     table.to_string()
 }
 
-/// A name in lines no longer than a cell's usual content, where it has spaces to break it at.
+/// Wraps a name at spaces to about the width of a cell.
 fn folded(name: &str) -> String {
     let mut lines = String::new();
     let mut length = 0;
@@ -50,7 +50,7 @@ fn folded(name: &str) -> String {
     lines
 }
 
-/// All rows; those that would be empty or zero for everybody are left out where they say nothing.
+/// Returns all rows, without optional ones that are empty or zero for every contender.
 pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut row = |name: &str, cell: &dyn Fn(&Summary) -> String| {
@@ -124,7 +124,7 @@ pub(super) fn rows(sums: &[Summary]) -> Vec<Row> {
     rows
 }
 
-/// How a bound's number is to be read.
+/// Relation sign of a bound's number.
 fn sign(kind: Kind) -> &'static str {
     match kind {
         Kind::Exact => "=",

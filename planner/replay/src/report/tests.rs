@@ -1,4 +1,4 @@
-//! The report of plays made up by hand and by formula.
+//! Tests of the report, with plays made by hand and by formula.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::request::{Fate, Outcome, Second};
 use crate::scenario::{Proxies, Server};
 use crate::world::tests::two_variants;
 
-/// Two variants, a (70 %) and b (80 %), 4 and 2 cores at the start.
+/// Two variants, a (70 %) and b (80 %), with 4 and 2 initial cores.
 pub(crate) fn scenario(length_s: u64) -> Scenario {
     let server = |name: &str, gamma_ms, cores| Server {
         name: name.to_owned(),
@@ -69,7 +69,7 @@ pub(crate) fn play(contender: &str, outcomes: Vec<Outcome>, seconds: Vec<Second>
     }
 }
 
-/// Seven requests, a second apart, and every kind of end.
+/// Seven requests, a second apart, with every kind of outcome.
 fn by_hand() -> (Scenario, Vec<Request>, Play) {
     let fates = [
         (Fate::Answered(0), 400, 0.0),
@@ -101,7 +101,7 @@ fn by_hand() -> (Scenario, Vec<Request>, Play) {
     )
 }
 
-/// A replay whose load swells and ebbs, with so many contenders that do better and worse.
+/// A replay with oscillating load and `contenders` contenders of different quality.
 fn made_up(length_s: u64, contenders: usize) -> (Scenario, Vec<Request>, Vec<Play>) {
     let rate = |second: u64| 40 + (second * 37 / length_s.max(1)) * 3 % 60;
     let mut requests: Vec<Request> = Vec::new();
@@ -175,7 +175,7 @@ fn reported(length_s: u64, contenders: usize) -> Report {
 }
 
 #[test]
-fn every_end_is_counted_once_and_rightly() {
+fn each_outcome_is_counted_once() {
     let (scenario, requests, play) = by_hand();
     let yardsticks = yardsticks(&scenario, &requests, std::slice::from_ref(&play));
     let report = Report::new(&scenario, &requests, &[play], &yardsticks).unwrap();
@@ -202,7 +202,7 @@ fn every_end_is_counted_once_and_rightly() {
     let bound = sum.bound.as_ref().unwrap();
     assert_eq!((bound.bound.on_time, bound.bound.kind), (7, Kind::Upper));
     assert_eq!(bound.reached_percent, Some(28.571));
-    // Six cores for 0.2 s at the start, and one of the two requests is not among those.
+    // Six cores for the first 0.2 s; one of the two requests is not in that time.
     let least = sum.least.as_ref().unwrap();
     assert_eq!(
         (least.core_seconds, least.kind, least.on_time),
@@ -211,7 +211,7 @@ fn every_end_is_counted_once_and_rightly() {
 }
 
 #[test]
-fn where_there_are_classes_each_is_counted() {
+fn each_class_is_counted_separately() {
     let (mut scenario, mut requests, play) = by_hand();
     let plays = [play];
     let one = Report::new(&scenario, &requests, &plays, &[]).unwrap();
@@ -243,7 +243,7 @@ fn where_there_are_classes_each_is_counted() {
 }
 
 #[test]
-fn the_json_is_the_same_to_the_byte() {
+fn json_is_reproducible_to_the_byte() {
     let (scenario, requests, play) = by_hand();
     let plays = [play];
     let yardsticks = yardsticks(&scenario, &requests, &plays);
@@ -255,7 +255,7 @@ fn the_json_is_the_same_to_the_byte() {
 }
 
 #[test]
-fn books_that_do_not_add_up_are_refused() {
+fn inconsistent_outcomes_are_refused() {
     let (scenario, requests, mut play) = by_hand();
     play.outcomes.swap(0, 1);
     let new = |play: &Play, yardsticks: &[(Bound, Option<Least>)]| {
@@ -277,7 +277,7 @@ fn books_that_do_not_add_up_are_refused() {
 }
 
 #[test]
-fn the_page_stands_alone_and_names_are_text() {
+fn page_is_self_contained_and_names_are_escaped() {
     let page = reported(60, 9).html();
     assert_eq!(page, reported(60, 9).html());
     for foreign in ["<script", "href=", "src=", "url(", "@import", "<day>"] {
@@ -311,13 +311,13 @@ fn the_page_stands_alone_and_names_are_text() {
 }
 
 #[test]
-fn a_long_replay_is_no_larger_page() {
+fn long_replay_does_not_enlarge_page() {
     let hour = reported(3600, 2).html().len();
     assert!(hour < 400_000, "{hour} bytes");
 }
 
 #[test]
-fn nothing_played_is_no_trouble() {
+fn empty_replay_is_reported() {
     let report = Report::new(&scenario(0), &[], &[], &[]).unwrap();
     assert!(report.html().contains("0 requests"));
     let none = play("weir", Vec::new(), Vec::new());
@@ -335,7 +335,7 @@ fn nothing_played_is_no_trouble() {
 }
 
 #[test]
-fn a_report_is_written_whole_or_not_at_all() {
+fn report_is_written_atomically() {
     let place = tempfile::tempdir().unwrap();
     let folder = place.path().join("deep/report");
     let report = reported(10, 1);
@@ -344,7 +344,7 @@ fn a_report_is_written_whole_or_not_at_all() {
     for file in FILES {
         assert!(fs::metadata(folder.join(file)).unwrap().len() > 0, "{file}");
     }
-    // Again, over an earlier one that lacks a file and has another's text.
+    // Again, over an earlier report with a missing file and a changed one.
     fs::remove_file(folder.join("report.txt")).unwrap();
     fs::write(folder.join("report.json"), "old").unwrap();
     report.write(&folder).unwrap();

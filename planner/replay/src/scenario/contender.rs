@@ -1,16 +1,16 @@
-//! The contenders' names, and who plays where a scenario does not say.
+//! Names of the contenders, and the default contenders of a scenario.
 
 use std::fmt;
 
 use super::raw::RawContender;
-use super::refused::Wrong;
+use super::refused::ScenarioError;
 use super::{Contender, Control, Plane};
 
-/// Most contenders of one scenario: more than all there are.
+/// Maximum number of contenders of a scenario, more than exist.
 const CONTENDERS_MAX: usize = 64;
 
 impl Plane {
-    /// All of them.
+    /// All data planes.
     pub const ALL: [Plane; 8] = [
         Plane::Weir,
         Plane::WeirGlobal,
@@ -22,7 +22,7 @@ impl Plane {
         Plane::FifoTimeout,
     ];
 
-    /// Its name in scenarios and reports.
+    /// Name in scenarios and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Plane {
 }
 
 impl Control {
-    /// All of them.
+    /// All control planes.
     pub const ALL: [Control; 4] = [
         Control::Planner,
         Control::Static,
@@ -47,7 +47,7 @@ impl Control {
         Control::VpaLike,
     ];
 
-    /// Its name in scenarios and reports.
+    /// Name in scenarios and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,14 +60,14 @@ impl Control {
 }
 
 impl fmt::Display for Contender {
-    /// `weir+planner`.
+    /// Writes for example `weir+planner`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}+{}", self.plane.name(), self.control.name())
     }
 }
 
-/// Weir under every control, so that the controls compare; and every data plane with cores as they
-/// are at the start, so that the planes do.
+/// Default contenders: Weir under every control plane, and every data plane with the initial cores. The
+/// former compare the control planes, the latter the data planes.
 pub(super) fn standard() -> Vec<Contender> {
     let weir = Control::ALL.map(|control| Contender {
         plane: Plane::Weir,
@@ -81,7 +81,7 @@ pub(super) fn standard() -> Vec<Contender> {
     weir.into_iter().chain(others).collect()
 }
 
-pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>, Wrong> {
+pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>, ScenarioError> {
     let Some(raw) = raw else {
         return Ok(standard());
     };
@@ -95,7 +95,7 @@ pub(super) fn contenders(raw: Option<&[RawContender]>) -> Result<Vec<Contender>,
         if contenders.contains(&contender) {
             let right = "another one: this one stands twice";
             let path = format!("contenders[{index}]");
-            return Err(Wrong::value(path, contender, right));
+            return Err(ScenarioError::value(path, contender, right));
         }
         contenders.push(contender);
     }

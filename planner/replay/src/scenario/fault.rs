@@ -1,4 +1,4 @@
-//! Faults by schedule, and faults drawn from the seed.
+//! Scheduled faults, and random faults drawn from the seed.
 
 use std::time::Duration;
 
@@ -6,40 +6,43 @@ use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use super::raw::{RawFault, What};
-use super::refused::{Wrong, seconds, within};
+use super::refused::{ScenarioError, seconds, within};
 use super::{Fault, FaultKind, Proxies, Server};
 use crate::input::seed::{Draw, rng};
 
-/// Most faults of one scenario.
+/// Maximum number of faults of a scenario.
 pub(super) const FAULTS_MAX: usize = 1000;
-/// Longest fault, in seconds.
+/// Maximum duration of a fault, in seconds.
 const LASTS_MAX_S: f64 = 3600.0;
-/// Slowest a slow server gets, in percent of its time.
+/// Maximum slowdown of a server, in percent of its normal time.
 const PERCENT_MAX: u32 = 10_000;
 
-/// What faults can befall.
-pub(super) struct Stage<'a> {
+/// Parts of the scenario that faults can affect.
+pub(super) struct FaultTargets<'a> {
     pub(super) length: Duration,
     pub(super) variants: &'a [Server],
     pub(super) proxies: &'a Proxies,
     pub(super) seed: u64,
 }
 
-/// All faults by their time; of the same time, in the order written.
-pub(super) fn faults(raw: &[RawFault], stage: &Stage<'_>) -> Result<Vec<Fault>, Wrong> {
+/// Returns all faults by time; faults at the same time keep the file's order.
+pub(super) fn faults(
+    raw: &[RawFault],
+    targets: &FaultTargets<'_>,
+) -> Result<Vec<Fault>, ScenarioError> {
     let mut faults = Vec::new();
-    let mut rng = rng(stage.seed, Draw::Faults);
+    let mut rng = rng(targets.seed, Draw::Faults);
     for (index, raw) in raw.iter().enumerate() {
         let at = format!("faults[{index}]");
         match raw.random {
             Some(count) => {
-                let given = Given::of(raw);
+                let given = GivenKeys::of(raw);
                 given.only(&at, "random", &[])?;
                 let most = u32::try_from(FAULTS_MAX).unwrap_or(u32::MAX);
                 let count = within(format!("{at}.random"), count, 1..=most, "faults")?;
-                faults.extend((0..count).map(|_| stage.drawn(&mut rng)));
+                faults.extend((0..count).map(|_| targets.drawn(&mut rng)));
             }
-            None => faults.push(stage.scheduled(&at, raw)?),
+            None => faults.push(targets.scheduled(&at, raw)?),
         }
         within(
             "faults",
@@ -52,11 +55,11 @@ pub(super) fn faults(raw: &[RawFault], stage: &Stage<'_>) -> Result<Vec<Fault>, 
     Ok(faults)
 }
 
-/// The keys that are there.
-struct Given(Vec<&'static str>);
+/// Keys given for a fault.
+struct GivenKeys(Vec<&'static str>);
 
-impl Given {
-    fn of(raw: &RawFault) -> Given {
+impl GivenKeys {
+    fn of(raw: &RawFault) -> GivenKeys {
         let keys = [
             ("at_s", raw.at_s.is_some()),
             ("what", raw.what.is_some()),
@@ -67,11 +70,11 @@ impl Given {
             ("percent", raw.percent.is_some()),
         ];
         let given = keys.iter().filter(|(_, given)| *given);
-        Given(given.map(|(key, _)| *key).collect())
+        GivenKeys(given.map(|(key, _)| *key).collect())
     }
 
-    /// Refuses a key that the fault has no use for.
-    fn only(&self, at: &str, what: &str, keys: &[&str]) -> Result<(), Wrong> {
+    /// Refuses a key that does not apply to the fault.
+    fn only(&self, at: &str, what: &str, keys: &[&str]) -> Result<(), ScenarioError> {
         let Some(other) = self.0.iter().find(|key| !keys.contains(key)) else {
             return Ok(());
         };
@@ -81,13 +84,17 @@ impl Given {
             keys.join(", ")
         };
         let right = format!("left out: {what} takes {takes}");
-        Err(Wrong::value(format!("{at}.{other}"), "given", right))
+        Err(ScenarioError::value(
+            format!("{at}.{other}"),
+            "given",
+            right,
+        ))
     }
 }
 
-impl Stage<'_> {
-    fn scheduled(&self, at: &str, raw: &RawFault) -> Result<Fault, Wrong> {
-        let missing = |key: &str| Wrong::value(format!("{at}.{key}"), "missing", "given");
+impl FaultTargets<'_> {
+    fn scheduled(&self, at: &str, raw: &RawFault) -> Result<Fault, ScenarioError> {
+        let missing = |key: &str| ScenarioError::value(format!("{at}.{key}"), "missing", "given");
         let when = raw.at_s.ok_or_else(|| missing("at_s"))?;
         let length_s = self.length.as_secs_f64();
         let when = seconds(format!("{at}.at_s"), when, 0.0..=length_s)?;
@@ -122,7 +129,7 @@ impl Stage<'_> {
             known.ok_or_else(|| {
                 let names: Vec<&str> = self.variants.iter().map(|v| v.name.as_str()).collect();
                 let right = format!("a variant of the service: {}", names.join(", "));
-                Wrong::value(format!("{at}.variant"), name, right)
+                ScenarioError::value(format!("{at}.variant"), name, right)
             })
         };
         let (kind, keys): (_, &[&str]) = match what {
@@ -171,14 +178,14 @@ impl Stage<'_> {
             What::ResizeDeferred => (FaultKind::ResizeDeferred { lasts: lasts()? }, &["lasts_s"]),
         };
         let keys: Vec<&str> = ["at_s", "what"].iter().chain(keys).copied().collect();
-        Given::of(raw).only(at, "this fault", &keys)?;
+        GivenKeys::of(raw).only(at, "this fault", &keys)?;
         Ok(Fault {
             at: when,
             what: kind,
         })
     }
 
-    /// Any fault but errors at any whole ms, lasting 1 to 10 s where it lasts.
+    /// Random fault, except server errors, at any whole ms; lasts 1 to 10 s if it has a duration.
     fn drawn(&self, rng: &mut ChaCha8Rng) -> Fault {
         let length_ms = u64::try_from(self.length.as_millis()).unwrap_or(u64::MAX);
         let at = Duration::from_millis(rng.random_range(0..=length_ms));

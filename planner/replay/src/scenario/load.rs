@@ -1,5 +1,5 @@
-//! When requests are sent: rates written out, generated or from a file, or records. From here on
-//! there are only arrivals.
+//! Sending times of requests: written rates, generated rates, rates from a file, or records. All become
+//! arrivals here.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,28 +7,31 @@ use std::time::Duration;
 use weir_sim::load::{Pulse, REQUESTS_MAX, Rates, SECONDS_MAX, read_trace};
 
 use super::raw::{Generator, RawLoad};
-use super::refused::{Wrong, within};
+use super::refused::{ScenarioError, within};
 use crate::input::records::{self, Rule};
 use crate::input::seed::{Draw, seed};
 use crate::input::{Arrival, rounded_up};
 
-/// Greatest factor on a load.
+/// Maximum factor on a load.
 const FACTOR_MAX: f64 = 1000.0;
-/// A silence within records or a trace that is longer than a minute is more likely a loss than a lull.
+/// Default limit on a silence in records or a trace, in seconds: a longer one is probably a recording gap.
 const SILENCE_S: f64 = 60.0;
 
-/// What a load depends on.
-pub(super) struct Setting<'a> {
+/// Context of a load.
+pub(super) struct LoadContext<'a> {
     pub(super) length_s: Option<u64>,
     pub(super) folder: &'a Path,
     pub(super) classes: &'a [String],
-    /// Requests/s that the servers execute with their cores at the start.
+    /// Throughput of the servers with their initial cores, requests/s.
     pub(super) capacity_rps: f64,
     pub(super) seed: u64,
 }
 
-/// The arrivals, in order, and how many seconds they span.
-pub(super) fn load(raw: &RawLoad, setting: &Setting<'_>) -> Result<(Vec<Arrival>, u64), Wrong> {
+/// Returns the arrivals, in order, and the number of seconds they span.
+pub(super) fn load(
+    raw: &RawLoad,
+    context: &LoadContext<'_>,
+) -> Result<(Vec<Arrival>, u64), ScenarioError> {
     let sources = [
         raw.rates.is_some(),
         raw.generator.is_some(),
@@ -38,22 +41,27 @@ pub(super) fn load(raw: &RawLoad, setting: &Setting<'_>) -> Result<(Vec<Arrival>
     let count = sources.iter().filter(|given| **given).count();
     if count != 1 {
         let right = "exactly one of rates, generator, file and records";
-        return Err(Wrong::value("load", format!("{count} of them"), right));
+        return Err(ScenarioError::value(
+            "load",
+            format!("{count} of them"),
+            right,
+        ));
     }
-    if let Some(length_s) = setting.length_s {
+    if let Some(length_s) = context.length_s {
         within("length_s", length_s, 1..=SECONDS_MAX as u64, "s")?;
     }
     only(raw)?;
     if let Some(path) = &raw.records {
-        return from_records(raw, path, setting);
+        return from_records(raw, path, context);
     }
     let rates = match (&raw.rates, raw.generator, &raw.file) {
-        (_, Some(generator), _) => generated(raw, generator, setting)?,
+        (_, Some(generator), _) => generated(raw, generator, context)?,
         (_, _, Some(path)) => {
-            let path = setting.folder.join(path);
+            let path = context.folder.join(path);
             let trace = read_trace(&path, raw.key.as_deref());
-            let trace = trace.map_err(|error| Wrong::about("load.file", format!("{error:#}")))?;
-            let rates = part(raw, "load.file", &trace, setting)?;
+            let trace =
+                trace.map_err(|error| ScenarioError::about("load.file", format!("{error:#}")))?;
+            let rates = part(raw, "load.file", &trace, context)?;
             no_gap(raw, rates.rps())?;
             rates
         }
@@ -61,28 +69,28 @@ pub(super) fn load(raw: &RawLoad, setting: &Setting<'_>) -> Result<(Vec<Arrival>
             raw,
             "load.rates",
             rates.as_deref().unwrap_or_default(),
-            setting,
+            context,
         )?,
     };
-    let rates = scaled(raw, rates, setting)?;
+    let rates = scaled(raw, rates, context)?;
     let expected: f64 = rates.rps().iter().sum();
     if expected > REQUESTS_MAX as f64 || expected <= 0.0 {
         let right = format!("1 to {REQUESTS_MAX}: change the rates or length_s");
-        return Err(Wrong::value(
+        return Err(ScenarioError::value(
             "load",
             format!("{expected:.0} requests"),
             right,
         ));
     }
     let sent = rates
-        .arrivals(seed(setting.seed, Draw::Arrivals))
-        .map_err(|error| Wrong::about("load", format!("{error:#}")))?;
+        .arrivals(seed(context.seed, Draw::Arrivals))
+        .map_err(|error| ScenarioError::about("load", format!("{error:#}")))?;
     let arrivals = sent.into_iter().take(REQUESTS_MAX).map(Arrival::at);
     Ok((arrivals.collect(), rates.rps().len() as u64))
 }
 
 /// Refuses keys that belong to another kind of load.
-fn only(raw: &RawLoad) -> Result<(), Wrong> {
+fn only(raw: &RawLoad) -> Result<(), ScenarioError> {
     let (kind, takes): (_, &[&str]) = match raw.generator {
         _ if raw.records.is_some() => ("records", &["ties", "silence_s"]),
         _ if raw.rates.is_some() => ("rates", &["loop", "scale", "of_capacity"]),
@@ -134,32 +142,36 @@ fn only(raw: &RawLoad) -> Result<(), Wrong> {
     for (key, _) in given.iter().filter(|(_, given)| *given) {
         if !takes.contains(key) {
             let right = format!("left out: {kind} takes {}", takes.join(", "));
-            return Err(Wrong::value(format!("load.{key}"), "given", right));
+            return Err(ScenarioError::value(format!("load.{key}"), "given", right));
         }
     }
     if raw.scale.is_some() && raw.of_capacity.is_some() {
         let right = "left out: of_capacity already says how much it is";
-        return Err(Wrong::value("load.scale", "given", right));
+        return Err(ScenarioError::value("load.scale", "given", right));
     }
     Ok(())
 }
 
-fn generated(raw: &RawLoad, generator: Generator, setting: &Setting<'_>) -> Result<Rates, Wrong> {
-    let length = setting
+fn generated(
+    raw: &RawLoad,
+    generator: Generator,
+    context: &LoadContext<'_>,
+) -> Result<Rates, ScenarioError> {
+    let length = context
         .length_s
-        .ok_or_else(|| Wrong::value("length_s", "missing", "given with a generator"))?;
+        .ok_or_else(|| ScenarioError::value("length_s", "missing", "given with a generator"))?;
     let whole = |key: &str, value: Option<u64>| {
         let path = format!("load.{key}");
-        let value = value.ok_or_else(|| Wrong::value(&path, "missing", "given"))?;
+        let value = value.ok_or_else(|| ScenarioError::value(&path, "missing", "given"))?;
         within(path, value, 1..=SECONDS_MAX as u64, "s").map(|seconds| seconds as usize)
     };
     let rate = |key: &str, value: Option<f64>| {
-        value.ok_or_else(|| Wrong::value(format!("load.{key}"), "missing", "given"))
+        value.ok_or_else(|| ScenarioError::value(format!("load.{key}"), "missing", "given"))
     };
     let low = || rate("low_rps", raw.low_rps);
     let high = || rate("high_rps", raw.high_rps);
     let pulse = || {
-        Ok::<_, Wrong>(Pulse {
+        Ok::<_, ScenarioError>(Pulse {
             low_rps: low()?,
             high_rps: high()?,
             low_s: whole("low_s", raw.low_s)?,
@@ -176,40 +188,45 @@ fn generated(raw: &RawLoad, generator: Generator, setting: &Setting<'_>) -> Resu
         Generator::Diurnal => {
             Rates::diurnal(low()?, high()?, whole("period_s", raw.period_s)?, seconds)
         }
-        Generator::Burst => Rates::bursts(pulse()?, seed(setting.seed, Draw::Shape), seconds),
+        Generator::Burst => Rates::bursts(pulse()?, seed(context.seed, Draw::Shape), seconds),
         Generator::Ramp => Rates::ramp(low()?, high()?, seconds),
         Generator::Step => Rates::step(low()?, high()?, whole("at_s", raw.at_s)?, seconds),
         Generator::OnOff => Rates::on_off(pulse()?, seconds),
         Generator::Swell => Rates::swell(low()?, high()?, seconds),
     };
-    rates.map_err(|error| Wrong::about("load", format!("{error:#}")))
+    rates.map_err(|error| ScenarioError::about("load", format!("{error:#}")))
 }
 
-/// The part of `trace` that is played.
-fn part(raw: &RawLoad, path: &str, trace: &[f64], setting: &Setting<'_>) -> Result<Rates, Wrong> {
+/// Returns the part of `trace` that is played.
+fn part(
+    raw: &RawLoad,
+    path: &str,
+    trace: &[f64],
+    context: &LoadContext<'_>,
+) -> Result<Rates, ScenarioError> {
     let whole = trace.len() as u64;
     let last = whole.saturating_sub(1);
     let from = within("load.from_s", raw.from_s.unwrap_or(0), 0..=last, "s")?;
     let left = whole - from;
-    let length = setting.length_s.unwrap_or(left);
+    let length = context.length_s.unwrap_or(left);
     if length > left && raw.again != Some(true) {
         let complaint = format!(
             "it has {whole} s, {left} s from second {from} on; length_s is {length} s: \
              shorten it, or say `loop: true` in load"
         );
-        return Err(Wrong::about(path, complaint));
+        return Err(ScenarioError::about(path, complaint));
     }
-    if setting.length_s.is_none() {
+    if context.length_s.is_none() {
         let unit = format!("s; the trace has {length} s, so say which part of it");
         within("length_s", length, 1..=SECONDS_MAX as u64, &unit)?;
     }
     let rates = trace.iter().copied().cycle().skip(from as usize);
     Rates::new(rates.take(length as usize).collect())
-        .map_err(|error| Wrong::about(path, format!("{error:#}")))
+        .map_err(|error| ScenarioError::about(path, format!("{error:#}")))
 }
 
-/// Refuses a part of a trace with more zeros in a row than may be meant.
-fn no_gap(raw: &RawLoad, rates: &[f64]) -> Result<(), Wrong> {
+/// Refuses a part of a trace with a gap: more zeros in a row than `silence_s` allows.
+fn no_gap(raw: &RawLoad, rates: &[f64]) -> Result<(), ScenarioError> {
     let most = silence(raw)?;
     let from = raw.from_s.unwrap_or(0) as usize;
     let mut begins = 0;
@@ -226,56 +243,56 @@ fn no_gap(raw: &RawLoad, rates: &[f64]) -> Result<(), Wrong> {
                 from + begins,
                 most.as_secs_f64()
             );
-            return Err(Wrong::about("load.file", complaint));
+            return Err(ScenarioError::about("load.file", complaint));
         }
     }
     Ok(())
 }
 
-fn silence(raw: &RawLoad) -> Result<Duration, Wrong> {
+fn silence(raw: &RawLoad) -> Result<Duration, ScenarioError> {
     let silence = raw.silence_s.unwrap_or(SILENCE_S);
     within("load.silence_s", silence, 0.001..=SECONDS_MAX as f64, "s").map(Duration::from_secs_f64)
 }
 
-fn scaled(raw: &RawLoad, rates: Rates, setting: &Setting<'_>) -> Result<Rates, Wrong> {
+fn scaled(raw: &RawLoad, rates: Rates, context: &LoadContext<'_>) -> Result<Rates, ScenarioError> {
     let factor = match (raw.scale, raw.of_capacity) {
         (_, Some(multiple)) => {
             let path = "load.of_capacity";
             let multiple = within(path, multiple, 0.001..=FACTOR_MAX, "times the capacity")?;
-            if setting.capacity_rps <= 0.0 {
-                return Err(Wrong::about(
+            if context.capacity_rps <= 0.0 {
+                return Err(ScenarioError::about(
                     path,
                     "the servers have no capacity at the start",
                 ));
             }
             let mean = rates.rps().iter().sum::<f64>() / rates.rps().len() as f64;
             if mean <= 0.0 {
-                return Err(Wrong::about(path, "the rates are 0 throughout"));
+                return Err(ScenarioError::about(path, "the rates are 0 throughout"));
             }
-            multiple * setting.capacity_rps / mean
+            multiple * context.capacity_rps / mean
         }
         (Some(scale), None) => within("load.scale", scale, 0.0..=FACTOR_MAX, "times")?,
         (None, None) => return Ok(rates),
     };
     rates
         .scaled(factor)
-        .map_err(|error| Wrong::about("load", format!("{error:#}")))
+        .map_err(|error| ScenarioError::about("load", format!("{error:#}")))
 }
 
 fn from_records(
     raw: &RawLoad,
     path: &str,
-    setting: &Setting<'_>,
-) -> Result<(Vec<Arrival>, u64), Wrong> {
+    context: &LoadContext<'_>,
+) -> Result<(Vec<Arrival>, u64), ScenarioError> {
     let rule = Rule {
-        classes: setting.classes,
+        classes: context.classes,
         ties: raw.ties == Some(true),
         silence: silence(raw)?,
     };
-    let mut arrivals = records::read(&setting.folder.join(path), &rule)?;
+    let mut arrivals = records::read(&context.folder.join(path), &rule)?;
     let last = arrivals.last().map_or(Duration::ZERO, |last| last.sent);
     let spanned = rounded_up(last);
-    let Some(length) = setting.length_s else {
+    let Some(length) = context.length_s else {
         within(
             "length_s",
             spanned,
@@ -290,11 +307,14 @@ fn from_records(
             "the last arrival is at {} s, length_s is {length} s: shorten it",
             last.as_secs_f64()
         );
-        return Err(Wrong::about("load.records", complaint));
+        return Err(ScenarioError::about("load.records", complaint));
     }
     arrivals.retain(|arrival| arrival.sent < end);
     if arrivals.is_empty() {
-        return Err(Wrong::about("load.records", "no arrival before length_s"));
+        return Err(ScenarioError::about(
+            "load.records",
+            "no arrival before length_s",
+        ));
     }
     Ok((arrivals, length))
 }

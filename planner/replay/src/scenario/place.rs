@@ -1,11 +1,11 @@
-//! On which line of a YAML text a path such as `faults[2].what` stands; its nearest parent's line
-//! where it does not stand there itself.
+//! Line number of a path such as `faults[2].what` in a YAML text, or of its nearest existing
+//! parent.
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
-/// The line, from 1; `None` in a text that is no YAML.
+/// Returns the line, from 1; `None` if the text is not YAML.
 pub(super) fn line(text: &str, path: &str) -> Option<u64> {
     let steps: Vec<&str> = path
         .split(['.', '[', ']'])
@@ -29,7 +29,7 @@ fn seek(text: &str, steps: &[&str]) -> Option<u64> {
     found.ok().flatten()
 }
 
-/// What is left of the path.
+/// Remaining steps of the path.
 struct Seek<'a>(&'a [&'a str]);
 
 impl<'de> DeserializeSeed<'de> for Seek<'_> {
@@ -89,7 +89,7 @@ mod tests {
     use super::line;
 
     #[test]
-    fn a_path_is_found_or_its_nearest_parent() {
+    fn line_is_that_of_path_or_nearest_parent() {
         let text = "# a note\nname: x\nload:\n  generator: poisson\n  rps: 3\nlist:\n- {a: 1}\n- a: 2\n  b: [1, 2]\n";
         for (path, at) in [
             ("name", 2),

@@ -1,4 +1,4 @@
-//! The proxies, and the filter's configuration in them: checked by the filter itself.
+//! Proxies and their filter configuration, which the filter itself checks.
 
 use serde_json::{Value, json};
 use weir_filter::board::ENTRIES_MAX;
@@ -7,16 +7,16 @@ use weir_planner::capacity::Allocation;
 
 use super::Proxies;
 use super::raw::RawProxies;
-use super::refused::{Wrong, millis, within};
+use super::refused::{ScenarioError, millis, within};
 use weir_planner::plan::draft;
 use weir_planner::service::Service;
 
-/// Most proxies.
+/// Maximum number of proxies.
 pub(super) const PROXIES_MAX: u32 = 100;
-/// Longest way of a plan, and from worker to worker: a minute.
+/// Maximum delay of a plan, and of a notification between workers: a minute.
 const PLAN_DELAY_MAX_MS: f64 = 60_000.0;
 
-pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Wrong> {
+pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, ScenarioError> {
     let workers_max = u32::try_from(ENTRIES_MAX).unwrap_or(u32::MAX);
     Ok(Proxies {
         count: within("proxies.count", raw.count, 1..=PROXIES_MAX, "proxies")?,
@@ -35,25 +35,33 @@ pub(super) fn proxies(service: &Service, raw: RawProxies) -> Result<Proxies, Wro
     })
 }
 
-/// The configuration with the service's name and the plan that follows from the cores at the start.
-fn plugin(service: &Service, written: Value) -> Result<Value, Wrong> {
+/// Completes the configuration with the service's name and the plan for the initial cores.
+fn plugin(service: &Service, written: Value) -> Result<Value, ScenarioError> {
     const AT: &str = "proxies.plugin";
     let Value::Object(mut keys) = written else {
-        return Err(Wrong::value(AT, written, "a mapping of the filter's keys"));
+        return Err(ScenarioError::value(
+            AT,
+            written,
+            "a mapping of the filter's keys",
+        ));
     };
     if keys.contains_key("plan") {
         let right = "left out: the plan for cores.initial is filled in";
-        return Err(Wrong::value(format!("{AT}.plan"), "given", right));
+        return Err(ScenarioError::value(format!("{AT}.plan"), "given", right));
     }
     let name = keys.entry("service").or_insert_with(|| json!(service.name));
     if name.as_str() != Some(&service.name) {
         let right = format!("{}, as service.service says, or left out", service.name);
-        return Err(Wrong::value(format!("{AT}.service"), name, right));
+        return Err(ScenarioError::value(format!("{AT}.service"), name, right));
     }
     let initial: Vec<Allocation> = service.variants.iter().map(|v| v.initial).collect();
     let Some(plan) = draft(service, &initial, None) else {
         let right = "1 or more for one variant at least";
-        return Err(Wrong::value("service.variants", "no cores.initial", right));
+        return Err(ScenarioError::value(
+            "service.variants",
+            "no cores.initial",
+            right,
+        ));
     };
     keys.insert(
         "plan".to_owned(),
@@ -63,9 +71,11 @@ fn plugin(service: &Service, written: Value) -> Result<Value, Wrong> {
     match Config::parse(plugin.to_string().as_bytes()) {
         Ok(_) => Ok(plugin),
         Err(ConfigError::Value { path, value, right }) => {
-            Err(Wrong::value(format!("{AT}.{path}"), value, right))
+            Err(ScenarioError::value(format!("{AT}.{path}"), value, right))
         }
-        Err(ConfigError::Shape(misread)) => Err(Wrong::form(AT, &misread.path, &misread.what)),
-        Err(error) => Err(Wrong::about(AT, error)),
+        Err(ConfigError::Shape(misread)) => {
+            Err(ScenarioError::form(AT, &misread.path, &misread.what))
+        }
+        Err(error) => Err(ScenarioError::about(AT, error)),
     }
 }

@@ -1,4 +1,4 @@
-//! The scenario file as written: the shape and the defaults, no rule about values.
+//! Scenario file as written: shape and defaults, without checks of values.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct RawScenario {
     #[serde(default = "seed")]
     pub(super) seed: u64,
     pub(super) length_s: Option<u64>,
-    /// A planner's service file; read as such once what a replay does not need is filled in.
+    /// Planner's service file; parsed after the keys that a replay does not need are filled in.
     pub(super) service: Value,
     #[serde(default)]
     pub(super) servers: BTreeMap<String, RawServer>,
@@ -37,7 +37,7 @@ pub(super) struct RawScenario {
     pub(super) faults: Vec<RawFault>,
 }
 
-/// One variant's server, where it differs from its profile.
+/// Server of one variant; missing keys default to the profile.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawServer {
@@ -62,7 +62,7 @@ pub(super) struct RawProxies {
     pub(super) ring_delay_ms: f64,
 }
 
-/// Exactly one of `rates`, `generator`, `file` and `records`; the other keys belong to some of them.
+/// Exactly one of `rates`, `generator`, `file` and `records`; each other key belongs to some of these.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawLoad {
@@ -205,8 +205,8 @@ pub(super) enum What {
 }
 
 impl Default for RawProxies {
-    /// Two workers as in the demo. A plan is pushed over an open poll: it takes a round trip and
-    /// the other workers' next look; 50 ms is an assumption.
+    /// Two workers as in the demo. A plan is pushed over an open poll: it takes a round trip plus the time
+    /// until the other workers' next tick; 50 ms is an assumption.
     fn default() -> Self {
         RawProxies {
             count: 1,

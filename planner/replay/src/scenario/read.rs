@@ -1,5 +1,5 @@
-//! From a file to a [`Scenario`] and what is sent: the order of the checks, and where each part of
-//! the file goes. Files that it names are looked for beside it.
+//! Parsing of a scenario file into a [`Scenario`] and its load. Files that it names are relative to its
+//! folder.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,33 +7,33 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use weir_sim::load::read_bounded;
 
-use super::fault::{Stage, faults};
-use super::load::Setting;
+use super::fault::{FaultTargets, faults};
+use super::load::LoadContext;
 use super::raw::RawScenario;
-use super::refused::{Refused, Wrong, within};
+use super::refused::{Refused, ScenarioError, within};
 use super::{Scenario, contender, load, place, proxies, sending, server};
 use crate::input::Sending;
 use weir_planner::service::Service;
 use weir_planner::spec::from_yaml;
 
-/// Largest scenario file, in bytes: a day of rates written out, with room.
+/// Maximum size of a scenario file, in bytes: a day of written rates, with room to spare.
 pub const SCENARIO_BYTES_MAX: u64 = 2 * 1024 * 1024;
-/// Longest name.
+/// Maximum length of a name.
 const NAME_MAX: usize = 100;
 
-/// What the command line says instead of the file.
+/// Command line values that override the file.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Overrides {
-    /// Another seed.
+    /// Replaces the seed.
     pub seed: Option<u64>,
-    /// Another `load.of_capacity`.
+    /// Replaces `load.of_capacity`.
     pub of_capacity: Option<f64>,
 }
 
 /// Reads and checks a scenario and every file that it names.
 ///
 /// # Errors
-/// The first thing that is wrong: file, line, field, value, and what would be right.
+/// The first error: file, line, field, value, and the expected value.
 pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Refused> {
     let file = path.display().to_string();
     let text = read_bounded(path, SCENARIO_BYTES_MAX).map_err(|error| Refused {
@@ -43,7 +43,7 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Re
     })?;
     let folder = path.parent().unwrap_or(Path::new(""));
     check(&text, folder, overrides).map_err(|wrong| match wrong {
-        Wrong::Here {
+        ScenarioError::Here {
             path,
             line,
             message,
@@ -52,13 +52,17 @@ pub fn read(path: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Re
             file,
             message,
         },
-        Wrong::There(refused) => refused,
+        ScenarioError::There(refused) => refused,
     })
 }
 
-fn check(text: &str, folder: &Path, overrides: Overrides) -> Result<(Scenario, Sending), Wrong> {
+fn check(
+    text: &str,
+    folder: &Path,
+    overrides: Overrides,
+) -> Result<(Scenario, Sending), ScenarioError> {
     let mut raw: RawScenario =
-        from_yaml(text, "scenario").map_err(|error| Wrong::config("", &error))?;
+        from_yaml(text, "scenario").map_err(|error| ScenarioError::config("", &error))?;
     let seed = overrides.seed.unwrap_or(raw.seed);
     raw.load.of_capacity = overrides.of_capacity.or(raw.load.of_capacity);
     let characters = raw.name.chars().count();
@@ -68,14 +72,14 @@ fn check(text: &str, folder: &Path, overrides: Overrides) -> Result<(Scenario, S
     let proxies = proxies::proxies(&service, raw.proxies)?;
     let classes = sending::classes(&raw.classes)?;
     let class_names: Vec<String> = classes.iter().map(|class| class.name.clone()).collect();
-    let setting = Setting {
+    let context = LoadContext {
         length_s: raw.length_s,
         folder,
         classes: &class_names,
         capacity_rps: variants.iter().map(super::Server::capacity_rps).sum(),
         seed,
     };
-    let (arrivals, length_s) = load::load(&raw.load, &setting)?;
+    let (arrivals, length_s) = load::load(&raw.load, &context)?;
     let length = Duration::from_secs(length_s);
     let sending = Sending {
         arrivals,
@@ -85,13 +89,13 @@ fn check(text: &str, folder: &Path, overrides: Overrides) -> Result<(Scenario, S
         clients: sending::clients(&raw.clients, &service)?,
         classes,
     };
-    let stage = Stage {
+    let targets = FaultTargets {
         length,
         variants: &variants,
         proxies: &proxies,
         seed,
     };
-    let faults = faults(&raw.faults, &stage)?;
+    let faults = faults(&raw.faults, &targets)?;
     let scenario = Scenario {
         name: raw.name,
         seed,
@@ -106,12 +110,12 @@ fn check(text: &str, folder: &Path, overrides: Overrides) -> Result<(Scenario, S
     Ok((scenario, sending))
 }
 
-/// The planner's own check of its service file; addresses and the key, which a replay never uses,
-/// are filled in where they are missing.
-fn service(mut written: Value) -> Result<Service, Wrong> {
+/// Runs the planner's own check of its service file. Adds missing addresses and the key, which a replay
+/// never uses.
+fn service(mut written: Value) -> Result<Service, ScenarioError> {
     let Some(keys) = written.as_object_mut() else {
         let right = "a mapping: the keys of a planner's service file";
-        return Err(Wrong::value("service", written, right));
+        return Err(ScenarioError::value("service", written, right));
     };
     if !keys.contains_key("key_file") {
         keys.entry("key_env").or_insert(json!("WEIR_KEY"));
@@ -128,9 +132,10 @@ fn service(mut written: Value) -> Result<Service, Wrong> {
         }
     }
     if let Some(stages) = keys.get("stages") {
-        let right = "left out: a replay plays one stage";
-        return Err(Wrong::value("service.stages", stages, right));
+        let right = "left out: a replay plays one targets";
+        return Err(ScenarioError::value("service.stages", stages, right));
     }
     // JSON is YAML.
-    Service::from_yaml(&written.to_string()).map_err(|error| Wrong::config("service", &error))
+    Service::from_yaml(&written.to_string())
+        .map_err(|error| ScenarioError::config("service", &error))
 }

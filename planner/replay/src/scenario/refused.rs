@@ -1,4 +1,4 @@
-//! How a bad scenario or input is refused: file, line, field, value, and what would be right.
+//! Errors of scenarios and input files: file, line, field, value, and the expected value.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -6,61 +6,65 @@ use std::time::Duration;
 
 use weir_planner::service::ConfigError;
 
-/// Most characters of a value that a refusal repeats.
+/// Maximum number of characters of a value that an error repeats.
 pub const VALUE_MAX: usize = 80;
 
-/// Why a scenario, or a file that it names, is not played.
+/// Error of a scenario or of a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {message}", line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct Refused {
-    /// The file that is wrong.
+    /// File with the error.
     pub file: String,
-    /// Where in it, from 1, where that can be told.
+    /// Line in the file, from 1, if known.
     pub line: Option<u64>,
-    /// Field, value, and what would be right.
+    /// Field, value, and the expected value.
     pub message: String,
 }
 
-/// Something wrong.
+/// Error within the scenario or within a file that it names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wrong {
-    /// At a path within the scenario, on a line where the reader has told it.
+pub(super) enum ScenarioError {
+    /// Error at a path of the scenario, on a line if the parser reported it.
     Here {
         path: String,
         line: Option<u64>,
         message: String,
     },
-    /// In a file that it names.
+    /// Error in a file that the scenario names.
     There(Refused),
 }
 
-impl From<Refused> for Wrong {
-    fn from(refused: Refused) -> Wrong {
-        Wrong::There(refused)
+impl From<Refused> for ScenarioError {
+    fn from(refused: Refused) -> ScenarioError {
+        ScenarioError::There(refused)
     }
 }
 
-impl Wrong {
+impl ScenarioError {
     /// The value at `path` is not `right`.
-    pub(super) fn value(path: impl Display, value: impl Display, right: impl Display) -> Wrong {
+    pub(super) fn value(
+        path: impl Display,
+        value: impl Display,
+        right: impl Display,
+    ) -> ScenarioError {
         let value: String = value.to_string().chars().take(VALUE_MAX).collect();
-        Wrong::about(path, format!("{value}; it must be {right}"))
+        ScenarioError::about(path, format!("{value}; it must be {right}"))
     }
 
     /// Any other complaint about `path`.
-    pub(super) fn about(path: impl Display, complaint: impl Display) -> Wrong {
+    pub(super) fn about(path: impl Display, complaint: impl Display) -> ScenarioError {
         let path = path.to_string();
         let message = format!("{path}: {complaint}");
-        Wrong::Here {
+        ScenarioError::Here {
             path,
             line: None,
             message,
         }
     }
 
-    /// A reader's complaint, which ends with a place where the reader knows one: the file's own for the
-    /// scenario (`prefix` empty), one within what was copied out of it for a part.
-    pub(super) fn form(prefix: &str, path: &str, complaint: &str) -> Wrong {
+    /// Converts a parser's error, which may end with a position. With an empty `prefix` that is a position in
+    /// the scenario; otherwise it is one in a copied part, and of no use.
+    pub(super) fn form(prefix: &str, path: &str, complaint: &str) -> ScenarioError {
         let place = complaint.rsplit_once(" at line ");
         let line = place.and_then(|(_, place)| {
             let (line, column) = place.split_once(" column ")?;
@@ -72,21 +76,21 @@ impl Wrong {
             _ => complaint,
         };
         let path = joined(prefix, path);
-        Wrong::Here {
+        ScenarioError::Here {
             line: line.filter(|_| prefix.is_empty()),
             message: format!("{path}: {complaint}"),
             path,
         }
     }
 
-    /// The planner's complaint about its part, which stands at `prefix` in the scenario.
-    pub(super) fn config(prefix: &str, error: &ConfigError) -> Wrong {
+    /// Converts the planner's error about its part of the scenario, at `prefix`.
+    pub(super) fn config(prefix: &str, error: &ConfigError) -> ScenarioError {
         match error {
             ConfigError::Value { path, value, right } => {
-                Wrong::value(joined(prefix, path), value, right)
+                ScenarioError::value(joined(prefix, path), value, right)
             }
-            ConfigError::Form { path, message } => Wrong::form(prefix, path, message),
-            ConfigError::TooLarge(_) => Wrong::about(prefix, error),
+            ConfigError::Form { path, message } => ScenarioError::form(prefix, path, message),
+            ConfigError::TooLarge(_) => ScenarioError::about(prefix, error),
         }
     }
 }
@@ -99,30 +103,30 @@ fn joined(prefix: &str, path: &str) -> String {
     }
 }
 
-/// The value, if it lies in the range (which NaN never does).
+/// Checks that the value lies in the range (which NaN never does).
 pub(super) fn within<T: PartialOrd + Display>(
     path: impl Display,
     value: T,
     range: RangeInclusive<T>,
     unit: &str,
-) -> Result<T, Wrong> {
+) -> Result<T, ScenarioError> {
     if range.contains(&value) {
         return Ok(value);
     }
     let right = format!("{} to {} {unit}", range.start(), range.end());
-    Err(Wrong::value(path, value, right.trim_end()))
+    Err(ScenarioError::value(path, value, right.trim_end()))
 }
 
-/// Seconds with a fraction as a duration, if they lie in the range.
+/// Checks that fractional seconds lie in the range, and converts them.
 pub(super) fn seconds(
     path: impl Display,
     value: f64,
     range: RangeInclusive<f64>,
-) -> Result<Duration, Wrong> {
+) -> Result<Duration, ScenarioError> {
     within(path, value, range, "s").map(Duration::from_secs_f64)
 }
 
-/// Milliseconds with a fraction as a duration, if they are 0 to `most`.
-pub(super) fn millis(path: impl Display, value: f64, most: f64) -> Result<Duration, Wrong> {
+/// Checks that fractional milliseconds are 0 to `most`, and converts them.
+pub(super) fn millis(path: impl Display, value: f64, most: f64) -> Result<Duration, ScenarioError> {
     within(path, value, 0.0..=most, "ms").map(|ms| Duration::from_secs_f64(ms / 1e3))
 }

@@ -1,4 +1,4 @@
-//! Who sends and over what: clients, classes, the network.
+//! Clients, classes and network of a scenario.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,25 +8,25 @@ use weir_api::plan::{HOUR_MS, NAME_MAX, is_name};
 use weir_sim::network::{Network, ROUND_TRIP_MAX};
 
 use super::raw::{RawClass, RawClients, RawNetwork, RawSkew, RawSlow};
-use super::refused::{Wrong, millis, within};
+use super::refused::{ScenarioError, millis, within};
 use crate::input::seed::{Draw, seed};
 use crate::input::{Class, Clients, Clocks, Slow, Spread};
 use weir_planner::service::Service;
 
-/// Most classes.
+/// Maximum number of classes.
 pub(super) const CLASSES_MAX: usize = 16;
-/// Most times that a client asks again.
+/// Maximum number of retries of a client.
 pub(super) const RETRIES_MAX: u8 = 10;
-/// Largest payload or answer: 1 GiB.
+/// Maximum size of a payload or answer: 1 GiB.
 pub const BYTES_MAX: u64 = 1 << 30;
-/// Furthest that a clock is off: a day.
+/// Maximum clock offset: a day.
 const SKEW_MAX_MS: f64 = 86_400_000.0;
-/// The class of requests where the scenario names none.
+/// Class of all requests if the scenario names none.
 const CLASS: &str = "default";
-/// How much of a synthetic link there is beyond the last sending, before it starts again.
+/// Length of a synthetic link beyond the last sending time, before it repeats.
 const MARGIN_S: u64 = 60;
 
-pub(super) fn clients(raw: &RawClients, service: &Service) -> Result<Clients, Wrong> {
+pub(super) fn clients(raw: &RawClients, service: &Service) -> Result<Clients, ScenarioError> {
     let budget = match raw.slo_ms {
         Some(slo_ms) => budget("clients.slo_ms", slo_ms)?,
         None => service.slo,
@@ -44,7 +44,7 @@ pub(super) fn clients(raw: &RawClients, service: &Service) -> Result<Clients, Wr
     })
 }
 
-fn slow(path: &str, raw: Option<&RawSlow>) -> Result<Slow, Wrong> {
+fn slow(path: &str, raw: Option<&RawSlow>) -> Result<Slow, ScenarioError> {
     let Some(raw) = raw else {
         return Ok(Slow::NOBODY);
     };
@@ -55,17 +55,17 @@ fn slow(path: &str, raw: Option<&RawSlow>) -> Result<Slow, Wrong> {
     })
 }
 
-fn budget(path: &str, slo_ms: u64) -> Result<Duration, Wrong> {
+fn budget(path: &str, slo_ms: u64) -> Result<Duration, ScenarioError> {
     within(path, slo_ms, 1..=HOUR_MS, "ms").map(Duration::from_millis)
 }
 
-fn clocks(raw: &RawSkew) -> Result<Clocks, Wrong> {
+fn clocks(raw: &RawSkew) -> Result<Clocks, ScenarioError> {
     const AT: &str = "clients.skew_ms";
     let off = |key: &str, ms| within(format!("{AT}.{key}"), ms, 0.0..=SKEW_MAX_MS, "ms");
     let spread = match (raw.normal, raw.uniform) {
         (Some(_), Some(_)) => {
             let right = "one of normal and uniform";
-            return Err(Wrong::value(AT, "normal and uniform", right));
+            return Err(ScenarioError::value(AT, "normal and uniform", right));
         }
         (Some(sigma), None) => Spread::Normal(off("normal", sigma)?),
         (None, Some(most)) => Spread::Uniform(off("uniform", most)?),
@@ -79,7 +79,7 @@ fn clocks(raw: &RawSkew) -> Result<Clocks, Wrong> {
         (None, None) => (0.0, 0.0),
         _ => {
             let right = "both of far_off (ms) and far_off_share, or neither";
-            return Err(Wrong::value(AT, "one of them", right));
+            return Err(ScenarioError::value(AT, "one of them", right));
         }
     };
     Ok(Clocks {
@@ -89,7 +89,7 @@ fn clocks(raw: &RawSkew) -> Result<Clocks, Wrong> {
     })
 }
 
-pub(super) fn classes(raw: &[RawClass]) -> Result<Vec<Class>, Wrong> {
+pub(super) fn classes(raw: &[RawClass]) -> Result<Vec<Class>, ScenarioError> {
     within("classes", raw.len(), 0..=CLASSES_MAX, "of them")?;
     if raw.is_empty() {
         return Ok(vec![Class {
@@ -105,11 +105,11 @@ pub(super) fn classes(raw: &[RawClass]) -> Result<Vec<Class>, Wrong> {
         let at = |key: &str| format!("classes[{index}].{key}");
         if !is_name(&raw.name) {
             let right = format!("1 to {NAME_MAX} of a-z, 0-9 and single dashes inside");
-            return Err(Wrong::value(at("name"), &raw.name, right));
+            return Err(ScenarioError::value(at("name"), &raw.name, right));
         }
         if !names.insert(&raw.name) {
             let right = "another name: this one stands twice";
-            return Err(Wrong::value(at("name"), &raw.name, right));
+            return Err(ScenarioError::value(at("name"), &raw.name, right));
         }
         let slo = raw.slo_ms.map(|slo_ms| budget(&at("slo_ms"), slo_ms));
         classes.push(Class {
@@ -121,29 +121,29 @@ pub(super) fn classes(raw: &[RawClass]) -> Result<Vec<Class>, Wrong> {
     }
     if classes.iter().map(|class| class.share).sum::<f64>() <= 0.0 {
         let right = "above 0 for one class at least";
-        return Err(Wrong::value("classes", "every share 0", right));
+        return Err(ScenarioError::value("classes", "every share 0", right));
     }
     Ok(classes)
 }
 
-/// A payload's size.
-pub(super) fn bytes(path: &str, bytes: u64) -> Result<u64, Wrong> {
+/// Checks the size of a payload.
+pub(super) fn bytes(path: &str, bytes: u64) -> Result<u64, ScenarioError> {
     within(path, bytes, 0..=BYTES_MAX, "bytes")
 }
 
-/// The link for a run of so many seconds.
+/// Creates the link for a run of that many seconds.
 pub(super) fn network(
     raw: &RawNetwork,
     folder: &Path,
     length_s: u64,
     scenario_seed: u64,
-) -> Result<Network, Wrong> {
+) -> Result<Network, ScenarioError> {
     match raw {
         RawNetwork::None => Ok(Network::none()),
         RawNetwork::FourG => {
             let seconds = (length_s + MARGIN_S) as usize;
             Network::synthetic_4g(seed(scenario_seed, Draw::Link), seconds)
-                .map_err(|error| Wrong::about("network", format!("{error:#}")))
+                .map_err(|error| ScenarioError::about("network", format!("{error:#}")))
         }
         RawNetwork::Constant(link) => {
             let path = "network.constant.bytes_per_s";
@@ -156,7 +156,7 @@ pub(super) fn network(
         RawNetwork::File(log) => {
             let path = "network.file.path";
             let network = Network::from_file(&folder.join(&log.path))
-                .map_err(|error| Wrong::about(path, format!("{error:#}")))?;
+                .map_err(|error| ScenarioError::about(path, format!("{error:#}")))?;
             let measured = network.length().as_secs_f64();
             if measured < length_s as f64 && !log.again {
                 let complaint = format!(
@@ -164,7 +164,7 @@ pub(super) fn network(
                      shorten length_s, or say `loop: true` in network.file",
                     log.path
                 );
-                return Err(Wrong::about(path, complaint));
+                return Err(ScenarioError::about(path, complaint));
             }
             Ok(network)
         }

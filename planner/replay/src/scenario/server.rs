@@ -1,4 +1,4 @@
-//! The servers as they really are: the planner's profile, and what the scenario says otherwise.
+//! Servers as they really are: the planner's profile with the scenario's overrides.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -11,23 +11,27 @@ use weir_sim::server::Parallelism;
 
 use super::Server;
 use super::raw::RawServer;
-use super::refused::{Wrong, millis, seconds, within};
+use super::refused::{ScenarioError, millis, seconds, within};
 use weir_planner::service::{Replicas, Service, Variant};
 
 /// The 99 % quantile of the standard normal distribution.
 const Z_99: f64 = 2.326;
-/// Longest a server may take to be ready, to resize, or to wait for a batch, in seconds.
+/// Maximum readiness time, resize delay and batch window of a server, in seconds.
 const DELAY_MAX_S: f64 = 3600.0;
 
-/// One server for each variant, in the service's order.
+/// Returns one server for each variant, in the service's order.
 pub(super) fn servers(
     service: &Service,
     raw: &BTreeMap<String, RawServer>,
-) -> Result<Vec<Server>, Wrong> {
+) -> Result<Vec<Server>, ScenarioError> {
     let names: Vec<&str> = service.variants.iter().map(|v| v.name.as_str()).collect();
     if let Some(unknown) = raw.keys().find(|name| !names.contains(&name.as_str())) {
         let right = format!("a variant of the service: {}", names.join(", "));
-        return Err(Wrong::value(format!("servers.{unknown}"), unknown, right));
+        return Err(ScenarioError::value(
+            format!("servers.{unknown}"),
+            unknown,
+            right,
+        ));
     }
     let as_profiled = RawServer::default();
     let server =
@@ -36,13 +40,13 @@ pub(super) fn servers(
 }
 
 impl Server {
-    /// From the proxy to it, and from it to the proxy.
+    /// One-way latency between the proxy and the server.
     #[must_use]
     pub fn hop(&self) -> Duration {
         self.round_trip / 2
     }
 
-    /// Requests/s that it executes at most with its cores at the start.
+    /// Maximum throughput with the initial cores, requests/s.
     #[must_use]
     pub fn capacity_rps(&self) -> f64 {
         let at_once = f64::from(self.parallelism.at_once(self.cores));
@@ -56,12 +60,12 @@ impl Server {
     }
 }
 
-fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
+fn server(variant: &Variant, raw: &RawServer) -> Result<Server, ScenarioError> {
     let at = |key: &str| format!("servers.{}.{key}", variant.name);
     let delay = |key: &str, ms: f64| millis(at(key), ms, DELAY_MAX_S * 1e3);
     if variant.replicas != Replicas::ONE {
         let right = "left out: a replayed variant is one replica";
-        return Err(Wrong::value(
+        return Err(ScenarioError::value(
             "service.variants[].replicas",
             &variant.name,
             right,
@@ -70,10 +74,14 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
     let profile = &variant.profile;
     let law = raw.law.unwrap_or(profile.latency.law);
     law.check(&at("law"))
-        .map_err(|refused| Wrong::value(&refused.field, &refused.value, &refused.right))?;
+        .map_err(|refused| ScenarioError::value(&refused.field, &refused.value, &refused.right))?;
     if law.service_ms(1, 1.0) <= 0.0 {
         let right = "more than 0 ms for one request on one core";
-        return Err(Wrong::value(at("law"), law.service_ms(1, 1.0), right));
+        return Err(ScenarioError::value(
+            at("law"),
+            law.service_ms(1, 1.0),
+            right,
+        ));
     }
     let batch_max = raw.batch_max.unwrap_or(profile.batch);
     let sigma = match raw.noise_sigma {
@@ -83,7 +91,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
                 "missing; no log-normal noise up to 1 has the profile's tail of {}, so say it here",
                 profile.latency.tail
             );
-            Wrong::about(at("noise_sigma"), complaint)
+            ScenarioError::about(at("noise_sigma"), complaint)
         })?,
     };
     let readiness_s = raw.readiness_s.unwrap_or(variant.readiness.as_secs_f64());
@@ -111,7 +119,7 @@ fn server(variant: &Variant, raw: &RawServer) -> Result<Server, Wrong> {
     })
 }
 
-/// σ of the log-normal factor of mean 1 whose 99th percentile is `tail`: the lesser solution of
+/// σ of the log-normal factor of mean 1 whose 99th percentile is `tail`: the smaller solution of
 /// exp(z·σ − σ²/2) = tail.
 fn sigma_of(tail: f64) -> Option<f64> {
     let root = Z_99 * Z_99 - 2.0 * libm::log(tail);
@@ -119,7 +127,7 @@ fn sigma_of(tail: f64) -> Option<f64> {
     (root >= 0.0 && sigma <= 1.0).then_some(sigma.max(0.0))
 }
 
-fn parallelism(path: &str, written: &Value) -> Result<Parallelism, Wrong> {
+fn parallelism(path: &str, written: &Value) -> Result<Parallelism, ScenarioError> {
     if written.as_str() == Some("per-core") {
         return Ok(Parallelism::PerCore);
     }
@@ -130,7 +138,7 @@ fn parallelism(path: &str, written: &Value) -> Result<Parallelism, Wrong> {
     let right = format!("per-core, or 1 to {SLOTS_MAX} batches at once");
     fixed
         .map(Parallelism::Fixed)
-        .ok_or_else(|| Wrong::value(path, written, right))
+        .ok_or_else(|| ScenarioError::value(path, written, right))
 }
 
 #[cfg(test)]
@@ -138,7 +146,7 @@ mod tests {
     use super::sigma_of;
 
     #[test]
-    fn the_noise_has_the_profiles_tail() {
+    fn noise_has_the_profiles_tail() {
         for (tail, sigma) in [(1.0, 0.0), (1.2556, 0.1), (6.2, 0.9995)] {
             assert!((sigma_of(tail).unwrap() - sigma).abs() < 1e-3, "{tail}");
         }

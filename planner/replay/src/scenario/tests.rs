@@ -1,5 +1,4 @@
-//! Tests of the scenario file: what is taken, and what follows from it. What is refused is in the
-//! files below.
+//! Tests of valid scenario files and their values. Tests of invalid ones are in the files below.
 
 mod bad;
 mod records;
@@ -35,22 +34,22 @@ service:
 load: {generator: poisson, rps: 50}
 ";
 
-/// A folder with a scenario and the files it names.
-struct Desk(tempfile::TempDir);
+/// Folder with a scenario and the files it names.
+struct Fixture(tempfile::TempDir);
 
-impl Desk {
-    fn new() -> Desk {
-        let desk = Desk(tempfile::tempdir().unwrap());
-        desk.file("rates.txt", "5\n6\n0\n7\n");
-        desk.file(
+impl Fixture {
+    fn new() -> Fixture {
+        let fixture = Fixture(tempfile::tempdir().unwrap());
+        fixture.file("rates.txt", "5\n6\n0\n7\n");
+        fixture.file(
             "link.log",
             "1 1000 51 3 500000 1000\n2 2000 51 3 9000 1000\n",
         );
-        desk.file(
+        fixture.file(
             "ok.csv",
             "arrival_s,class,budget_ms\n0.5,default,\n1.25,,300\n",
         );
-        desk
+        fixture
     }
 
     fn file(&self, name: &str, text: &str) {
@@ -71,7 +70,7 @@ impl Desk {
             .unwrap_or_else(|refused| panic!("{refused}\n{text}"))
     }
 
-    /// Reads `SMALL` with `what` replaced by `by`, which must be refused with all `parts`.
+    /// Reads `SMALL` with `what` replaced by `by`, which must fail with an error that contains all `parts`.
     fn bad(&self, what: &str, by: &str, parts: &[&str]) {
         assert!(SMALL.contains(what), "{what}");
         let text = SMALL.replacen(what, by, 1);
@@ -88,7 +87,7 @@ impl Desk {
 }
 
 #[test]
-fn the_shipped_scenarios_are_taken() {
+fn shipped_scenarios_are_valid() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -119,7 +118,7 @@ fn the_shipped_scenarios_are_taken() {
 }
 
 #[test]
-fn what_the_template_comments_out_is_taken_too() {
+fn commented_out_template_keys_are_valid() {
     let template = include_str!("../../../scenarios/capacity.yaml");
     let mut within = false;
     let mut spelled = String::new();
@@ -142,7 +141,7 @@ fn what_the_template_comments_out_is_taken_too() {
         };
         spelled.push('\n');
     }
-    let (scenario, sending) = Desk::new().good(&spelled);
+    let (scenario, sending) = Fixture::new().good(&spelled);
     assert_eq!(taken_in, ["servers", "classes", "contenders", "faults"]);
     assert_eq!(scenario.faults.len(), 9);
     assert_eq!(scenario.contenders.len(), 2);
@@ -151,8 +150,8 @@ fn what_the_template_comments_out_is_taken_too() {
 }
 
 #[test]
-fn what_is_left_out_follows_from_the_service() {
-    let (scenario, sending) = Desk::new().good(SMALL);
+fn missing_keys_default_to_the_service() {
+    let (scenario, sending) = Fixture::new().good(SMALL);
     assert_eq!(
         (scenario.seed, scenario.length),
         (7, Duration::from_secs(20))
@@ -181,8 +180,8 @@ fn what_is_left_out_follows_from_the_service() {
 }
 
 #[test]
-fn loads_of_every_kind_are_read() {
-    let desk = Desk::new();
+fn loads_of_every_kind_are_parsed() {
+    let fixture = Fixture::new();
     let count = |load: &str, length: &str| {
         let text = SMALL
             .replace(
@@ -190,7 +189,7 @@ fn loads_of_every_kind_are_read() {
                 &format!("load: {load}"),
             )
             .replace("length_s: 20\n", length);
-        let (scenario, sending) = desk.good(&text);
+        let (scenario, sending) = fixture.good(&text);
         assert!(sending.arrivals.is_sorted_by_key(|arrival| arrival.sent));
         (scenario.length.as_secs(), sending.arrivals.len())
     };
@@ -222,20 +221,20 @@ fn loads_of_every_kind_are_read() {
 }
 
 #[test]
-fn the_seed_decides_and_the_command_line_outranks_the_file() {
-    let desk = Desk::new();
+fn seed_is_reproducible_and_command_line_overrides_file() {
+    let fixture = Fixture::new();
     let text = SMALL.to_owned()
         + "network: 4g\npayload_bytes: 200000\n\
            clients: {skew_ms: {normal: 20, far_off: 60000, far_off_share: 0.2}}\n\
            classes: [{name: gold, share: 1, min_accuracy: 75}, {name: bulk, share: 3, slo_ms: 2000}]\n\
            faults: [{random: 5}, {at_s: 3, what: server-crash, variant: good, lasts_s: 2}]\n";
-    desk.file("scenario.yaml", &text);
+    fixture.file("scenario.yaml", &text);
     let with = |seed| {
         let overrides = Overrides {
             seed,
             of_capacity: None,
         };
-        let (scenario, sending) = read(&desk.path(), overrides).unwrap();
+        let (scenario, sending) = read(&fixture.path(), overrides).unwrap();
         (requests(scenario.seed, &sending), scenario.faults)
     };
     let (requests, faults) = with(None);
@@ -268,8 +267,8 @@ fn the_seed_decides_and_the_command_line_outranks_the_file() {
         seed: None,
         of_capacity: Some(3.0),
     };
-    desk.file("scenario.yaml", SMALL);
-    let (_, sending) = read(&desk.path(), overrides).unwrap();
+    fixture.file("scenario.yaml", SMALL);
+    let (_, sending) = read(&fixture.path(), overrides).unwrap();
     let rate = sending.arrivals.len() as f64 / 20.0;
     assert!((200.0..220.0).contains(&rate), "three times 70: {rate}");
 }

@@ -1,25 +1,25 @@
-//! A request's arrival at a proxy: its head, the pieces of its body, and again after a refusal.
+//! Arrival of a request at a proxy: its head, the pieces of its body, and retries after a rejection.
 
 use rand::RngExt;
 use weir_filter::body::Received;
 use weir_filter::verdict::Verdict;
 
-use super::agenda::What;
+use super::event_queue::Event;
 use super::flight::Place;
-use super::life::{OVERFLOW, class_of, leaves_at};
+use super::lifecycle::{OVERFLOW, class_of, leaves_at};
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Plane;
 
-/// Bytes of a body that Envoy hands on at a time.
+/// Size of the body pieces that Envoy passes on, bytes.
 const PIECE_BYTES: u64 = 65_536;
-/// Most pieces of one body; beyond it they get larger.
+/// Maximum number of pieces of one body; larger bodies have larger pieces.
 const PIECES_MAX: u64 = 64;
 
-impl<W: Witness> World<'_, W> {
-    pub(super) fn arrive_again(&mut self, request: u32) {
+impl<W: Witness> Simulation<'_, W> {
+    pub(super) fn retry(&mut self, request: u32) {
         let Some(known) = self.requests.get(request as usize) else {
             return;
         };
@@ -31,7 +31,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A request's head is at a proxy; its body comes from now on.
+    /// Handles the arrival of a request's head at a proxy; schedules its body.
     pub(super) fn arrive(&mut self, request: u32) {
         let Some(known) = self.requests.get(request as usize) else {
             return;
@@ -40,8 +40,8 @@ impl<W: Witness> World<'_, W> {
         if leaves <= self.now {
             return self.end(request, Fate::Gone, leaves);
         }
-        let rest = uploads_for(known);
-        let turn = self.spread.random::<u32>();
+        let rest = upload_time(known);
+        let worker_draw = self.spread.random::<u32>();
         let place = request as usize;
         let Some(flight) = self.flights.get_mut(place) else {
             return;
@@ -50,7 +50,7 @@ impl<W: Witness> World<'_, W> {
         flight.whole = self.now.saturating_add(rest);
         match &mut self.plane {
             DataPlane::Weir(workers) => {
-                let index = turn % (workers.len() as u32).max(1);
+                let index = worker_draw % (workers.len() as u32).max(1);
                 let Some(worker) = workers.get_mut(index as usize) else {
                     return;
                 };
@@ -74,19 +74,19 @@ impl<W: Witness> World<'_, W> {
                 }
             }
             DataPlane::Fifo(_) => {
-                flight.worker = turn;
+                flight.worker = worker_draw;
                 if rest > 0 {
-                    let whole = What::Whole { request, attempt };
-                    self.agenda.add(self.now + rest, whole);
+                    let whole = Event::RequestComplete { request, attempt };
+                    self.event_queue.add(self.now + rest, whole);
                 } else {
-                    self.pass_on(request, attempt);
+                    self.forward_complete(request, attempt);
                 }
             }
         }
     }
 
-    /// A proxy without Weir has all of a request and forwards it.
-    pub(super) fn pass_on(&mut self, request: u32, attempt: u8) {
+    /// Forwards a complete request at a proxy without Weir.
+    pub(super) fn forward_complete(&mut self, request: u32, attempt: u8) {
         let place = request as usize;
         let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get_mut(place))
         else {
@@ -114,7 +114,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A piece of a request's body is at the proxy.
+    /// Handles the arrival of a piece of a request's body at the proxy.
     pub(super) fn receive(&mut self, request: u32, attempt: u8, piece: u32) {
         let place = request as usize;
         let (Some(known), Some(flight)) = (self.requests.get(place), self.flights.get(place))
@@ -140,19 +140,19 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         if received.complete {
-            self.witness.whole(index as usize, request);
+            self.witness.on_last_byte(index as usize, request);
         }
         let verdict = worker.on_body(request, received, self.now, counted, &mut self.verdicts);
         if !received.complete {
             self.expect_piece(request, attempt, piece + 1);
         }
-        // Not told while it is upstream: its body follows it.
+        // A request that is upstream already has no verdict: its body follows it.
         if let Some(verdict) = verdict {
             self.decided(index, request, verdict);
         }
     }
 
-    /// Carries out what a worker has decided of a request in its own callback, and of others beside.
+    /// Carries out a worker's verdict on the request of the current callback, and those on other requests.
     fn decided(&mut self, index: u32, request: u32, verdict: Verdict) {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
@@ -162,14 +162,14 @@ impl<W: Witness> World<'_, W> {
         };
         self.verdicts.push((request, verdict));
         self.witness
-            .told(index as usize, worker, &self.verdicts, self.now);
+            .on_verdicts(index as usize, worker, &self.verdicts, self.now);
         let Some((_, verdict)) = self.verdicts.pop() else {
             return;
         };
-        self.obey(index, true);
+        self.carry_out_verdicts(index, true);
         self.send_rings(index);
         self.carry_out(request, &verdict);
-        // What goes upstream has a timer too, by which it is ended without an answer.
+        // A request in flight needs the timer too: its deadline may pass before the answer.
         self.arm(index);
     }
 
@@ -179,35 +179,36 @@ impl<W: Witness> World<'_, W> {
         else {
             return;
         };
-        let takes = u128::from(uploads_for(known));
+        let takes = u128::from(upload_time(known));
         let pieces = u128::from(pieces(known));
         let left = takes - takes * u128::from(piece).min(pieces) / pieces;
         let at = flight.whole - u64::try_from(left).unwrap_or(0);
-        let piece = What::Body {
+        let piece = Event::BodyPiece {
             request,
             attempt,
             piece,
         };
-        self.agenda.add(at, piece);
+        self.event_queue.add(at, piece);
     }
 
     fn hold(&mut self, request: u32, leaves: u64) {
         if let Some(flight) = self.flights.get_mut(request as usize) {
             flight.place = Place::Held;
             let attempt = flight.attempt;
-            self.agenda.add(leaves, What::Leave { request, attempt });
+            self.event_queue
+                .add(leaves, Event::Disconnect { request, attempt });
         }
     }
 
-    /// Time that the rest of a request's body still takes to the proxy, ns.
-    pub(super) fn still_comes(&self, request: u32) -> u64 {
+    /// Remaining upload time of a request's body, ns.
+    pub(super) fn remaining_upload(&self, request: u32) -> u64 {
         let flight = self.flights.get(request as usize);
         flight.map_or(0, |flight| flight.whole.saturating_sub(self.now))
     }
 }
 
-/// Time that a request's body takes after its head, ns.
-fn uploads_for(request: &Request) -> u64 {
+/// Upload time of a request's body after its head, ns.
+fn upload_time(request: &Request) -> u64 {
     nanos(request.arrives.saturating_sub(request.head))
 }
 

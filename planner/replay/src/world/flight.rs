@@ -1,34 +1,34 @@
-//! Where a request is. Its life in the world: at a proxy, held, in flight, away between two
-//! attempts, and ended exactly once.
+//! State of a request in the simulation: at a proxy, queued, in flight, away between two attempts, or
+//! ended exactly once.
 
 use crate::request::{Fate, Outcome, Request};
 
-/// Where a request is.
+/// Place of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// With its client or on the way up.
+    /// At its client or on the way to the proxy.
     Away,
-    /// Held by a worker.
+    /// Queued at a worker.
     Held,
     /// Sent upstream.
     InFlight,
-    /// Answered: the client reads, more slowly than the answer comes, and the proxy waits for it.
+    /// Answered: the client reads more slowly than the answer arrives, and the proxy waits for it.
     Reading,
-    /// Nowhere any more.
+    /// Ended.
     Ended,
 }
 
-/// What the world knows of a request under way.
+/// State of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flight {
     pub(crate) place: Place,
-    /// Counts the client's attempts, from 0.
+    /// Attempt of the client, from 0.
     pub(crate) attempt: u8,
-    /// The worker it is at.
+    /// Index of its worker.
     pub(crate) worker: u32,
-    /// The variant it was sent to.
+    /// Index of the variant it was sent to.
     pub(crate) variant: u16,
-    /// Moment at which the last byte of its body is at the proxy, ns.
+    /// Time at which the last byte of its body is at the proxy, ns.
     pub(crate) whole: u64,
 }
 
@@ -42,7 +42,7 @@ impl Flight {
     };
 }
 
-/// An outcome that is still to be filled in.
+/// Creates an outcome to be filled in.
 pub(crate) fn open(request: &Request) -> Outcome {
     Outcome {
         request: request.id,

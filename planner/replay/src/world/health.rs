@@ -1,32 +1,32 @@
-//! Servers that err, and the probes by which workers find out that one is well again.
+//! Failing servers, and the probes by which workers detect recovery.
 
 use weir_filter::board::Key;
 use weir_filter::health::{Probed, Sign};
 
-use super::agenda::What;
-use super::life::BREAK_DELAY;
+use super::event_queue::Event;
+use super::lifecycle::BREAK_DELAY;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::plane::DataPlane;
 
-/// The label of a server's own error.
+/// Label of an error from the server.
 const ERROR: &str = "error";
 
-impl<W: Witness> World<'_, W> {
-    /// A server has answered that it does not know the model, which the client is told.
-    pub(super) fn erred(&mut self, stream: u32, attempt: u8) {
-        let Some(worker) = self.lands(stream, attempt) else {
+impl<W: Witness> Simulation<'_, W> {
+    /// Passes a server's error (it does not know the model) to the client.
+    pub(super) fn server_error(&mut self, stream: u32, attempt: u8) {
+        let Some(worker) = self.end_flight(stream, attempt) else {
             return;
         };
         self.refuse(stream, ERROR, 404, None);
         self.tell(worker, |worker, now, verdicts| {
             worker.on_answer(stream, Sign::Erred, now, verdicts)
         });
-        self.obey(worker, true);
+        self.carry_out_verdicts(worker, true);
         self.arm(worker);
     }
 
-    /// What a worker wants probed is on its way.
+    /// Sends the probes that a worker requests.
     pub(super) fn probe(&mut self, index: u32) {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
@@ -40,26 +40,30 @@ impl<W: Witness> World<'_, W> {
             let Some((variant, _)) = of_key.next() else {
                 continue;
             };
-            let hop = self.sites.get(usize::from(variant)).map_or(0, |s| s.hop);
+            let hop = self
+                .simulated_servers
+                .get(usize::from(variant))
+                .map_or(0, |s| s.hop);
             let at = self.now + nanos(BREAK_DELAY) + 2 * hop;
             let worker = index;
-            self.agenda.add(at, What::Probed { worker, variant });
+            self.event_queue
+                .add(at, Event::ProbeResult { worker, variant });
         }
     }
 
-    /// A probe's answer is with its worker, or word that there is none.
+    /// Passes a probe's answer, or its failure, to the worker.
     pub(super) fn probed(&mut self, worker: u32, variant: u16) {
-        let site = self.sites.get(usize::from(variant));
-        let probed = match site.filter(|site| site.up) {
+        let server = self.simulated_servers.get(usize::from(variant));
+        let probed = match server.filter(|server| server.up) {
             None => Probed::Nobody,
-            Some(site) => Probed::Status(if site.errs { 404 } else { 200 }),
+            Some(server) => Probed::Status(if server.failing { 404 } else { 200 }),
         };
         let known = self.scenario.service.variants.get(usize::from(variant));
         let key = Key::of(known.map_or("", |known| &known.name));
         self.tell(worker, |worker, now, verdicts| {
             worker.on_probe(key, probed, now, verdicts)
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.arm(worker);
     }
 }

@@ -1,19 +1,19 @@
-//! Plans on their way: from a control plane to every worker, and what of them is in force.
+//! Distribution of plans from a control plane to every worker, and the current plan.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use weir_api::Plan;
 
-use super::agenda::What;
+use super::event_queue::Event;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::control::ControlPlane;
 use crate::plane::{DataPlane, circumstances};
 use weir_planner::distribution::slot_allocation::{Role, divide};
 
-impl<W: Witness> World<'_, W> {
-    /// Sends plans on their way to every worker.
+impl<W: Witness> Simulation<'_, W> {
+    /// Sends plans to every worker.
     pub(super) fn publish(&mut self, plans: impl IntoIterator<Item = Plan>) {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
         for mut plan in plans {
@@ -36,9 +36,9 @@ impl<W: Witness> World<'_, W> {
             for worker in 0..self.worker_count() {
                 let proxy = self.proxy_of(worker);
                 if reached.get_mut(proxy).is_some_and(|reached| *reached) {
-                    self.agenda.add(
+                    self.event_queue.add(
                         at,
-                        What::Plan {
+                        Event::PlanArrival {
                             worker,
                             plan: number,
                         },
@@ -48,13 +48,13 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// Has a worker that started anew fetch the newest plan.
+    /// Lets a restarted worker fetch the newest plan.
     pub(crate) fn fetch_plan(&mut self, worker: u32) {
         let at = self.now + nanos(self.scenario.proxies.plan_delay);
         if let Some(newest) = (self.plans.len() as u32).checked_sub(1) {
-            self.agenda.add(
+            self.event_queue.add(
                 at,
-                What::Plan {
+                Event::PlanArrival {
                     worker,
                     plan: newest,
                 },
@@ -62,7 +62,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// A plan is with a worker.
+    /// Handles the arrival of a plan at a worker.
     pub(super) fn take_plan(&mut self, worker: u32, plan: u32) {
         let Some(plan) = self.plans.get(plan as usize).cloned() else {
             return;
@@ -77,17 +77,17 @@ impl<W: Witness> World<'_, W> {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_plan(&part, now, verdicts)
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.arm(worker);
-        if let ControlPlane::Planner(steering) = &mut self.control {
-            if let Some(taken) = steering.desk.board().taken.get_mut(proxy) {
+        if let ControlPlane::Planner(driver) = &mut self.control {
+            if let Some(taken) = driver.ports.state().taken.get_mut(proxy) {
                 *taken = (*taken).max(plan.revision);
             }
-            self.turn_on();
+            self.continue_cycle();
         }
     }
 
-    /// What a proxy gets of a plan; nothing where there are fewer slots than proxies.
+    /// Slot allocation of a proxy from a plan; `None` if there are fewer slots than proxies.
     fn part_of(&self, plan: &Rc<Plan>, proxy: usize) -> Option<Rc<Plan>> {
         let proxies = self.counted.len();
         if proxies == 1 || matches!(self.plane, DataPlane::Fifo(_)) {
@@ -98,7 +98,7 @@ impl<W: Witness> World<'_, W> {
         part.ok().map(Rc::new)
     }
 
-    /// The shares of the plan that every worker begins with.
+    /// Shares of the static plan that every worker starts with.
     pub(super) fn static_shares(&self) -> Vec<f64> {
         let DataPlane::Weir(workers) = &self.plane else {
             return Vec::new();
@@ -118,7 +118,7 @@ impl<W: Witness> World<'_, W> {
         names.map(|variant| share(&variant.name)).collect()
     }
 
-    /// Workers that plans reach; without Weir each proxy counts as one.
+    /// Number of workers that receive plans; without Weir each proxy counts as one.
     fn worker_count(&self) -> u32 {
         match &self.plane {
             DataPlane::Weir(workers) => workers.len() as u32,

@@ -1,50 +1,50 @@
-//! What the host shell is to an engine: tells it what has happened, obeys its verdicts on those it
-//! held, and sets its timer.
+//! Counterpart of the filter's host shell: passes events to an engine, carries out its verdicts and sets
+//! its timer.
 
 use weir_filter::board::Ring;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
-use super::agenda::What;
+use super::event_queue::Event;
 use super::flight::Place;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::plane::{DataPlane, Worker};
 
-impl<W: Witness> World<'_, W> {
-    /// A worker's timer fires.
+impl<W: Witness> Simulation<'_, W> {
+    /// Handles a worker's timer.
     pub(super) fn tick(&mut self, worker: u32) {
         let mut fired = false;
         self.tell(worker, |worker, now, verdicts| {
             fired = worker.on_tick(now, verdicts)
         });
         if fired {
-            self.obey(worker, false);
+            self.carry_out_verdicts(worker, false);
             self.probe(worker);
             self.arm(worker);
         }
     }
 
-    /// A worker was rung because a variant has begun or ceased to fail.
+    /// Handles a notification that a variant has started or stopped failing.
     pub(super) fn news(&mut self, worker: u32) {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_news(now, verdicts);
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.probe(worker);
         self.arm(worker);
     }
 
-    /// A worker was rung.
+    /// Handles a notification.
     pub(super) fn ring(&mut self, worker: u32) {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_ring(now, verdicts);
         });
-        self.obey(worker, false);
+        self.carry_out_verdicts(worker, false);
         self.arm(worker);
     }
 
-    /// Rings go out to the other workers of its proxy.
+    /// Delivers a worker's notifications to the other workers of its proxy.
     pub(super) fn send_rings(&mut self, index: u32) {
         let DataPlane::Weir(workers) = &mut self.plane else {
             return;
@@ -60,24 +60,24 @@ impl<W: Witness> World<'_, W> {
                     continue;
                 }
                 let rung = match why {
-                    Ring::Health => What::News { worker },
-                    Ring::Slot | Ring::Plan => What::Ring { worker },
+                    Ring::Health => Event::FailureNotice { worker },
+                    Ring::Slot | Ring::Plan => Event::Notify { worker },
                 };
-                self.agenda.add(at, rung);
+                self.event_queue.add(at, rung);
             }
         }
     }
 
-    /// A stream has ended at its worker.
+    /// Handles the end of a stream at its worker.
     pub(super) fn on_end(&mut self, worker: u32, stream: StreamId, end: End) {
         self.tell(worker, |worker, now, verdicts| {
             worker.on_end(stream, end, now, verdicts)
         });
-        self.obey(worker, true);
+        self.carry_out_verdicts(worker, true);
         self.arm(worker);
     }
 
-    /// Tells a worker something; its verdicts are there to be obeyed.
+    /// Calls a worker with an event and collects its verdicts.
     pub(super) fn tell(
         &mut self,
         index: u32,
@@ -92,18 +92,18 @@ impl<W: Witness> World<'_, W> {
                 worker.count_into(counted);
             }
             self.witness
-                .told(index as usize, worker, &self.verdicts, self.now);
+                .on_verdicts(index as usize, worker, &self.verdicts, self.now);
         }
         self.send_rings(index);
     }
 
-    /// Carries out verdicts on requests that are held or in flight; refusals wait for the next tick where the call they
-    /// come from is another stream's end.
-    pub(super) fn obey(&mut self, index: u32, owes_refusals: bool) {
+    /// Carries out verdicts on queued and in-flight requests. Rejections wait for the next tick if the call
+    /// was another stream's end.
+    pub(super) fn carry_out_verdicts(&mut self, index: u32, owes_refusals: bool) {
         let mut verdicts = std::mem::take(&mut self.verdicts);
         for (stream, verdict) in verdicts.drain(..) {
             let place = self.flights.get(stream as usize).map(|flight| flight.place);
-            // What is in flight can only be ended: its deadline has passed.
+            // A request in flight can only be ended: its deadline has passed.
             let ends = place == Some(Place::InFlight) && matches!(verdict, Verdict::Reject(_));
             if place != Some(Place::Held) && !ends {
                 continue;
@@ -128,19 +128,19 @@ impl<W: Witness> World<'_, W> {
             .get_mut(index as usize)
             .and_then(|worker| worker.arm(self.now))
         {
-            self.agenda.add(at, What::Tick { worker: index });
+            self.event_queue.add(at, Event::Tick { worker: index });
         }
     }
 
-    pub(super) fn wake_site(&mut self, variant: u16) {
-        let site = self.sites.get_mut(usize::from(variant));
-        if let Some(at) = site.and_then(|site| site.wake(self.now)) {
-            self.agenda.add(at, What::Server { variant });
+    pub(super) fn wake_server(&mut self, variant: u16) {
+        let server = self.simulated_servers.get_mut(usize::from(variant));
+        if let Some(at) = server.and_then(|server| server.wake(self.now)) {
+            self.event_queue.add(at, Event::ServerWake { variant });
         }
     }
 
-    /// A worker has a new engine.
+    /// Gives a worker a new engine.
     pub(crate) fn renew(&mut self, worker: u32) {
-        self.witness.anew(worker as usize);
+        self.witness.on_new_engine(worker as usize);
     }
 }

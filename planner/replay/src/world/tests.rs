@@ -1,13 +1,13 @@
-//! Stories in virtual time, each small enough to be reckoned by hand; and random schedules
-//! (`schedules`), in which every step of every engine is checked.
+//! Scenarios small enough to compute by hand, and random schedules (`schedules`), in which every step
+//! of every engine is checked.
 
 mod failing;
+mod network_fade;
+mod planner_cycle;
 mod readers;
 mod schedules;
 mod speed;
-mod steering;
 mod uploads;
-mod ways;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::request::{Fate, Reading};
 use crate::scenario::{Contender, Control, Fault, FaultKind, Plane, Proxies, Server};
 use weir_planner::service::Service;
 
-/// A service of two variants and eight cores.
+/// Service of two variants and eight cores.
 pub(crate) fn two_variants() -> Service {
     let file = include_str!("../../../src/spec/tests/small.yaml");
     Service::from_yaml(file).unwrap()
@@ -34,7 +34,7 @@ pub(crate) const WEIR: Contender = Contender {
     control: Control::Static,
 };
 
-/// One after another on one core, so many ms each.
+/// Server that executes one request at a time on one core, `service_ms` each.
 pub(crate) fn server(name: &str, service_ms: f64, cores: f64) -> Server {
     Server {
         name: name.to_owned(),
@@ -50,8 +50,8 @@ pub(crate) fn server(name: &str, service_ms: f64, cores: f64) -> Server {
     }
 }
 
-/// Variants a (70 %, 50 ms) and b (80 %, 100 ms) with so many slots, the planned service times being
-/// the true ones; all shares are b's.
+/// Variants a (70 %, 50 ms) and b (80 %, 100 ms) with `slots`. The planned service times are the
+/// true ones, and b has all shares.
 pub(crate) fn scenario(slots: [u32; 2]) -> Scenario {
     let service = two_variants();
     let variant = |name: &str, slots: u32, share: f64, service_ms: f64, accuracy: f64| {
@@ -82,7 +82,7 @@ pub(crate) fn scenario(slots: [u32; 2]) -> Scenario {
     }
 }
 
-/// Requests sent and arriving at these times with these budgets, in ms; their clients have patience.
+/// Requests at (sent, budget), in ms, that arrive when sent; their clients are patient.
 pub(crate) fn requests(times: &[(u64, u64)]) -> Vec<Request> {
     let request = |(id, (at, budget))| Request::new(id, ms(at), ms(budget));
     (0..).zip(times.iter().copied()).map(request).collect()
@@ -99,9 +99,9 @@ const A: Fate = Fate::Answered(0);
 const B: Fate = Fate::Answered(1);
 
 #[test]
-fn held_requests_go_by_deadline_and_what_cannot_be_in_time_goes_faster_or_not_at_all() {
-    // One slot of b: the third is more urgent than the second; the fourth can still be served by a,
-    // the fifth by nobody.
+fn queued_requests_are_dispatched_by_deadline_downgraded_or_rejected() {
+    // One slot of b: the third is more urgent than the second. The fourth can still be served by a, the
+    // fifth by no variant.
     let all = requests(&[(0, 1000), (10, 900), (20, 400), (30, 70), (40, 30)]);
     assert_eq!(
         played(&scenario([1, 1]), &all, WEIR),
@@ -116,7 +116,7 @@ fn held_requests_go_by_deadline_and_what_cannot_be_in_time_goes_faster_or_not_at
 }
 
 #[test]
-fn expired_on_arrival_is_refused_and_receipt_counts_anew() {
+fn expired_request_is_rejected_unless_deadline_counts_from_receipt() {
     let mut all = requests(&[(0, 200)]);
     (all[0].head, all[0].arrives) = (ms(200), ms(200));
     let plane = |plane| Contender { plane, ..WEIR };
@@ -129,21 +129,21 @@ fn expired_on_arrival_is_refused_and_receipt_counts_anew() {
         played(&scenario, &all, plane(Plane::GatewayReceipt)),
         [(B, 300)]
     );
-    // Without feasibility 30 ms are enough to try; the engine ends it with the first ms after them.
+    // Without feasibility 30 ms suffice for a try; the engine ends it with the first ms after them.
     let all = requests(&[(0, 30)]);
     let tried = played(&scenario, &all, plane(Plane::EdfWithoutFeasibility));
     assert_eq!(tried, [(Fate::Refused("expired"), 31)]);
 }
 
 #[test]
-fn without_weir_servers_queue_and_a_timeout_does_not_stop_them() {
+fn without_weir_servers_queue_and_timeouts_do_not_stop_executions() {
     let fifo = |plane| Contender {
         plane,
         control: Control::Static,
     };
     let mut scenario = scenario([1, 0]);
     scenario.service.slo = ms(120);
-    // Weighted by fit: 18 requests/s; two at once are let through by Little's law.
+    // Weighted by capacity: 18 requests/s. By Little's law the breaker admits two at once.
     let all = requests(&[(0, 1000), (0, 1000), (0, 1000), (110, 1000)]);
     assert_eq!(
         played(&scenario, &all, fifo(Plane::FifoRoundRobin)),
@@ -158,7 +158,7 @@ fn without_weir_servers_queue_and_a_timeout_does_not_stop_them() {
         &requests(&[(0, 1000), (130, 1000)]),
         fifo(Plane::FifoTimeout),
     );
-    // The first is given up at 120 ms and executed until 200; the second begins then.
+    // The first times out at 120 ms and executes until 200; the second starts then.
     assert_eq!(
         careful,
         [
@@ -169,7 +169,7 @@ fn without_weir_servers_queue_and_a_timeout_does_not_stop_them() {
 }
 
 #[test]
-fn clients_leave_and_ask_again() {
+fn impatient_clients_disconnect_and_rejected_ones_retry() {
     let mut all = requests(&[(0, 1000), (0, 1000), (0, 1000)]);
     all[1].patience = ms(40);
     let mut scenario = scenario([0, 1]);
@@ -177,7 +177,7 @@ fn clients_leave_and_ask_again() {
         played(&scenario, &all, WEIR),
         [(B, 100), (Fate::Gone, 40), (B, 200)]
     );
-    // Down for 150 ms: refused at once, and again after 100 ms, and again after 200.
+    // Down for 150 ms: refused at once, again after 100 ms, and again after 200.
     scenario.faults = vec![Fault {
         at: Duration::ZERO,
         what: FaultKind::ServerCrash {
@@ -192,11 +192,11 @@ fn clients_leave_and_ask_again() {
 }
 
 #[test]
-fn each_fault_does_what_it_says() {
+fn each_fault_has_its_documented_effect() {
     let fault = |at, what| {
         let mut scenario = scenario([0, 1]);
         scenario.faults = vec![Fault { at: ms(at), what }];
-        // One in flight until 100 ms, one held, one later.
+        // One in flight until 100 ms, one queued, one later.
         played(
             &scenario,
             &requests(&[(0, 1000), (10, 1000), (500, 900)]),
@@ -214,7 +214,7 @@ fn each_fault_does_what_it_says() {
         fault(50, FaultKind::WorkerTrap { proxy, worker }),
         [(broken, 50), (lost, 50), (B, 600)]
     );
-    // The one held is released into the crash.
+    // The queued one is dispatched into the crash.
     assert_eq!(
         fault(
             50,
@@ -244,31 +244,31 @@ fn each_fault_does_what_it_says() {
 }
 
 #[test]
-fn a_server_is_half_a_round_trip_away() {
+fn hop_takes_half_a_round_trip_each_way() {
     let mut scenario = scenario([0, 1]);
     scenario.variants[1].round_trip = ms(20);
-    // The third, the most urgent, leaves when the first's answer is back: too few wait to send one before.
+    // The third, the most urgent, is sent when the first's answer is back: too few wait to send one before.
     let all = requests(&[(0, 1000), (10, 1000), (20, 360)]);
     assert_eq!(
         played(&scenario, &all, WEIR),
         [(B, 120), (B, 360), (B, 240)]
     );
-    // What waits at the server is there already: only the way there and back is added.
+    // The requests queue at the server already: only the round trip is added.
     let fifo = Contender {
         plane: Plane::FifoRoundRobin,
         ..WEIR
     };
     let all = requests(&[(0, 1000), (10, 1000)]);
     assert_eq!(played(&scenario, &all, fifo), [(B, 120), (B, 220)]);
-    // Its client leaves while the request is on its way; the server executes it all the same.
+    // Its client disconnects while the request is on its way; the server executes it all the same.
     let mut impatient = all.clone();
     impatient[0].patience = ms(5);
     assert_eq!(
         played(&scenario, &impatient, fifo),
         [(Fate::Gone, 5), (B, 220)]
     );
-    // Down from 115 ms on: the first answer was on its way by then; of the other the proxy hears 10 ms
-    // later, and the third finds nobody there and is told so.
+    // Down from 115 ms on: the first answer was on its way by then. The proxy notices the failure of the
+    // second 10 ms later; the third finds the server down and gets an error.
     scenario.faults = vec![Fault {
         at: ms(115),
         what: FaultKind::ServerCrash {
@@ -285,7 +285,7 @@ fn a_server_is_half_a_round_trip_away() {
 }
 
 #[test]
-fn what_cannot_be_played_is_said() {
+fn invalid_scenarios_and_requests_return_errors() {
     let refused = |change: fn(&mut Scenario, &mut Vec<Request>)| {
         let (mut scenario, mut all) = (scenario([1, 1]), requests(&[(0, 100), (5, 100)]));
         change(&mut scenario, &mut all);

@@ -1,5 +1,5 @@
-//! Servers that make batches by themselves: what is lost where the plan does not know it, and where it does. In virtual
-//! time; nothing here is a timing.
+//! Servers that batch on their own: losses if the plan knows their batches, and if it does not. In simulated time;
+//! no test depends on wall-clock time.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use weir_replay::report::Summary;
 use weir_replay::scenario::{Overrides, read};
 use weir_replay::world::play;
 
-/// Detecting cars as in Themis' demo at its crest: 15 lanes, 151 requests/s, of which pairs carry 174.
+/// Car detection as in Themis' demo at its peak: 15 servers, 151 requests/s; with batches of two they sustain 174.
 fn lost_percent(profile: &str, server: &str, seed: u64) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("scenario.yaml");
@@ -45,7 +45,7 @@ contenders:
 }
 
 #[test]
-fn plan_for_servers_that_make_batches_loses_nobody_to_greater_ones_than_planned() {
+fn batches_larger_than_planned_lose_no_requests() {
     const SERVER: &str = "batch_max: 4, batch_delay_ms: 5";
     let mut all_unknown = 0.0;
     for seed in 1..=3 {

@@ -1,5 +1,5 @@
-//! A server with one lane, and the way to it: whether it idles while somebody waits, what its order
-//! costs, and when refusals are said. In virtual time; nothing here is a timing.
+//! Server that executes one request at a time, and the hop to it: idle time while requests wait, cost of the
+//! order, and delay of rejections. In simulated time; no test depends on wall-clock time.
 
 use std::fs;
 use std::time::Duration;
@@ -14,28 +14,28 @@ const SERVICE_MS: f64 = 25.0;
 const GAP_MS: f64 = 3.0;
 const LENGTH_S: f64 = 60.0;
 
-/// What is played.
+/// Parameters of a replay.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     workers: u32,
     sigma: f64,
-    /// Of what the server can do.
+    /// Load as a multiple of the server's capacity.
     load: f64,
-    /// Budgets are drawn between these, ms.
+    /// Range of the random budgets, ms.
     budgets: (u64, u64),
     overlap: bool,
     seed: u64,
 }
 
-/// What came of it.
+/// Results of a replay.
 #[derive(Debug, Clone, Copy)]
 struct Figures {
-    /// Requests sent beside those of a queue at the server.
+    /// Requests sent to the server, relative to a queue at the server that is never empty.
     throughput: f64,
     on_time: f64,
-    /// The part of pairs that were executed in the wrong order.
+    /// Fraction of pairs that were executed in the wrong order.
     out_of_order: f64,
-    /// The part of refusals within 50 ms.
+    /// Fraction of rejections within 50 ms.
     at_once: f64,
 }
 
@@ -94,8 +94,8 @@ fn requests(case: Case) -> Vec<Request> {
     }
 }
 
-/// Requests sent to the server each second after the first two, when nobody knows anything yet, beside what
-/// it takes from a queue of its own that is never empty.
+/// Requests sent to the server per second, relative to a queue at the server that is never empty. Without the
+/// first two seconds, in which service times are still unknown.
 fn throughput(outcomes: &[Outcome]) -> f64 {
     let (from, to) = (Duration::from_secs(2), Duration::from_secs_f64(LENGTH_S));
     let sent = |o: &&Outcome| o.dispatched.is_some_and(|at| from <= at && at < to);
@@ -128,8 +128,8 @@ fn measure(case: Case) -> Figures {
     }
 }
 
-/// Of all pairs of which one was there when the other began to be executed before it, the part in which
-/// it was the more urgent.
+/// Fraction of priority inversions: of all pairs of which one was waiting when the other started before it, those in
+/// which the waiting one was more urgent.
 fn out_of_order(requests: &[Request], outcomes: &[Outcome]) -> f64 {
     let hop = Duration::from_secs_f64(GAP_MS / 2e3);
     let mut executed: Vec<(Duration, Duration, Duration, Duration)> = requests
@@ -161,7 +161,7 @@ fn out_of_order(requests: &[Request], outcomes: &[Outcome]) -> f64 {
     wrong as f64 / pairs.max(1) as f64
 }
 
-/// Mixed budgets and equal ones, 1 and 4 workers, service times that scatter and that do not.
+/// Mixed and equal budgets, 1 and 4 workers, random and constant service times.
 fn cases(overlap: bool) -> impl Iterator<Item = Case> {
     let workers = [1, 4].into_iter();
     let with_sigma = workers.flat_map(|workers| [0.0, 0.3].map(|sigma| (workers, sigma)));
@@ -180,7 +180,7 @@ fn cases(overlap: bool) -> impl Iterator<Item = Case> {
 }
 
 #[test]
-fn server_with_one_lane_is_kept_busy_in_order_and_more_are_on_time() {
+fn single_slot_server_is_kept_busy_in_order_and_more_are_on_time() {
     for case in cases(true) {
         let with = measure(case);
         let without = measure(Case {

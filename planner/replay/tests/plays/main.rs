@@ -1,4 +1,4 @@
-//! Replays that the planner and the filter have to come through, in virtual time; nothing here is a timing.
+//! Replays that planner and filter must pass, in simulated time; no test depends on wall-clock time.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

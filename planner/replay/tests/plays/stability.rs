@@ -1,5 +1,5 @@
-//! A load that does not change, and bursts that come again: what moves that need not. In virtual time; nothing here is a
-//! timing.
+//! Constant load and recurring bursts: unnecessary changes. In simulated time; no test depends on wall-clock
+//! time.
 
 use std::fs;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use weir_replay::request::Play;
 use weir_replay::scenario::{Overrides, read};
 use weir_replay::world::play;
 
-/// The greatest rate that the planner plans 20 cores for.
+/// Maximum rate that the planner plans 20 cores for.
 const CAPACITY_RPS: f64 = 386.0;
-/// Time in which the planner comes to know the load.
+/// Time until the planner knows the load.
 const SETTLED: Duration = Duration::from_secs(60);
-/// Time within which changes are of one transition: a kubelet takes 0.6 s, and several cycles may be needed.
+/// Maximum time between changes of one transition: a kubelet takes 0.6 s, and several cycles may be needed.
 const TRANSITION: Duration = Duration::from_secs(5);
 
-/// The demo's service with load times and a kubelet's delay.
+/// The demo's service with readiness times and a resize delay.
 fn played(load: &str, length_s: u32, contender: &str, seed: u64) -> (Play, Summary) {
     let mut service = String::new();
     let mut servers = String::new();
@@ -67,7 +67,7 @@ contenders:
 
 const WEIR: &str = "{ plane: weir, control: planner }";
 
-/// Transitions that begin after the load has become known.
+/// Number of transitions that begin after the load is known.
 fn transitions(moments: impl Iterator<Item = Duration>) -> usize {
     let mut begun = None::<Duration>;
     let later = moments.filter(|at| *at > SETTLED);
@@ -82,7 +82,7 @@ fn transitions(moments: impl Iterator<Item = Duration>) -> usize {
 }
 
 #[test]
-fn flat_load_changes_cores_at_most_once_in_ten_minutes() {
+fn constant_load_changes_cores_at_most_once_in_ten_minutes() {
     for of_capacity in [0.3, 0.7, 0.9] {
         for seed in 1..=3 {
             let load = format!("generator: poisson, rps: {}", of_capacity * CAPACITY_RPS);
@@ -100,12 +100,12 @@ fn flat_load_changes_cores_at_most_once_in_ten_minutes() {
     }
 }
 
-/// Most plans of ten minutes on a flat load: its greatest mean of ten seconds moves with chance.
+/// Maximum number of plans in ten minutes of constant load: its maximum mean over ten seconds varies randomly.
 const PLANS_MAX: usize = 10;
 
 #[test]
-fn bursts_that_come_again_are_met_by_cores() {
-    // The bound, what nobody could beat, is 98.3 to 99.3 %; a scaler like HPA's reaches 95.4 % of the bursts.
+fn recurring_bursts_are_met_by_cores() {
+    // The clairvoyant bound is 98.3 to 99.3 %; an HPA-like scaler reaches 95.4 % of the bursts.
     let bursts = "generator: burst, low_rps: 100, high_rps: 347, low_s: 30, high_s: 5";
     let on_off = "generator: on-off, low_rps: 5, high_rps: 270, low_s: 20, high_s: 20";
     for (load, least) in [(bursts, 96.0), (on_off, 97.0)] {

@@ -1,5 +1,5 @@
-//! Variants that take seconds to load, and kubelets that are slower than a cycle: what is lost while one takes over from
-//! another. In virtual time; nothing here is a timing.
+//! Variants that take seconds to load, and kubelets slower than a cycle: losses while one variant replaces another. In
+//! simulated time; no test depends on wall-clock time.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use weir_replay::report::Summary;
 use weir_replay::scenario::{Overrides, read};
 use weir_replay::world::play;
 
-/// ResNets on 20 cores, with the readiness that InfAdapter (EuroMLSys '23) measured and kubelets that take so long.
+/// ResNets on 20 cores, with the readiness times that InfAdapter (EuroMLSys '23) measured and the given resize delay.
 fn on_time_percent(load: &str, beta: f64, readiness: bool, resize_delay_ms: u32, seed: u64) -> f64 {
-    // Name, accuracy, slope and intercept of the capacity, γ, s to load, cores at the start.
+    // Name, accuracy, slope and intercept of the capacity, γ, readiness in s, initial cores.
     let variants = [
         ("resnet18", 69.76, 24.45, -6.17, 36, 5, 0),
         ("resnet34", 73.30, 13.04, -1.88, 64, 6, 0),
@@ -63,11 +63,11 @@ contenders:
         .on_time_percent
 }
 
-/// Share of requests that may be lost more than where variants are ready at once, points of a hundred.
+/// Maximum difference to the on-time percentage of variants that are ready at once, in percentage points.
 const LOST_MORE_MAX: f64 = 0.3;
 
 #[test]
-fn variants_that_load_lose_no_more_than_those_that_are_ready_at_once() {
+fn loading_variants_lose_no_more_than_instantly_ready_ones() {
     for load in ["generator: poisson, rps: 43", "generator: poisson, rps: 70"] {
         for beta in [0.0125, 0.05, 0.2] {
             for resize_delay_ms in [100, 600, 1200] {

@@ -1,4 +1,4 @@
-//! What is drawn has the distribution it is named after, and these very bits.
+//! Distributions of the drawn numbers, and their exact bits for fixed seeds.
 
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -22,7 +22,7 @@ fn mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     values.sum::<f64>() / count
 }
 
-/// The share of `values` up to `limit` is `expected`, within 4.5 deviations of a count.
+/// Checks that the share of `values` up to `limit` is `expected`, within 4.5 deviations of a count.
 fn check_share(values: &[f64], limit: f64, expected: f64) {
     let count = values.iter().filter(|value| **value <= limit).count() as f64;
     let draws = values.len() as f64;
@@ -35,7 +35,7 @@ fn check_share(values: &[f64], limit: f64, expected: f64) {
 }
 
 #[test]
-fn a_normal_number_has_the_normal_distribution() {
+fn standard_normal_follows_the_normal_distribution() {
     let drawn = draw(standard_normal);
     // Φ from tables.
     for (limit, share) in [
@@ -55,7 +55,7 @@ fn a_normal_number_has_the_normal_distribution() {
 }
 
 #[test]
-fn an_exponential_number_has_the_exponential_distribution() {
+fn exponential_follows_the_exponential_distribution() {
     let drawn = draw(exponential);
     assert!(drawn.iter().all(|value| *value >= 0.0));
     for (limit, more) in [
@@ -70,7 +70,7 @@ fn an_exponential_number_has_the_exponential_distribution() {
 }
 
 #[test]
-fn a_factor_has_mean_one_and_the_tail_of_its_sigma() {
+fn factor_has_mean_one_and_the_tail_of_its_sigma() {
     for sigma in [0.0, 0.1, 0.5, 1.0] {
         let factor = Factor::new(sigma).unwrap();
         let drawn = draw(|rng| factor.sample(rng));
@@ -89,7 +89,7 @@ fn a_factor_has_mean_one_and_the_tail_of_its_sigma() {
 }
 
 #[test]
-fn the_events_of_a_poisson_process_are_as_many_as_poisson_says() {
+fn poisson_event_count_has_poisson_mean_and_variance() {
     for (rate, runs) in [(0.01, 200_000), (0.5, 50_000), (7.0, 20_000), (900.0, 2000)] {
         let mut rng = seeded(2);
         let mut run = |_| poisson_events(&mut rng, rate).count() as f64;
@@ -99,7 +99,7 @@ fn the_events_of_a_poisson_process_are_as_many_as_poisson_says() {
         let off = (mean - rate).abs() / (rate / count).sqrt();
         assert!(off < 4.5, "rate {rate}: mean {mean}");
         let variance = counts.iter().map(|n| (n - mean) * (n - mean)).sum::<f64>() / count;
-        // The variance of a Poisson number's sample variance is (λ + 2λ²)/n, nearly.
+        // The variance of a Poisson number's sample variance is nearly (λ + 2λ²)/n.
         let off = (variance - rate).abs() / ((rate + 2.0 * rate * rate) / count).sqrt();
         assert!(off < 4.5, "rate {rate}: variance {variance}");
         if rate < 10.0 {
@@ -126,7 +126,7 @@ proptest! {
     }
 
     #[test]
-    fn all_that_is_drawn_is_finite(seed: u64, sigma in 0.0..=1.0) {
+    fn drawn_numbers_are_finite(seed: u64, sigma in 0.0..=1.0) {
         let mut rng = seeded(seed);
         let factor = Factor::new(sigma).unwrap();
         for _ in 0..100 {
@@ -138,9 +138,9 @@ proptest! {
     }
 }
 
-/// Not to be renewed for a machine on which it fails: there, something is not the same.
+/// Do not update the expected bits for a machine on which this fails: its arithmetic differs.
 #[test]
-fn every_machine_draws_these_bits() {
+fn seed_gives_the_same_bits_on_every_machine() {
     let mut rng = seeded(4);
     let factor = Factor::new(0.3).unwrap();
     let mut sums = [0_u64; 3];

@@ -1,26 +1,27 @@
-//! Shapes of load for runs without a trace, one rate for each second. Each is a formula; only
-//! [`Rates::bursts`] draws, out of its seed.
+//! Load shapes for runs without a trace, one rate for each second. Each shape is a formula; only
+//! [`Rates::bursts`] draws random numbers, from its seed.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::Rates;
 
-/// Two rates and how long each holds.
+/// Two alternating rates and their durations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pulse {
-    /// Rate at rest, requests/s.
+    /// Rate between pulses, requests/s.
     pub low_rps: f64,
     /// Rate within a pulse, requests/s.
     pub high_rps: f64,
-    /// How long a pulse lasts, whole seconds, 1 or more.
+    /// Duration of a pulse, in whole seconds, 1 or more.
     pub high_s: usize,
-    /// How long it rests in between, whole seconds, 1 or more; the mean of it for bursts.
+    /// Duration of the low rate between two pulses, in whole seconds, 1 or more; for bursts its
+    /// mean.
     pub low_s: usize,
 }
 
 impl Rates {
-    /// Days: from `low` up to `high` after half a `period` and back, along a cosine.
+    /// Repeated days: from `low` up to `high` after half a `period` and back, along a cosine.
     ///
     /// # Errors
     /// As [`Rates::new`].
@@ -57,7 +58,7 @@ impl Rates {
         Rates::new((0..seconds).map(rate).collect())
     }
 
-    /// Rest and pulse in turn, the rest first.
+    /// Alternating low rate and pulse, beginning with the low rate.
     ///
     /// # Errors
     /// As [`Rates::new`].
@@ -73,7 +74,8 @@ impl Rates {
         Rates::new((0..seconds).map(rate).collect())
     }
 
-    /// Pulses that begin at random: at rest each second begins one with chance 1/`low_s`.
+    /// Pulses that begin at random: each second at the low rate starts one with probability
+    /// 1/`low_s`.
     ///
     /// # Errors
     /// As [`Rates::new`].
@@ -105,7 +107,7 @@ mod tests {
     };
 
     #[test]
-    fn shapes_are_what_their_names_say() {
+    fn each_shape_follows_its_formula() {
         let ramp = Rates::ramp(10.0, 30.0, 5).unwrap();
         assert_eq!(ramp.rps(), [10.0, 15.0, 20.0, 25.0, 30.0]);
         assert_eq!(Rates::ramp(10.0, 30.0, 1).unwrap().rps(), [10.0]);
@@ -120,12 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn bursts_follow_their_seed_and_their_mean() {
+    fn bursts_follow_seed_and_mean() {
         let bursts = Rates::bursts(PULSE, 5, 30_000).unwrap();
         assert_eq!(bursts, Rates::bursts(PULSE, 5, 30_000).unwrap());
         assert_ne!(bursts, Rates::bursts(PULSE, 6, 30_000).unwrap());
         let high = bursts.rps().iter().filter(|rate| **rate == 9.0).count() as f64;
-        // Two seconds of burst, then two of rest on average (three until the next begins).
+        // A burst lasts two seconds, and the rest after it two on average (three until the next
+        // begins).
         assert!((0.47..0.53).contains(&(high / 30_000.0)), "{high}");
     }
 }

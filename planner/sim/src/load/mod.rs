@@ -1,4 +1,4 @@
-//! Load: how many requests when, fixed before a run by rates, a network and a seed.
+//! Load of a run: the send time of each request, fixed in advance by rates, a network and a seed.
 
 mod generate;
 mod rates;
@@ -12,7 +12,7 @@ pub use trace::{TRACE_BYTES_MAX, TRACE_SECONDS_MAX, read_bounded, read_trace};
 
 use crate::network::Network;
 
-/// Requests of one run.
+/// Maximum number of requests of one run.
 pub const REQUESTS_MAX: usize = 5_000_000;
 
 /// One request before it is sent.
@@ -20,16 +20,16 @@ pub const REQUESTS_MAX: usize = 5_000_000;
 pub struct Planned {
     /// Its `x-request-id`.
     pub id: String,
-    /// When the client sends it, since the start of the run.
+    /// Send time, since the start of the run.
     pub send_at: Duration,
     /// Payload for the network.
     pub payload_bytes: u64,
-    /// How long it then takes to the proxy, to its last byte.
+    /// Time from the send until its last byte reaches the proxy.
     pub upload: Duration,
 }
 
-/// All requests of a run, in the order of sending: the same for every target, and for every run with
-/// the same rates, network, payload and seed.
+/// All requests of a run, in the order of sending. It is the same for every target, and for every
+/// run with the same rates, network, payload and seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     /// The requests.
@@ -37,7 +37,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Poisson arrivals at `rates`, each with `payload_bytes` over `network`.
+    /// Creates Poisson arrivals at `rates`, each with `payload_bytes` over `network`.
     ///
     /// # Errors
     /// More than [`REQUESTS_MAX`] requests.
@@ -50,7 +50,7 @@ impl Schedule {
         Schedule::at(rates.arrivals(seed)?, network, payload_bytes, seed)
     }
 
-    /// Requests at exactly these times.
+    /// Creates requests at exactly these times.
     ///
     /// # Errors
     /// More than [`REQUESTS_MAX`] requests.

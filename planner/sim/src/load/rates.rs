@@ -1,6 +1,6 @@
-//! How many requests per second, second by second, and the arrivals that follow from it.
+//! Request rates, second by second, and the arrivals drawn from them.
 //!
-//! Arrivals are a Poisson process whose rate is constant within a second, out of one seed.
+//! Arrivals are a Poisson process whose rate is constant within a second, drawn from one seed.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 use super::REQUESTS_MAX;
 use crate::chance::poisson_events;
 
-/// Longest run, in seconds: a day.
+/// Maximum length of a run, in seconds: a day.
 pub const SECONDS_MAX: usize = 86_400;
-/// Greatest rate, in requests per second.
+/// Maximum rate, in requests per second.
 pub const RATE_MAX_RPS: f64 = 100_000.0;
 
 /// Requests per second for each second of a run.
@@ -20,7 +20,7 @@ pub const RATE_MAX_RPS: f64 = 100_000.0;
 pub struct Rates(Vec<f64>);
 
 impl Rates {
-    /// These rates, one for each second.
+    /// Creates rates from one value for each second.
     ///
     /// # Errors
     /// No seconds, more than [`SECONDS_MAX`], or a rate that is not 0 to [`RATE_MAX_RPS`], by number.
@@ -47,15 +47,15 @@ impl Rates {
         Rates::new(vec![rps; seconds])
     }
 
-    /// `low` for the first third, up to `high` along half a cosine and back within the middle third
-    /// (its crest held for the third's middle third), `low` again.
+    /// `low` for the first third; up to `high` along half a cosine and back within the middle third
+    /// (the crest is held for the middle third of that third); `low` again.
     ///
     /// # Errors
     /// As [`Rates::new`].
     pub fn swell(low_rps: f64, high_rps: f64, seconds: usize) -> anyhow::Result<Rates> {
         let rate = |second: usize| {
             let at = (second as f64 + 0.5) / seconds as f64;
-            // 0 at the middle third's ends, 1 at the middle of the run.
+            // 0 at the ends of the middle third, 1 at the middle of the run.
             let inward = ((at - 1.0 / 3.0).min(2.0 / 3.0 - at) * 6.0).clamp(0.0, 1.0);
             let ramp = (inward * 1.5).min(1.0);
             low_rps + (high_rps - low_rps) * (1.0 - libm::cos(std::f64::consts::PI * ramp)) / 2.0
@@ -63,7 +63,7 @@ impl Rates {
         Rates::new((0..seconds).map(rate).collect())
     }
 
-    /// Every rate times `factor`.
+    /// Multiplies every rate by `factor`.
     ///
     /// # Errors
     /// As [`Rates::new`].
@@ -71,7 +71,7 @@ impl Rates {
         Rates::new(self.0.iter().map(|rate| rate * factor).collect())
     }
 
-    /// The first `seconds`, from the beginning again where the trace is shorter.
+    /// Takes the first `seconds`; a shorter trace is repeated from its beginning.
     ///
     /// # Errors
     /// As [`Rates::new`].
@@ -79,15 +79,15 @@ impl Rates {
         Rates::new(self.0.iter().copied().cycle().take(seconds).collect())
     }
 
-    /// The rates in requests/s, one for each second.
+    /// Rates in requests/s, one for each second.
     pub fn rps(&self) -> &[f64] {
         &self.0
     }
 
-    /// Send times, ascending, since the start of the run.
+    /// Draws the send times, ascending, since the start of the run.
     ///
     /// # Errors
-    /// More than [`REQUESTS_MAX`] are to be expected.
+    /// The expected number exceeds [`REQUESTS_MAX`].
     pub fn arrivals(&self, seed: u64) -> anyhow::Result<Vec<Duration>> {
         let expected: f64 = self.0.iter().sum();
         anyhow::ensure!(
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_exponential_not_even() {
+    fn gaps_are_exponential() {
         let arrivals = Rates::constant(100.0, 200).unwrap().arrivals(1).unwrap();
         let gaps: Vec<f64> = arrivals
             .windows(2)
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_swell_rises_in_the_middle_third_and_falls_again() {
+    fn swell_rises_and_falls_in_the_middle_third() {
         let swell = Rates::swell(40.0, 280.0, 60).unwrap();
         let at = |second: usize| swell.rps()[second];
         assert_eq!((at(0), at(19), at(40), at(59)), (40.0, 40.0, 40.0, 40.0));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn more_requests_than_a_run_may_have_are_refused_before_any_is_drawn() {
+    fn too_many_expected_requests_are_refused_before_drawing() {
         let seconds = REQUESTS_MAX / RATE_MAX_RPS as usize;
         let rates = |seconds| Rates::constant(RATE_MAX_RPS, seconds).unwrap();
         let most = rates(seconds).arrivals(1).unwrap();

@@ -1,9 +1,9 @@
-//! Traces from files: how many requests arrived in each second.
+//! Trace files: the number of requests that arrived in each second.
 //!
-//! Three forms: one number per line; all numbers on one line, between spaces; JSON, either an array or
-//! an object with such an array as `rps`, or an object of such objects of which a key names one. A
-//! name that ends in `.gz` is decompressed. A second that is missing (a blank line, `null`) is
-//! refused, because everything after it would move; a second with 0 requests is a 0.
+//! Three forms are read: one number per line; all numbers on one line, separated by spaces; JSON. The
+//! JSON is an array, an object with such an array as `rps`, or an object of such objects, one of which
+//! a key selects. A file whose name ends in `.gz` is decompressed. A missing second (a blank line,
+//! `null`) is refused, because it would shift everything after it; a second without requests is a 0.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,13 +14,13 @@ use flate2::read::MultiGzDecoder;
 
 use super::{RATE_MAX_RPS, Rates};
 
-/// Largest trace file, in bytes, decompressed.
+/// Maximum size of a trace file, in bytes, decompressed.
 pub const TRACE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// Longest trace, in seconds: eight weeks. A run is a part of it.
+/// Maximum length of a trace, in seconds: eight weeks. A run is a part of it.
 pub const TRACE_SECONDS_MAX: usize = 56 * 86_400;
 
 impl Rates {
-    /// The whole trace in `path`; after a `#` in the path comes the key of an object of objects.
+    /// Reads the whole trace in `path`; the key of an object of objects follows a `#` in the path.
     ///
     /// # Errors
     /// As [`read_trace`] and [`Rates::new`].
@@ -35,10 +35,12 @@ impl Rates {
     }
 }
 
-/// The trace in `path`, in requests/s for each second; `key` names one of several in a JSON object.
+/// Reads the trace in `path`, in requests/s for each second; `key` selects one of several in a JSON
+/// object.
 ///
 /// # Errors
-/// A file that cannot be read or is no trace: file, line or second, value and what would be right.
+/// The file cannot be read or is not a trace. The message names file, line or second, value and the
+/// valid form.
 pub fn read_trace(path: &Path, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
     let read = || {
         let text = read_bounded(path, TRACE_BYTES_MAX)?;
@@ -57,15 +59,15 @@ pub fn read_trace(path: &Path, key: Option<&str>) -> anyhow::Result<Vec<f64>> {
     read().with_context(|| format!("{}", path.display()))
 }
 
-/// The text of a file of at most `bytes_max`, decompressed where its name ends in `.gz`.
+/// Reads the text of a file of at most `bytes_max`, decompressed if its name ends in `.gz`.
 ///
 /// # Errors
-/// A file that cannot be read, is larger, or is no UTF-8.
+/// The file cannot be read, is larger, or is not UTF-8.
 pub fn read_bounded(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
     let file = File::open(path)?;
     let packed = path.extension().is_some_and(|extension| extension == "gz");
     let mut text = String::new();
-    // One byte more than allowed tells a file that is too long from one that just fits.
+    // One byte above the limit tells a file that is too long from one that just fits.
     let read = if packed {
         let unpacked = MultiGzDecoder::new(file).take(bytes_max + 1);
         { unpacked }.read_to_string(&mut text)
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_reads_the_same() {
+    fn all_forms_read_the_same() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         for text in [
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused_by_file_place_and_value() {
+    fn invalid_trace_is_refused_with_file_place_and_value() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         for (text, message) in [

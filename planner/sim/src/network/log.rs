@@ -2,7 +2,7 @@
 //! IEEE Communications Letters 20(11), 2016) are published.
 //!
 //! * Lines of six columns: epoch ms, ms since the start, latitude, longitude, bytes since the last
-//!   line, ms since the last line. They say nothing of latency: [`LOG_ROUND_TRIP`] is assumed.
+//!   line, ms since the last line. They have no latency: [`LOG_ROUND_TRIP`] is assumed.
 //! * JSON `[{"duration_ms", "bandwidth_kbps", "latency_ms"}]`; the latency is taken as a round trip.
 
 use std::path::Path;
@@ -14,16 +14,16 @@ use serde::de::{Deserializer, Error};
 
 use super::{Network, ROUND_TRIP_MAX, SEGMENT_MAX, Segment};
 
-/// The round trip assumed for logs that hold none; the JSON logs of the same set all say 20 ms.
+/// Round trip assumed for logs without one; the JSON logs of the same set all have 20 ms.
 pub const LOG_ROUND_TRIP: Duration = Duration::from_millis(20);
-/// Largest log file, in bytes.
+/// Maximum size of a log file, in bytes.
 const FILE_MAX: u64 = 32 * 1024 * 1024;
 
 impl Network {
-    /// The link measured in `path`; which format, its first character tells.
+    /// Reads the link measured in `path`; the first character determines the format.
     ///
     /// # Errors
-    /// A file that cannot be read or is none, naming file, line and field.
+    /// The file cannot be read or is not a log. The message names file, line and field.
     pub fn from_file(path: &Path) -> anyhow::Result<Network> {
         let name = path.display();
         let size = std::fs::metadata(path)
@@ -68,7 +68,7 @@ fn from_json(text: &str) -> anyhow::Result<Vec<Segment>> {
     Ok(entries.into_iter().map(segment).collect())
 }
 
-/// A JSON number from `least` to `greatest`.
+/// Reads a JSON number from `least` to `greatest`.
 fn number<'de, D: Deserializer<'de>>(json: D, least: f64, greatest: f64) -> Result<f64, D::Error> {
     let value = f64::deserialize(json)?;
     if (least..=greatest).contains(&value) {
@@ -106,8 +106,8 @@ fn from_lines(text: &str) -> anyhow::Result<Vec<Segment>> {
         .collect()
 }
 
-/// One line; `last` is the time of the one before it. A line that is missing, twice there or out of
-/// order does not continue from it.
+/// Parses one line; `last` is the time of the line before it. A missing, repeated or misplaced line
+/// does not continue from that time and is refused.
 fn from_line(line: &str, last: &mut Option<u64>) -> anyhow::Result<Segment> {
     let columns: Vec<&str> = line.split_whitespace().collect();
     let [_epoch, since_start, _latitude, _longitude, bytes, ms] = columns.as_slice() else {
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_formats_read_as_bytes_per_second() {
+    fn both_formats_give_bytes_per_second() {
         let lines =
             "1450274031248 725 51.06 3.73 362500 725\n1450274032248 1725 51.06 3.73 0 1000\n";
         let json = r#"[{"duration_ms": 725, "bandwidth_kbps": 4000, "latency_ms": 20},
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_names_file_line_and_field() {
+    fn invalid_log_is_refused_with_file_line_and_field() {
         let entry = r#"{"duration_ms": 1000, "bandwidth_kbps": 1, "latency_ms": 20}"#;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("link");

@@ -1,10 +1,10 @@
-//! The network between client and proxy, as delays: how long a payload takes over a link whose
-//! bandwidth changes.
+//! Delays of the network between client and proxy: the transfer time of a payload over a link with
+//! changing bandwidth.
 //!
-//! A request of `n` bytes sent at `t` arrives after half a round trip and the time in which the
-//! bandwidth, integrated from `t` on, carries `n` bytes; its answer likewise. Every request has the link
-//! to itself, as in Sponge (EuroMLSys '24): clients are many phones, not one. Delays are computed, never
-//! slept here, and no byte is really sent; the load generator does both.
+//! A request of `n` bytes sent at `t` arrives after half a round trip plus the time in which the
+//! bandwidth, integrated from `t` on, carries `n` bytes; the same holds for its answer. Every request
+//! has the link to itself, as in Sponge (EuroMLSys '24): clients are many phones, not one. This module
+//! only computes delays; the load generator sleeps and sends.
 
 mod log;
 mod pieces;
@@ -14,27 +14,27 @@ use std::time::Duration;
 
 pub use log::LOG_ROUND_TRIP;
 pub use pieces::{PIECES_MAX, Piece};
-pub use synthetic::{GREATEST_BYTES_PER_S, LEAST_BYTES_PER_S};
+pub use synthetic::{BYTES_PER_S_MAX, BYTES_PER_S_MIN};
 
-/// Segments of one network: a day of seconds, with room.
+/// Maximum number of segments of one network: a day of seconds, with a margin.
 pub const SEGMENTS_MAX: usize = 200_000;
-/// Longest segment.
+/// Maximum duration of a segment.
 pub const SEGMENT_MAX: Duration = Duration::from_secs(3600);
-/// Longest round trip.
+/// Maximum round trip.
 pub const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
 
-/// A stretch of time with one bandwidth and one round-trip time.
+/// Time interval with one bandwidth and one round-trip time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Segment {
-    /// How long it lasts.
+    /// Length of the interval.
     pub duration: Duration,
-    /// Bytes per second; 0 where nothing gets through.
+    /// Bytes per second; 0 during an outage.
     pub bytes_per_s: f64,
-    /// There and back, without the payload's time.
+    /// Round-trip time, without the payload's transfer time.
     pub round_trip: Duration,
 }
 
-/// A link over time; it starts again from the beginning where a run is longer.
+/// Link over time; it repeats from the beginning in a longer run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     segments: Vec<Segment>,
@@ -44,7 +44,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A link of these segments.
+    /// Creates a link from its segments.
     ///
     /// # Errors
     /// No segments, too many, one that is out of range (by number and field), or a link that never
@@ -74,12 +74,12 @@ impl Network {
         })
     }
 
-    /// No delay at all.
+    /// Link without delay.
     pub fn none() -> Network {
         Network::constant(f64::INFINITY, Duration::ZERO)
     }
 
-    /// The same bandwidth (bytes/s, above 0) and round trip throughout.
+    /// Link with constant bandwidth (bytes/s, above 0) and round trip.
     pub fn constant(bytes_per_s: f64, round_trip: Duration) -> Network {
         let segment = Segment {
             duration: Duration::from_secs(1),
@@ -93,12 +93,12 @@ impl Network {
         }
     }
 
-    /// How long a request of `bytes` sent at `at` takes to the proxy.
+    /// Transfer time to the proxy of a request of `bytes` sent at `at`.
     pub fn upload(&self, at: Duration, bytes: u64) -> Duration {
         self.round_trip(at) / 2 + self.transfer(at, bytes)
     }
 
-    /// How long an answer of `bytes` that leaves the proxy at `at` takes to the client.
+    /// Transfer time to the client of an answer of `bytes` that leaves the proxy at `at`.
     pub fn download(&self, at: Duration, bytes: u64) -> Duration {
         self.round_trip(at) / 2 + self.transfer(at, bytes)
     }
@@ -109,7 +109,7 @@ impl Network {
             .map_or(0.0, |(segment, _)| segment.bytes_per_s)
     }
 
-    /// Length before it starts again.
+    /// Length of the link before it repeats.
     pub fn length(&self) -> Duration {
         self.ends.last().copied().unwrap_or_default()
     }
@@ -119,7 +119,7 @@ impl Network {
             .map_or(Duration::ZERO, |(segment, _)| segment.round_trip)
     }
 
-    /// The segment at `at`, and what is left of it.
+    /// Returns the segment at `at`, and the time until its end.
     fn segment(&self, at: Duration) -> Option<(&Segment, Duration)> {
         let at = within(at, self.length());
         let index = self.ends.partition_point(|end| *end <= at);
@@ -129,7 +129,7 @@ impl Network {
         ))
     }
 
-    /// The time from `at` in which the bandwidth carries `bytes`.
+    /// Returns the time from `at` in which the bandwidth carries `bytes`.
     fn transfer(&self, at: Duration, bytes: u64) -> Duration {
         let mut left = bytes as f64;
         let loops = (left / self.bytes_per_loop).floor();
@@ -142,7 +142,7 @@ impl Network {
         let whole = self.length().as_secs_f64() * loops;
         let mut took = Duration::from_secs_f64(whole.min(TRANSFER_MAX.as_secs_f64()));
         let mut now = at;
-        // What is left is less than one loop carries, so two passes always do.
+        // The remainder is less than one loop carries, so two passes always suffice.
         for _ in 0..2 * self.segments.len() + 1 {
             let Some((segment, rest)) = self.segment(now) else {
                 break;
@@ -164,7 +164,7 @@ impl Network {
     }
 }
 
-/// Longest whole-loop part of a transfer: a day.
+/// Maximum whole-loop part of a transfer: a day.
 const TRANSFER_MAX: Duration = Duration::from_secs(86_400);
 
 /// `at` modulo `length`.
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_takes_the_time_the_changing_bandwidth_needs() {
+    fn upload_takes_the_time_the_changing_bandwidth_needs() {
         let link = link(&[(1000, 1000.0), (1000, 0.0), (1000, 500.0)]);
         // (sent at ms, bytes, arrives after ms); half the round trip is 20 ms.
         for (at, bytes, ms) in [
@@ -224,9 +224,9 @@ mod tests {
             (900, 100, 120),
             (900, 200, 1320), // 100 bytes, a second of nothing, 100 more
             (1500, 50, 620),
-            (2900, 150, 220),   // 50 bytes, and round again
+            (2900, 150, 220),   // 50 bytes, and on from the beginning
             (0, 1500, 3020),    // exactly one loop
-            (3900, 3200, 7320), // two loops and what (900, 200) takes
+            (3900, 3200, 7320), // two loops and the time of (900, 200)
         ] {
             let took = link.upload(Duration::from_millis(at), bytes);
             let off = took.as_secs_f64() * 1e3 - ms as f64;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn no_network_delays_nothing() {
+    fn network_none_has_no_delay() {
         let none = Network::none();
         assert_eq!(
             none.upload(Duration::from_millis(1234), u64::MAX),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_none_is_refused() {
+    fn invalid_link_is_refused() {
         let good = Segment {
             duration: Duration::from_secs(1),
             bytes_per_s: 1.0,
@@ -293,8 +293,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is sent later never arrives earlier, more bytes never take less time, and sending in
-        /// two parts, one after the other, takes as long as in one.
+        /// A later send never arrives earlier, more bytes never take less time, and two parts sent one
+        /// after the other take as long as the whole.
         #[test]
         fn delays_are_an_integral(
             parts in prop::collection::vec((1u64..2000, 0f64..1e6), 1..20),
@@ -313,7 +313,7 @@ mod tests {
             prop_assert!(arrives(at, first) <= arrives(at, first + second) + slack);
             let parted = arrives(arrives(at, first), second);
             let whole = arrives(at, first + second);
-            // Where nothing gets through, "when the first part is done" is the stretch's beginning.
+            // During an outage, the first part is done when the outage begins.
             prop_assert!(parted.abs_diff(whole) <= slack, "{parted:?} {whole:?}");
         }
     }

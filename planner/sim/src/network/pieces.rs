@@ -1,32 +1,32 @@
-//! Pieces in which a payload comes through a link: what a proxy sees of an upload before its end.
+//! Pieces in which a payload arrives over a link: the proxy's view of an unfinished upload.
 //!
-//! A payload of `n` bytes in `k` pieces: piece `i` has arrived when the link has carried `n·i/k` bytes. The
-//! last arrives exactly when [`Network::upload`] says that the whole does.
+//! A payload of `n` bytes has `k` pieces: piece `i` has arrived when the link has carried `n·i/k` bytes.
+//! The last piece arrives exactly when [`Network::upload`] ends.
 
 use std::time::Duration;
 
 use super::Network;
 
-/// Most pieces of one payload; beyond it they get larger.
+/// Maximum number of pieces of one payload; larger payloads have larger pieces.
 pub const PIECES_MAX: u32 = 1000;
 
-/// The end of one piece of a payload.
+/// End of one piece of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
-    /// From sending the request to the arrival of the piece's last byte.
+    /// Time from sending the request to the arrival of the piece's last byte.
     pub after: Duration,
     /// Bytes of the payload that have arrived by then.
     pub arrived: u64,
 }
 
 impl Network {
-    /// How long the head of a request sent at `at` takes to the proxy.
+    /// Transfer time to the proxy of the head of a request sent at `at`.
     pub fn one_way(&self, at: Duration) -> Duration {
         self.round_trip(at) / 2
     }
 
-    /// The pieces of a payload sent at `at`, all of one size, as many as make one per `every` on average:
-    /// none where there are no bytes.
+    /// Returns the pieces of a payload sent at `at`, all of one size, one per `every` on average; none for
+    /// an empty payload.
     pub fn pieces(
         &self,
         at: Duration,
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_pieces_and_an_endless_link_has_one() {
+    fn empty_payload_has_no_pieces_and_infinite_link_has_one() {
         let piece = |network: Network, bytes| network.pieces(ms(0), bytes, ms(10)).count();
         assert_eq!(piece(Network::constant(1e6, ms(40)), 0), 0);
         assert_eq!(piece(Network::none(), 200_000), 1);
@@ -82,10 +82,10 @@ mod tests {
     }
 
     proptest! {
-        /// The last piece ends when the upload does; bytes only add up; no piece arrives before the link
-        /// has carried it, and there are no more than were asked for.
+        /// The last piece ends with the upload, bytes only grow, no piece arrives before the link has
+        /// carried it, and there are at most as many pieces as requested.
         #[test]
-        fn pieces_end_as_the_upload_does(
+        fn last_piece_ends_with_the_upload(
             parts in prop::collection::vec((1u64..2000, 0f64..1e6), 1..20),
             at in 0u64..100_000,
             bytes in 1u64..2_000_000,

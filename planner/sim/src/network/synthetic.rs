@@ -1,8 +1,8 @@
-//! A 4G-like link out of a seed, for runs without a measured log.
+//! Synthetic 4G-like link from a seed, for runs without a measured log.
 //!
 //! Bandwidth per second is an AR(1) process in log space, so that it wanders and is skewed like
-//! measured LTE, within stated bounds; now and then a fade (a tunnel, a handover) holds it down for a
-//! second or a few. It resembles the published logs, it is fitted to none.
+//! measured LTE, within stated bounds. Occasional fades (a tunnel, a handover) reduce it for a second
+//! or a few. It resembles the published logs but is not fitted to any of them.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use rand_chacha::ChaCha8Rng;
 use super::{Network, Segment};
 use crate::chance::standard_normal;
 
-/// Least bandwidth: 0.5 MB/s.
-pub const LEAST_BYTES_PER_S: f64 = 0.5e6;
-/// Greatest bandwidth: 8 MB/s.
-pub const GREATEST_BYTES_PER_S: f64 = 8e6;
-/// Where it wanders around: 3 MB/s.
+/// Minimum bandwidth: 0.5 MB/s.
+pub const BYTES_PER_S_MIN: f64 = 0.5e6;
+/// Maximum bandwidth: 8 MB/s.
+pub const BYTES_PER_S_MAX: f64 = 8e6;
+/// Median bandwidth: 3 MB/s.
 const MEDIAN_BYTES_PER_S: f64 = 3e6;
 /// Correlation of the logarithm from one second to the next.
 const MEMORY: f64 = 0.85;
 /// Standard deviation of its innovations.
 const STEP: f64 = 0.25;
-/// Chance per second that a fade begins, and that it ends.
+/// Probabilities per second that a fade begins, and that it ends.
 const FADE_BEGINS: f64 = 0.03;
 const FADE_ENDS: f64 = 0.4;
-/// What a fade leaves of the bandwidth.
+/// Fraction of the bandwidth left during a fade.
 const FADE_LEAVES: f64 = 0.25;
 /// Round-trip time throughout.
 const ROUND_TRIP: Duration = Duration::from_millis(40);
 
 impl Network {
-    /// `seconds` of a 4G-like link, the same for the same seed.
+    /// Creates `seconds` of a 4G-like link, the same for the same seed.
     ///
     /// # Errors
     /// 0 seconds, or more than [`super::SEGMENTS_MAX`].
@@ -47,7 +47,7 @@ impl Network {
             let wanted = MEDIAN_BYTES_PER_S * libm::exp(drift) * leaves;
             Segment {
                 duration: Duration::from_secs(1),
-                bytes_per_s: wanted.clamp(LEAST_BYTES_PER_S, GREATEST_BYTES_PER_S),
+                bytes_per_s: wanted.clamp(BYTES_PER_S_MIN, BYTES_PER_S_MAX),
                 round_trip: ROUND_TRIP,
             }
         };
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_follows_its_seed_stays_in_bounds_and_both_wanders_and_fades() {
+    fn synthetic_link_follows_seed_stays_in_bounds_and_fades() {
         let link = Network::synthetic_4g(7, 3600).unwrap();
         assert_eq!(link, Network::synthetic_4g(7, 3600).unwrap());
         assert_ne!(link, Network::synthetic_4g(8, 3600).unwrap());
@@ -71,7 +71,7 @@ mod tests {
             rates.iter().filter(|rate| wanted(**rate)).count() as f64 / 3600.0
         };
         assert_eq!(
-            share(&|rate| (LEAST_BYTES_PER_S..=GREATEST_BYTES_PER_S).contains(&rate)),
+            share(&|rate| (BYTES_PER_S_MIN..=BYTES_PER_S_MAX).contains(&rate)),
             1.0
         );
         assert!((0.02..0.2).contains(&share(&|rate| rate < 1e6)), "fades");

@@ -1,7 +1,8 @@
-//! A model server without a model: a latency law, a FIFO queue, batching, and so many executions at
-//! once. It goes on executing what a client has abandoned, like most real servers.
+//! Simulated model server: a latency model, a FIFO queue, batching, and a bounded number of
+//! parallel executions. Like most real servers, it goes on executing requests that their client has
+//! abandoned.
 //!
-//! Pure: time comes in as an argument. The emulator runs it on the clock, replay in virtual time.
+//! Pure: time is an argument. The emulator runs it in real time, replay in virtual time.
 
 mod model;
 
@@ -11,38 +12,38 @@ use std::time::Duration;
 pub use model::{QUEUE_MAX, Run, SERVICE_MAX, ServerModel, Witness};
 pub use weir_solve::law::{Law, Parallelism};
 
-/// Most cores a server can be given.
+/// Maximum number of cores of a server.
 pub const CORES_MAX: f64 = 1024.0;
 
-/// What a modelled server is like.
+/// Configuration of a simulated server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
-    /// The model's name, in its paths and answers.
+    /// Name of the model, in its paths and answers.
     pub model: String,
     /// Other names it answers to, so that a client need not name the variant.
     pub aliases: Vec<String>,
-    /// The service time of a batch.
+    /// Service time of a batch.
     pub law: Law,
     /// Cores at the start, 0 to [`CORES_MAX`].
     pub cores: f64,
-    /// How many batches are executed at once.
+    /// Number of batches executed at the same time.
     pub parallelism: Parallelism,
-    /// Most requests executed together.
+    /// Maximum number of requests executed together.
     pub batch_max: NonZeroU32,
-    /// How long a batch that is not full waits for more.
+    /// Batch window: maximum wait of an incomplete batch for more requests.
     pub batch_delay: Duration,
-    /// How long after its start the server is ready; until then it answers 503.
+    /// Time from its start until the server is ready; until then it answers 503.
     pub ready_after: Duration,
     /// Multiplicative noise on the service time.
     pub noise: Option<Noise>,
 }
 
-/// A log-normal factor with mean 1 on each batch's service time.
+/// Log-normal factor with mean 1 on each batch's service time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Noise {
     /// Standard deviation of the factor's logarithm.
     pub sigma: f64,
-    /// The same seed gives the same factors in the same order.
+    /// Seed; the same seed gives the same factors in the same order.
     pub seed: u64,
 }
 
@@ -62,10 +63,10 @@ impl ServerConfig {
         }
     }
 
-    /// Refuses what is out of range.
+    /// Checks all values against their ranges.
     ///
     /// # Errors
-    /// The first such value, by name.
+    /// The first value out of range, by name.
     pub fn check(&self) -> anyhow::Result<()> {
         self.law.check("law")?;
         check_cores(self.cores).map_err(anyhow::Error::msg)?;
@@ -80,10 +81,10 @@ impl ServerConfig {
     }
 }
 
-/// Cores that a server can run on.
+/// Checks that a server can run on `cores`.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The value and the valid range.
 pub fn check_cores(cores: f64) -> Result<f64, String> {
     if (0.0..=CORES_MAX).contains(&cores) {
         return Ok(cores);

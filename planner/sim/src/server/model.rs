@@ -1,10 +1,10 @@
-//! The modelled server's inside: a FIFO queue, batching, and so many executions at once, on a clock
-//! that the caller brings.
+//! State machine of the simulated server: a FIFO queue, batching, and parallel executions, on a clock
+//! that the caller provides.
 //!
 //! Pure: time is a `Duration` since the server's start. An execution that ends between two calls is
-//! followed by the next one at the instant it *ended*, not when somebody looked, so that late timers
-//! cost no capacity. Nothing here is ever cancelled: what has arrived is executed, wanted or not.
-//! What rides with a request is the caller's; once its buffers have grown, nothing is allocated.
+//! followed by the next one at the instant it *ended*, not at the call, so that late timers cost no
+//! capacity. Nothing is ever cancelled: every request that has arrived is executed. The caller attaches
+//! a value to each request (`rider`). Once the buffers have grown, nothing is allocated.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,31 +18,31 @@ use super::Parallelism;
 use super::ServerConfig;
 use crate::chance::Factor;
 
-/// Requests that may wait; above that the server answers 503.
+/// Maximum number of waiting requests; above it the server answers 503.
 pub const QUEUE_MAX: usize = 100_000;
-/// Longest execution, whatever the law says.
+/// Maximum duration of an execution, whatever the latency model gives.
 pub const SERVICE_MAX: Duration = Duration::from_secs(3600);
 
 /// One request's execution. Times count from the server's start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
-    /// 1 for the first request whose execution started; requests of one batch in queue order.
+    /// Position in the order of starts, from 1; requests of one batch in queue order.
     pub order: u64,
-    /// When it had arrived in full.
+    /// Arrival of its last byte.
     pub arrived: Duration,
-    /// When its execution started.
+    /// Start of its execution.
     pub started: Duration,
-    /// When its execution ends.
+    /// End of its execution.
     pub ended: Duration,
     /// Requests executed together with it, itself included.
     pub batch: u32,
-    /// Cores of its execution: `c` of the law.
+    /// Cores of its execution: `c` of the latency model.
     pub cores: f64,
 }
 
-/// Sees every execution start.
+/// Observer of every execution start.
 pub trait Witness<T> {
-    /// The execution of `rider`'s request has started.
+    /// Called when the execution of `rider`'s request has started.
     fn started(&mut self, rider: &T, run: &Run);
 }
 
@@ -50,21 +50,21 @@ impl<T> Witness<T> for () {
     fn started(&mut self, _: &T, _: &Run) {}
 }
 
-/// A request that waits.
+/// Waiting request.
 struct Job<T> {
     arrived: Duration,
     rider: T,
 }
 
-/// A request that runs; the last of a batch frees its lane.
+/// Running request; the last of a batch frees its lane.
 struct Running<T> {
     run: Run,
     frees_lane: bool,
     rider: T,
 }
 
-/// The queue, the executions, and the resources they run on. `T` rides with each request, and `W`
-/// sees each start.
+/// Queue, executions and resources of a server. `T` is attached to each request, and `W` observes each
+/// start.
 pub struct ServerModel<T, W = ()> {
     config: ServerConfig,
     slow_by: f64,
@@ -79,15 +79,15 @@ pub struct ServerModel<T, W = ()> {
     witness: W,
     core_seconds: f64,
     counted_until: Duration,
-    /// How far it has been moved on; nothing starts before that.
+    /// Time reached by `advance`; nothing starts before it.
     clock: Duration,
 }
 
 impl<T, W: Witness<T> + Default> ServerModel<T, W> {
-    /// A server that idles since time zero.
+    /// Creates a server that is idle since time zero.
     ///
     /// # Errors
-    /// A noise that is no distribution.
+    /// The noise is not a valid distribution.
     pub fn new(config: ServerConfig) -> anyhow::Result<ServerModel<T, W>> {
         let noise = match config.noise {
             Some(noise) => Some((
@@ -112,7 +112,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         })
     }
 
-    /// Takes a request in; gives `rider` back where the queue is full.
+    /// Queues a request; gives `rider` back if the queue is full.
     pub fn arrive(&mut self, now: Duration, rider: T) -> Result<(), T> {
         if self.queue.len() >= QUEUE_MAX {
             return Err(rider);
@@ -124,8 +124,8 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         Ok(())
     }
 
-    /// Moves on to `now`: ends and starts what is due, each at its own instant; what ended is added
-    /// to `ended`.
+    /// Advances to `now`: ends and starts all due executions, each at its own instant, and adds the
+    /// ended ones to `ended`.
     pub fn advance(&mut self, now: Duration, ended: &mut Vec<(T, Run)>) {
         while let Some(at) = self.next_event().filter(|at| *at <= now) {
             self.clock = at;
@@ -141,7 +141,7 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.clock = self.clock.max(now);
     }
 
-    /// When something happens next if nothing arrives until then.
+    /// Time of the next event if nothing arrives until then.
     pub fn next_event(&self) -> Option<Duration> {
         let end = self.next_end();
         let start = if self.has_free_lane() {
@@ -155,13 +155,13 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
             .map(|at| at.max(self.clock))
     }
 
-    /// Cores and parallelism now.
+    /// Current cores and parallelism.
     pub fn resources(&self) -> (f64, Parallelism) {
         (self.config.cores, self.config.parallelism)
     }
 
-    /// Other resources from `now` on; what already runs keeps what it has. Call [`ServerModel::advance`]
-    /// with the same `now` first.
+    /// Changes the resources from `now` on; running executions keep theirs. Call
+    /// [`ServerModel::advance`] with the same `now` first.
     pub fn set_resources(&mut self, now: Duration, cores: f64, parallelism: Parallelism) {
         self.core_seconds = self.core_seconds(now);
         self.counted_until = now;
@@ -169,28 +169,28 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.config.parallelism = parallelism;
     }
 
-    /// Most requests executed together.
+    /// Maximum number of requests executed together.
     pub fn batch(&self) -> NonZeroU32 {
         self.config.batch_max
     }
 
-    /// Makes batches of so many at most from now on.
+    /// Changes the maximum batch size from now on.
     pub fn set_batch(&mut self, batch: NonZeroU32) {
         self.config.batch_max = batch;
     }
 
-    /// Executions that start from now on take `factor` times as long.
+    /// Makes executions that start from now on take `factor` times as long.
     pub fn slow_by(&mut self, factor: f64) {
         self.slow_by = factor;
     }
 
-    /// Cores × seconds since the start or the last [`ServerModel::reset`].
+    /// Core-seconds provided since the start or the last [`ServerModel::reset`].
     pub fn core_seconds(&self, now: Duration) -> f64 {
         let since = now.saturating_sub(self.counted_until).as_secs_f64();
         self.core_seconds + self.config.cores * since
     }
 
-    /// Core-seconds that executions have taken until `now`.
+    /// Core-seconds used by executions until `now`.
     pub fn busy_core_seconds(&self, now: Duration) -> f64 {
         let to_come = |running: &Reverse<Running<T>>| {
             let run = &running.0.run;
@@ -199,28 +199,28 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.committed - self.running.iter().map(to_come).sum::<f64>()
     }
 
-    /// Forgets core-seconds; what waits and runs goes on.
+    /// Resets the core-seconds; waiting and running requests go on.
     pub fn reset(&mut self, now: Duration) {
         self.core_seconds = 0.0;
         self.counted_until = now;
     }
 
-    /// Who saw each start.
+    /// Observer of the starts.
     pub fn witness(&self) -> &W {
         &self.witness
     }
 
-    /// The same, to be changed.
+    /// Mutable observer of the starts.
     pub fn witness_mut(&mut self) -> &mut W {
         &mut self.witness
     }
 
-    /// Requests waiting and executing.
+    /// Numbers of waiting and of executing requests.
     pub fn load(&self) -> (usize, usize) {
         (self.queue.len(), self.running.len())
     }
 
-    /// Drops all that waits or runs, as a crash would.
+    /// Drops all waiting and running requests, as a crash would.
     pub fn crash(&mut self) {
         self.committed = self.busy_core_seconds(self.clock);
         self.queue.clear();
@@ -237,7 +237,8 @@ impl<T, W: Witness<T> + Default> ServerModel<T, W> {
         self.lanes < at_once
     }
 
-    /// When the queue's head may start: at once with a full batch, else when it has waited enough.
+    /// Earliest start of the queue's head: at once with a full batch, else at the end of the batch
+    /// window.
     fn due(&self) -> Option<Duration> {
         let full = self.config.batch_max.get() as usize;
         match self.queue.get(full - 1) {

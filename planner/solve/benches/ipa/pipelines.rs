@@ -1,15 +1,15 @@
-//! Pipelines with the trade-offs of real ones, from a seed: what is more accurate is slower and needs
-//! more cores, and greater batches take longer but less for each request.
+//! Pipelines with realistic trade-offs, from a seed: more accurate variants are slower and need more
+//! cores, and larger batches take longer in total but less for each request.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
-/// λ of all of them.
+/// λ of all pipelines.
 const ARRIVAL_RPS: f64 = 60.0;
 
-/// `tightness` is where the SLA lies between the quickest choice (0) and the most accurate variants in
-/// the greatest batches (1).
+/// Creates a pipeline. `tightness` places the SLA between the fastest choice (0) and the most accurate
+/// variants in the largest batches (1).
 pub(super) fn pipeline(
     seed: u64,
     stages: usize,
@@ -24,7 +24,8 @@ pub(super) fn pipeline(
     for index in 0..stages {
         let made = match &first {
             Some(made) if same => Clone::clone(made),
-            // The more stages, the better each: a product of many is still an accuracy.
+            // With more stages each is more accurate, so that the product of many is still a plausible
+            // accuracy.
             _ => stage(&mut random, variants, 5.0 / stages as f64),
         };
         quickest += made.1;
@@ -40,7 +41,7 @@ pub(super) fn pipeline(
     })
 }
 
-/// Variants, the least time and that of the most accurate in batches of 8.
+/// Returns the variants, the minimum time, and the time of the most accurate variant in batches of 8.
 fn stage(random: &mut ChaCha8Rng, count: usize, share: f64) -> (Value, f64, f64) {
     let mut ms: f64 = random.random_range(8.0..40.0);
     let mut lost: f64 = share * random.random_range(25.0..45.0);

@@ -1,4 +1,4 @@
-//! A plan against the problem, in plain arithmetic from the raw input.
+//! Check of a plan in plain arithmetic, from the raw input.
 
 use super::{Architecture, ArchitecturePlan, Plan, Problem, REPLICAS_MAX};
 use crate::{Check, TOLERANCE};
@@ -21,8 +21,8 @@ impl Check for Problem {
         Ok(())
     }
 
-    /// The resource types' amounts, no number of replicas below 0, and that the plan's figures are
-    /// those of its actions.
+    /// Checks the resource types' amounts, that no number of replicas is below 0, and that the
+    /// plan's figures match its actions.
     fn check_best_effort(&self, plan: &Plan) -> Result<(), String> {
         let input = &self.input;
         let (count, parts) = (input.architectures.len(), plan.architectures.len());

@@ -1,27 +1,27 @@
-//! One architecture at given prices: which replicas carry its load at the least cost, and which others
-//! come near it.
+//! One architecture at given prices: the cheapest replicas that carry its load, and the choices that cost
+//! little more.
 //!
-//! With a price μ_t on each resource type a variant's replicas cost f(n) = lo·n up to the N that run and
-//! hi a replica beyond, hi ≥ lo: convex. What is left is a covering knapsack, min Σ f_j(n_j) subject to
-//! Σ L_j·n_j ≥ need. Branch and bound, dearest variant first, against the cover with fractions of replicas.
-//! The bound is convex in each n, so the values worth a look are an interval around the fraction's.
+//! With a price μ_t on each resource type, a variant's replicas cost f(n) = lo·n up to the N that run and
+//! hi per replica beyond, hi ≥ lo: convex. The rest is a covering knapsack, min Σ f_j(n_j) subject to Σ
+//! L_j·n_j ≥ need. Branch and bound, most expensive variant first, with the cover by fractions of replicas
+//! as the bound. It is convex in each n, so the values to try are an interval around the fraction's.
 
 use super::search::{Keep, NODES_MAX, Search};
 use super::units::Units;
 use crate::Patience;
 
-/// One variant as the search sees it.
+/// Variant in the form that the search uses.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// Queries/s per replica; 0 where it is too slow to serve.
+    /// Queries/s per replica; 0 if it is too slow to serve.
     pub(super) load: f64,
-    /// What a replica saves that is taken away.
+    /// Saving per stopped replica.
     pub(super) lo: f64,
-    /// What a new replica costs.
+    /// Cost of a new replica.
     pub(super) hi: f64,
-    /// Replicas that run.
+    /// Running replicas.
     pub(super) have: u32,
-    /// Most replicas that make sense.
+    /// Maximum number of replicas that can be useful.
     pub(super) cap: u32,
     pub(super) needs: Units,
 }
@@ -32,7 +32,7 @@ impl Item {
     }
 }
 
-/// What `n` replicas cost, of which `have` run.
+/// Cost of `n` replicas, of which `have` run.
 pub(super) fn cost(lo: f64, hi: f64, have: u32, n: u32) -> f64 {
     lo * f64::from(n.min(have)) + hi * f64::from(n.saturating_sub(have))
 }
@@ -41,39 +41,39 @@ pub(super) fn cost(lo: f64, hi: f64, have: u32, n: u32) -> f64 {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Choice {
     pub(super) replicas: Vec<u32>,
-    /// Without the prices.
+    /// Cost without the prices.
     pub(super) cost: f64,
     pub(super) usage: Units,
-    /// With them.
+    /// Cost with the prices.
     pub(super) priced: f64,
 }
 
-/// An architecture to cover.
+/// Covering problem of one architecture.
 #[derive(Debug, Clone)]
 pub(super) struct Cover {
     pub(super) items: Vec<Item>,
     pub(super) need: f64,
 }
 
-/// What a search came to.
+/// Result of a search.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
-    /// The cheapest first.
+pub(super) struct SearchResult {
+    /// Choices, cheapest first.
     pub(super) choices: Vec<Choice>,
-    /// No other choice is below this, at these prices; infinite where all are there.
+    /// Lower bound of all other choices, at these prices; infinite if there are no others.
     pub(super) floor: f64,
 }
 
 impl Cover {
-    /// No choice costs more.
-    pub(super) fn dearest(&self) -> f64 {
+    /// Upper bound of the cost of any choice.
+    pub(super) fn cost_max(&self) -> f64 {
         self.items
             .iter()
             .map(|item| item.cost(item.cap).max(0.0))
             .sum()
     }
 
-    /// Whether no replica can go without the load or a saving lost: what is not is dominated.
+    /// Whether no replica can be removed without losing load or a saving; other choices are dominated.
     pub(super) fn is_minimal(&self, replicas: &[u32]) -> bool {
         let both = || self.items.iter().zip(replicas);
         let carried: f64 = both().map(|(item, n)| item.load * f64::from(*n)).sum();
@@ -98,7 +98,7 @@ impl Cover {
         }
     }
 
-    /// The cheapest choice, no dearer than `known` if that is given, and the bound on it.
+    /// Returns the cheapest choice, if it costs at most `known`, and the lower bound of the cost.
     pub(super) fn cheapest(
         &self,
         prices: &Units,
@@ -122,15 +122,15 @@ impl Cover {
         )
     }
 
-    /// The choices within `most` of the prices, at most `count` of them, without those that another is
-    /// no worse than in cost and in every resource.
+    /// Returns at most `count` choices whose priced cost is within `most`, without dominated ones (another
+    /// is no worse in cost and in every resource).
     pub(super) fn within(
         &self,
         prices: &Units,
         most: f64,
         count: usize,
         patience: &Patience<'_>,
-    ) -> Found {
+    ) -> SearchResult {
         let mut limit = most;
         for _ in 0..SHRINKS_MAX {
             let mut search = Search::new(self, prices, Keep::All, patience);
@@ -152,24 +152,24 @@ impl Cover {
                 floor = first_out.priced;
             }
             kept.truncate(count);
-            return Found {
+            return SearchResult {
                 choices: undominated(kept),
                 floor,
             };
         }
         let (best, floor) = self.cheapest(prices, None, patience);
-        Found {
+        SearchResult {
             choices: best.into_iter().collect(),
             floor,
         }
     }
 }
 
-/// How often a search that saw too much is tried again on less.
+/// Maximum number of retries, each with a smaller limit, after a search that visited too many nodes.
 const SHRINKS_MAX: usize = 8;
 
-/// Of choices in rising order of their priced cost: whatever is no worse than one stands before it, as
-/// prices are not negative.
+/// Removes dominated choices. They are sorted by priced cost, so a dominating choice comes first, as prices
+/// are not negative.
 fn undominated(choices: Vec<Choice>) -> Vec<Choice> {
     let mut kept: Vec<Choice> = Vec::with_capacity(choices.len());
     for choice in choices {

@@ -1,31 +1,31 @@
 //! Prices on the resource types: the Lagrangian dual of the resource rows.
 //!
 //! g(μ) = Σ_i min { cost + μ·usage of a choice of architecture i } − μ·available bounds the optimum from
-//! below for every μ ≥ 0, and is concave. It is raised by column generation (Dantzig–Wolfe, that is
-//! Kelley's cutting planes seen from the other side): the master programme mixes the answers so far so
-//! that the mixture keeps the rows, at the least cost; its duals are the next prices. The master has one
-//! row per resource type and one for the mixture, so its basis is a matrix of at most 9 × 9.
+//! below for every μ ≥ 0, and is concave. It is maximised by column generation (Dantzig–Wolfe, the dual
+//! view of Kelley's cutting planes). The master programme mixes the answers so far at the least cost,
+//! such that the mixture keeps the rows; its duals are the next prices. The master has one row per
+//! resource type and one for the mixture, so its basis is a matrix of at most 9 × 9.
 
 use super::cover::{Choice, Cover};
 use super::units::{RESOURCES_MAX, Units};
 use crate::Patience;
 
-/// Most answers asked for.
+/// Maximum number of iterations.
 const ROUNDS_MAX: usize = 120;
-/// How far from the best prices known the next ones are taken, of the way to the master's.
+/// Step from the best known prices towards the master's, as a fraction of the distance (stabilisation).
 const STEP: f64 = 0.6;
-/// How near the bound must come to the master's value, relative.
+/// Relative gap between the bound and the master's value at which the iteration stops.
 const NEAR: f64 = 1e-9;
 /// Rows of the master.
 const ROWS: usize = RESOURCES_MAX + 1;
 
-/// Prices, and what they prove.
+/// Prices, with the bound that they prove.
 #[derive(Debug, Clone)]
 pub(super) struct Prices {
     pub(super) prices: Units,
-    /// No plan is below.
+    /// Lower bound of any plan's cost.
     pub(super) bound: f64,
-    /// The cheapest choice of each architecture at these prices.
+    /// Cheapest choice of each architecture at these prices.
     pub(super) choices: Vec<Choice>,
 }
 
@@ -41,8 +41,8 @@ impl Prices {
     }
 }
 
-/// The answer at `prices`; `None` where an architecture has no choice at all.
-pub(super) fn ask(
+/// Returns the answer at `prices`; `None` if an architecture has no choice at all.
+pub(super) fn evaluate(
     covers: &[Cover],
     available: &Units,
     prices: Units,
@@ -67,7 +67,7 @@ pub(super) fn ask(
     })
 }
 
-/// The best prices found, and others on the way there, the latest first.
+/// Returns the best prices found, and others met on the way, the latest first.
 pub(super) fn raise(
     covers: &[Cover],
     available: &Units,
@@ -89,7 +89,7 @@ pub(super) fn raise(
         let between = best.prices.plus(&prices.plus(&best.prices, -1.0), STEP);
         let mut added = false;
         for prices in [between, prices] {
-            let Some(answer) = ask(covers, available, prices, Some(&best), patience) else {
+            let Some(answer) = evaluate(covers, available, prices, Some(&best), patience) else {
                 return (best, seen);
             };
             seen.push(prices);
@@ -119,7 +119,7 @@ struct Column {
 
 struct Master {
     available: Units,
-    /// Usage is counted in these.
+    /// Units of the usage.
     scale: Units,
     columns: Vec<Column>,
     basis: Vec<usize>,
@@ -127,7 +127,8 @@ struct Master {
 }
 
 impl Master {
-    /// Prices are at most `most`: what is short may be had for that.
+    /// Creates a master with prices of at most `most`: artificial columns sell missing resources at that
+    /// price.
     fn new(available: &Units, most: &Units) -> Master {
         let scale = Units::collect(available.0.iter().map(|amount| amount.max(1e-9)));
         let mut columns = Vec::new();
@@ -149,7 +150,7 @@ impl Master {
         }
     }
 
-    /// Whether the answer betters the mixture.
+    /// Adds an answer; returns whether it improves the mixture.
     fn add(&mut self, answer: &Prices) -> bool {
         let over = answer.usage().plus(&self.available, -1.0);
         let mut row = [1.0; ROWS];
@@ -175,7 +176,7 @@ impl Master {
         column.cost - dot(&column.row, &self.duals)
     }
 
-    /// The least cost of a mixture, and the prices that go with it.
+    /// Returns the least cost of a mixture, and its prices.
     fn solve(&mut self) -> Option<(f64, Units)> {
         for _ in 0..500 {
             let inverse = inverse(&self.basis_columns())?;
@@ -230,7 +231,7 @@ fn dot(a: &Row, b: &Row) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// By Gauss and Jordan, with the greatest pivot of each column.
+/// Inverts by Gauss–Jordan elimination, with the greatest pivot of each column.
 fn inverse(columns: &[Column]) -> Option<Vec<Row>> {
     let mut lines: Vec<(Row, Row)> = (0..ROWS)
         .map(|line| {

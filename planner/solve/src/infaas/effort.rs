@@ -1,20 +1,20 @@
-//! Where nothing meets all constraints: what runs out, and as much as a greedy hand-out carries.
+//! Outcome if nothing meets all constraints: the exhausted resource, and a greedy best effort.
 
 use super::cover::{Cover, Item};
 use super::units::Units;
 use super::{Plan, Problem, REPLICAS_MAX};
 use crate::{Outcome, Patience};
 
-/// Says `why`, with the best effort.
+/// Returns the outcome with `why` and the best effort.
 pub(super) fn infeasible(problem: &Problem, why: String) -> Outcome<Plan> {
     Outcome::Infeasible {
         why,
-        best_effort: Some(problem.plan(&hand_out(problem))),
+        best_effort: Some(problem.plan(&allocate_greedily(problem))),
     }
 }
 
-/// The first architecture that nothing can carry, were it alone.
-pub(super) fn uncarried(problem: &Problem) -> Option<String> {
+/// Describes the first architecture that cannot be carried, even alone.
+pub(super) fn infeasible_architecture(problem: &Problem) -> Option<String> {
     problem.input.architectures.iter().find_map(|architecture| {
         let serving = architecture.variants.iter().filter(|v| architecture.may_serve(v));
         let most = serving
@@ -33,9 +33,9 @@ pub(super) fn uncarried(problem: &Problem) -> Option<String> {
     })
 }
 
-/// The first resource type of which the least that all architectures can do with is more than there is;
-/// if one of them alone needs more than that, it is named too.
-pub(super) fn short(
+/// Describes the first resource type of which the minimum use of all architectures exceeds the
+/// available amount; if one of them alone needs more than that, it is named too.
+pub(super) fn exhausted_resource(
     problem: &Problem,
     covers: &[Cover],
     available: &Units,
@@ -46,7 +46,7 @@ pub(super) fn short(
         let price = Units::only(index, 1.0);
         let (mut total, mut alone) = (0.0, None);
         for (cover, architecture) in covers.iter().zip(&problem.input.architectures) {
-            let (_, least) = free(cover).cheapest(&price, None, patience);
+            let (_, least) = without_costs(cover).cheapest(&price, None, patience);
             total += least;
             if least > available.at(index) && alone.is_none() {
                 alone = Some(format!(", {} alone {least}", architecture.name));
@@ -63,8 +63,8 @@ pub(super) fn short(
     })
 }
 
-/// The same load, at no cost but the resources'.
-fn free(cover: &Cover) -> Cover {
+/// The same load, without costs other than the resources'.
+fn without_costs(cover: &Cover) -> Cover {
     let item = |item: &Item| Item {
         lo: 0.0,
         hi: 0.0,
@@ -76,10 +76,10 @@ fn free(cover: &Cover) -> Cover {
     }
 }
 
-/// Replicas by architecture and variant: again and again the variant that carries most of what is still
-/// needed for its greatest part of what is left of a resource, as many replicas as it takes or as fit;
-/// of equals the cheapest per query/s, then the first.
-fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
+/// Returns replicas by architecture and variant. Each step takes the variant that carries the greatest
+/// part of the remaining load for the greatest part of the remaining resource that it uses, with as
+/// many replicas as are needed or fit. Of equals it takes the cheapest per query/s, then the first.
+fn allocate_greedily(problem: &Problem) -> Vec<Vec<u32>> {
     let architectures = &problem.input.architectures;
     let mut left = problem.available();
     let mut replicas: Vec<Vec<u32>> = architectures
@@ -110,13 +110,13 @@ fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
                 let part = takes.0.iter().zip(&left.0);
                 let part = part.filter(|(takes, _)| **takes > 0.0);
                 let part = part.map(|(takes, left)| f64::from(count) * takes / left);
-                let worth = carried / part.fold(1e-9, f64::max);
-                let dearness = variant.cost / variant.sustains_qps;
+                let value = carried / part.fold(1e-9, f64::max);
+                let cost_per_query = variant.cost / variant.sustains_qps;
                 let better = best.is_none_or(|(most, least, ..)| {
-                    worth > most || (worth == most && dearness < least)
+                    value > most || (value == most && cost_per_query < least)
                 });
                 if better {
-                    best = Some((worth, dearness, i, j, count));
+                    best = Some((value, cost_per_query, i, j, count));
                 }
             }
         }
@@ -135,7 +135,7 @@ fn hand_out(problem: &Problem) -> Vec<Vec<u32>> {
     }
 }
 
-/// How many replicas fit into what is left.
+/// Number of replicas that fit into the rest.
 pub(super) fn fitting(takes: &Units, left: &Units) -> u32 {
     let each = takes
         .0

@@ -1,36 +1,36 @@
-//! The optimum: prices on the resource types, the choices that can still matter at these prices, and a
-//! beam over the architectures that joins them.
+//! Exact solver: prices on the resource types, the choices that can be optimal at these prices, and a
+//! beam search over the architectures that joins them.
 
 use super::cover::{Choice, Cover, Item};
-use super::dual::{Prices, ask, raise};
-use super::effort::{infeasible, short, uncarried};
+use super::dual::{Prices, evaluate, raise};
+use super::effort::{exhausted_resource, infeasible, infeasible_architecture};
 use super::join::{Beam, Layer, cheapest};
 use super::units::{RESOURCES_MAX, Units};
 use super::{Plan, Problem, REPLICAS_MAX, greedy};
 use crate::{Outcome, Patience, TOLERANCE};
 
-/// How much of [`TOLERANCE`] the count of moved replicas may weigh in the objective, at most.
+/// Maximum weight of the count of moved replicas in the objective, as a part of [`TOLERANCE`].
 const TIES: f64 = 0.25;
-/// How much of it the sums are given here, so that the check, which adds up in another order, agrees.
+/// Part of it that the sums may use here, so that the check, which adds in another order, agrees.
 const SUMS: f64 = 0.5;
-/// Most choices of one architecture.
+/// Maximum number of choices of one architecture.
 const CHOICES_MAX: usize = 1024;
-/// Widths of the beam, one after the other while the proof is open.
+/// Beam widths, tried one after the other until the proof is complete.
 const WIDTHS: [usize; 4] = [32, 256, 2048, 16_384];
-/// The width to which ties are followed once the objective is proven.
+/// Width up to which ties are resolved once the objective is proven.
 const TIES_WIDTH: usize = 2048;
-/// How far above the bound choices are sought at first, relative.
+/// Initial limit above the bound for choices, relative.
 const REACH: f64 = 1e-3;
-/// Prices beside the best that bound partial plans.
+/// Maximum number of price vectors beside the best that bound partial plans.
 const PRICES_MAX: usize = 16;
 
-/// What is said where each resource type would do if it were alone.
+/// Reason if each resource type alone would suffice.
 const TOGETHER: &str =
     "the resource types together are too little for load and slack, though none of them alone";
 
 /// Solves the problem; see the module.
 pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
-    if let Some(why) = uncarried(problem) {
+    if let Some(why) = infeasible_architecture(problem) {
         return infeasible(problem, why).checked(problem);
     }
     Exact::new(problem, patience).solve().checked(problem)
@@ -43,7 +43,7 @@ struct Exact<'a> {
     available: Units,
     /// Cost of one moved replica, to break ties.
     tie: f64,
-    /// No plan spends less: the best proof so far.
+    /// Lower bound of the cost of any plan, the best proven so far.
     floor: f64,
     best: Option<(f64, Vec<Vec<u32>>)>,
 }
@@ -67,11 +67,14 @@ impl<'a> Exact<'a> {
 
     fn solve(mut self) -> Outcome<Plan> {
         let (covers, available) = (&self.covers, &self.available);
-        let Some(free) = ask(covers, available, Units::default(), None, self.patience) else {
+        let Some(free) = evaluate(covers, available, Units::default(), None, self.patience) else {
             if self.patience.is_over() {
                 return self.out_of_time();
             }
-            return infeasible(self.problem, self.short().unwrap_or(TOGETHER.to_owned()));
+            return infeasible(
+                self.problem,
+                self.exhausted_resource().unwrap_or(TOGETHER.to_owned()),
+            );
         };
         self.floor = free.bound;
         if free.usage().within(available) {
@@ -81,33 +84,33 @@ impl<'a> Exact<'a> {
             );
             return self.finish();
         }
-        if let Some(why) = self.short() {
+        if let Some(why) = self.exhausted_resource() {
             return infeasible(self.problem, why);
         }
-        if let Some(replicas) = greedy::once(self.problem) {
+        if let Some(replicas) = greedy::without_delay(self.problem) {
             self.take(self.cost(&replicas), replicas);
         }
         let Some((prices, seen)) = self.prices(free) else {
             return infeasible(self.problem, TOGETHER.to_owned());
         };
         self.floor = self.floor.max(prices.bound);
-        self.close(&prices, &seen)
+        self.close_gap(&prices, &seen)
     }
 
-    fn short(&self) -> Option<String> {
+    fn exhausted_resource(&self) -> Option<String> {
         let endless = Units([f64::INFINITY; RESOURCES_MAX]);
         let covers = covers(self.problem, &endless, 0.0);
-        short(self.problem, &covers, &self.available, self.patience)
+        exhausted_resource(self.problem, &covers, &self.available, self.patience)
     }
 
-    /// The best prices; `None` where the rows cannot be kept, not even by fractions of plans.
+    /// Returns the best prices; `None` if the rows cannot be kept, not even by fractions of plans.
     fn prices(&self, free: Prices) -> Option<(Prices, Vec<Units>)> {
-        let dearest: f64 = self.covers.iter().map(Cover::dearest).sum();
+        let cost_max: f64 = self.covers.iter().map(Cover::cost_max).sum();
         let mut most = self.steepest();
         let mut first = free;
         for _ in 0..12 {
             let (best, seen) = raise(&self.covers, &self.available, first, &most, self.patience);
-            if best.bound > dearest * (1.0 + 1e-6) + self.tie {
+            if best.bound > cost_max * (1.0 + 1e-6) + self.tie {
                 return None;
             }
             let at_most = best.prices.0.iter().zip(&most.0);
@@ -134,8 +137,8 @@ impl<'a> Exact<'a> {
         most
     }
 
-    /// Closes the gap between the bound and the best.
-    fn close(&mut self, at: &Prices, seen: &[Units]) -> Outcome<Plan> {
+    /// Closes the gap between the bound and the incumbent.
+    fn close_gap(&mut self, at: &Prices, seen: &[Units]) -> Outcome<Plan> {
         if self.is_done(0) {
             return self.finish();
         }
@@ -187,8 +190,8 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// The choices of each architecture within reach of the best prices, and the bound on all plans that
-    /// use another.
+    /// Returns the choices of each architecture within reach of the best prices, and the bound of all
+    /// plans that use another.
     fn layers(&self, at: &Prices, prices: &[Units], reach: f64) -> Option<(Vec<Layer>, f64)> {
         let mut beyond = f64::INFINITY;
         let mut layers = Vec::with_capacity(self.covers.len());
@@ -205,13 +208,13 @@ impl<'a> Exact<'a> {
             }
             layers.push(Layer { place, choices });
         }
-        self.thin(&mut layers, prices);
+        self.prune(&mut layers, prices);
         layers.sort_by_key(|layer| layer.choices.len());
         Some((layers, beyond))
     }
 
     /// Drops choices that cost too much at some of the prices.
-    fn thin(&self, layers: &mut [Layer], prices: &[Units]) {
+    fn prune(&self, layers: &mut [Layer], prices: &[Units]) {
         let upper = self.upper();
         for price in prices {
             let least: Vec<f64> = layers
@@ -228,7 +231,7 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// The best prices, those seen near them, and some to either side.
+    /// Returns the best prices, those met near them, and some to either side.
     fn bounding(&self, at: &Prices, seen: &[Units]) -> Vec<Units> {
         let mut prices = vec![at.prices];
         for (index, price) in at.prices.0.iter().enumerate() {
@@ -242,7 +245,7 @@ impl<'a> Exact<'a> {
         prices
     }
 
-    /// What a plan must stay below to be of interest.
+    /// Cost that a plan must stay below to be of interest.
     fn upper(&self) -> f64 {
         let best = self.best.as_ref().map_or(f64::INFINITY, |best| best.0);
         best - self.tie / 4.0
@@ -254,7 +257,7 @@ impl<'a> Exact<'a> {
         }
     }
 
-    /// Whether the proof is done, ties and all, or as far as was asked for.
+    /// Whether the proof is complete, including ties, or within the requested gap.
     fn is_done(&self, width: usize) -> bool {
         let Some((cost, _)) = &self.best else {
             return false;
@@ -281,7 +284,7 @@ impl<'a> Exact<'a> {
     fn out_of_time(&self) -> Outcome<Plan> {
         Outcome::OutOfTime {
             why: "no plan within the resources was found in time".to_owned(),
-            best: greedy::once(self.problem).map(|replicas| self.problem.plan(&replicas)),
+            best: greedy::without_delay(self.problem).map(|replicas| self.problem.plan(&replicas)),
         }
     }
 
@@ -292,7 +295,7 @@ impl<'a> Exact<'a> {
     }
 }
 
-/// In the order of the problem.
+/// Replicas in the order of the problem.
 fn replicas(layers: &[Layer], chosen: &[usize]) -> Vec<Vec<u32>> {
     let mut placed: Vec<(usize, Vec<u32>)> = layers
         .iter()
@@ -306,7 +309,7 @@ fn replicas(layers: &[Layer], chosen: &[usize]) -> Vec<Vec<u32>> {
     placed.into_iter().map(|(_, replicas)| replicas).collect()
 }
 
-/// So little that all replicas that could sensibly be moved weigh less than the tolerance.
+/// A cost so small that all replicas that could usefully be moved weigh less than the tolerance.
 fn tie(problem: &Problem) -> f64 {
     let (mut spent, mut moved) = (0.0, 1.0);
     for architecture in &problem.input.architectures {

@@ -1,16 +1,16 @@
 //! The paper's heuristic (§4.2.2), as a baseline: one architecture after the other, one kind of move for
-//! each, from the replicas that run.
+//! each, from the running replicas.
 //!
 //! - An overloaded architecture (its variants within the SLO carry less than load and slack) compares
 //!   *replicating* a running variant with *upgrading* from it to one that sustains more per replica, on
-//!   whatever resource type, and takes the move of the least cost that carries everything and fits. If
-//!   none fits it starts what fits of its variants, the cheapest per query/s first.
+//!   any resource type. It takes the cheapest move that carries everything and fits. If none fits, it
+//!   starts as many of its variants as fit, the cheapest per query/s first.
 //! - An underloaded one *downgrades* from a running variant to one that sustains less, or *removes*
-//!   replicas, whichever saves most, and only when that has been so for T_v looks on end.
-//! - Where more runs than the resource rows allow, replicas go first: from the last variant of the last
-//!   architecture on.
+//!   replicas, whichever saves most, and only after T_v underloaded cycles in a row.
+//! - If more replicas run than the resource rows allow, replicas are removed first: from the last
+//!   variant of the last architecture on.
 //!
-//! The rows are kept throughout. It is not optimal, and not always feasible where a plan exists.
+//! The rows are always kept. It is not optimal, and not always feasible where a plan exists.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,34 +19,35 @@ use super::units::Units;
 use super::{Architecture, Plan, Problem, Variant};
 use crate::TOLERANCE;
 
-/// For how many looks on end each architecture has been underloaded: given in, and out again.
+/// Number of consecutive cycles for which each architecture has been underloaded, as input and output.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Looks {
-    /// In the order of the architectures; those not yet looked at are left out.
-    pub low: Vec<u32>,
+pub struct LowCycles {
+    /// Counts in the order of the architectures; missing ones are 0.
+    pub cycles: Vec<u32>,
 }
 
-/// What the heuristic does at one look.
+/// Result of one cycle of the heuristic.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Scaled {
+pub struct HeuristicStep {
     /// The action; it keeps the resource rows, and may fall short of the load.
     pub plan: Plan,
-    /// For the next look.
-    pub looks: Looks,
+    /// Counts for the next cycle.
+    pub low: LowCycles,
 }
 
-/// One look at all architectures; scales down what was underloaded for `t_v` looks, this one included.
-pub fn scale(problem: &Problem, looks: &Looks, t_v: u32) -> Scaled {
-    let (replicas, looks) = look(problem, looks, t_v);
-    Scaled {
+/// Runs one cycle for all architectures; scales down those underloaded for `t_v` cycles, this one
+/// included.
+pub fn scale(problem: &Problem, low: &LowCycles, t_v: u32) -> HeuristicStep {
+    let (replicas, low) = run_cycle(problem, low, t_v);
+    HeuristicStep {
         plan: problem.plan(&replicas),
-        looks,
+        low,
     }
 }
 
-/// The heuristic without any wait, where that carries everything.
-pub(super) fn once(problem: &Problem) -> Option<Vec<Vec<u32>>> {
-    let (replicas, _) = look(problem, &Looks::default(), 1);
+/// Result of the heuristic without stabilization, if it carries everything.
+pub(super) fn without_delay(problem: &Problem) -> Option<Vec<Vec<u32>>> {
+    let (replicas, _) = run_cycle(problem, &LowCycles::default(), 1);
     let mut both = problem.input.architectures.iter().zip(&replicas);
     let carried = both.all(|(architecture, counts)| {
         carries(architecture, counts) >= architecture.needed_qps() * (1.0 - TOLERANCE / 2.0)
@@ -54,24 +55,24 @@ pub(super) fn once(problem: &Problem) -> Option<Vec<Vec<u32>>> {
     carried.then_some(replicas)
 }
 
-fn look(problem: &Problem, looks: &Looks, t_v: u32) -> (Vec<Vec<u32>>, Looks) {
+fn run_cycle(problem: &Problem, low: &LowCycles, t_v: u32) -> (Vec<Vec<u32>>, LowCycles) {
     let (mut replicas, mut left) = running(problem);
-    let mut after = Looks::default();
+    let mut after = LowCycles::default();
     let weight = problem.input.loading_weight_per_s;
     let parts = problem.input.architectures.iter().zip(&problem.takes);
     for (index, ((architecture, takes), counts)) in parts.zip(&mut replicas).enumerate() {
-        let scene = Scene {
+        let scaling = Scaling {
             architecture,
             takes,
             weight,
         };
-        let was_low = looks.low.get(index).copied().unwrap_or_default();
+        let was_low = low.cycles.get(index).copied().unwrap_or_default();
         let needed = architecture.needed_qps();
         let overloaded = carries(architecture, counts) < needed * (1.0 - TOLERANCE / 2.0);
         let (next, low) = if overloaded {
-            (scene.up(counts, &left), 0)
+            (scaling.up(counts, &left), 0)
         } else {
-            let down = scene.down(counts, &left);
+            let down = scaling.down(counts, &left);
             let low = if down.is_some() {
                 was_low.saturating_add(1)
             } else {
@@ -83,18 +84,18 @@ fn look(problem: &Problem, looks: &Looks, t_v: u32) -> (Vec<Vec<u32>>, Looks) {
                 (None, low)
             }
         };
-        after.low.push(low);
+        after.cycles.push(low);
         if let Some(next) = next {
             left = left
-                .plus(&scene.usage(counts), 1.0)
-                .plus(&scene.usage(&next), -1.0);
+                .plus(&scaling.usage(counts), 1.0)
+                .plus(&scaling.usage(&next), -1.0);
             *counts = next;
         }
     }
     (replicas, after)
 }
 
-/// What runs, less what is too much, and what that leaves of each resource type.
+/// Returns the running replicas, less those that exceed the rows, and the rest of each resource type.
 fn running(problem: &Problem) -> (Vec<Vec<u32>>, Units) {
     let mut left = problem.available();
     let mut replicas: Vec<Vec<u32>> = Vec::new();
@@ -117,13 +118,13 @@ fn carries(architecture: &Architecture, counts: &[u32]) -> f64 {
         .sum()
 }
 
-struct Scene<'a> {
+struct Scaling<'a> {
     architecture: &'a Architecture,
     takes: &'a [Units],
     weight: f64,
 }
 
-impl Scene<'_> {
+impl Scaling<'_> {
     fn usage(&self, counts: &[u32]) -> Units {
         let both = self.takes.iter().zip(counts);
         both.fold(Units::default(), |sum, (takes, n)| {
@@ -160,13 +161,13 @@ impl Scene<'_> {
         for (to, variant) in self.serving() {
             let nothing_runs = carries(self.architecture, counts) <= 0.0;
             if runs(to) > 0 || nothing_runs {
-                moves.extend(grown(counts, to, missing / variant.sustains_qps));
+                moves.extend(increased(counts, to, missing / variant.sustains_qps));
             }
             for (from, old) in self.serving() {
                 if runs(from) > 0 && variant.sustains_qps > old.sustains_qps {
                     let carried = missing + f64::from(runs(from)) * old.sustains_qps;
                     let without = stopped(counts, from);
-                    moves.extend(grown(&without, to, carried / variant.sustains_qps));
+                    moves.extend(increased(&without, to, carried / variant.sustains_qps));
                 }
             }
         }
@@ -174,17 +175,17 @@ impl Scene<'_> {
         let whole = moves
             .into_iter()
             .min_by(|a, b| self.cost(counts, a).total_cmp(&self.cost(counts, b)));
-        whole.or_else(|| Some(self.what_fits(counts, *left)))
+        whole.or_else(|| Some(self.start_fitting(counts, *left)))
     }
 
-    /// Starts what fits, the cheapest per query/s first.
-    fn what_fits(&self, counts: &[u32], mut left: Units) -> Vec<u32> {
+    /// Starts as many replicas as fit, the cheapest per query/s first.
+    fn start_fitting(&self, counts: &[u32], mut left: Units) -> Vec<u32> {
         let mut after = counts.to_vec();
         let mut order: Vec<(usize, &Variant)> = self.serving().collect();
-        let dearness = |variant: &Variant| {
+        let cost_per_query = |variant: &Variant| {
             variant.cost * (1.0 + self.weight * variant.loading_s) / variant.sustains_qps
         };
-        order.sort_by(|a, b| dearness(a.1).total_cmp(&dearness(b.1)));
+        order.sort_by(|a, b| cost_per_query(a.1).total_cmp(&cost_per_query(b.1)));
         for (index, variant) in order {
             let missing = self.architecture.needed_qps() - carries(self.architecture, &after);
             let (Some(takes), Some(n)) = (self.takes.get(index), after.get_mut(index)) else {
@@ -220,7 +221,7 @@ impl Scene<'_> {
             for (to, variant) in self.serving() {
                 if missing > 0.0 && variant.sustains_qps < old.sustains_qps {
                     let without = stopped(counts, from);
-                    moves.extend(grown(&without, to, missing / variant.sustains_qps));
+                    moves.extend(increased(&without, to, missing / variant.sustains_qps));
                 }
             }
         }
@@ -231,12 +232,12 @@ impl Scene<'_> {
     }
 }
 
-/// With so many more of one variant, rounded up; `None` beyond the most there may be.
-fn grown(counts: &[u32], index: usize, more: f64) -> Option<Vec<u32>> {
+/// Adds replicas of one variant, rounded up; `None` above the maximum.
+fn increased(counts: &[u32], index: usize, more: f64) -> Option<Vec<u32>> {
     let mut after = counts.to_vec();
     let n = after.get_mut(index)?;
-    let grown = f64::from(*n) + more.ceil();
-    (grown <= f64::from(super::REPLICAS_MAX)).then(|| *n = grown as u32)?;
+    let increased = f64::from(*n) + more.ceil();
+    (increased <= f64::from(super::REPLICAS_MAX)).then(|| *n = increased as u32)?;
     Some(after)
 }
 

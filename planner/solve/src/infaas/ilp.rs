@@ -1,10 +1,10 @@
-//! The same problem for the general path: whole δ⁺ and δ⁻ per variant,
+//! INFaaS' problem as an integer programme, with integers δ⁺ and δ⁻ per variant:
 //!
 //! minimise Σ C·((1 + λ·T_load)·δ⁺ − δ⁻) with Σ L·(N + δ⁺ − δ⁻) ≥ load + slack over the variants within
-//! the SLO, Σ takes·(N + δ⁺ − δ⁻) ≤ available, 0 ≤ δ⁻ ≤ N. Loading costs nothing less than nothing, so
-//! δ⁺ and δ⁻ need not exclude each other.
+//! the SLO, Σ takes·(N + δ⁺ − δ⁻) ≤ available, 0 ≤ δ⁻ ≤ N. The loading cost is not negative, so δ⁺ and
+//! δ⁻ need not exclude each other.
 //!
-//! Ties are the solver's to break.
+//! The solver breaks ties.
 
 use good_lp::{
     Constraint, Expression, ProblemVariables, ResolutionError, Variable, constraint, variable,
@@ -16,7 +16,7 @@ use crate::{Outcome, Patience, Solver};
 
 /// Solves the problem with `solver`; see the module.
 pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
-    if let Some(why) = effort::uncarried(problem) {
+    if let Some(why) = effort::infeasible_architecture(problem) {
         return effort::infeasible(problem, why).checked(problem);
     }
     let model = Model::new(problem);
@@ -38,7 +38,7 @@ pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) ->
         }
         Err(error) => Outcome::OutOfTime {
             why: error.to_string(),
-            best: greedy::once(problem).map(|replicas| problem.plan(&replicas)),
+            best: greedy::without_delay(problem).map(|replicas| problem.plan(&replicas)),
         },
     };
     outcome.checked(problem)
@@ -103,7 +103,7 @@ impl Model {
         }
         Mip {
             variables: self.variables,
-            worth: -cost,
+            objective: -cost,
             rows,
             start: Vec::new(),
             gap: input.gap as f32,

@@ -1,4 +1,4 @@
-//! The problem as it is given, and what is refused about it.
+//! The problem as a document, and its validation.
 
 use std::collections::BTreeMap;
 
@@ -10,71 +10,72 @@ use super::{LATENCY_MS_MAX, Problem};
 use crate::Refused;
 use crate::input::{distinct, positive, rule, within};
 
-/// Most architectures.
+/// Maximum number of architectures.
 pub const ARCHITECTURES_MAX: usize = 256;
-/// Most variants of one architecture.
+/// Maximum number of variants of one architecture.
 pub const VARIANTS_MAX: usize = 32;
-/// Most replicas of one variant, running or to run: no plan has more.
+/// Maximum number of replicas of one variant, running or planned.
 pub const REPLICAS_MAX: u32 = 10_000;
-/// Greatest cost, load, amount of a resource, and weight.
+/// Maximum cost, load, amount of a resource, and weight.
 pub const AMOUNT_MAX: f64 = 1e12;
-/// Greatest time to load a variant: one day.
+/// Maximum time to load a variant: one day.
 pub const LOADING_S_MAX: f64 = 86_400.0;
 
-/// What runs, what it is to carry, and what there is to run it on.
+/// Running replicas, the load to carry, and the available resources.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// The resource types.
+    /// Resource types.
     pub resources: Vec<Resource>,
-    /// The model architectures, with their variants.
+    /// Model architectures, with their variants.
     pub architectures: Vec<Architecture>,
-    /// λ: a second of loading a replica counts as so much of its cost; 0 or more.
+    /// λ: cost of one second of loading a replica, as a fraction of the replica's cost; 0 or more.
     #[serde(default)]
     pub loading_weight_per_s: f64,
-    /// Where the solver may stop short of the optimum: when the objective is proven to lie within
-    /// this part of the running and loading cost (0.0001 for 0.01 %). 0: only at the optimum.
+    /// Gap at which the solver may stop before the optimum: the objective is then proven to lie
+    /// within this part of the running and loading cost (0.0001 for 0.01 %). 0: only at the
+    /// optimum.
     #[serde(default)]
     pub gap: f64,
 }
 
-/// A resource type, such as `cpu`, `gpu` or `inferentia`.
+/// Resource type, such as `cpu`, `gpu` or `inferentia`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resource {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How many units there are, in use or not.
+    /// Number of units, in use or not.
     pub available: f64,
 }
 
-/// A model architecture, of which several variants can answer.
+/// Model architecture, of which several variants can answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Architecture {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Queries/s that arrive.
+    /// Arrival rate in queries/s.
     pub load_qps: f64,
-    /// Queries/s to be ready for on top, absolute.
+    /// Additional queries/s to be ready for, absolute.
     #[serde(default)]
     pub slack_qps: f64,
     /// Latency objective in ms: a slower variant carries nothing. None: all may serve.
     #[serde(default)]
     pub slo_ms: Option<f64>,
-    /// The variants.
+    /// Variants.
     pub variants: Vec<Variant>,
 }
 
-/// A model variant: the architecture, compiled for one resource type.
+/// Model variant: the architecture, compiled for one resource type.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The resource type it runs on.
+    /// Resource type it runs on.
     pub resource: String,
-    /// Units of each resource type that a replica takes. None: one unit of its own.
+    /// Units of each resource type that a replica takes. None: one unit of its own type.
     #[serde(default)]
     pub takes: Option<BTreeMap<String, f64>>,
     /// C: cost of a replica.
@@ -83,13 +84,13 @@ pub struct Variant {
     pub sustains_qps: f64,
     /// Latency of an answer, in ms.
     pub latency_ms: f64,
-    /// Accuracy of the answers, in percent; the plan does not depend on it, the selection does.
+    /// Accuracy of the answers, in percent; used by the selection, not by the plan.
     #[serde(default)]
     pub accuracy_percent: Option<f64>,
     /// T_load: seconds until a new replica is ready.
     #[serde(default)]
     pub loading_s: f64,
-    /// N: replicas that run.
+    /// N: running replicas.
     #[serde(default)]
     pub replicas: u32,
 }
@@ -136,7 +137,7 @@ impl TryFrom<Input> for Problem {
 }
 
 impl Architecture {
-    /// What a replica of each variant takes.
+    /// Returns the resources of a replica of each variant.
     fn checked(&self, path: &str, resources: &[Resource]) -> Result<Vec<Units>, Refused> {
         for (name, value) in [("load_qps", self.load_qps), ("slack_qps", self.slack_qps)] {
             within(

@@ -1,36 +1,36 @@
-//! One choice for each architecture, so that together they fit: a beam of partial plans, one
+//! Joins one choice per architecture so that together they fit: a beam search over partial plans, one
 //! architecture after the other.
 //!
-//! A partial plan of cost c and usage u is bounded, for every vector of prices μ, by
-//! c + Σ_rest min (cost + μ·usage) + μ·(u − available); several μ at once make that a bound that bends
-//! with what is left of each type. Of plans of equal usage the cheapest goes on. Where there are more
-//! plans than the beam is wide the best-bounded go on, and the least bound among the others is told: what
-//! is found is proven when it is no dearer than that.
+//! A partial plan of cost c and usage u is bounded, for every vector of prices μ, by c + Σ_rest min (cost
+//! + μ·usage) + μ·(u − available). Several μ at once give a bound that bends with the rest of each type.
+//! Only the cheapest of several plans with equal usage is extended. If there are more plans than the beam is wide,
+//! those with the best bounds are kept, and the least bound of the others is reported: the result is
+//! proven optimal if it costs no more than that.
 
 use super::cover::Choice;
 use super::units::Units;
 use crate::Patience;
 
-/// One architecture's choices, and where it stands in the problem.
+/// One architecture's choices, with its index in the problem.
 #[derive(Debug, Clone)]
 pub(super) struct Layer {
     pub(super) place: usize,
     pub(super) choices: Vec<Choice>,
 }
 
-/// What a beam came to.
-pub(super) struct Joined {
-    /// Its cost, and by layer the index of the choice.
+/// Result of a beam search.
+pub(super) struct BeamResult {
+    /// Best plan: its cost, and by layer the index of the choice.
     pub(super) best: Option<(f64, Vec<usize>)>,
-    /// No plan of these choices that was not followed is below.
+    /// Lower bound of the plans of these choices that were dropped.
     pub(super) floor: f64,
 }
 
-/// What is asked for.
+/// Parameters of the search.
 pub(super) struct Beam<'a> {
     pub(super) available: &'a Units,
     pub(super) prices: &'a [Units],
-    /// Only what is below is of interest.
+    /// Only plans that cost less are of interest.
     pub(super) upper: f64,
     pub(super) width: usize,
     pub(super) patience: &'a Patience<'a>,
@@ -45,17 +45,17 @@ struct Partial {
     choice: u32,
 }
 
-/// The rest of the layers, from one of them on.
+/// Remaining layers, from one of them on.
 #[derive(Clone)]
 struct Rest {
     least: Units,
-    /// By prices: the cheapest of each layer, less what is available at those prices.
+    /// By prices: the cheapest choice of each layer, less the available resources at those prices.
     priced: Vec<f64>,
 }
 
 impl Beam<'_> {
-    /// Joins the layers; `None` where patience ran out.
-    pub(super) fn join(&self, layers: &[Layer]) -> Option<Joined> {
+    /// Joins the layers; `None` if time ran out.
+    pub(super) fn join(&self, layers: &[Layer]) -> Option<BeamResult> {
         let rests = self.rests(layers);
         let mut floor = f64::INFINITY;
         let mut trail: Vec<Vec<(u32, u32)>> = Vec::with_capacity(layers.len());
@@ -103,10 +103,10 @@ impl Beam<'_> {
             .enumerate()
             .min_by(|a, b| a.1.cost.total_cmp(&b.1.cost))
             .map(|(index, partial)| (partial.cost, follow(&trail, index)));
-        Some(Joined { best, floor })
+        Some(BeamResult { best, floor })
     }
 
-    /// The bound on a partial plan, if it is of interest.
+    /// Bound of a partial plan, if it is of interest.
     fn bound(&self, cost: f64, usage: &Units, rest: &Rest) -> Option<f64> {
         let mut greatest = f64::NEG_INFINITY;
         for (prices, least) in self.prices.iter().zip(&rest.priced) {
@@ -155,7 +155,7 @@ fn merge(partials: &mut Vec<Partial>) {
     partials.dedup_by(|later, first| later.usage == first.usage);
 }
 
-/// Keeps `width` of them with the least bounds; the least bound of the others.
+/// Keeps the `width` partial plans with the least bounds; returns the least bound of the others.
 fn narrow(partials: &mut Vec<Partial>, width: usize) -> f64 {
     if partials.len() <= width {
         return f64::INFINITY;
@@ -166,7 +166,7 @@ fn narrow(partials: &mut Vec<Partial>, width: usize) -> f64 {
     floor
 }
 
-/// The choices that led to the last layer's `index`.
+/// Returns the choices that led to the last layer's `index`.
 fn follow(trail: &[Vec<(u32, u32)>], mut index: usize) -> Vec<usize> {
     let mut choices = Vec::with_capacity(trail.len());
     for layer in trail.iter().rev() {

@@ -1,7 +1,7 @@
-//! INFaaS (ATC '21, §4.2.1): how many replicas of each model variant to start and to stop.
+//! INFaaS (ATC '21, §4.2.1): the number of replicas of each model variant to start and to stop.
 //!
-//! Model architectures i have variants j, each on one of several resource types, with a cost C, a load L
-//! it sustains and a time T_load it takes to load; N replicas of it run. Sought are whole scaling actions
+//! Model architectures i have variants j, each on one of several resource types, with a cost C, a sustained
+//! load L and a loading time T_load; N replicas of it run. The solution consists of integer scaling actions
 //! δ that
 //!
 //! minimise Σ C_ij·(δ_ij + λ·T_load_ij·max(δ_ij, 0)) subject to
@@ -11,24 +11,24 @@
 //! - 0 ≤ N_ij + δ_ij ≤ [`REPLICAS_MAX`].
 //!
 //! The slack is absolute, in queries/s. [`solve`] is exact and our own: the architectures are covering
-//! knapsacks ([`cover`]) that only the resource rows couple; prices on these ([`dual`]) bound the optimum
-//! and leave few choices for each architecture, which are joined ([`join`]). [`ilp`] gives the same
-//! problem to the general path, [`greedy`] is the paper's heuristic, [`select`] its choice per request.
+//! knapsacks ([`cover`]), coupled only by the resource rows. Prices on these ([`dual`]) bound the optimum
+//! and leave few choices for each architecture, which are joined ([`join`]). [`ilp`] states the problem as
+//! an integer programme, [`greedy`] is the paper's heuristic, [`select`] its choice per request.
 //!
 //! **Gap.** [`Outcome::Optimal`] is proven to [`TOLERANCE`] of the spending (running cost after the action
 //! plus λ·loading; the objective less a constant, and never negative). With `gap` above 0 the solver stops
-//! as soon as it has proven that much, and says [`Outcome::Good`] with the difference to its bound.
+//! as soon as it has proven that much, and returns [`Outcome::Good`] with the difference to its bound.
 //!
-//! Where even the widest beam leaves the proof open, that too is Good, before the time is over.
+//! If even the widest beam leaves the proof incomplete, the result is also Good, before the time is over.
 //!
 //! **Ties.** Plans whose objectives differ by less than [`TOLERANCE`] of the spending are ties; of these the
-//! fewest replicas moved (Σ|δ|). Where there are so many ties that following them all would take longer
-//! than the proof, the fewest found. The same input has the same answer.
+//! fewest replicas moved (Σ|δ|). If there are so many ties that following them all would take longer than
+//! the proof, the fewest found. The same input has the same answer.
 //!
 //! **Infeasible.** `why` names the architecture that nothing can carry, or the resource type of which even
-//! the least use is more than there is, or says that the types run out together. The best effort keeps all
-//! resource rows and carries as much as a greedy hand-out manages, beginning with nothing in use; nothing
-//! is proven about it.
+//! the minimum use exceeds the available amount, or states that the types run out together. The best effort
+//! keeps all resource rows and carries as much load as a greedy allocation from nothing achieves, without
+//! proof.
 
 mod check;
 mod cover;
@@ -60,72 +60,72 @@ mod tests;
 #[cfg(doc)]
 use crate::{Outcome, TOLERANCE};
 
-/// Greatest latency and SLO, in ms: one day.
+/// Maximum latency and SLO, in ms: one day.
 pub const LATENCY_MS_MAX: f64 = 86_400_000.0;
 
 /// A checked [`Input`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     input: Input,
-    /// What a replica takes, by architecture and variant.
+    /// Resources of a replica, by architecture and variant.
     takes: Vec<Vec<Units>>,
 }
 
-/// What to start and to stop.
+/// Replicas to start and to stop.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// Σ C·(δ + λ·T_load·max(δ, 0)), as in the paper: what the action changes about the cost, so below 0
-    /// where it saves.
+    /// Σ C·(δ + λ·T_load·max(δ, 0)), as in the paper: the change of the cost by the action, below 0 if it
+    /// saves.
     pub objective: f64,
     /// Σ C·(N + δ): cost of all replicas after the action.
     pub running_cost: f64,
-    /// Σ C·λ·T_load·max(δ, 0): the part of the objective that is for loading.
+    /// Σ C·λ·T_load·max(δ, 0): the loading part of the objective.
     pub loading_cost: f64,
     /// Σ |δ|: replicas started and stopped.
     pub moved: u64,
-    /// The architectures, in the order of the input.
+    /// Architectures, in the order of the input.
     pub architectures: Vec<ArchitecturePlan>,
-    /// The resource types, in the order of the input.
+    /// Resource types, in the order of the input.
     pub resources: Vec<Used>,
 }
 
-/// What becomes of one architecture.
+/// Plan of one architecture.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ArchitecturePlan {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Load and slack together.
+    /// Load plus slack.
     pub needed_qps: f64,
-    /// What its replicas within the SLO sustain after the action.
+    /// Queries/s that its replicas within the SLO sustain after the action.
     pub carried_qps: f64,
-    /// Its variants, in the order of the input.
+    /// Variants, in the order of the input.
     pub variants: Vec<Action>,
 }
 
-/// What becomes of one variant.
+/// Plan of one variant.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Action {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// δ: replicas to start, or to stop where it is below 0.
+    /// δ: replicas to start, or to stop if it is below 0.
     pub change: i64,
     /// N + δ: replicas after the action.
     pub replicas: u32,
 }
 
-/// What is used of a resource type after the action.
+/// Use of a resource type after the action.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Used {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// Units in use.
     pub used: f64,
-    /// Units there are.
+    /// Available units.
     pub available: f64,
 }
 
 impl Problem {
-    /// What it was made from.
+    /// Input of the problem.
     pub fn input(&self) -> &Input {
         &self.input
     }
@@ -134,7 +134,7 @@ impl Problem {
         Units::collect(self.input.resources.iter().map(|r| r.available))
     }
 
-    /// The plan with so many replicas of each variant, its figures by the formula.
+    /// Returns the plan with those replicas of each variant, with its figures by the formula.
     fn plan(&self, replicas: &[Vec<u32>]) -> Plan {
         let input = &self.input;
         let (mut running_cost, mut loading_cost, mut objective) = (0.0, 0.0, 0.0);

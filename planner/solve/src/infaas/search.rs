@@ -1,15 +1,15 @@
-//! The search of one covering knapsack: branch and bound, dearest variant first, against the cover with
-//! fractions of replicas. That bound is convex in each n, so the values worth a look are an interval around
+//! Search of one covering knapsack: branch and bound, most expensive variant first, with the cover by
+//! fractions of replicas as the bound. It is convex in each n, so the values to try are an interval around
 //! the fraction's.
 
 use super::cover::{Choice, Cover, Item, cost};
 use super::units::Units;
 use crate::Patience;
 
-/// Nodes of one search; beyond them the bound at the root stands for what was not seen.
+/// Maximum number of nodes of one search; beyond it the root's bound covers the rest.
 pub(super) const NODES_MAX: usize = 50_000;
 
-/// What is sought.
+/// Solutions to keep.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Keep {
     /// The cheapest.
@@ -26,7 +26,7 @@ struct Level {
     hi: f64,
     have: u32,
     cap: u32,
-    /// Fewer replicas of it than run save nothing, and count as moved.
+    /// Whether to keep idle replicas: stopping them saves nothing, and counts as a move.
     idle_is_kept: bool,
 }
 
@@ -35,14 +35,14 @@ impl Level {
         cost(self.lo, self.hi, self.have, n)
     }
 
-    /// Of a query/s, at best.
-    fn dearness(&self) -> f64 {
+    /// Least cost per query/s.
+    fn cost_per_query(&self) -> f64 {
         let each = if self.have > 0 { self.lo } else { self.hi };
         each / self.load
     }
 }
 
-/// The dearest first; what carries nothing before all.
+/// Most expensive first; variants without load before all others.
 fn levels(cover: &Cover, prices: &Units) -> Vec<Level> {
     let level = |(variant, item): (usize, &Item)| {
         let price = item.needs.dot(prices);
@@ -59,12 +59,12 @@ fn levels(cover: &Cover, prices: &Units) -> Vec<Level> {
     let mut levels: Vec<Level> = cover.items.iter().enumerate().map(level).collect();
     levels.sort_by(|a, b| {
         let idle = (b.load == 0.0).cmp(&(a.load == 0.0));
-        idle.then(b.dearness().total_cmp(&a.dearness()))
+        idle.then(b.cost_per_query().total_cmp(&a.cost_per_query()))
     });
     levels
 }
 
-/// Replicas of one cost, together.
+/// Replicas of equal cost.
 struct Piece {
     level: usize,
     load: f64,
@@ -85,7 +85,7 @@ pub(super) struct Search<'a> {
     chosen: Vec<u32>,
     pub(super) kept: Vec<Choice>,
     pub(super) nodes: usize,
-    /// Whether anything was left out because of the limit.
+    /// Whether anything was dropped because of the limit.
     pub(super) cut: bool,
 }
 
@@ -124,7 +124,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Searches; the bound at the root.
+    /// Runs the search; returns the bound at the root.
     pub(super) fn run(&mut self) -> f64 {
         let levels = std::mem::take(&mut self.levels);
         let root = self.fraction(0, self.cover.need).0;
@@ -134,8 +134,8 @@ impl<'a> Search<'a> {
         root
     }
 
-    /// The least cost of carrying `need` with fractions of the levels from `first` on, and the load
-    /// that falls to `first` itself.
+    /// Returns the least cost of carrying `need` with fractions of the levels from `first` on, and the load
+    /// of `first` in it.
     fn fraction(&self, first: usize, mut need: f64) -> (f64, f64) {
         let (mut cost, mut own) = (0.0, 0.0);
         for piece in self.pieces.iter().filter(|piece| piece.level >= first) {
@@ -152,7 +152,7 @@ impl<'a> Search<'a> {
                 own += part * piece.load;
             }
         }
-        // The last piece may leave a rounding of itself.
+        // The last piece may leave a rounding error.
         let short = need > 1e-12 * self.cover.need.abs();
         (if short { f64::INFINITY } else { cost }, own)
     }
@@ -193,7 +193,7 @@ impl<'a> Search<'a> {
             };
             let next = if downwards { down } else { up };
             let Some((n, at)) = next else { break };
-            if !self.worth(at) {
+            if !self.can_improve(at) {
                 // An infinite bound below may turn finite above, never the other way round.
                 self.cut |= at.is_finite();
                 if downwards {
@@ -218,7 +218,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The last variant carries what is left.
+    /// The last variant carries the rest.
     fn last(&mut self, level: &Level, need: f64, spent: f64) {
         let least = if need <= 0.0 {
             0.0
@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
             least..=most
         };
         for n in range {
-            if !self.worth(spent + level.cost(n)) {
+            if !self.can_improve(spent + level.cost(n)) {
                 self.cut = true;
                 continue;
             }
@@ -270,7 +270,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn worth(&self, bound: f64) -> bool {
+    fn can_improve(&self, bound: f64) -> bool {
         match self.keep {
             Keep::One => bound < self.limit,
             Keep::All => bound <= self.limit && bound.is_finite(),

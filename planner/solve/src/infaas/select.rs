@@ -1,21 +1,21 @@
-//! Which variant answers a request (INFaaS, Algorithm 1), over the variants' life cycle.
+//! Selection of the variant that answers a request (INFaaS, Algorithm 1), over the variants' life cycle.
 //!
-//! A request names an architecture, or an application by the least accuracy it needs, and a latency
-//! objective. Of the *Active* variants that meet both the cheapest serves; of equal cost the slowest that
-//! still fits (as the published program chooses, to leave the fast ones to whom needs them), then the one
-//! with the least part of its load in use, then the first. If none is Active, the *Inactive* variant with
-//! the least loading time and latency together is to be loaded, of those whose latency fits; ties go to
-//! the cheapest, then to the first. *Overloaded* and *Interfered* variants are passed over, not even a last
-//! resort: that they get nothing new is how they recover, and scaling is what helps meanwhile. This is our
-//! reading; the published program passes them over as well.
+//! A request names an architecture, or an application by its minimum accuracy, and a latency objective.
+//! Among the *Active* variants that meet both, the cheapest serves; of equal cost the slowest that still
+//! fits (as in the published program, to keep the fast ones for requests that need them), then the one with
+//! the lowest utilisation, then the first. If none is Active, an *Inactive* variant whose latency fits is
+//! loaded: the one with the least sum of loading time and latency; ties go to the cheapest, then to the
+//! first. *Overloaded* and *Interfered* variants are never selected, not even as a last resort: they
+//! recover by getting no new requests, and scaling helps in the meantime. This is our reading; the
+//! published program also skips them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Measured over profiled latency from which a variant counts as interfered with.
+/// Ratio of measured to profiled latency from which a variant counts as interfered with.
 pub const INTERFERED_FROM: f64 = 1.2;
 
-/// Where a variant is in its life.
+/// Life-cycle state of a variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
@@ -23,36 +23,36 @@ pub enum State {
     Inactive,
     /// It runs as profiled.
     Active,
-    /// It has as much load as it sustains, or more.
+    /// It has at least as much load as it sustains.
     Overloaded,
-    /// It is slower than profiled, though not by its own load: others disturb it.
+    /// It is slower than profiled, though not by its own load: other workloads interfere.
     Interfered,
 }
 
-/// What is seen of a variant at one look.
+/// Observation of a variant in one cycle.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Seen {
+pub struct Observation {
     /// Whether a replica is ready.
     pub loaded: bool,
-    /// Queries/s it gets.
+    /// Load in queries/s.
     pub load_qps: f64,
     /// Queries/s at which its replicas together are saturated.
     pub saturation_qps: f64,
-    /// Latency as measured, in ms; none while nothing was answered.
+    /// Measured latency, in ms; none if nothing was answered.
     pub measured_ms: Option<f64>,
-    /// Latency as profiled, in ms.
+    /// Profiled latency, in ms.
     pub profiled_ms: f64,
 }
 
 impl State {
-    /// The state after a look. Load goes before latency: what is overloaded is slow for that reason.
-    /// Whatever is no longer loaded is Inactive.
+    /// Returns the state after an observation. Load takes precedence over latency: an overloaded variant is
+    /// slow for that reason. A variant that is no longer loaded is Inactive.
     #[must_use]
-    pub fn next(self, seen: &Seen) -> State {
+    pub fn next(self, seen: &Observation) -> State {
         let interfered = |ms: f64| ms > INTERFERED_FROM * seen.profiled_ms;
         match self {
             _ if !seen.loaded => State::Inactive,
-            // Loaded just now: what was measured was another life's.
+            // Just loaded: the measurement is from before.
             State::Inactive => State::Active,
             _ if seen.load_qps >= seen.saturation_qps => State::Overloaded,
             _ if seen.measured_ms.is_some_and(interfered) => State::Interfered,
@@ -61,12 +61,12 @@ impl State {
     }
 }
 
-/// A variant as the selection sees it.
+/// Variant in the form that the selection uses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate<'a> {
-    /// Its architecture.
+    /// Architecture.
     pub architecture: &'a str,
-    /// Where it is in its life.
+    /// Life-cycle state.
     pub state: State,
     /// Cost of a replica.
     pub cost: f64,
@@ -76,57 +76,57 @@ pub struct Candidate<'a> {
     pub accuracy_percent: f64,
     /// Seconds to load it.
     pub loading_s: f64,
-    /// Queries/s it gets over what it sustains.
+    /// Load as a fraction of the sustained rate.
     pub load_share: f64,
 }
 
-/// What a request wants answered with.
+/// Requirement of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Wish<'a> {
+pub enum Requirement<'a> {
     /// Any variant of this architecture.
     Architecture(&'a str),
-    /// Any of the application's architectures, with this accuracy in percent or more.
+    /// Any of the application's architectures, with at least this accuracy in percent.
     Accuracy(f64),
 }
 
-/// Who answers; the numbers are places in the list of candidates.
+/// Selected variant; the numbers are indexes into the list of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
     /// This variant serves the request.
     Serve(usize),
-    /// Nothing that runs may; this variant is to be loaded.
+    /// No running variant may serve; this variant is to be loaded.
     Load(usize),
-    /// Nothing can.
-    Refuse(Why),
+    /// No variant can serve.
+    Refuse(RefusalReason),
 }
 
-/// Why nothing can serve.
+/// Reason why no variant can serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum RefusalReason {
     /// No variant is of the architecture, or accurate enough.
     NoSuchVariant,
-    /// Those are all slower than the objective.
+    /// All such variants are slower than the objective.
     TooSlow,
-    /// Those in time are all overloaded or interfered with.
+    /// All variants in time are overloaded or interfered with.
     Busy,
 }
 
-impl Why {
-    /// For answers and metrics.
+impl RefusalReason {
+    /// Label for answers and metrics.
     pub fn label(self) -> &'static str {
         match self {
-            Why::NoSuchVariant => "no-such-variant",
-            Why::TooSlow => "too-slow",
-            Why::Busy => "busy",
+            RefusalReason::NoSuchVariant => "no-such-variant",
+            RefusalReason::TooSlow => "too-slow",
+            RefusalReason::Busy => "busy",
         }
     }
 }
 
-/// Chooses for one request; `slo_ms` is the time it has for the answer.
-pub fn select(candidates: &[Candidate<'_>], wish: Wish<'_>, slo_ms: f64) -> Selection {
+/// Selects for one request; `slo_ms` is its time for the answer.
+pub fn select(candidates: &[Candidate<'_>], wish: Requirement<'_>, slo_ms: f64) -> Selection {
     let asked = |candidate: &Candidate<'_>| match wish {
-        Wish::Architecture(name) => candidate.architecture == name,
-        Wish::Accuracy(percent) => candidate.accuracy_percent >= percent,
+        Requirement::Architecture(name) => candidate.architecture == name,
+        Requirement::Accuracy(percent) => candidate.accuracy_percent >= percent,
     };
     let all = || candidates.iter().enumerate().filter(|(_, c)| asked(c));
     let in_time = || all().filter(|(_, candidate)| candidate.latency_ms <= slo_ms);
@@ -148,9 +148,9 @@ pub fn select(candidates: &[Candidate<'_>], wish: Wish<'_>, slo_ms: f64) -> Sele
     });
     match inactive {
         Some((index, _)) => Selection::Load(index),
-        None if in_time().next().is_some() => Selection::Refuse(Why::Busy),
-        None if all().next().is_some() => Selection::Refuse(Why::TooSlow),
-        None => Selection::Refuse(Why::NoSuchVariant),
+        None if in_time().next().is_some() => Selection::Refuse(RefusalReason::Busy),
+        None if all().next().is_some() => Selection::Refuse(RefusalReason::TooSlow),
+        None => Selection::Refuse(RefusalReason::NoSuchVariant),
     }
 }
 
@@ -160,8 +160,8 @@ mod tests {
     use State::{Active, Inactive, Interfered, Overloaded};
 
     #[test]
-    fn a_life() {
-        // state, loaded, load of 100, measured of 10 ms → next
+    fn next_state_follows_the_observation() {
+        // State, loaded, load of 100, measured latency of 10 ms → next state.
         for (state, loaded, load_qps, measured_ms, next) in [
             (Inactive, false, 0.0, None, Inactive),
             (Inactive, true, 150.0, Some(50.0), Active),
@@ -180,7 +180,7 @@ mod tests {
             (Interfered, true, 120.0, Some(50.0), Overloaded),
             (Interfered, false, 50.0, Some(50.0), Inactive),
         ] {
-            let seen = Seen {
+            let seen = Observation {
                 loaded,
                 load_qps,
                 saturation_qps: 100.0,
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Of `a` but the last; cost, latency, accuracy, loading, load share.
+    /// All but the last are of `a`; cost, latency, accuracy, loading, utilisation.
     fn candidates(states: [State; 5]) -> [Candidate<'static>; 5] {
         let figures = [
             ("a", 1.0, 80.0, 70.0, 2.0, 0.9),
@@ -216,21 +216,21 @@ mod tests {
     }
 
     #[test]
-    fn the_table() {
+    fn selection_follows_the_rules() {
         use Selection::{Load, Refuse, Serve};
-        let a = Wish::Architecture("a");
-        let percent = Wish::Accuracy;
+        let a = Requirement::Architecture("a");
+        let percent = Requirement::Accuracy;
         for (states, wish, slo_ms, selection) in [
-            // Of equal cost the slowest, of these the least loaded.
+            // Among equal costs the slowest, then the least loaded.
             ([Active; 5], a, 100.0, Serve(2)),
             ([Active; 5], a, 89.0, Serve(0)),
             ([Active; 5], a, 50.0, Serve(3)),
-            ([Active; 5], a, 9.0, Refuse(Why::TooSlow)),
+            ([Active; 5], a, 9.0, Refuse(RefusalReason::TooSlow)),
             (
                 [Active; 5],
-                Wish::Architecture("c"),
+                Requirement::Architecture("c"),
                 100.0,
-                Refuse(Why::NoSuchVariant),
+                Refuse(RefusalReason::NoSuchVariant),
             ),
             ([Active; 5], percent(71.0), 100.0, Serve(2)),
             ([Active; 5], percent(73.0), 100.0, Serve(4)),
@@ -239,7 +239,7 @@ mod tests {
                 [Active; 5],
                 percent(81.0),
                 100.0,
-                Refuse(Why::NoSuchVariant),
+                Refuse(RefusalReason::NoSuchVariant),
             ),
             (
                 [Active, Active, Overloaded, Active, Active],
@@ -253,7 +253,7 @@ mod tests {
                 100.0,
                 Serve(3),
             ),
-            // A dearer one that runs goes before a cheaper that does not.
+            // A running variant goes before a cheaper one that does not run.
             (
                 [Inactive, Inactive, Inactive, Active, Active],
                 a,
@@ -272,9 +272,14 @@ mod tests {
                 [Overloaded, Interfered, Interfered, Overloaded, Active],
                 a,
                 100.0,
-                Refuse(Why::Busy),
+                Refuse(RefusalReason::Busy),
             ),
-            ([Overloaded; 5], percent(73.0), 5.0, Refuse(Why::TooSlow)),
+            (
+                [Overloaded; 5],
+                percent(73.0),
+                5.0,
+                Refuse(RefusalReason::TooSlow),
+            ),
         ] {
             let found = select(&candidates(states), wish, slo_ms);
             assert_eq!(found, selection, "{states:?} {wish:?} {slo_ms}");
@@ -285,6 +290,6 @@ mod tests {
             ..same[1]
         };
         assert_eq!(select(&same, a, 100.0), Serve(1), "the first of equals");
-        assert_eq!(select(&[], a, 100.0), Refuse(Why::NoSuchVariant));
+        assert_eq!(select(&[], a, 100.0), Refuse(RefusalReason::NoSuchVariant));
     }
 }

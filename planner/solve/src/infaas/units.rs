@@ -1,9 +1,9 @@
-//! Amounts of each resource type, side by side.
+//! Amounts of all resource types as a vector.
 
-/// Most resource types.
+/// Maximum number of resource types.
 pub const RESOURCES_MAX: usize = 8;
 
-/// One amount per resource type, in the order of the problem; 0 where there is none.
+/// One amount per resource type, in the order of the problem; 0 for unused entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Units(pub(super) [f64; RESOURCES_MAX]);
 
@@ -16,7 +16,7 @@ impl Units {
         units
     }
 
-    /// Only type `index`, so much of it.
+    /// Creates a vector with `amount` of type `index` alone.
     pub(super) fn only(index: usize, amount: f64) -> Units {
         let mut units = Units::default();
         if let Some(unit) = units.0.get_mut(index) {

@@ -1,27 +1,27 @@
-//! How much the variants can carry: a quick bound for any number of cores, and the greatest there is.
+//! Capacity of the variants: a fast upper bound for any number of cores, and the exact maximum.
 
-use super::exact::Item;
+use super::item::Item;
 use super::{Allocation, Problem, check, quota};
 use crate::Patience;
 
-/// By cores, the load that variants can carry at most if fractions of choices were allowed.
+/// Upper bound of the load that variants can carry, by cores: fractions of choices are allowed.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Reach {
-    /// Cores and load, both summed up, steepest first.
+pub(super) struct CapacityBound {
+    /// Cores and load, both cumulative, steepest first.
     steps: Vec<(f64, f64)>,
 }
 
-impl Reach {
-    /// Of each tail of `items`, the whole first, nothing last.
-    pub(super) fn of_tails(items: &[Item]) -> Vec<Reach> {
-        let mut tails: Vec<Reach> = (0..=items.len())
-            .map(|from| Reach::of(items.get(from..).unwrap_or_default()))
+impl CapacityBound {
+    /// Returns the bound of each tail of `items`: first of all items, last of none.
+    pub(super) fn of_tails(items: &[Item]) -> Vec<CapacityBound> {
+        let mut tails: Vec<CapacityBound> = (0..=items.len())
+            .map(|from| CapacityBound::of(items.get(from..).unwrap_or_default()))
             .collect();
         tails.shrink_to_fit();
         tails
     }
 
-    fn of(items: &[Item]) -> Reach {
+    fn of(items: &[Item]) -> CapacityBound {
         let mut base = (0.0, 0.0);
         let mut pieces: Vec<(f64, f64)> = Vec::new();
         for item in items {
@@ -40,10 +40,11 @@ impl Reach {
             base = (base.0 + cores, base.1 + load);
             steps.push(base);
         }
-        Reach { steps }
+        CapacityBound { steps }
     }
 
-    /// At most so much with so many cores; nothing at all below the least they can have.
+    /// Upper bound of the load with that many cores; negative infinity below the minimum of the
+    /// variants.
     pub(super) fn at(&self, cores: f64) -> f64 {
         let after = self.steps.partition_point(|step| step.0 <= cores);
         let Some(before) = after.checked_sub(1).and_then(|index| self.steps.get(index)) else {
@@ -56,8 +57,9 @@ impl Reach {
     }
 }
 
-/// The greatest capacity within the budget, shared out in proportion, with the fewest cores: by
-/// dynamic programming over the cores. `None` if nothing can carry anything, or time is over.
+/// Returns the allocation of the greatest capacity within the budget, with the fewest cores, and
+/// shares in proportion to capacity: by dynamic programming over the cores. `None` if no variant has
+/// any capacity, or time is over.
 pub(super) fn greatest(problem: &Problem, patience: &Patience<'_>) -> Option<Allocation> {
     let budget = usize::try_from(problem.budget).ok()?;
     // By cores used: the greatest capacity and, by variant, the choice that led there.

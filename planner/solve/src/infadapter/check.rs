@@ -1,16 +1,16 @@
-//! An allocation against the problem, in plain arithmetic.
+//! Check of an allocation against the problem, in plain arithmetic.
 
 use super::{Allocation, Problem};
 use crate::Check;
 
-/// How far a sum may be off, relative to its size: HiGHS' own tolerance.
+/// Relative tolerance of a sum: HiGHS' own.
 pub const TOLERANCE: f64 = 1e-6;
 
 impl Check for Problem {
     type Plan = Allocation;
 
-    /// Every number of cores is an option, the budget holds, the shares are a distribution and each
-    /// variant's stays within its capacity.
+    /// Checks that every number of cores is an option, the budget holds, the shares are a
+    /// distribution, and each variant's share stays within its capacity.
     fn check(&self, plan: &Allocation) -> Result<(), String> {
         self.check_best_effort(plan)?;
         for (index, (variant, share)) in self.variants.iter().zip(&plan.shares).enumerate() {
@@ -26,7 +26,7 @@ impl Check for Problem {
         Ok(())
     }
 
-    /// All but that each variant's share stays within its capacity.
+    /// Checks all rules except that each variant's share stays within its capacity.
     fn check_best_effort(&self, plan: &Allocation) -> Result<(), String> {
         let (cores, shares) = (&plan.cores, &plan.shares);
         let count = self.variants.len();
@@ -74,7 +74,7 @@ pub fn objective(problem: &Problem, cores: &[u32], shares: &[f64]) -> f64 {
     let loading = loaded
         .map(|(variant, _)| problem.loading_cost(variant))
         .fold(0.0, f64::max);
-    problem.worth(accuracy) - (used * problem.core_cost() + loading)
+    problem.value_of(accuracy) - (used * problem.core_cost() + loading)
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
     use crate::Check;
 
     #[test]
-    fn each_rule_refuses_what_breaks_it() {
+    fn broken_rule_is_refused() {
         let problem = problem(60.0, 6, &[(0.7, 20.0, 1, 6), (0.8, 10.0, 0, 6)]);
         let good = Allocation {
             cores: vec![3, 1],
@@ -115,16 +115,18 @@ mod tests {
     }
 
     #[test]
-    fn the_objective_is_infadapters() {
+    fn objective_follows_infadapters_equation() {
         let mut problem = problem(60.0, 10, &[(0.7, 20.0, 1, 6), (0.8, 10.0, 0, 6)]);
         let shares = [0.5, 0.5];
-        let worth = |problem: &Problem, cores: &[u32]| objective(problem, cores, &shares);
-        assert!((worth(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5)).abs() < 1e-12);
-        // Variant 1 loads anew in 4 s, where the longest is 8 s.
+        let objective_of = |problem: &Problem, cores: &[u32]| objective(problem, cores, &shares);
+        assert!((objective_of(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5)).abs() < 1e-12);
+        // Variant 1 is loaded anew in 4 s; the longest takes 8 s.
         problem.variants[1].loaded = false;
         problem.variants[1].readiness = std::time::Duration::from_secs(4);
         problem.variants[0].readiness = std::time::Duration::from_secs(8);
-        assert!((worth(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5 - 0.001 * 0.5)).abs() < 1e-12);
-        assert!((worth(&problem, &[3, 0]) - (0.75 - 0.05 * 0.3)).abs() < 1e-12);
+        assert!(
+            (objective_of(&problem, &[3, 2]) - (0.75 - 0.05 * 0.5 - 0.001 * 0.5)).abs() < 1e-12
+        );
+        assert!((objective_of(&problem, &[3, 0]) - (0.75 - 0.05 * 0.3)).abs() < 1e-12);
     }
 }

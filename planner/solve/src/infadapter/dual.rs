@@ -1,66 +1,69 @@
-//! What the variants from some place on can still be worth, at most: Eq. 1 with the budget and the
-//! demand as prices instead of constraints (Lagrange). Whatever the prices, it is a bound; the best
-//! prices make it the bound of the linear relaxation.
+//! Upper bound of the value that undecided variants can add: the Lagrangian dual of Eq. 1, with the
+//! budget and the demand as prices instead of constraints. Any prices give a valid bound; the best prices
+//! give the bound of the linear relaxation.
 
-use super::exact::Item;
 use super::hull::{Corner, best, upper};
+use super::item::Item;
 
-/// Halvings when a price of cores is sought.
+/// Bisection steps of the search for a price of cores.
 const CORE_STEPS: u32 = 24;
-/// Golden sections when a price of load is sought.
+/// Golden-section steps of the search for a price of load.
 const LOAD_STEPS: u32 = 32;
-/// Least price of the whole demand, in what is at stake: so much worse may a core's worth of the most
-/// accurate variant carry it than one of the quickest.
+/// Maximum price of the whole demand, as a multiple of the values at stake: a core of the most accurate
+/// variant may carry that many times less of it than a core of the fastest one.
 const LOAD_PRICE_MAX: f64 = 1e3;
 /// (√5 − 1) / 2.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
-/// What a core and the whole demand cost.
+/// Prices of a core and of the whole demand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Prices {
     core: f64,
     load: f64,
 }
 
-/// What labels leave at most: choices beyond it need not be counted with.
+/// Upper limits of the resources that labels leave; choices beyond them are ignored.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Left {
+pub(super) struct Remaining {
     /// Cores.
     pub(super) cores: u32,
-    /// Of the demand, 1 = all.
+    /// Part of the demand, 1 = all.
     pub(super) load: f64,
 }
 
-/// A variant that is not decided yet, with what the labels in question leave of its choices.
+/// Undecided variant, with the choices that fit the resources left.
 #[derive(Debug, Clone)]
-struct Open {
-    worth: f64,
+struct Undecided {
+    value: f64,
     hull: Vec<Corner>,
 }
 
-/// A bound for each number of variants decided, from some number on.
+/// A bound for each number of decided variants, from some number on.
 #[derive(Debug, Clone)]
 pub(super) struct Bound {
     prices: Prices,
     core_cost: f64,
-    /// The number of variants decided from which on it holds.
+    /// Number of decided variants from which on it holds.
     from: usize,
-    /// By variants decided since then: what the others are worth at these prices.
+    /// Value of the undecided variants at these prices, by the number of variants decided since then.
     rest: Vec<f64>,
 }
 
 impl Bound {
-    /// A bound for labels in which the first `decided` variants have left at most `most`; the tightest
-    /// where they have left `at`.
+    /// Creates a bound for labels in which the first `decided` variants have left at most `most`; it is
+    /// tightest for labels that have left `at`.
     pub(super) fn tightest(
         items: &[Item],
         core_cost: f64,
         decided: usize,
-        most: Left,
-        at: Left,
+        most: Remaining,
+        at: Remaining,
     ) -> Bound {
         let items = items.get(decided..).unwrap_or_default();
-        let open: Vec<Open> = items.iter().map(|item| Open::new(item, most)).collect();
+        let open: Vec<Undecided> = items
+            .iter()
+            .map(|item| Undecided::new(item, most))
+            .collect();
         let prices = prices(&open, core_cost, f64::from(at.cores), at.load);
         let mut rest = vec![0.0; open.len() + 1];
         let mut sum = 0.0;
@@ -76,30 +79,30 @@ impl Bound {
         }
     }
 
-    /// What the variants after the first `decided` can add, at most.
+    /// Upper bound of the value that the variants after the first `decided` can add.
     pub(super) fn at(&self, decided: usize, cores: f64, load: f64) -> f64 {
         let since = decided.checked_sub(self.from);
         let rest = since.and_then(|since| self.rest.get(since)).copied();
         rest.unwrap_or_default() + self.prices.load * load + self.prices.core * cores
     }
 
-    /// By how much each choice of `item`, the next after `decided`, lowers the bound, at least; by rising
-    /// loss.
+    /// Lower bound of the decrease of the bound by each choice of `item`, the next after `decided`; by
+    /// rising loss.
     pub(super) fn losses(&self, decided: usize, item: &Item) -> Vec<(f64, usize)> {
-        let worth = (item.worth - self.prices.load).max(0.0);
+        let value = (item.value - self.prices.load).max(0.0);
         let cost = self.core_cost + self.prices.core;
         let best = self.at(decided, 0.0, 0.0) - self.at(decided + 1, 0.0, 0.0);
         let each = item.options.iter().enumerate();
         let mut losses: Vec<(f64, usize)> = each
-            .map(|(index, (cores, load))| (best - (worth * load - cost * f64::from(*cores)), index))
+            .map(|(index, (cores, load))| (best - (value * load - cost * f64::from(*cores)), index))
             .collect();
         losses.sort_by(|a, b| a.0.total_cmp(&b.0));
         losses
     }
 }
 
-impl Open {
-    fn new(item: &Item, most: Left) -> Open {
+impl Undecided {
+    fn new(item: &Item, most: Remaining) -> Undecided {
         let within = item
             .options
             .iter()
@@ -108,22 +111,22 @@ impl Open {
             cores: f64::from(*cores),
             load: load.min(most.load),
         });
-        Open {
-            worth: item.worth,
+        Undecided {
+            value: item.value,
             hull: upper(corners),
         }
     }
 
     fn at(&self, core_cost: f64, prices: Prices) -> (f64, Corner) {
-        let worth = (self.worth - prices.load).max(0.0);
+        let value = (self.value - prices.load).max(0.0);
         let none = Corner {
             cores: 0.0,
             load: 0.0,
         };
-        best(&self.hull, worth, core_cost + prices.core).unwrap_or((0.0, none))
+        best(&self.hull, value, core_cost + prices.core).unwrap_or((0.0, none))
     }
 
-    /// The greatest load that one more core can add.
+    /// Greatest load that one more core can add.
     fn steepest(&self) -> f64 {
         match self.hull.as_slice() {
             [first, second, ..] => (second.load - first.load) / (second.cores - first.cores),
@@ -132,12 +135,13 @@ impl Open {
     }
 }
 
-/// Convex in the price of load, so by golden section; for each the best price of cores by halving.
-fn prices(open: &[Open], core_cost: f64, cores: f64, load: f64) -> Prices {
-    let worth_max = open.iter().map(|open| open.worth).fold(0.0, f64::max);
-    // What a little more load can cost: all that is at stake, for the least step there is.
-    let stake = worth_max + core_cost * cores.max(1.0);
-    let (mut low, mut high) = (-LOAD_PRICE_MAX * stake, worth_max);
+/// Returns the best prices. The bound is convex in the price of load, so that is found by golden section,
+/// with the best price of cores for each by bisection.
+fn prices(open: &[Undecided], core_cost: f64, cores: f64, load: f64) -> Prices {
+    let value_max = open.iter().map(|open| open.value).fold(0.0, f64::max);
+    // Maximum value of a little more load: the whole value at stake, for the smallest step of load.
+    let stake = value_max + core_cost * cores.max(1.0);
+    let (mut low, mut high) = (-LOAD_PRICE_MAX * stake, value_max);
     let value = |load_price: f64| {
         let core = core_price(open, core_cost, load_price, cores);
         let prices = Prices {
@@ -161,12 +165,12 @@ fn prices(open: &[Open], core_cost: f64, cores: f64, load: f64) -> Prices {
         }
     }
     let best = if left.0 <= right.0 { left } else { right };
-    let edge = value(worth_max);
+    let edge = value(value_max);
     if edge.0 < best.0 { edge.1 } else { best.1 }
 }
 
-/// The least price at which the variants together want no more cores than there are.
-fn core_price(open: &[Open], core_cost: f64, load_price: f64, cores: f64) -> f64 {
+/// Smallest price at which the variants together demand at most the available cores.
+fn core_price(open: &[Undecided], core_cost: f64, load_price: f64, cores: f64) -> f64 {
     let wanted = |core: f64| -> f64 {
         let prices = Prices {
             core,
@@ -179,9 +183,9 @@ fn core_price(open: &[Open], core_cost: f64, load_price: f64, cores: f64) -> f64
     if wanted(0.0) <= cores {
         return 0.0;
     }
-    let steepest = open.iter().map(Open::steepest).fold(0.0, f64::max);
-    let worth_max = open.iter().map(|open| open.worth).fold(0.0, f64::max);
-    let (mut low, mut high) = (0.0, (worth_max - load_price).max(0.0) * steepest);
+    let steepest = open.iter().map(Undecided::steepest).fold(0.0, f64::max);
+    let value_max = open.iter().map(|open| open.value).fold(0.0, f64::max);
+    let (mut low, mut high) = (0.0, (value_max - load_price).max(0.0) * steepest);
     for _ in 0..CORE_STEPS {
         let middle = 0.5 * (low + high);
         if wanted(middle) <= cores {

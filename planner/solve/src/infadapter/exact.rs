@@ -1,72 +1,38 @@
-//! InfAdapter's problem to the optimum, without a solver.
+//! Exact label-setting algorithm for InfAdapter's problem, without a solver.
 //!
-//! Variants are decided from the most accurate on; a label is what the first of them leave: cores, load
-//! (1 = the whole demand) and what they are worth so far. The most accurate are filled first, so each
-//! takes the lesser of its capacity and the load that is left. A label goes when
+//! Variants are decided from the most accurate on. A label holds the cores and the load (1 = the whole
+//! demand) that the decided variants leave, and their value. The most accurate are filled first, so
+//! each takes the lesser of its capacity and the load left. A label is discarded if
 //!
-//! - even the bound ([`Bound`]) of what may still come does not reach the best found, or
-//! - what is left cannot carry its load ([`Reach`]), or
-//! - another has no fewer cores and no more load left, and is worth as much even if the difference in
-//!   load were served by the most accurate variant to come.
+//! - its value plus the bound ([`Bound`]) of the undecided variants does not reach the incumbent, or
+//! - the cores left cannot carry the load left ([`CapacityBound`]), or
+//! - another label has at least as many cores and at most as much load left, and at least the same
+//!   value even if the most accurate undecided variant served the difference in load.
 //!
-//! The longest loading is not a sum; so there is one search for each loading that may be the longest.
+//! The longest loading time is not a sum. So there is one search for each loading time that may be the
+//! longest.
 
-use super::capacity::{Reach, greatest};
-use super::dual::{Bound, Left};
-use super::hull::{Corner, upper};
+use super::capacity::{CapacityBound, greatest};
+use super::dual::{Bound, Remaining};
+use super::item::Item;
 use super::labels::{Label, Place, cores, undominated};
-use super::{Allocation, Candidate, Choice, Problem, greedy};
+use super::{Allocation, Problem, greedy};
 use crate::{Outcome, Patience, TOLERANCE};
 
-/// Labels expanded between two looks at the clock.
-const LOOK_EVERY: usize = 64;
-/// Labels that scout ahead.
+use step::Step;
+
+mod step;
+
+/// Labels expanded between two readings of the clock.
+const CLOCK_INTERVAL: usize = 64;
+/// Labels of the scouting search (a beam).
 const SCOUTS: usize = 32;
-/// Labels of a layer are bundled by the cores they leave, and each bundle has a bound of its own: not
-/// more than so many bundles, and none smaller than that.
+/// Labels of a layer are bundled by the cores they leave, and each bundle has its own bound. There are
+/// about at most this many bundles, and none has fewer labels than the minimum.
 const BUNDLES_MAX: usize = 8;
 const BUNDLE_MIN: usize = 64;
-/// Fewer labels are expanded sooner than a bound is made for them.
+/// Minimum number of labels for which a separate bound is worth its cost.
 const BOUND_MIN: usize = 16;
-/// Load that is left by rounding alone.
-const NOTHING: f64 = 1e-9;
-
-/// A variant as the search sees it.
-#[derive(Debug, Clone)]
-pub(super) struct Item {
-    /// Its place in the problem.
-    pub(super) index: usize,
-    /// What the whole demand is worth if it serves it.
-    pub(super) worth: f64,
-    /// Cores and the load they carry, both rising.
-    pub(super) options: Vec<(u32, f64)>,
-    /// The concave hull of the options.
-    pub(super) hull: Vec<Corner>,
-}
-
-impl Item {
-    fn new(problem: &Problem, index: usize, variant: &Candidate, unloaded: bool) -> Item {
-        let allowed = |option: &&Choice| !unloaded || option.cores == 0;
-        let mut options: Vec<(u32, f64)> = Vec::new();
-        for option in variant.options.iter().filter(allowed) {
-            let load = (option.capacity_rps / problem.demand_rps).clamp(0.0, 1.0);
-            // More cores that carry no more only cost.
-            if options.last().is_none_or(|last| load > last.1) {
-                options.push((option.cores, load));
-            }
-        }
-        let corners = options.iter().map(|(cores, load)| Corner {
-            cores: f64::from(*cores),
-            load: *load,
-        });
-        Item {
-            index,
-            worth: problem.worth(variant.accuracy),
-            hull: upper(corners),
-            options,
-        }
-    }
-}
 
 /// Solves `problem`.
 pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> {
@@ -78,12 +44,12 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> 
         best,
     };
     let Some(mut levels) = search.levels() else {
-        let most = search.most();
+        let most = search.objective_max();
         return search.out_of_time(most).checked(problem);
     };
     levels.sort_by(|a, b| b.bound.total_cmp(&a.bound));
     for level in &levels {
-        if !search.worthwhile(level.bound) {
+        if !search.can_improve(level.bound) {
             break;
         }
         if search.run(level).is_none() {
@@ -97,13 +63,13 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> 
     .checked(problem)
 }
 
-/// The problem with one loading as the longest that may be.
+/// Problem with a limit on the longest loading time.
 struct Level {
-    /// What that loading costs.
+    /// Cost of that loading time.
     loading: f64,
     items: Vec<Item>,
     root: Bound,
-    /// On the objective.
+    /// Upper bound of the objective.
     bound: f64,
 }
 
@@ -115,14 +81,14 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// What no objective exceeds: the most accurate answers, for nothing.
-    fn most(&self) -> f64 {
+    /// Upper bound of any objective: the most accurate answers, at no cost.
+    fn objective_max(&self) -> f64 {
         let accuracies = self.problem.variants.iter().map(|v| v.accuracy);
         self.problem.weights.alpha * accuracies.fold(0.0, f64::max)
     }
 
-    /// One for each loading, where it can carry the demand at all; `None` when time is over before the
-    /// last.
+    /// Creates one level for each loading time with which the demand can be carried; `None` if time is
+    /// over before the last.
     fn levels(&self) -> Option<Vec<Level>> {
         let costs = self.problem.variants.iter();
         let mut costs: Vec<f64> = costs.map(|v| self.problem.loading_cost(v)).collect();
@@ -151,8 +117,8 @@ impl Search<'_> {
         if items.iter().any(|item| item.options.is_empty()) {
             return None;
         }
-        items.sort_by(|a, b| b.worth.total_cmp(&a.worth));
-        let all = Left {
+        items.sort_by(|a, b| b.value.total_cmp(&a.value));
+        let all = Remaining {
             cores: problem.budget,
             load: 1.0,
         };
@@ -166,19 +132,19 @@ impl Search<'_> {
         })
     }
 
-    /// Whether something with that bound could be better than the best, or as good.
-    fn worthwhile(&self, bound: f64) -> bool {
+    /// Whether a solution with that bound could equal or exceed the incumbent.
+    fn can_improve(&self, bound: f64) -> bool {
         let Some(best) = &self.best else { return true };
         bound >= best.objective - TOLERANCE * (1.0 + best.objective.abs())
     }
 
-    /// Searches one level; `None` when time is over before its end.
+    /// Searches one level; `None` if time is over before its end.
     fn run(&mut self, level: &Level) -> Option<()> {
-        let tails = Reach::of_tails(&level.items);
+        let tails = CapacityBound::of_tails(&level.items);
         let all = Label {
             cores: self.problem.budget,
             load: 1.0,
-            worth: 0.0,
+            value: 0.0,
             bound: level.bound,
             from: 0,
             got: 0,
@@ -195,16 +161,16 @@ impl Search<'_> {
             }
             layers.push(self.undominated(level, decided + 1, next));
         }
-        self.offer_all(&level.items, &layers);
+        self.update_best_from(&level.items, &layers);
         Some(())
     }
 
-    /// Goes ahead with the few most promising labels of the last layer, to find something good to
-    /// compare with. `None` when time is over.
+    /// Runs ahead from the most promising labels of the last layer, to find a good incumbent for
+    /// comparison. `None` if time is over.
     fn scout(
         &mut self,
         level: &Level,
-        tails: &[Reach],
+        tails: &[CapacityBound],
         layers: &mut Vec<Vec<Label>>,
     ) -> Option<()> {
         let here = layers.len();
@@ -213,7 +179,7 @@ impl Search<'_> {
         }
         for decided in here - 1..level.items.len() {
             let labels: Vec<Place> = layers.last()?.iter().copied().enumerate().collect();
-            // The best of each number of cores: what is best at first sight is all alike.
+            // The best label for each range of cores: the overall best ones are too similar.
             let bundles = labels.chunks(labels.len().div_ceil(SCOUTS).max(1));
             let best = bundles.filter_map(|bundle| {
                 let each = bundle.iter().copied();
@@ -225,13 +191,13 @@ impl Search<'_> {
             let next = self.expand(&step, &labels)?;
             layers.push(self.undominated(level, decided + 1, next));
         }
-        self.offer_all(&level.items, layers);
+        self.update_best_from(&level.items, layers);
         layers.truncate(here);
         Some(())
     }
 
-    /// The root's bound and, where it is worth its while, one that counts with what those labels leave,
-    /// tight at the most promising.
+    /// Returns the root's bound and, for enough labels, a bound for the resources that these labels
+    /// leave, tight for the most promising one.
     fn bounds(&self, level: &Level, decided: usize, labels: &[Place]) -> Vec<Bound> {
         let mut bounds = vec![level.root.clone()];
         let best = labels.iter().max_by(|a, b| a.1.bound.total_cmp(&b.1.bound));
@@ -240,11 +206,11 @@ impl Search<'_> {
             && labels.len() >= BOUND_MIN
         {
             let loads = labels.iter().map(|(_, label)| label.load);
-            let most = Left {
+            let most = Remaining {
                 cores,
                 load: loads.fold(0.0, f64::max),
             };
-            let at = Left {
+            let at = Remaining {
                 cores: best.cores,
                 load: best.load,
             };
@@ -254,7 +220,7 @@ impl Search<'_> {
         bounds
     }
 
-    /// All that those labels may become with the next variant; `None` when time is over.
+    /// Expands the labels by all choices of the next variant; `None` if time is over.
     fn expand(&self, step: &Step<'_>, labels: &[Place]) -> Option<Vec<Label>> {
         let bounds = step.bounds.iter();
         let losses: Vec<_> = bounds
@@ -262,12 +228,12 @@ impl Search<'_> {
             .collect();
         let mut next = Vec::new();
         for (nth, (from, label)) in labels.iter().enumerate() {
-            if nth % LOOK_EVERY == 0 && self.patience.is_over() {
+            if nth % CLOCK_INTERVAL == 0 && self.patience.is_over() {
                 return None;
             }
             let cores = f64::from(label.cores);
             let value = |bound: &Bound| {
-                label.worth + bound.at(step.decided, cores, label.load) - step.loading
+                label.value + bound.at(step.decided, cores, label.load) - step.loading
             };
             let tightest = losses
                 .iter()
@@ -275,30 +241,30 @@ impl Search<'_> {
             let (bound, losses) = tightest?;
             let value = value(bound);
             for (loss, option) in losses {
-                if !self.worthwhile(value - loss) {
+                if !self.can_improve(value - loss) {
                     break;
                 }
                 let child = step.child((*from, label), *option);
-                next.extend(child.filter(|child| self.worthwhile(child.bound)));
+                next.extend(child.filter(|child| self.can_improve(child.bound)));
             }
         }
         Some(next)
     }
 
     fn undominated(&self, level: &Level, decided: usize, labels: Vec<Label>) -> Vec<Label> {
-        // What load is worth to the next variant; nothing after the last.
-        let to_come = level.items.get(decided).map_or(0.0, |item| item.worth);
+        // Value of load to the next variant; 0 after the last.
+        let to_come = level.items.get(decided).map_or(0.0, |item| item.value);
         undominated(labels, to_come, self.problem.budget)
     }
 
-    fn offer_all(&mut self, items: &[Item], layers: &[Vec<Label>]) {
+    fn update_best_from(&mut self, items: &[Item], layers: &[Vec<Label>]) {
         for label in 0..layers.last().map_or(0, Vec::len) {
-            self.offer(cores(items, layers, label));
+            self.update_best(cores(items, layers, label));
         }
     }
 
-    /// Takes those cores for the best if they are better, or as good and fewer.
-    fn offer(&mut self, cores: Vec<u32>) {
+    /// Makes these cores the incumbent if they are better, or equally good and fewer.
+    fn update_best(&mut self, cores: Vec<u32>) {
         let Some(new) = self.problem.allocation(&cores) else {
             return;
         };
@@ -329,61 +295,7 @@ impl Search<'_> {
     }
 }
 
-/// One variant to decide.
-struct Step<'a> {
-    item: &'a Item,
-    bounds: &'a [Bound],
-    /// What the variants after it can carry.
-    reach: &'a Reach,
-    /// Variants decided before it.
-    decided: usize,
-    core_cost: f64,
-    loading: f64,
-}
-
-impl<'a> Step<'a> {
-    fn new(
-        search: &Search<'_>,
-        level: &'a Level,
-        decided: usize,
-        bounds: &'a [Bound],
-        tails: &'a [Reach],
-    ) -> Option<Step<'a>> {
-        Some(Step {
-            item: level.items.get(decided)?,
-            bounds,
-            reach: tails.get(decided + 1)?,
-            decided,
-            core_cost: search.core_cost,
-            loading: level.loading,
-        })
-    }
-
-    /// What becomes of a label with that choice; `None` if that cannot carry the demand.
-    fn child(&self, (from, label): (usize, &Label), option: usize) -> Option<Label> {
-        let (got, carried) = *self.item.options.get(option)?;
-        let cores = label.cores.checked_sub(got)?;
-        let served = carried.min(label.load);
-        let load = label.load - served;
-        let worth = label.worth + self.item.worth * served - self.core_cost * f64::from(got);
-        let left = f64::from(cores);
-        if load > self.reach.at(left) + NOTHING {
-            return None;
-        }
-        let bounds = self.bounds.iter();
-        let above = bounds.map(|bound| bound.at(self.decided + 1, left, load));
-        Some(Label {
-            cores,
-            load,
-            worth,
-            bound: worth + above.fold(f64::INFINITY, f64::min) - self.loading,
-            from: u32::try_from(from).unwrap_or(u32::MAX),
-            got,
-        })
-    }
-}
-
-/// The demand is above all capacity: the most there is, shared out in proportion.
+/// Result if the demand exceeds all capacity: the greatest capacity, with shares in proportion.
 pub(super) fn overloaded(problem: &Problem, patience: &Patience<'_>) -> Outcome<Allocation> {
     let best_effort = greatest(problem, patience);
     let (demand, budget) = (problem.demand_rps, problem.budget);

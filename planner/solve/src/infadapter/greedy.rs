@@ -1,11 +1,12 @@
-//! A fair answer without a solver: one variant carries what the others' least cores do not. It gives
-//! the solver something to begin with, and the planner something to do when the solver's time runs
-//! out. It is never called optimal.
+//! Heuristic allocation without a solver: one variant carries the load that the others' minimum
+//! cores do not. It is the solver's starting point, and the planner's fallback when the solver's
+//! time runs out. It is never reported as optimal.
 
 use super::{Allocation, Problem};
 
-/// The best of: the cores in force, and for each variant the fewest cores of it that carry the
-/// demand while the others have their least. `None` where none of these carries it.
+/// Returns the best of these candidates: the current cores, and for each variant the fewest cores
+/// of it that carry the demand while the others have their minimum. `None` if no candidate carries
+/// it.
 pub fn start(problem: &Problem, current: Option<&[u32]>) -> Option<Allocation> {
     let least: Vec<u32> = problem
         .variants
@@ -37,9 +38,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_variant_carries_what_the_others_do_not() {
+    fn one_variant_carries_the_load_beyond_the_others_minimum() {
         let variants = [(0.7, 20.0, 1, 10), (0.8, 10.0, 1, 10)];
-        // demand, cores in force → cores
+        // Demand, current cores → cores.
         for (demand, current, cores) in [
             (25.0, None, Some([1, 1])),
             (95.0, None, Some([1, 8])),

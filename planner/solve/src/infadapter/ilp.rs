@@ -1,11 +1,11 @@
-//! The same problem as an integer programme, for HiGHS or microlp:
+//! InfAdapter's problem as an integer programme, for HiGHS or microlp:
 //!
 //! maximise α·AA − (β·RC + γ·LC) over binaries x_{m,n} (variant m has n cores) and shares s_m, with
-//! AA = Σ accuracy_m·s_m, RC = Σ n·x_{m,n}, LC ≥ loading_m for every m loaded anew, subject to
-//! Σ_n x_{m,n} = 1, Σ s_m = 1, s_m ≤ Σ_n th_m(n)·x_{m,n} / λ and RC ≤ B. That p_m(n) ≤ L is in the
-//! options: th_m(n) is 0 where it does not hold.
+//! AA = Σ accuracy_m·s_m, RC = Σ n·x_{m,n}, LC ≥ loading_m for every m loaded anew, subject to Σ_n
+//! x_{m,n} = 1, Σ s_m = 1, s_m ≤ Σ_n th_m(n)·x_{m,n} / λ and RC ≤ B. The options imply p_m(n) ≤ L:
+//! th_m(n) is 0 otherwise.
 //!
-//! What is read back are the cores alone; the shares that go with them are exact ([`super::quota`]).
+//! Only the cores are read back; their optimal shares are computed exactly ([`super::quota`]).
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{Allocation, Choice, Problem, greedy, quota};
 use crate::mip::{Mip, Values};
 use crate::{Outcome, Patience, Solver};
 
-/// Solves `problem`, beginning with the cores in force where they are of use.
+/// Solves `problem`, starting from the current cores if they are usable.
 pub fn solve_with(
     problem: &Problem,
     solver: Solver,
@@ -63,7 +63,7 @@ fn finish(
     Outcome::Good { best, gap }
 }
 
-/// The demand is above all capacity: the most there is, shared out in proportion.
+/// Result if the demand exceeds all capacity: the greatest capacity, with shares in proportion.
 fn overloaded(problem: &Problem, solver: Solver, limit: Duration) -> Outcome<Allocation> {
     let best_effort = cores(problem, Goal::Capacity, None, solver, limit)
         .ok()
@@ -84,13 +84,16 @@ fn overloaded(problem: &Problem, solver: Solver, limit: Duration) -> Outcome<All
     Outcome::Infeasible { why, best_effort }
 }
 
-/// No allocation is worth more: all answers of the greatest accuracy, for nothing.
+/// Upper bound of the objective: all answers of the greatest accuracy, at no cost.
 fn bound(problem: &Problem) -> f64 {
-    let each = problem.variants.iter().map(|v| problem.worth(v.accuracy));
+    let each = problem
+        .variants
+        .iter()
+        .map(|v| problem.value_of(v.accuracy));
     each.fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The best cores and whether that is proven.
+/// Returns the best cores, and whether they are proven optimal.
 fn cores(
     problem: &Problem,
     goal: Goal,
@@ -115,7 +118,7 @@ fn cores(
 enum Goal {
     /// Eq. 1.
     Objective,
-    /// The greatest capacity, the demand left aside.
+    /// Capacity, with the demand ignored.
     Capacity,
 }
 
@@ -125,7 +128,7 @@ struct Model {
     choices: Vec<Vec<(Choice, Variable)>>,
     /// By variant: s_m.
     shares: Vec<Variable>,
-    worth: Expression,
+    objective: Expression,
     rows: Vec<good_lp::Constraint>,
 }
 
@@ -142,18 +145,18 @@ impl Model {
                     .collect()
             })
             .collect();
-        let (worth, rows) = (Expression::from(0.0), Vec::new());
+        let (objective, rows) = (Expression::from(0.0), Vec::new());
         let mut model = Model {
             variables,
             choices,
             shares: Vec::new(),
-            worth,
+            objective,
             rows,
         };
         model.one_choice_each_within_the_budget(problem);
         match goal {
             Goal::Objective => model.shares_and_loading(problem),
-            Goal::Capacity => model.worth = model.capacity(problem),
+            Goal::Capacity => model.objective = model.capacity(problem),
         }
         model
     }
@@ -171,7 +174,7 @@ impl Model {
         }
         self.rows
             .push(constraint!(used.clone() <= f64::from(problem.budget)));
-        self.worth -= used * problem.core_cost();
+        self.objective -= used * problem.core_cost();
     }
 
     fn shares_and_loading(&mut self, problem: &Problem) {
@@ -181,9 +184,9 @@ impl Model {
             let share = self.variables.add(variable().bounds(0.0..=1.0));
             self.shares.push(share);
             sum += share;
-            self.worth += share * problem.worth(variant.accuracy);
-            // A share is at most 1, so capacity beyond the demand needs no larger coefficient (which
-            // would let a choice rounded to zero lend a visible share).
+            self.objective += share * problem.value_of(variant.accuracy);
+            // A share is at most 1, so capacity beyond the demand needs no larger coefficient. A
+            // larger one would let a choice rounded to zero allow a visible share.
             let carried = |(option, x): &(Choice, Variable)| {
                 ((option.capacity_rps / problem.demand_rps).min(1.0), *x)
             };
@@ -199,7 +202,7 @@ impl Model {
             }
         }
         self.rows.push(constraint!(sum == 1.0));
-        self.worth -= longest;
+        self.objective -= longest;
     }
 
     fn capacity(&self, problem: &Problem) -> Expression {
@@ -216,7 +219,7 @@ impl Model {
         let start = start.map(|start| self.values(&start.cores, &start.shares));
         let mip = Mip {
             variables: self.variables,
-            worth: self.worth,
+            objective: self.objective,
             rows: self.rows,
             start: start.unwrap_or_default(),
             gap: 0.0,
@@ -224,14 +227,14 @@ impl Model {
         mip.solve(solver, limit)
     }
 
-    /// Cores and shares as values of the variables; what is left out is 0.
+    /// Returns cores and shares as values of the variables; those left out are 0.
     fn values(&self, cores: &[u32], shares: &[f64]) -> Vec<(Variable, f64)> {
         let chosen = self
             .choices
             .iter()
             .zip(cores)
             .filter_map(|(choices, cores)| {
-                // More cores than are of use count as those that are.
+                // Superfluous cores are replaced by the largest useful number.
                 let chosen = choices
                     .iter()
                     .find(|(option, _)| option.cores == *cores)
@@ -244,7 +247,7 @@ impl Model {
     }
 }
 
-/// Without the numbers of cores beyond the first that carries the whole demand: they cost more and
+/// Drops the numbers of cores beyond the first that carries the whole demand: they cost more and
 /// carry no more of it.
 fn of_use<'a>(problem: &Problem, options: &'a [Choice]) -> impl Iterator<Item = &'a Choice> {
     let demand = problem.demand_rps;

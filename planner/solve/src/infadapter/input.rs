@@ -1,4 +1,4 @@
-//! The problem as a document, and the rules it must keep.
+//! The problem as a document, and its validation.
 
 use std::time::Duration;
 
@@ -10,34 +10,34 @@ use crate::Refused;
 use crate::input::{distinct, positive, rule, within};
 use crate::law::{Latency, Throughput};
 
-/// Greatest demand, in requests/s.
+/// Maximum demand, in requests/s.
 pub const DEMAND_MAX: f64 = 1e9;
-/// Greatest weight.
+/// Maximum weight.
 pub const WEIGHT_MAX: f64 = 1e9;
-/// Longest readiness, in s.
+/// Maximum loading time, in s.
 pub const READINESS_MAX_S: f64 = 86_400.0;
 
-/// Which variants, with how many cores and what share of the traffic (InfAdapter, Eq. 1).
+/// Set of variants with their cores and shares of the traffic (InfAdapter, Eq. 1).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
     /// λ: requests/s to plan for.
     pub demand_rps: f64,
-    /// What the demand is multiplied with before it is planned for; 1 or more.
+    /// Factor by which the demand is multiplied before planning; 1 or more.
     #[serde(default = "one")]
     pub headroom: f64,
-    /// B: whole cores of all variants together.
+    /// B: budget of whole cores for all variants together.
     pub budget_cores: u32,
-    /// L: the longest one answer may take, in ms; a number of cores with which a variant's `latency` is
-    /// above it carries nothing.
+    /// L: maximum latency of one answer, in ms. Numbers of cores for which a variant's `latency`
+    /// exceeds it have no capacity.
     #[serde(default)]
     pub latency_max_ms: Option<f64>,
     /// α, β and γ.
     pub weights: Weights,
-    /// What α, β and γ weigh.
+    /// Units of the terms that α, β and γ weigh.
     #[serde(default)]
     pub scale: Scale,
-    /// What there is to choose from.
+    /// Variants to choose from.
     pub variants: Vec<Variant>,
 }
 
@@ -45,31 +45,31 @@ pub struct Input {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variant {
-    /// Its name; no other has it.
+    /// Unique name.
     pub name: String,
-    /// Percent.
+    /// Accuracy in percent.
     pub accuracy_percent: f64,
-    /// From loading to the first answer, in s.
+    /// Time from loading to the first answer, in s.
     #[serde(default)]
     pub readiness_s: f64,
-    /// Cores it has now: with none it is loaded anew.
+    /// Current cores; with none it must be loaded anew.
     #[serde(default)]
     pub cores: u32,
-    /// Cores it keeps whatever its share; 0 lets it be unloaded.
+    /// Minimum number of cores, whatever its share; 0 allows it to be unloaded.
     #[serde(default)]
     pub cores_least: u32,
-    /// Fewest cores with which it may run at all.
+    /// Minimum number of cores with which it can run at all.
     #[serde(default = "one_core")]
     pub cores_running: u32,
-    /// Most cores; the budget if left out.
+    /// Maximum number of cores; by default the budget.
     #[serde(default)]
     pub cores_greatest: Option<u32>,
-    /// th: what its cores sustain.
+    /// th: sustained throughput of its cores.
     pub throughput: Throughput,
-    /// The part of the throughput that is planned with, above 0 to 1 (InfAdapter's code: 0.8).
+    /// Part of the throughput to plan with, above 0 to 1 (InfAdapter's code: 0.8).
     #[serde(default = "one")]
     pub utilisation: f64,
-    /// p: how long one request takes on its cores.
+    /// p: latency of one request on its cores.
     #[serde(default)]
     pub latency: Option<Latency>,
 }

@@ -1,25 +1,25 @@
-//! Labels: what the first variants leave of cores and demand, which of them are superfluous, and the way
-//! back from one of the last to the cores that led there.
+//! Labels of the search: dominance between them, and the path from one of the last layer back to its
+//! cores.
 
-use super::exact::Item;
+use super::item::Item;
 
-/// What the first variants leave.
+/// Resources left by the decided variants, and their value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Label {
     pub(super) cores: u32,
     pub(super) load: f64,
-    pub(super) worth: f64,
-    /// What it may come to, at most.
+    pub(super) value: f64,
+    /// Upper bound of its objective.
     pub(super) bound: f64,
-    /// The label it came from, in the layer before, and the cores that its last variant got.
+    /// Its parent label in the layer before, and the cores that its last variant got.
     pub(super) from: u32,
     pub(super) got: u32,
 }
 
-/// A label and its place in its layer.
+/// Label and its index in its layer.
 pub(super) type Place = (usize, Label);
 
-/// The cores that lead to a label of the last layer, by the problem's variants.
+/// Returns the cores that lead to a label of the last layer, in the order of the problem's variants.
 pub(super) fn cores(items: &[Item], layers: &[Vec<Label>], label: usize) -> Vec<u32> {
     let most = items.iter().map(|item| item.index + 1).max().unwrap_or(0);
     let mut cores = vec![0; most];
@@ -34,10 +34,10 @@ pub(super) fn cores(items: &[Item], layers: &[Vec<Label>], label: usize) -> Vec<
     cores
 }
 
-/// Without the labels that another makes superfluous, by rising cores; `to_come` is what load is worth
-/// to the next variant.
+/// Removes dominated labels and sorts by rising cores; `to_come` is the value of load to the next
+/// variant.
 pub(super) fn undominated(mut labels: Vec<Label>, to_come: f64, budget: u32) -> Vec<Label> {
-    let potential = |label: &Label| label.worth + to_come * label.load;
+    let potential = |label: &Label| label.value + to_come * label.load;
     labels.sort_by(|a, b| {
         let cores = b.cores.cmp(&a.cores);
         let load = a.load.total_cmp(&b.load);
@@ -56,7 +56,7 @@ pub(super) fn undominated(mut labels: Vec<Label>, to_come: f64, budget: u32) -> 
     labels
 }
 
-/// The least load among those that used at most so many cores: a Fenwick tree of minima.
+/// Minimum load among labels that used at most a number of cores: a Fenwick tree of minima.
 struct LeastLoad(Vec<f64>);
 
 impl LeastLoad {

@@ -1,19 +1,20 @@
 //! InfAdapter (EuroMLSys '23, Eq. 1): a *set* of variants with their cores and quotas.
 //!
-//! maximise α·AA − (β·RC + γ·LC), where AA is the mean accuracy of the answers, RC the cores in use and
-//! LC the longest loading among the variants loaded anew, subject to λ ≤ Σ th_m(n_m), λ_m ≤ th_m(n_m),
-//! p_m(n_m) ≤ L and Σ n_m ≤ B. What [`Scale`] the terms are in is the problem's to say.
+//! maximise α·AA − (β·RC + γ·LC), where AA is the mean accuracy of the answers, RC the cores in use and LC
+//! the longest loading among the variants loaded anew, subject to λ ≤ Σ th_m(n_m), λ_m ≤ th_m(n_m),
+//! p_m(n_m) ≤ L and Σ n_m ≤ B. The problem's [`Scale`] sets the units of the terms.
 //!
 //! - [`solve`] is our own algorithm ([`exact`]): labels by cores and load, with a bound by two Lagrange
 //!   multipliers. [`ilp`] is the same problem for HiGHS or microlp.
 //! - With the cores given, the shares are a fractional knapsack ([`quota`]): the most accurate first.
 //! - Ties (objectives within [`TOLERANCE`](crate::TOLERANCE) of each other): the fewest cores; among those
-//!   what the search met first, which depends on nothing but the problem.
-//! - Infeasible: the best effort is the greatest capacity that the budget allows, shared out in proportion.
-//!   Out of time: the best of what one variant can carry beside the others' least cores ([`greedy`]).
+//!   the first that the search met, which depends on nothing but the problem.
+//! - Infeasible: the best effort is the greatest capacity that the budget allows, with shares in
+//!   proportion. Out of time: the best allocation in which one variant carries the load that the others'
+//!   minimum cores do not ([`greedy`]).
 //!
 //! The published program forbids the more accurate variants to over-provision together and so misses the
-//! optimum in a third of the cases; here λ_m ≤ th_m is all there is.
+//! optimum in a third of the cases; here λ_m ≤ th_m is the only such constraint.
 
 mod capacity;
 pub mod check;
@@ -23,6 +24,7 @@ pub mod greedy;
 mod hull;
 pub mod ilp;
 pub mod input;
+mod item;
 mod labels;
 mod plan;
 pub mod quota;
@@ -37,14 +39,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::Check;
 
-/// Most variants.
+/// Maximum number of variants.
 pub const VARIANTS_MAX: usize = 64;
-/// Most numbers of cores to choose from, over all variants.
+/// Maximum number of choices of cores, over all variants.
 pub const OPTIONS_MAX: usize = 8192;
-/// Most whole cores in a budget.
+/// Maximum number of whole cores in a budget.
 pub const BUDGET_MAX: u32 = 65_536;
 
-/// What is to be decided. Rates in requests/s, cores whole.
+/// Checked problem. Rates in requests/s, cores whole.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     /// λ, above 0.
@@ -53,11 +55,11 @@ pub struct Problem {
     pub budget: u32,
     /// α, β and γ.
     pub weights: Weights,
-    /// What they weigh.
+    /// Units of the weighed terms.
     pub scale: Scale,
-    /// What there is to choose from, one or more.
+    /// Variants to choose from, one or more.
     pub variants: Vec<Candidate>,
-    /// The cores in force, by variant, where they are whole: something to fall back to.
+    /// Current cores, by variant, if they are whole: a fallback.
     pub in_force: Option<Vec<u32>>,
 }
 
@@ -73,11 +75,12 @@ pub struct Weights {
     pub gamma: f64,
 }
 
-/// The units of AA, RC and LC.
+/// Units of AA, RC and LC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// All three 0 to 1: accuracy as a fraction, cores over the budget, loading over the longest there is.
+    /// All three 0 to 1: accuracy as a fraction, cores over the budget, loading over the longest of all
+    /// variants.
     #[default]
     Normalised,
     /// Accuracy in percent, cores, seconds.
@@ -87,24 +90,24 @@ pub enum Scale {
 /// One variant's part of a [`Problem`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
-    /// For messages.
+    /// Name for messages.
     pub name: String,
-    /// 0 to 1.
+    /// Accuracy, 0 to 1.
     pub accuracy: f64,
-    /// rt_m: from loading to the first answer.
+    /// rt_m: time from loading to the first answer.
     pub readiness: Duration,
-    /// Whether it has cores now: only what has none is loaded anew.
+    /// Whether it has cores now; otherwise it must be loaded anew.
     pub loaded: bool,
-    /// The numbers of cores it can have, rising; one or more.
+    /// Allowed numbers of cores, rising; one or more.
     pub options: Vec<Choice>,
 }
 
-/// One number of cores and what it is good for.
+/// Number of cores, with its capacity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     /// n.
     pub cores: u32,
-    /// th_m(n); 0 where it cannot answer in time.
+    /// th_m(n); 0 if it cannot answer in time.
     pub capacity_rps: f64,
 }
 
@@ -120,7 +123,7 @@ pub struct Allocation {
 }
 
 impl Problem {
-    /// The capacity of variant `index` with so many cores; 0 for a number it cannot have.
+    /// Capacity of variant `index` with that many cores; 0 for a number it cannot have.
     pub fn capacity(&self, index: usize, cores: u32) -> f64 {
         let options = self
             .variants
@@ -133,7 +136,7 @@ impl Problem {
             .map_or(0.0, |option| option.capacity_rps)
     }
 
-    /// The capacities with those cores.
+    /// Capacities with those cores.
     pub fn capacities(&self, cores: &[u32]) -> Vec<f64> {
         cores
             .iter()
@@ -142,8 +145,8 @@ impl Problem {
             .collect()
     }
 
-    /// The best shares those cores allow and what that is worth; `None` if they are none of the
-    /// options, exceed the budget or do not carry the demand.
+    /// Returns the allocation of those cores with their best shares; `None` if they are not options, exceed
+    /// the budget or do not carry the demand.
     pub fn allocation(&self, cores: &[u32]) -> Option<Allocation> {
         let capacities = self.capacities(cores);
         let accuracies: Vec<f64> = self
@@ -161,15 +164,15 @@ impl Problem {
         self.check(&allocation).is_ok().then_some(allocation)
     }
 
-    /// What accuracy is worth: α·AA for answers that are all of that accuracy (0 to 1).
-    pub(crate) fn worth(&self, accuracy: f64) -> f64 {
+    /// Value of accuracy: α·AA for answers that are all of that accuracy (0 to 1).
+    pub(crate) fn value_of(&self, accuracy: f64) -> f64 {
         match self.scale {
             Scale::Normalised => self.weights.alpha * accuracy,
             Scale::Raw => self.weights.alpha * accuracy * 100.0,
         }
     }
 
-    /// What a core costs: β·RC for one.
+    /// Cost of one core: β·RC for one.
     pub(crate) fn core_cost(&self) -> f64 {
         match self.scale {
             Scale::Normalised => self.weights.beta / f64::from(self.budget.max(1)),
@@ -177,7 +180,7 @@ impl Problem {
         }
     }
 
-    /// What it costs that `variant` is loaded anew and none takes longer: γ·LC; 0 where it is loaded.
+    /// Cost of loading `variant` anew if none takes longer: γ·LC; 0 if it is loaded.
     pub(crate) fn loading_cost(&self, variant: &Candidate) -> f64 {
         if variant.loaded {
             return 0.0;

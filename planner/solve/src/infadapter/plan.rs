@@ -1,14 +1,14 @@
-//! An allocation as people read it: by name, with what each number means.
+//! Allocation in readable form: by variant name, with derived values.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{Allocation, Problem};
 
-/// Which variants, with how many cores and what share of the traffic.
+/// Set of variants with their cores and shares of the traffic.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// In the order of the input.
+    /// Variants in the order of the input.
     pub variants: Vec<VariantPlan>,
     /// Cores of all variants together.
     pub cores: u32,
@@ -21,20 +21,20 @@ pub struct Plan {
 /// One variant's part.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct VariantPlan {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// n: cores to have.
+    /// n: planned cores.
     pub cores: u32,
-    /// Its part of the traffic, 0 to 1.
+    /// Share of the traffic, 0 to 1.
     pub share: f64,
-    /// th(n): what those cores carry.
+    /// th(n): capacity of those cores.
     pub capacity_rps: f64,
     /// Whether it is loaded anew.
     pub loads: bool,
 }
 
 impl Plan {
-    /// The allocation of that problem.
+    /// Creates the readable form of an allocation of `problem`.
     pub fn new(problem: &Problem, allocation: &Allocation) -> Plan {
         let parts = allocation.cores.iter().zip(&allocation.shares);
         let each = problem.variants.iter().zip(parts).enumerate();

@@ -1,10 +1,10 @@
-//! Shares for cores that are given. Exact, without a solver: where the cores are fixed, InfAdapter's
-//! objective is a fractional knapsack, and filling the most accurate variants first is optimal.
+//! Optimal shares for given cores. Exact, without a solver: with fixed cores, InfAdapter's objective is a
+//! fractional knapsack, and filling the most accurate variants first is optimal.
 
 use crate::TOLERANCE;
 
-/// Fills the most accurate variants first, each up to its capacity. `None` where the capacities
-/// together do not carry the demand.
+/// Fills the most accurate variants first, each up to its capacity. `None` if the capacities together do
+/// not carry the demand.
 pub fn by_accuracy(capacities: &[f64], accuracies: &[f64], demand_rps: f64) -> Option<Vec<f64>> {
     let total: f64 = capacities.iter().sum();
     if demand_rps <= 0.0 || total < demand_rps * (1.0 - TOLERANCE) {
@@ -27,15 +27,15 @@ pub fn by_accuracy(capacities: &[f64], accuracies: &[f64], demand_rps: f64) -> O
             *slot = share;
         }
     }
-    // What sums rounded away.
+    // The largest share takes the rounding error of the sum.
     if let Some(most) = shares.iter_mut().max_by(|a, b| a.total_cmp(b)) {
         *most += left;
     }
     Some(shares)
 }
 
-/// In proportion to the capacities: what is fair when they do not suffice, or the demand is unknown.
-/// `None` where there is no capacity.
+/// Shares in proportion to the capacities: fair if they do not suffice or the demand is unknown. `None`
+/// if there is no capacity.
 pub fn by_capacity(capacities: &[f64]) -> Option<Vec<f64>> {
     let total: f64 = capacities.iter().sum();
     (total > 0.0).then(|| capacities.iter().map(|capacity| capacity / total).collect())
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_accurate_come_first_and_the_rest_overflows() {
+    fn most_accurate_variant_is_filled_first() {
         let accuracies = [0.6, 0.8, 0.7];
         for (capacities, demand, expected) in [
             ([100.0, 50.0, 40.0], 40.0, Some([0.0, 1.0, 0.0])),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn in_proportion_where_it_must_be() {
+    fn by_capacity_gives_proportional_shares() {
         assert_eq!(by_capacity(&[30.0, 0.0, 10.0]), Some(vec![0.75, 0.0, 0.25]));
         assert_eq!(by_capacity(&[0.0, 0.0]), None);
     }

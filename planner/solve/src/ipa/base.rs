@@ -1,8 +1,8 @@
-//! IPA's base allocation (JSys '24, Eq. 1a–c): the cores R of one replica, before anything is planned.
+//! IPA's base allocation (JSys '24, Eq. 1a–c): the cores R of one replica, fixed before planning.
 //!
-//! Our reading of it: the least R of a list with h(1, R) ≥ threshold (Eq. 1b), the arrival that one
-//! replica must carry with batches of one, and l(b_max, R) ≤ the stage's SLA (Eq. 1c). Where none is
-//! enough the variant is not to be used: × in the paper's Table 5.
+//! Our reading of it: the smallest R of a list with h(1, R) ≥ threshold (Eq. 1b), the arrival rate
+//! that one replica must carry with batches of one, and l(b_max, R) ≤ the stage's SLA (Eq. 1c). If no
+//! R is enough, the variant is not used: × in the paper's Table 5.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,23 +12,23 @@ use crate::input::{positive, rule, within};
 use crate::law::{Latency, MS_MAX};
 use crate::{Refused, TOLERANCE};
 
-/// Most numbers of cores to choose from.
+/// Maximum number of core counts to choose from.
 pub const ALLOCATIONS_MAX: usize = 256;
 
-/// A variant's law and what one replica of it must do.
+/// Latency model of a variant, with the requirements on one replica.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// l(b, R).
+    /// Latency model l(b, R).
     pub latency: Latency,
-    /// What one replica must carry with batches of one, in requests/s.
+    /// Rate that one replica must carry with batches of one, in requests/s.
     pub threshold_rps: f64,
     /// The stage's share of the SLA.
     pub sla_ms: f64,
-    /// The greatest batch that will be run; by default 8.
+    /// Maximum batch that will be run; by default 8.
     #[serde(default = "batch")]
     pub batch_max: u32,
-    /// What R may be; by default 1, 2, 4, 8, 16 and 32.
+    /// Values to choose R from; by default 1, 2, 4, 8, 16 and 32.
     #[serde(default = "cores")]
     pub cores: Vec<f64>,
 }
@@ -73,7 +73,7 @@ impl TryFrom<Input> for Problem {
     }
 }
 
-/// The least R that is enough; `None` if none is.
+/// Returns the smallest sufficient R; `None` if there is none.
 pub fn allocation(problem: &Problem) -> Option<f64> {
     let input = &problem.0;
     let enough = |cores: &&f64| {

@@ -1,38 +1,39 @@
-//! An upper bound on what any end makes of a partial choice: multipliers θ on the paths' latencies.
+//! Upper bound on the objective of any completion of a partial choice, by multipliers θ on the paths'
+//! latencies.
 //!
-//! For a label with loss c, product A and times r at its slots, any θ ≥ 0 gives
-//! −c + Σ θ·(SLA − r) + W(A), where W(A) is the most that the stages to come can make of gain·A·Π a −
-//! Σ (loss + θ·time) when they need not keep the SLA. W is the greatest of lines in A, so convex, and
-//! is built backwards as an upper envelope: W_i(A) = max over items of W_{i+1}(a·A) − loss − θ·time.
+//! For a label with loss c, product A and times r at its slots, any θ ≥ 0 gives −c + Σ θ·(SLA − r) +
+//! W(A). W(A) is the maximum of gain·A·Π a − Σ (loss + θ·time) over the choices of the remaining
+//! stages, without the SLA. W is a maximum of lines in A, so it is convex. It is built backwards as
+//! an upper envelope: W_i(A) = max over items of W_{i+1}(a·A) − loss − θ·time.
 
 use super::items::{Item, Items, Step};
 use crate::Patience;
 
-/// Most turns in search of the best multiplier of a single path.
-const TURNS_MAX: usize = 40;
-/// Turns where there are several paths.
-const TURNS_SEVERAL: usize = 120;
+/// Maximum number of iterations for the best multiplier of a single path.
+const ITERATIONS_MAX: usize = 40;
+/// Number of iterations with several paths.
+const ITERATIONS_SEVERAL: usize = 120;
 
-/// The bound by one choice of multipliers.
+/// Bound for one choice of multipliers.
 #[derive(Debug, Clone)]
 pub(super) struct Relaxed {
-    /// By path.
+    /// Multipliers by path.
     theta: Vec<f64>,
-    /// Before each step, and after the last.
+    /// Envelopes before each step, and after the last.
     layers: Vec<Layer>,
     limit: f64,
 }
 
 #[derive(Debug, Clone)]
 struct Layer {
-    /// By slot: the multipliers of the unfinished paths that go on there.
+    /// By slot: the sum of the multipliers of the unfinished paths through it.
     cut: Vec<f64>,
     envelope: Vec<Piece>,
     /// θ of the layer's own stage.
     price: f64,
 }
 
-/// slope·A + base from here on.
+/// Line slope·A + base, valid from `from` on.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     from: f64,
@@ -40,12 +41,12 @@ struct Piece {
     base: f64,
 }
 
-/// One choice of items, and what it comes to.
+/// One choice of items, with its value.
 #[derive(Debug, Clone)]
 pub(super) struct Primal {
     pub(super) items: Vec<usize>,
-    pub(super) worth: f64,
-    /// By path.
+    pub(super) value: f64,
+    /// Times by path.
     pub(super) times: Vec<f64>,
 }
 
@@ -79,7 +80,7 @@ impl Relaxed {
                 .last()
                 .map_or(&[][..], |layer| layer.envelope.as_slice());
             let envelope = envelope(step, price, next);
-            // The slots before this stage are those after the one before it.
+            // The slots before this stage are those after the stage before it.
             let slots: Vec<usize> = match stage.checked_sub(1).and_then(|s| items.steps.get(s)) {
                 Some(step) => step.slots.iter().map(|slot| slot.stage).collect(),
                 None => vec![0],
@@ -109,7 +110,7 @@ impl Relaxed {
         }
     }
 
-    /// The bound of a label before the step `layer`.
+    /// Bound of a label before the step `layer`.
     pub(super) fn of(&self, layer: usize, loss: i64, product: f64, times: &[u64]) -> f64 {
         let Some(layer) = self.layers.get(layer) else {
             return f64::INFINITY;
@@ -122,12 +123,12 @@ impl Relaxed {
         left.sum::<f64>() - loss as f64 + at(&layer.envelope, product)
     }
 
-    /// The bound of the whole problem.
+    /// Bound of the whole problem.
     pub(super) fn root(&self) -> f64 {
         self.of(0, 0, 1.0, &[0])
     }
 
-    /// The choice by which the bound is reached.
+    /// Returns the choice that attains the bound.
     fn primal(&self, items: &Items) -> Primal {
         let (mut product, mut loss) = (1.0, 0i64);
         let (mut chosen, mut parts) = (Vec::new(), Vec::new());
@@ -139,9 +140,9 @@ impl Relaxed {
         {
             let mut best: Option<(f64, usize, &Item)> = None;
             for (index, item) in step.items.iter().enumerate() {
-                let worth = priced(item, layer.price) + at(&next.envelope, product * item.factor);
-                if best.is_none_or(|(most, _, _)| worth > most) {
-                    best = Some((worth, index, item));
+                let value = priced(item, layer.price) + at(&next.envelope, product * item.factor);
+                if best.is_none_or(|(most, _, _)| value > most) {
+                    best = Some((value, index, item));
                 }
             }
             if let Some((_, index, item)) = best {
@@ -155,7 +156,7 @@ impl Relaxed {
             |path: &Vec<usize>| path.iter().filter_map(|s| parts.get(*s)).sum::<u64>() as f64;
         Primal {
             items: chosen,
-            worth: items.gain * product - loss as f64,
+            value: items.gain * product - loss as f64,
             times: items.paths.iter().map(along).collect(),
         }
     }
@@ -165,7 +166,7 @@ fn priced(item: &Item, price: f64) -> f64 {
     -(item.loss as f64) - price * item.parts as f64
 }
 
-/// The envelope before `step`, on the products that can occur there.
+/// Returns the envelope before `step`, on the products that can occur there.
 fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
     let (least, most) = step.products;
     let mut by_factor: Vec<(f64, f64)> = Vec::with_capacity(step.items.len());
@@ -177,17 +178,17 @@ fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
     by_factor.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1)));
     let mut lines: Vec<(f64, f64)> = Vec::new();
     let mut highest = f64::NEG_INFINITY;
-    for (factor, worth) in by_factor {
-        if worth <= highest {
+    for (factor, value) in by_factor {
+        if value <= highest {
             continue;
         }
-        highest = worth;
+        highest = value;
         let from = next
             .partition_point(|piece| piece.from <= least * factor)
             .saturating_sub(1);
         let to = next.partition_point(|piece| piece.from <= most * factor);
         let pieces = next.get(from..to).unwrap_or_default();
-        lines.extend(pieces.iter().map(|p| (p.slope * factor, p.base + worth)));
+        lines.extend(pieces.iter().map(|p| (p.slope * factor, p.base + value)));
     }
     lines.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     let mut envelope: Vec<Piece> = Vec::new();
@@ -200,7 +201,8 @@ fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
                     break;
                 }
             }
-            // Steeper and already above where the top begins, or as steep and not lower.
+            // The line is steeper and above the top line already at its beginning, or equally steep
+            // and not lower.
             from = 0.0;
             envelope.pop();
         }
@@ -211,8 +213,8 @@ fn envelope(step: &Step, price: f64, next: &[Piece]) -> Vec<Piece> {
     envelope
 }
 
-/// The bounds that labels are held against, the best of the whole problem first, and what was met on
-/// the way.
+/// Returns the bounds to compare labels with, the best of the whole problem first, and the choices
+/// met on the way.
 pub(super) fn relax(items: &Items, patience: &Patience<'_>) -> (Vec<Relaxed>, Vec<Primal>) {
     if patience.is_over() {
         return (Vec::new(), Vec::new());
@@ -242,7 +244,7 @@ pub(super) fn relax(items: &Items, patience: &Patience<'_>) -> (Vec<Relaxed>, Ve
     (all, primals)
 }
 
-/// One path: the bound is convex in θ; where the tangents at two points meet is the next.
+/// Single path: the bound is convex in θ, and the tangents at two points intersect at the next θ.
 fn single(
     items: &Items,
     patience: &Patience<'_>,
@@ -253,11 +255,11 @@ fn single(
     let slope = |primal: &Primal| limit - primal.times.first().copied().unwrap_or_default();
     let mut met = Vec::new();
     let (mut low, mut low_bound, mut low_slope) = (0.0, free.root(), slope(at_free));
-    // At this θ a whole SLA costs about as much as there is to gain.
+    // At this θ a whole SLA costs about as much as the possible gain.
     let mut theta = 1.0;
     let mut high: Option<(f64, f64, f64)> = None;
     let (mut best, mut least) = (0.0, low_bound);
-    for _ in 0..TURNS_MAX {
+    for _ in 0..ITERATIONS_MAX {
         if patience.is_over() {
             break;
         }
@@ -289,7 +291,7 @@ fn single(
     (vec![best], met)
 }
 
-/// Several paths: subgradients, with Polyak's steps towards the best that is known.
+/// Several paths: subgradient method, with Polyak's steps towards the best known value.
 fn several(
     items: &Items,
     patience: &Patience<'_>,
@@ -302,7 +304,7 @@ fn several(
     let mut at_best = primal.clone();
     let (mut met, mut reach, mut idle) = (Vec::new(), 1.0, 0);
     let mut known = f64::NEG_INFINITY;
-    for _ in 0..TURNS_SEVERAL {
+    for _ in 0..ITERATIONS_SEVERAL {
         if patience.is_over() {
             break;
         }
@@ -329,7 +331,7 @@ fn several(
         primal = relaxed.primal(items);
         bound = relaxed.root();
         if primal.times.iter().all(|time| *time <= limit) {
-            known = known.max(primal.worth);
+            known = known.max(primal.value);
             met.push(primal.clone());
         }
         if bound < least {

@@ -1,4 +1,4 @@
-//! A plan against the pipeline's constraints, in plain arithmetic.
+//! Check of a plan against the pipeline's constraints, in plain arithmetic.
 
 use super::offer::{Offers, Variant, needed, ranks};
 use super::{Accuracy, Plan, Problem, StagePlan, Weights};
@@ -20,7 +20,7 @@ impl Check for Problem {
         Ok(())
     }
 
-    /// All but the SLA.
+    /// Checks all constraints except the SLA.
     fn check_best_effort(&self, plan: &Plan) -> Result<(), String> {
         let (count, planned) = (self.stages.len(), plan.stages.len());
         if planned != count {
@@ -35,16 +35,16 @@ impl Check for Problem {
                 return Err(format!("'{a}' has no variant '{b}'"));
             };
             rank += of;
-            offered(variant, planned).map_err(|why| format!("{}: {why}", stage.name))?;
-            self.carried(variant, planned)
+            check_offer(variant, planned).map_err(|why| format!("{}: {why}", stage.name))?;
+            self.check_capacity(variant, planned)
                 .map_err(|why| format!("{}: {why}", stage.name))?;
         }
         self.figures(plan, rank)
     }
 }
 
-/// Whether the variant comes in that batch, so many times, with that latency.
-fn offered(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
+/// Checks that the variant is offered in that batch, with those replicas and that latency.
+fn check_offer(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
     let (batch, replicas, ms) = (planned.batch, planned.replicas, planned.latency_ms);
     let given = match &variant.offers {
         Offers::Given(offers) => offers
@@ -70,7 +70,7 @@ fn offered(variant: &Variant, planned: &StagePlan) -> Result<(), String> {
 }
 
 impl Problem {
-    fn carried(&self, variant: &Variant, planned: &StagePlan) -> Result<(), String> {
+    fn check_capacity(&self, variant: &Variant, planned: &StagePlan) -> Result<(), String> {
         let (batch, replicas) = (planned.batch, planned.replicas);
         let needed = needed(batch, planned.latency_ms, self.arrival_rps);
         if f64::from(replicas) < needed {
@@ -92,7 +92,7 @@ impl Problem {
         agree(&own)
     }
 
-    /// What the plan says of itself as a whole.
+    /// Checks the totals of the plan.
     fn figures(&self, plan: &Plan, rank: f64) -> Result<(), String> {
         let stages = &plan.stages;
         let product = stages
@@ -123,7 +123,7 @@ impl Problem {
         let objective = alpha * value - beta * cores - delta * batches;
         let size = alpha * value + beta * cores + delta * batches;
         let said = plan.objective;
-        // Not a number is not close.
+        // NaN fails this comparison.
         if (objective - said).abs() <= TOLERANCE * size {
             return Ok(());
         }

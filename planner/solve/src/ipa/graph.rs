@@ -1,4 +1,4 @@
-//! Which stage comes after which: acyclic, with one entry.
+//! Order of the stages: an acyclic graph with one entry.
 
 use super::input::PATHS_MAX;
 use crate::Refused;
@@ -7,16 +7,17 @@ use crate::input::rule;
 /// A checked graph of stages, by their index in the input.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Graph {
-    /// An order in which each stage comes after those before it; the input's where that is one.
+    /// Topological order; the input's own order if it is one.
     pub(super) order: Vec<usize>,
-    /// By stage: those it comes after.
+    /// By stage: its predecessors.
     pub(super) before: Vec<Vec<usize>>,
-    /// From the entry to an end, every one.
+    /// All paths from the entry to an end.
     pub(super) paths: Vec<Vec<usize>>,
 }
 
 impl Graph {
-    /// `after[i]` names the stages before stage i; `None` is the one that stands before it.
+    /// Creates the graph. `after[i]` names the predecessors of stage i; `None` means the stage
+    /// written before it.
     pub(super) fn new(names: &[&str], after: &[Option<Vec<String>>]) -> Result<Graph, Refused> {
         let mut before = Vec::with_capacity(names.len());
         for (index, after) in after.iter().enumerate() {
@@ -35,7 +36,7 @@ impl Graph {
         })
     }
 
-    /// The longest path, by each stage's own time, and what it takes.
+    /// Returns the longest path for each stage's own time, and its length.
     pub(super) fn longest(&self, times: &[f64]) -> (f64, &[usize]) {
         let mut longest: (f64, &[usize]) = (f64::NEG_INFINITY, &[]);
         for path in &self.paths {
@@ -104,7 +105,7 @@ fn order(before: &[Vec<usize>]) -> Result<Vec<usize>, Refused> {
 }
 
 fn paths(before: &[Vec<usize>], order: &[usize]) -> Result<Vec<Vec<usize>>, Refused> {
-    // Counted first: there may be more than memory holds.
+    // Paths are counted first: memory might not hold them.
     let mut ways = vec![0usize; before.len()];
     let mut all = 0usize;
     for stage in order {

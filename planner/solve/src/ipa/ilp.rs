@@ -1,10 +1,11 @@
-//! The same problem as integer programmes: x_{s,o} = 1 if stage s takes option o (a variant and a
-//! batch with its replicas), Σ_o x = 1 for each stage, Σ time·x ≤ SLA along each path.
+//! IPA's problem as integer programmes: x_{s,o} = 1 if stage s takes option o (a variant and a batch
+//! with its replicas), Σ_o x = 1 for each stage, Σ time·x ≤ SLA along each path.
 //!
-//! PAS′ is linear: one programme. The product is not; its logarithm is. So the front of accuracy and
-//! cost is walked from its cheap end (ε-constraint): the least cost with Σ ln a·x at least what could
-//! still be better than the best so far, until nothing is so accurate. The optimum is good to the
-//! solver's own tolerances (some 1e-7), and ties are as the solver leaves them.
+//! PAS′ is linear: one programme. The product is not linear, but its logarithm is. So the Pareto
+//! front of accuracy and cost is walked from its cheap end (ε-constraint): each step minimises the
+//! cost, with Σ ln a·x at least the value that could still beat the incumbent, until no choice is
+//! that accurate. The optimum is good to the solver's own tolerances (some 1e-7), and the solver
+//! breaks ties.
 
 use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constraint, variable};
 
@@ -13,14 +14,14 @@ use super::{Accuracy, Plan, Problem};
 use crate::mip::Mip;
 use crate::{Outcome, Patience, Solver, TOLERANCE};
 
-/// Rows and objectives are scaled to this, so that a solver's absolute tolerances are small.
+/// Scale of rows and objectives, so that a solver's absolute tolerances are relatively small.
 const SCALE: f64 = 1000.0;
-/// Most plans to begin the walk with.
-const CLIMBS_MAX: usize = 8;
-/// How much more accurate, at least, the next point of the front must be.
+/// Maximum number of initial plans of the walk.
+const INITIAL_PLANS_MAX: usize = 8;
+/// Minimum relative increase of accuracy to the next point of the front.
 const STEP: f64 = 1e-7;
 
-/// The best plan by `solver`.
+/// Returns the best plan by `solver`.
 pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
     if let Some(outcome) = problem.infeasible(patience) {
         return outcome.checked(problem);
@@ -33,15 +34,15 @@ pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) ->
 }
 
 fn ranks(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
-    let worth = |choice: &Choice| problem.weights.alpha * choice.rank - problem.cost(choice);
-    match solved(problem, &worth, None, solver, patience) {
+    let value = |choice: &Choice| problem.weights.alpha * choice.rank - problem.cost(choice);
+    match solved(problem, &value, None, solver, patience) {
         Ok((plan, true)) => Outcome::Optimal(plan),
         Ok((plan, false)) => late(Some(plan)),
         Err(error) => failed(&error, None),
     }
 }
 
-/// The walk along the front.
+/// State of the walk along the front.
 struct Walk<'a> {
     problem: &'a Problem,
     solver: Solver,
@@ -67,7 +68,7 @@ fn front(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<
 }
 
 impl Walk<'_> {
-    /// Whether it came to the end.
+    /// Walks the front; returns whether it reached the end.
     fn walk(&mut self) -> Result<bool, ResolutionError> {
         let (problem, alpha) = (self.problem, self.problem.weights.alpha);
         let greatest = problem.stages.iter().map(|stage| {
@@ -75,7 +76,7 @@ impl Walk<'_> {
             factors.fold(0.0, f64::max)
         });
         let most_percent = 100.0 * greatest.product::<f64>();
-        if alpha > 0.0 && !self.climb(most_percent)? {
+        if alpha > 0.0 && !self.find_initial_plans(most_percent)? {
             return Ok(false);
         }
         let mut least_percent: Option<f64> = None;
@@ -91,7 +92,8 @@ impl Walk<'_> {
             if alpha <= 0.0 {
                 return Ok(true);
             }
-            // Nothing more accurate costs less, so it must be worth that much to be better.
+            // More accuracy never costs less, so the next plan must have at least this value to be
+            // better.
             let cost = alpha * plan.accuracy_percent - plan.objective;
             let known = self.best.as_ref().map_or(0.0, |best| best.objective);
             let here = plan.accuracy_percent.max(least_percent.unwrap_or_default());
@@ -103,12 +105,12 @@ impl Walk<'_> {
         }
     }
 
-    /// Good plans to begin with, by which the walk takes greater steps: α·PAS is not less than its
-    /// tangent in Σ ln a anywhere, so the tangent's optimum is a better plan, or none is near.
-    fn climb(&mut self, most_percent: f64) -> Result<bool, ResolutionError> {
+    /// Finds good initial plans, with which the walk takes larger steps. α·PAS is never below its
+    /// tangent in Σ ln a, so the tangent's optimum is a better plan, unless no better plan is near.
+    fn find_initial_plans(&mut self, most_percent: f64) -> Result<bool, ResolutionError> {
         let problem = self.problem;
         let mut at = most_percent;
-        for _ in 0..CLIMBS_MAX {
+        for _ in 0..INITIAL_PLANS_MAX {
             let slope = problem.weights.alpha * at;
             let tangent = |choice: &Choice| slope * choice.factor.ln() - problem.cost(choice);
             let (plan, proven) = self.next(&tangent, None)?;
@@ -123,14 +125,14 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// The plan of greatest worth that is so accurate; the best of all is kept.
+    /// Finds the plan of greatest value with at least that accuracy, and updates the incumbent.
     fn next(
         &mut self,
-        worth: &dyn Fn(&Choice) -> f64,
+        value: &dyn Fn(&Choice) -> f64,
         least_percent: Option<f64>,
     ) -> Result<(Plan, bool), ResolutionError> {
         let solver = self.solver;
-        let (plan, proven) = solved(self.problem, worth, least_percent, solver, self.patience)?;
+        let (plan, proven) = solved(self.problem, value, least_percent, solver, self.patience)?;
         let known = self.best.as_ref();
         if known.is_none_or(|best| plan.objective > best.objective) {
             self.best = Some(plan.clone());
@@ -153,15 +155,15 @@ fn failed(error: &ResolutionError, best: Option<Plan>) -> Outcome<Plan> {
     }
 }
 
-/// The plan of greatest worth that is at least so accurate, and whether that is proven.
+/// Returns the plan of greatest value with at least that accuracy, and whether it is proven optimal.
 fn solved(
     problem: &Problem,
-    worth: &dyn Fn(&Choice) -> f64,
+    value: &dyn Fn(&Choice) -> f64,
     least_percent: Option<f64>,
     solver: Solver,
     patience: &Patience<'_>,
 ) -> Result<(Plan, bool), ResolutionError> {
-    let (mip, options) = model(problem, worth, least_percent);
+    let (mip, options) = model(problem, value, least_percent);
     let values = mip.solve(solver, patience.left())?;
     let pick = |stage: &Vec<Variable>| {
         let taken = stage.iter().enumerate();
@@ -176,7 +178,7 @@ fn solved(
 
 fn model(
     problem: &Problem,
-    worth: &dyn Fn(&Choice) -> f64,
+    value: &dyn Fn(&Choice) -> f64,
     least_percent: Option<f64>,
 ) -> (Mip, Vec<Vec<Variable>>) {
     let mut variables = ProblemVariables::new();
@@ -221,7 +223,7 @@ fn model(
     }
     let choices = problem.stages.iter().flat_map(|stage| &stage.choices);
     let greatest = choices
-        .map(|choice| worth(choice).abs())
+        .map(|choice| value(choice).abs())
         .fold(0.0, f64::max);
     let scale = if greatest > 0.0 {
         SCALE / greatest
@@ -229,7 +231,7 @@ fn model(
         1.0
     };
     let mip = Mip {
-        worth: of(&all, &|choice| scale * worth(choice)),
+        objective: of(&all, &|choice| scale * value(choice)),
         variables,
         rows,
         start: Vec::new(),

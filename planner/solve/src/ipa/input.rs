@@ -1,4 +1,4 @@
-//! A pipeline as it is written down, and what is refused about it.
+//! The pipeline as a document, and its validation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,44 +10,45 @@ use crate::Refused;
 use crate::input::{distinct, positive, rule, within};
 use crate::law::{Latency, MS_MAX};
 
-/// Most stages of a pipeline.
+/// Maximum number of stages of a pipeline.
 pub const STAGES_MAX: usize = 64;
-/// Most variants of a stage.
+/// Maximum number of variants of a stage.
 pub const VARIANTS_MAX: usize = 64;
-/// Most paths from the entry to an end.
+/// Maximum number of paths from the entry to an end.
 pub const PATHS_MAX: usize = 64;
-/// Greatest batch.
+/// Maximum batch.
 pub const BATCH_MAX: u32 = 256;
-/// Most choices, a variant in a batch, of all stages together: it takes some ms to look at so many.
+/// Maximum number of choices (a variant in a batch) of all stages together; listing them takes some
+/// ms.
 pub const CHOICES_MAX: usize = 1 << 17;
-/// Most replicas of a stage.
+/// Maximum number of replicas of a stage.
 pub const REPLICAS_MAX: u32 = 100_000;
-/// Greatest arrival, in requests/s.
+/// Maximum arrival rate, in requests/s.
 pub const RATE_MAX: f64 = 1e9;
-/// Greatest weight.
+/// Maximum weight.
 pub const WEIGHT_MAX: f64 = 1e9;
-/// Fewest cores of a replica: a Kubernetes millicore.
+/// Minimum cores of a replica: a Kubernetes millicore.
 pub const CORES_LEAST: f64 = 0.001;
-/// Most cores of a replica.
+/// Maximum cores of a replica.
 pub const CORES_MAX: f64 = 100_000.0;
-/// Least accuracy: products of as many as there may be stay numbers.
+/// Minimum accuracy: products over the maximum number of stages do not underflow.
 pub const ACCURACY_LEAST_PERCENT: f64 = 0.01;
 
-/// IPA's problem (Eq. 10): stages, arrival, SLA and weights.
+/// IPA's problem (Eq. 10): stages, arrival rate, SLA and weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// λ: requests/s that arrive; each stage sees all of them.
+    /// λ: arrival rate in requests/s; every stage receives all requests.
     pub arrival_rps: f64,
-    /// The greatest latency along any path, waiting for batches counted.
+    /// Maximum latency along any path, including the wait for batches.
     pub sla_ms: f64,
     /// α, β and δ; by default 2, 1 and 1e-6.
     #[serde(default)]
     pub weights: Weights,
-    /// What the pipeline's accuracy is.
+    /// Definition of the pipeline's accuracy.
     #[serde(default)]
     pub accuracy: Accuracy,
-    /// A chain in this order, unless they say what they come after.
+    /// Stages: a chain in this order, unless `after` says otherwise.
     pub stages: Vec<StageInput>,
 }
 
@@ -55,12 +56,12 @@ pub struct Input {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageInput {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The stages it comes after; by default the one written before it. One stage comes after none.
+    /// Predecessor stages; by default the one written before it. Exactly one stage has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Vec<String>>,
-    /// One of these runs.
+    /// Variants, of which one runs.
     pub variants: Vec<VariantInput>,
 }
 
@@ -68,32 +69,32 @@ pub struct StageInput {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VariantInput {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// a: 0.01 to 100.
     pub accuracy_percent: f64,
     /// R, the base allocation: cores of one replica.
     pub replica_cores: f64,
-    /// l(b, R) of one replica.
+    /// Latency model l(b, R) of one replica.
     pub latency: Latency,
-    /// The batches it may run: a list, or a number for 1 to that; by default 1 to 8.
+    /// Batches it may run: a list, or a number for 1 to that; by default 1 to 8.
     #[serde(default)]
     pub batches: Batches,
-    /// q: time that a request waits for its batch, whatever the batch; by default (b − 1)/λ.
+    /// q: wait of a request for its batch, for every batch size; by default (b − 1)/λ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<f64>,
-    /// Most replicas; by default 100.
+    /// Maximum number of replicas; by default 100.
     #[serde(default = "replicas")]
     pub replicas_max: u32,
 }
 
-/// The batches that a variant may run.
+/// Batches that a variant may run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Batches {
-    /// 1 to so many.
+    /// 1 to this value.
     UpTo(u32),
-    /// These.
+    /// Exactly these.
     List(Vec<u32>),
 }
 
@@ -132,7 +133,7 @@ impl TryFrom<Input> for Problem {
 }
 
 impl Problem {
-    /// What both ways to a problem have in common.
+    /// Creates a problem from checked stages, as the common part of both constructors.
     pub(super) fn of(
         arrival_rps: f64,
         sla_ms: f64,
@@ -182,7 +183,7 @@ impl VariantInput {
         self.latency.check(&format!("{path}.latency"))?;
         accuracy_and_cores(path, self.accuracy_percent, self.replica_cores)?;
         for batch in &batches {
-            // A fit may dip below 0; beyond a table there is no answer, and so no choice.
+            // A fit may dip below 0; beyond a table the latency is unknown. Neither gives a choice.
             let ms = self.latency.ms(*batch, self.replica_cores);
             let right = format!("above 0 for every batch it may run, such as {batch}");
             rule(

@@ -1,21 +1,22 @@
-//! The problem as the search sees it: stages in an order in which they can run, times in whole parts
-//! of the SLA and losses in whole units of the objective, so that sums are the same in any order.
+//! The problem in the form that the search uses: stages in topological order, times as integer parts
+//! of the SLA and losses as integer units of the objective, so that sums do not depend on their
+//! order.
 //!
-//! Maximise gain·Π factor − Σ loss. For PAS′ the gain is 0 and the ranks are in the losses.
+//! Maximise gain·Π factor − Σ loss. For PAS′ the gain is 0 and the losses contain the ranks.
 
 use super::offer::{Choice, Stage};
 use super::pareto::{Front, Label, Rules};
 use super::{Accuracy, Problem};
 use crate::{Patience, TOLERANCE};
 
-/// Parts of the SLA: roundings of as many stages as there may be are far below the tolerance.
+/// Parts of the SLA: the rounding errors of the maximum number of stages are far below the tolerance.
 const PARTS: f64 = (1u64 << 40) as f64;
-/// Units of the greater of the greatest value and the least cost.
+/// Units of the maximum of the greatest accuracy term and the least cost.
 const UNITS: f64 = (1u64 << 40) as f64;
-/// Greatest sum of losses, in units.
+/// Maximum sum of losses, in units.
 const LOSS_MAX: f64 = (1u64 << 61) as f64;
 
-/// A choice of a stage.
+/// One choice of a stage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item {
     pub(super) parts: u64,
@@ -24,39 +25,40 @@ pub(super) struct Item {
     /// Cores, in millionths.
     pub(super) micro: u64,
     pub(super) batch: u32,
-    /// Of the stage's choices.
+    /// Index in the stage's choices.
     pub(super) choice: usize,
 }
 
-/// A stage that has not run, after one that has: the latest end of those before it is kept.
+/// Stage that has not run but has a predecessor that has; the slot keeps the latest end of its
+/// predecessors.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     /// Its place in the order.
     pub(super) stage: usize,
     /// Its slot in the layer before.
     pub(super) from: Option<usize>,
-    /// Whether the stage that has just run is one it comes after.
+    /// Whether the stage of this step is a predecessor.
     pub(super) fed: bool,
-    /// The latest start by which the SLA can still be met.
+    /// Latest start with which the SLA can still be met.
     pub(super) latest: u64,
 }
 
-/// One stage's turn.
+/// Decision of one stage.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Undominated, in the input's order.
+    /// Undominated choices, in the input's order.
     pub(super) items: Vec<Item>,
     /// The stage's own slot.
     pub(super) slot: usize,
-    /// The slots afterwards.
+    /// Slots after the step.
     pub(super) slots: Vec<Slot>,
     /// Least and greatest product of the stages before.
     pub(super) products: (f64, f64),
-    /// What two labels after this stage are compared by.
+    /// Dominance rules for labels after this stage.
     pub(super) rules: Rules,
 }
 
-/// The whole of it.
+/// The whole problem.
 #[derive(Debug, Clone)]
 pub(super) struct Items {
     pub(super) steps: Vec<Step>,
@@ -65,9 +67,9 @@ pub(super) struct Items {
     /// Differences up to this are ties.
     pub(super) tie: i64,
     pub(super) limit: u64,
-    /// Bounds may be off by so much.
+    /// Possible error of bounds.
     pub(super) slack: f64,
-    /// The objective of one unit.
+    /// Objective of one unit.
     pub(super) unit: f64,
 }
 
@@ -102,7 +104,7 @@ impl Items {
             .filter_map(|stage| problem.graph.before.get(*stage));
         let before: Vec<Vec<usize>> = before.map(|b| b.iter().map(place).collect()).collect();
         let mut steps = steps(items, &before, limit);
-        tell(&mut steps, gain, tie, patience);
+        add_rules(&mut steps, gain, tie, patience);
         Items {
             steps,
             paths,
@@ -115,8 +117,8 @@ impl Items {
     }
 }
 
-/// The objective of one unit; the greater of the greatest value and the least cost of any choice; and
-/// the most that an objective can be off 0.
+/// Returns the objective of one unit, the maximum of the greatest accuracy term and the least cost of
+/// any choice, and the maximum distance of an objective from 0.
 fn unit(problem: &Problem) -> (f64, f64, f64) {
     let greatest = |stage: &Stage, of: &dyn Fn(&Choice) -> f64| {
         stage
@@ -159,7 +161,7 @@ fn item(problem: &Problem, index: usize, choice: &Choice, unit: f64, gain: f64) 
     Item {
         parts: (choice.time_ms() / problem.sla_ms * PARTS).round() as u64,
         loss: ((problem.cost(choice) - value) / unit).round() as i64,
-        // Without a value, accuracy tells nothing apart.
+        // Without a weight, accuracy does not distinguish choices.
         factor: if gain > 0.0 { choice.factor } else { 1.0 },
         micro: (choice.cores * 1e6).round() as u64,
         batch: choice.batch,
@@ -167,7 +169,7 @@ fn item(problem: &Problem, index: usize, choice: &Choice, unit: f64, gain: f64) 
     }
 }
 
-/// Least time from each stage's start to an end.
+/// Minimum time from each stage's start to an end.
 fn tails(items: &[Vec<Item>], before: &[Vec<usize>]) -> Vec<u64> {
     let mut tails = vec![0u64; items.len()];
     for (stage, items) in items.iter().enumerate().rev() {
@@ -185,7 +187,7 @@ fn tails(items: &[Vec<Item>], before: &[Vec<usize>]) -> Vec<u64> {
     tails
 }
 
-/// The layout of the layers, with the items as they are.
+/// Returns the steps with their slots; the items are unchanged.
 fn steps(items: Vec<Vec<Item>>, before: &[Vec<usize>], limit: u64) -> Vec<Step> {
     let tails = tails(&items, before);
     let comes_after = |s: usize, stage: usize| before.get(s).is_some_and(|b| b.contains(&stage));
@@ -215,8 +217,8 @@ fn steps(items: Vec<Vec<Item>>, before: &[Vec<usize>], limit: u64) -> Vec<Step> 
     steps
 }
 
-/// Fills in what the steps' items say of the products, and drops the items that are beaten.
-fn tell(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
+/// Sets the products and rules that follow from the items, and drops dominated items.
+fn add_rules(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
     let factors = steps.iter().map(|step| {
         let factors = || step.items.iter().map(|item| item.factor);
         let least = factors().reduce(f64::min).unwrap_or(1.0);
@@ -231,7 +233,7 @@ fn tell(steps: &mut [Step], gain: f64, tie: i64, patience: &Patience<'_>) {
             tie,
             gain: gain * after,
         };
-        // Two items differ by their own factors alone, after what is the least before them.
+        // Two items differ by their own factors alone, after the least product before them.
         let rules = Rules {
             tie,
             gain: gain * after * products.0,

@@ -1,48 +1,48 @@
-//! One pass over the stages: every partial choice that may lead to the best, layer by layer.
+//! One pass over the stages: labels (partial choices) that may lead to the optimum, layer by layer.
 
 use super::bound::Relaxed;
 use super::items::{Items, Slot, Step};
 use super::pareto::{Front, Label};
 use crate::Patience;
 
-/// Labels between two looks at the clock.
-const LOOK_EVERY: usize = 32;
-/// Labels that a layer may gather before what is beaten is dropped.
+/// Labels between two readings of the clock.
+const CLOCK_INTERVAL: usize = 32;
+/// Labels that a layer may collect before dominated ones are dropped.
 const GATHER: usize = 1 << 17;
 
-/// What a pass came to.
+/// Result of a pass.
 #[derive(Debug)]
-pub(super) struct Passed {
-    /// An item for each step: the best by the rule for ties if the pass was whole.
+pub(super) struct PassResult {
+    /// An item for each step: the best by the tie rule if the pass was whole.
     pub(super) found: Option<(Vec<usize>, f64)>,
-    /// No choice is better than this and than what was found or known; infinite where nothing is known.
+    /// Upper bound of every choice other than `found` and the known one; infinite if unknown.
     pub(super) ceiling: f64,
-    /// Nothing was left out but what is worse.
+    /// Whether only worse labels were dropped.
     pub(super) whole: bool,
 }
 
-/// Which label of the layer before, and which item.
+/// Label of the layer before, and item.
 type Origin = (u32, u32);
 
 struct Pass<'a> {
     items: &'a Items,
     relaxed: &'a [Relaxed],
-    /// What cannot reach this is worse than what is known, by more than a tie.
+    /// Labels whose bound is below this are worse than the incumbent, by more than a tie.
     floor: f64,
     width: usize,
-    /// The greatest bound of what was left out for width.
+    /// Greatest bound of the labels dropped for width.
     dropped: f64,
     times: Vec<u64>,
 }
 
-/// Goes through the stages with at most `width` labels each; `known` is the best objective met so far.
+/// Runs a pass with at most `width` labels per layer; `known` is the best objective found so far.
 pub(super) fn pass(
     items: &Items,
     relaxed: &[Relaxed],
     known: f64,
     width: usize,
     patience: &Patience<'_>,
-) -> Passed {
+) -> PassResult {
     let mut pass = Pass {
         items,
         relaxed,
@@ -66,7 +66,7 @@ pub(super) fn pass(
     let mut origins: Vec<Vec<Origin>> = Vec::with_capacity(items.steps.len());
     for (place, step) in items.steps.iter().enumerate() {
         let Some(next) = pass.layer(place, step, &front, patience) else {
-            return Passed {
+            return PassResult {
                 found: None,
                 ceiling: f64::INFINITY,
                 whole: false,
@@ -81,8 +81,8 @@ pub(super) fn pass(
         front = next;
     }
     let whole = pass.dropped == f64::NEG_INFINITY;
-    let found = best(items, &front, whole).map(|(index, worth)| (trace(&origins, index), worth));
-    Passed {
+    let found = best(items, &front, whole).map(|(index, value)| (trace(&origins, index), value));
+    PassResult {
         found,
         ceiling: pass.dropped,
         whole,
@@ -90,7 +90,7 @@ pub(super) fn pass(
 }
 
 impl Pass<'_> {
-    /// The labels after `step`; `None` where patience ended.
+    /// Returns the labels after `step`; `None` if time ran out.
     fn layer(
         &mut self,
         place: usize,
@@ -101,7 +101,7 @@ impl Pass<'_> {
         let mut next = Front::new(step.slots.len());
         let mut gather = GATHER;
         for (index, label) in front.labels.iter().enumerate() {
-            if index % LOOK_EVERY == 0 && patience.is_over() {
+            if index % CLOCK_INTERVAL == 0 && patience.is_over() {
                 return None;
             }
             self.extend(place, step, (index, label), front.times(index), &mut next);
@@ -121,7 +121,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Adds what `label` becomes with each item that keeps the SLA and may be as good as what is known.
+    /// Adds the extensions of `label` by each item that keeps the SLA and may equal the incumbent.
     fn extend(
         &mut self,
         place: usize,
@@ -133,7 +133,7 @@ impl Pass<'_> {
         let start = times.get(step.slot).copied().unwrap_or_default();
         for (pick, item) in step.items.iter().enumerate() {
             let end = start + item.parts;
-            if end > self.items.limit || !self.move_on(&step.slots, times, end) {
+            if end > self.items.limit || !self.advance(&step.slots, times, end) {
                 continue;
             }
             let loss = label.loss + item.loss;
@@ -156,8 +156,9 @@ impl Pass<'_> {
         }
     }
 
-    /// The times at the slots after a stage that ends at `end`; whether they can be kept.
-    fn move_on(&mut self, slots: &[Slot], times: &[u64], end: u64) -> bool {
+    /// Computes the times at the slots after a stage that ends at `end`; returns whether they are
+    /// feasible.
+    fn advance(&mut self, slots: &[Slot], times: &[u64], end: u64) -> bool {
         self.times.clear();
         for slot in slots {
             let before = slot
@@ -186,22 +187,22 @@ impl Pass<'_> {
     }
 }
 
-/// The best of the complete labels, by the rule for ties if all of them are here.
+/// Returns the best of the complete labels, by the tie rule if none was dropped.
 fn best(items: &Items, front: &Front, whole: bool) -> Option<(usize, f64)> {
-    let worth = |label: &Label| items.gain * label.product - label.loss as f64;
+    let value = |label: &Label| items.gain * label.product - label.loss as f64;
     let most = front
         .labels
         .iter()
-        .map(worth)
+        .map(value)
         .fold(f64::NEG_INFINITY, f64::max);
     let floor = if whole { most - items.tie as f64 } else { most };
     let ties = front
         .labels
         .iter()
         .enumerate()
-        .filter(|(_, label)| worth(label) >= floor);
+        .filter(|(_, label)| value(label) >= floor);
     let first = ties.min_by_key(|(index, label)| (label.micro, label.batches, *index));
-    first.map(|(index, label)| (index, worth(label)))
+    first.map(|(index, label)| (index, value(label)))
 }
 
 fn trace(origins: &[Vec<Origin>], index: usize) -> Vec<usize> {

@@ -1,30 +1,28 @@
-//! IPA (JSys '24, Eq. 3–10): for each stage of a pipeline one variant m, batch b and number of
-//! replicas n.
+//! IPA (JSys '24, Eq. 3–10): for each stage of a pipeline one variant m, batch b and number of replicas n.
 //!
 //! Maximise α·PAS − β·Σ n·R − δ·Σ b (Eq. 10) subject to
-//! - Σ (l + q) ≤ SLA along every path from the entry to an end (Eq. 10b), where l = l(b, R) is the
-//!   latency of a batch on one replica's R cores and q = (b − 1)/λ the time until the batch is full (Eq. 7);
-//! - n·h ≥ λ (Eq. 10c) with h = b/l: every stage sees the whole λ;
+//! - Σ (l + q) ≤ SLA along every path from the entry to an end (Eq. 10b), where l = l(b, R) is the latency
+//!   of a batch on one replica's R cores and q = (b − 1)/λ the time until the batch is full (Eq. 7);
+//! - n·h ≥ λ (Eq. 10c) with h = b/l: every stage receives the whole λ;
 //! - exactly one variant for each stage (Eq. 10d).
 //!
-//! PAS (Eq. 8) is the product of the stages' accuracies, in percent 100·Π(a/100), over any number of
-//! stages; or PAS′ (appendix C), the sum of ranks: the distinct accuracies of a stage in rising order
-//! have ranks i/(count − 1), 0 to 1, and 1 where there is but one. β is not negative, so n is the
-//! least that carries λ, ⌈λ/h⌉.
+//! PAS (Eq. 8) is the product of the stages' accuracies, in percent 100·Π(a/100), over any number of stages.
+//! Alternatively, PAS′ (appendix C) is the sum of ranks: the distinct accuracies of a stage in rising order
+//! have ranks i/(count − 1), 0 to 1, and a single one has rank 1. β is not negative, so n is the minimum
+//! that carries λ, ⌈λ/h⌉.
 //!
-//! [`solve`] is exact: layers of partial choices, pruned by what beats them and by a bound from
-//! multipliers on the paths' latencies (`labels`, `bound`). [`ilp`] states the same problem for the
-//! general path. [`base`] is the paper's base allocation (Eq. 1).
+//! [`solve`] is exact: layers of partial choices, pruned by dominance and by a bound from multipliers on the
+//! paths' latencies (`labels`, `bound`). [`ilp`] states the same problem as integer programmes. [`base`] is
+//! the paper's base allocation (Eq. 1).
 //!
 //! **Ties.** Objectives within [`TOLERANCE`](crate::TOLERANCE) of the best are equal, relative to the
-//! greater of the greatest α·PAS and the least cost β·Σ n·R + δ·Σ b that any choice has. Among them:
-//! the fewest cores (to the millionth), then the smallest sum of batches, then the earliest variants
-//! and batches in the input's order, stage by stage (where a stage stands before one it comes after,
-//! in the order in which they can run).
+//! greater of the greatest α·PAS and the least cost β·Σ n·R + δ·Σ b that any choice has. Among them: the
+//! fewest cores (to the millionth), then the smallest sum of batches, then the earliest variants and batches
+//! in the input's order, stage by stage (in topological order, if the input's order is not one).
 //!
-//! **Infeasible.** A stage where nothing carries λ is named, and there is no best effort. Otherwise the
-//! least latency is above the SLA, and the best effort is the choice with the least latency of the
-//! longest path; of several the cheapest.
+//! **Infeasible.** If a stage has no choice that carries λ, the reason names it, and there is no best
+//! effort. Otherwise the minimum latency exceeds the SLA. The best effort is then the choice with the least
+//! latency of the longest path; of several the cheapest.
 
 mod graph;
 mod input;
@@ -76,7 +74,7 @@ impl Default for Weights {
     }
 }
 
-/// What a pipeline's accuracy is.
+/// Definition of a pipeline's accuracy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Accuracy {
@@ -87,14 +85,14 @@ pub enum Accuracy {
     Ranks,
 }
 
-/// What is to be decided; made from an [`Input`], or of [`OfferedStage`]s.
+/// Checked problem, made from an [`Input`] or from [`OfferedStage`]s.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     arrival_rps: f64,
     sla_ms: f64,
     weights: Weights,
     accuracy: Accuracy,
-    /// In the input's order.
+    /// Stages in the input's order.
     stages: Vec<Stage>,
     graph: Graph,
 }
@@ -102,11 +100,11 @@ pub struct Problem {
 /// A variant, batch and number of replicas for each stage.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// In the input's order.
+    /// Stages in the input's order.
     pub stages: Vec<StagePlan>,
     /// PAS: 100·Π(a/100).
     pub accuracy_percent: f64,
-    /// PAS′, where that is what was asked for.
+    /// PAS′, if it is the chosen accuracy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy_ranks: Option<f64>,
     /// Σ n·R.
@@ -117,12 +115,12 @@ pub struct Plan {
     pub objective: f64,
 }
 
-/// What one stage is to run.
+/// One stage's part of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct StagePlan {
-    /// The stage's name.
+    /// Name of the stage.
     pub stage: String,
-    /// The variant's name.
+    /// Name of the variant.
     pub variant: String,
     /// b.
     pub batch: u32,
@@ -132,13 +130,13 @@ pub struct StagePlan {
     pub cores: f64,
     /// l(b, R).
     pub latency_ms: f64,
-    /// q: what the first request of a batch waits for the last.
+    /// q: wait of the first request of a batch for the last.
     pub queue_ms: f64,
-    /// The variant's own.
+    /// Accuracy of the variant.
     pub accuracy_percent: f64,
 }
 
-/// The best plan, by the rule for ties in the module's text.
+/// Returns the best plan, by the tie rule of the module documentation.
 pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
     match problem.infeasible(patience) {
         Some(outcome) => outcome.checked(problem),
@@ -147,7 +145,7 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
 }
 
 impl Problem {
-    /// The plan of one choice (index into a stage's) for each stage; `None` if they are none.
+    /// Returns the plan of one choice (an index) for each stage; `None` if an index is invalid.
     fn plan(&self, picks: &[usize]) -> Option<Plan> {
         let mut chosen = Vec::with_capacity(self.stages.len());
         for (stage, pick) in self.stages.iter().zip(picks) {
@@ -186,13 +184,13 @@ impl Problem {
         self.weights.beta * choice.cores + self.weights.delta * f64::from(choice.batch)
     }
 
-    /// The latency that still counts as within the SLA: half of the tolerance, so that sums in
-    /// another order stay within the whole of it.
+    /// Maximum latency that counts as within the SLA: half of the tolerance above it, so that sums in
+    /// another order stay within the whole tolerance.
     fn limit_ms(&self) -> f64 {
         self.sla_ms * (1.0 + crate::TOLERANCE / 2.0)
     }
 
-    /// What is said where nothing meets the constraints; `None` where something does.
+    /// Returns the outcome if nothing meets the constraints; `None` if something does.
     fn infeasible(&self, patience: &Patience<'_>) -> Option<Outcome<Plan>> {
         if let Some(stage) = self.stages.iter().find(|stage| stage.choices.is_empty()) {
             let why = format!(
@@ -219,7 +217,7 @@ impl Problem {
             names.join(" → "),
             self.sla_ms
         );
-        // The same problem with what can be kept, for the least cost.
+        // The same problem with the minimum latency as the SLA, at the least cost.
         let mut least = self.clone();
         least.sla_ms = least_ms;
         least.weights.alpha = 0.0;
@@ -228,12 +226,12 @@ impl Problem {
             Outcome::Infeasible { .. } | Outcome::OutOfTime { .. } => None,
         };
         let weights = self.weights;
-        let best_effort = best_effort.map(|plan| self.valued(plan, weights.alpha));
+        let best_effort = best_effort.map(|plan| self.with_accuracy(plan, weights.alpha));
         Some(Outcome::Infeasible { why, best_effort })
     }
 
-    /// `plan` made without a value for its accuracy, with it.
-    fn valued(&self, plan: Plan, alpha: f64) -> Plan {
+    /// Adds the accuracy term to a `plan` made without it.
+    fn with_accuracy(&self, plan: Plan, alpha: f64) -> Plan {
         let value = plan.accuracy_ranks.unwrap_or(plan.accuracy_percent);
         Plan {
             objective: plan.objective + alpha * value,

@@ -1,4 +1,4 @@
-//! What a stage has to choose from: variants with a latency law, or with batches and replicas given.
+//! Choices of a stage: variants with a latency model, or with given batches and replicas.
 
 use super::input::{BATCH_MAX, REPLICAS_MAX, VARIANTS_MAX, accuracy_and_cores, count};
 use super::{Accuracy, Problem, StagePlan, Weights};
@@ -6,31 +6,31 @@ use crate::input::{positive, within};
 use crate::law::{Latency, MS_MAX};
 use crate::{Refused, TOLERANCE};
 
-/// A stage whose variants' batches, replicas and latencies are given one by one.
+/// Stage whose variants' batches, replicas and latencies are given one by one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedStage {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// The stages it comes after; `None`: the one before it.
+    /// Predecessor stages; `None`: the stage before it.
     pub after: Option<Vec<String>>,
-    /// One of these runs.
+    /// Variants, of which one runs.
     pub variants: Vec<OfferedVariant>,
 }
 
-/// A variant with what it is offered as.
+/// Variant with its offers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedVariant {
-    /// Its name.
+    /// Name.
     pub name: String,
     /// a.
     pub accuracy_percent: f64,
     /// R: cores of one replica.
     pub replica_cores: f64,
-    /// One of these is chosen; those that do not carry λ are not.
+    /// Offers to choose from; those that do not carry λ are ignored.
     pub offers: Vec<Offer>,
 }
 
-/// A batch and a number of replicas, and how long one batch takes.
+/// A batch and a number of replicas, with the latency of one batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
     /// b.
@@ -45,9 +45,9 @@ pub struct Offer {
 pub(super) struct Stage {
     pub(super) name: String,
     pub(super) variants: Vec<Variant>,
-    /// What carries λ, by variant and batch in the input's order.
+    /// Choices that carry λ, by variant and batch in the input's order.
     pub(super) choices: Vec<Choice>,
-    /// The most that anything here carries.
+    /// Greatest rate that any choice here carries.
     pub(super) most_rps: f64,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct Choice {
     pub(super) cores: f64,
     /// a/100.
     pub(super) factor: f64,
-    /// Of PAS′.
+    /// Rank for PAS′.
     pub(super) rank: f64,
 }
 
@@ -101,16 +101,16 @@ impl Choice {
     }
 }
 
-/// The replicas that carry λ, as a fraction: λ/h, less the tolerance.
+/// Fractional number of replicas that carry λ: λ/h, less the tolerance.
 pub(super) fn needed(batch: u32, latency_ms: f64, arrival_rps: f64) -> f64 {
     arrival_rps * latency_ms / (f64::from(batch) * 1000.0) * (1.0 - TOLERANCE)
 }
 
 impl Problem {
-    /// A problem of given offers, such as IPA's Table 3.
+    /// Creates a problem of given offers, such as IPA's Table 3.
     ///
     /// # Errors
-    /// What is no number in its range, empty or named twice, by the path of the field.
+    /// A number out of range, an empty list or a repeated name, by the path of the field.
     pub fn of_offers(
         arrival_rps: f64,
         sla_ms: f64,
@@ -171,8 +171,8 @@ impl Variant {
         self.wait_ms.unwrap_or_else(fill_ms)
     }
 
-    /// What it is offered as, with the least replicas that carry λ where they are not given; and the
-    /// most replicas there may be.
+    /// Returns the offers, with the minimum number of replicas that carry λ where none is given,
+    /// and with the maximum number of replicas.
     fn offered(&self, arrival_rps: f64) -> Vec<(Offer, u32)> {
         match &self.offers {
             Offers::Given(offers) => offers.iter().map(|o| (*o, o.replicas)).collect(),
@@ -255,7 +255,7 @@ impl Stage {
     }
 }
 
-/// By variant: the place of its accuracy among the distinct ones, 0 to 1.
+/// By variant: the rank of its accuracy among the distinct ones, 0 to 1.
 pub(super) fn ranks(variants: &[Variant]) -> Vec<f64> {
     let mut distinct: Vec<f64> = variants.iter().map(|v| v.accuracy_percent).collect();
     distinct.sort_by(f64::total_cmp);

@@ -1,20 +1,20 @@
-//! Partial choices, and which of them another beats whatever follows.
+//! Labels (partial choices), and the dominance between them.
 //!
-//! X beats Y if it is not later at any slot, its product is not less and its loss not more, and what
-//! any end makes of that is a better objective by more than a tie, or X stands before Y in a tie: not
-//! more cores and not greater batches, and where both are equal, earlier in the order.
+//! X dominates Y if it is not later at any slot, its product is not less and its loss not more, and one
+//! of two holds. Either any completion gives X an objective better by more than a tie; or X precedes Y
+//! in a tie: not more cores and not larger batches, and if both are equal, earlier in the order.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::Patience;
 
-/// Most labels of about the same loss that one is compared with.
+/// Maximum number of labels of similar loss that a label is compared with.
 const NEAR_MAX: usize = 256;
-/// Most labels that one is compared with where there are several slots.
+/// Maximum number of labels that a label is compared with if there are several slots.
 const SEVERAL_MAX: usize = 1024;
-/// Labels between two looks at the clock.
-const LOOK_EVERY: usize = 256;
+/// Labels between two readings of the clock.
+const CLOCK_INTERVAL: usize = 256;
 
 /// A choice for each stage of the order up to some place.
 #[derive(Debug, Clone, Copy)]
@@ -28,16 +28,16 @@ pub(super) struct Label {
     /// The label of the layer before, and the item of this step.
     pub(super) parent: u32,
     pub(super) item: u32,
-    /// No end of it is better.
+    /// Upper bound of its completions.
     pub(super) bound: f64,
 }
 
-/// By what two labels differ for certain.
+/// Thresholds for comparing two labels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     /// Differences of the objective up to this are ties.
     pub(super) tie: i64,
-    /// The least that the objective gains from one more of the product.
+    /// Minimum gain of the objective per unit of the product.
     pub(super) gain: f64,
 }
 
@@ -51,12 +51,12 @@ pub(super) struct Front {
 }
 
 impl Label {
-    /// The product without its last bits, so that the order of factors does not matter.
+    /// Product without its last bits, so that the order of factors does not matter.
     fn key(&self) -> u64 {
         (self.product.to_bits() + (1 << 11)) >> 12
     }
 
-    /// Whether this one beats `other`, the times left aside.
+    /// Whether this label dominates `other`, with the times ignored.
     fn beats(&self, other: &Label, rules: Rules, earlier: bool) -> bool {
         if self.loss > other.loss || self.key() < other.key() {
             return false;
@@ -87,7 +87,7 @@ impl Front {
         self.times.get(from..from + self.slots).unwrap_or_default()
     }
 
-    /// Drops what is beaten. Where patience ends, the rest stays.
+    /// Drops dominated labels. If time runs out, the rest stays.
     pub(super) fn sweep(&mut self, rules: Rules, patience: &Patience<'_>) {
         let mut order: Vec<u32> = (0..self.labels.len() as u32).collect();
         order.sort_unstable_by(|a, b| self.compare(*a, *b));
@@ -95,7 +95,7 @@ impl Front {
         let mut stairs = Stairs::default();
         let mut kept: Vec<u32> = Vec::new();
         for (turn, index) in order.iter().enumerate() {
-            if turn % LOOK_EVERY == 0 && patience.is_over() {
+            if turn % CLOCK_INTERVAL == 0 && patience.is_over() {
                 break;
             }
             let Some(label) = self.labels.get(*index as usize) else {
@@ -122,7 +122,7 @@ impl Front {
         self.retain(&keep);
     }
 
-    /// Drops all but the `width` labels with the greatest bounds; the greatest of what was dropped.
+    /// Keeps the `width` labels with the greatest bounds; returns the greatest bound dropped.
     pub(super) fn truncate(&mut self, width: usize) -> Option<f64> {
         if self.labels.len() <= width {
             return None;
@@ -172,7 +172,7 @@ impl Front {
         })
     }
 
-    /// What beats another comes before it.
+    /// Orders labels so that one comes before those it dominates.
     fn compare(&self, a: u32, b: u32) -> Ordering {
         let (Some(x), Some(y)) = (self.labels.get(a as usize), self.labels.get(b as usize)) else {
             return Ordering::Equal;
@@ -184,17 +184,17 @@ impl Front {
     }
 }
 
-/// What is kept where one slot tells the time, or none: all of it is not later than what is asked about.
+/// Kept labels for at most one slot: none of them is later than the label compared with them.
 #[derive(Default)]
 struct Stairs {
-    /// Product's key and loss, both rising: nothing with as great a product has less loss.
+    /// Key of the product and loss, both rising: no label with at least that product has less loss.
     steps: Vec<(u64, i64)>,
-    /// All that is kept, by loss in steps of a tie.
+    /// All kept labels, by loss in units of a tie.
     near: BTreeMap<i64, Vec<u32>>,
 }
 
 impl Stairs {
-    /// Whether something has as great a product and less loss, by more than a tie.
+    /// Whether a kept label has at least that product and less loss, by more than a tie.
     fn below(&self, label: &Label, tie: i64) -> bool {
         let key = label.key();
         let at = self.steps.partition_point(|step| step.0 < key);

@@ -1,17 +1,17 @@
-//! The search: bounds first, then passes over the stages with more and more labels, until one of them
-//! leaves nothing out.
+//! Search: bounds first, then passes over the stages with more and more labels, until a pass drops
+//! only worse ones.
 
 use super::items::{Item, Items};
 use super::labels::pass;
 use super::{Plan, Problem, bound};
 use crate::{Outcome, Patience};
 
-/// Labels of a layer, pass by pass: the narrow ones find good plans, by which the wide ones drop more.
+/// Labels per layer, pass by pass: narrow passes find good plans, with which wide passes drop more.
 const WIDTHS: [usize; 4] = [64, 1024, 16_384, LABELS_MAX];
-/// Most labels of a layer: some 20 MB.
+/// Maximum number of labels of a layer: some 20 MB.
 const LABELS_MAX: usize = 1 << 18;
 
-/// The best plan of a problem that has one.
+/// Returns the best plan of a problem that has one.
 pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
     let items = Items::new(problem, patience);
     let mut known = fastest(&items);
@@ -19,8 +19,8 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
     let (relaxed, primals) = bound::relax(&items, patience);
     for primal in primals {
         let kept = primal.times.iter().all(|time| *time <= items.limit as f64);
-        if kept && primal.worth > known.1 {
-            known = (primal.items, primal.worth);
+        if kept && primal.value > known.1 {
+            known = (primal.items, primal.value);
         }
     }
     let roots = relaxed.iter().map(bound::Relaxed::root);
@@ -31,7 +31,7 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
             if passed.whole {
                 return match plan(problem, &items, &found.0) {
                     Some(plan) => Outcome::Optimal(plan),
-                    None => nothing(),
+                    None => nothing_found(),
                 };
             }
             if found.1 > known.1 {
@@ -48,11 +48,11 @@ pub(super) fn best(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> 
             best,
             gap: (ceiling - known.1).max(0.0) * items.unit,
         },
-        None => nothing(),
+        None => nothing_found(),
     }
 }
 
-fn nothing() -> Outcome<Plan> {
+fn nothing_found() -> Outcome<Plan> {
     debug_assert!(false, "a choice that is none");
     Outcome::OutOfTime {
         why: "no plan was found".to_owned(),
@@ -60,7 +60,7 @@ fn nothing() -> Outcome<Plan> {
     }
 }
 
-/// Each stage's quickest item, and what they come to.
+/// Returns each stage's fastest item, and their objective.
 fn fastest(items: &Items) -> (Vec<usize>, f64) {
     let (mut picks, mut product, mut loss) = (Vec::new(), 1.0, 0i64);
     for step in &items.steps {
@@ -74,7 +74,7 @@ fn fastest(items: &Items) -> (Vec<usize>, f64) {
     (picks, items.gain * product - loss as f64)
 }
 
-/// What nothing exceeds, were there no SLA.
+/// Upper bound of the objective without the SLA.
 fn without_limit(items: &Items) -> f64 {
     let most = |of: &dyn Fn(&Item) -> f64, items: &[Item]| {
         items.iter().map(of).fold(f64::NEG_INFINITY, f64::max)
@@ -91,7 +91,7 @@ fn without_limit(items: &Items) -> f64 {
     items.gain * product + kept
 }
 
-/// The plan of an item for each step.
+/// Returns the plan of one item for each step.
 pub(super) fn plan(problem: &Problem, items: &Items, picks: &[usize]) -> Option<Plan> {
     let mut choices = vec![0; problem.stages.len()];
     if picks.len() != choices.len() {

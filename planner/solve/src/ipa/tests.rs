@@ -1,12 +1,13 @@
-//! The search against trying everything, against HiGHS, in a hurry, and the paper's numbers.
+//! The search compared with exhaustive search, HiGHS and the paper's numbers, and under short
+//! limits.
 
 mod exhaustive;
 mod general;
-mod hurry;
 mod paper;
 mod refusals;
 mod rules;
 mod small;
+mod time_limit;
 
 #[path = "../../benches/ipa/pipelines.rs"]
 mod pipelines;

@@ -1,4 +1,4 @@
-//! Laws with few coefficients: Amdahl's, and the lines and parabolas in the batch.
+//! Latency models with few coefficients: Amdahl's, and linear and quadratic ones in the batch.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,9 +11,9 @@ use crate::input::{rule, within};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Amdahl {
-    /// For each request, whatever the cores.
+    /// Time per request, independent of the cores.
     pub serial_ms: f64,
-    /// For each request, divided by the cores.
+    /// Time per request, divided by the cores.
     pub parallel_ms: f64,
 }
 
@@ -21,9 +21,9 @@ pub struct Amdahl {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Linear {
-    /// For each request.
+    /// Time per request.
     pub item_ms: f64,
-    /// For each batch.
+    /// Time per batch.
     pub fixed_ms: f64,
 }
 
@@ -31,11 +31,11 @@ pub struct Linear {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quadratic {
-    /// For each pair of requests.
+    /// Time per pair of requests.
     pub square_ms: f64,
-    /// For each request.
+    /// Time per request.
     pub item_ms: f64,
-    /// For each batch.
+    /// Time per batch.
     pub fixed_ms: f64,
 }
 
@@ -92,7 +92,7 @@ impl Quadratic {
             MS_MAX,
             "ms",
         )?;
-        // A fit may fall at first; what it says of batches is checked where they are known.
+        // A fit may fall at first; its latency is checked at the batches of the problem.
         within(
             format!("{path}.item_ms"),
             self.item_ms,

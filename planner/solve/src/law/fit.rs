@@ -1,14 +1,14 @@
-//! Fits of laws to measurements: Sponge's Eq. 2 and InfAdapter's lines, by least squares and, where
-//! some measurements are simply wrong, by RANSAC (which Sponge uses).
+//! Fits of latency and throughput models to measurements: Sponge's Eq. 2 and InfAdapter's lines, by least
+//! squares and, if some measurements are plainly wrong, by RANSAC (as in Sponge).
 //!
-//! Least squares is exact. Sponge's coefficients may not be negative: of the 15 sets of coefficients that
-//! may be above 0 (not empty), each is solved as an ordinary least squares on scaled columns, and the
-//! best whose solution has no negative one is the optimum, since its own set is among them.
+//! Least squares is exact. Sponge's coefficients may not be negative. Each of the 15 non-empty sets of
+//! coefficients that may be above 0 is solved as an ordinary least-squares problem on scaled columns. The
+//! best solution without a negative coefficient is the optimum, since the optimum's own set is among them.
 //!
-//! RANSAC draws [`Ransac::samples`] times as many points as there are coefficients, fits them, and counts
-//! the points that this law tells to within the threshold; the law with the most (then the least squared
-//! error over them, then the first) is fitted again, by least squares, to all of these. Seeded: the same
-//! points and parameters have the same answer.
+//! RANSAC draws, [`Ransac::samples`] times, as many points as there are coefficients, fits them, and
+//! counts the points that this model predicts within the threshold. The model with the most such points
+//! (then the least squared error over them, then the first) is fitted again, by least squares, to all of
+//! these points. It is seeded: the same points and parameters give the same result.
 
 use nalgebra::{DMatrix, DVector};
 use rand::{RngExt, SeedableRng};
@@ -18,34 +18,34 @@ use super::{BATCH_MAX, CORES_MAX, Cell, Law, Line, MS_MAX, POINTS_MAX, Point, RP
 use crate::Refused;
 use crate::input::{positive, rule, within};
 
-/// A law, and how near it comes to what was measured.
+/// Fitted model, with its errors.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Fit<L> {
-    /// The law.
+    /// The model.
     pub law: L,
-    /// The part of the measurements' variance that the law explains, 1 at best, over the points it was
-    /// fitted to; 1 where they neither vary nor differ from the law.
+    /// Part of the measurements' variance that the model explains, at best 1, over the points it was
+    /// fitted to; 1 if they are all equal and the model predicts them.
     pub r_squared: f64,
     /// Root of the mean squared error over the points it was fitted to, in the unit of the measurements.
     pub rmse: f64,
-    /// How many points it was fitted to: all by least squares, the inliers by RANSAC.
+    /// Number of points it was fitted to: all by least squares, the inliers by RANSAC.
     pub inliers: usize,
 }
 
-/// How RANSAC goes about it.
+/// Parameters of RANSAC.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ransac {
-    /// How often points are drawn, 1 to [`SAMPLES_MAX`]. With a fifth of the points wrong, four right
-    /// ones come in 41 % of the draws; a hundred draws miss them once in 10²².
+    /// Number of draws, 1 to [`SAMPLES_MAX`]. If a fifth of the points is wrong, a draw of four has only
+    /// right ones with probability 41 %; a hundred draws all miss them once in 10²².
     pub samples: u32,
-    /// A point within this of a law, in the unit of the measurements, is its inlier. `None`: the median
-    /// absolute deviation of the measurements from their median, as scikit-learn's default.
+    /// Maximum error of an inlier, in the unit of the measurements. `None`: the median absolute deviation
+    /// of the measurements from their median, as scikit-learn's default.
     pub threshold: Option<f64>,
-    /// Where chance begins.
+    /// Seed of the draws.
     pub seed: u64,
 }
 
-/// Most draws.
+/// Maximum number of draws.
 pub const SAMPLES_MAX: u32 = 100_000;
 
 impl Default for Ransac {
@@ -58,16 +58,16 @@ impl Default for Ransac {
     }
 }
 
-/// Sponge's law by least squares, no coefficient negative.
+/// Fits Sponge's latency model by least squares, without negative coefficients.
 ///
 /// # Errors
-/// Fewer points than coefficients, numbers that are none, points too much alike to tell the coefficients
-/// apart: it takes two batches on each of two numbers of cores, or other four points as different.
+/// Fewer points than coefficients, invalid numbers, or points too similar to determine the coefficients.
+/// Two batches on each of two numbers of cores are enough, or four other points as different.
 pub fn sponge(points: &[Cell]) -> Result<Fit<Law>, Refused> {
     latencies(points)?.fit(None).map(Fit::law)
 }
 
-/// The same by RANSAC.
+/// Fits Sponge's latency model by RANSAC.
 ///
 /// # Errors
 /// As [`sponge`]; parameters out of range.
@@ -75,15 +75,15 @@ pub fn sponge_ransac(points: &[Cell], how: &Ransac) -> Result<Fit<Law>, Refused>
     latencies(points)?.fit(Some(how)).map(Fit::law)
 }
 
-/// InfAdapter's line of throughput over cores by least squares.
+/// Fits InfAdapter's line of throughput over cores by least squares.
 ///
 /// # Errors
-/// Fewer than two different numbers of cores, numbers that are none, throughput that falls with the cores.
+/// Fewer than two different numbers of cores, invalid numbers, or throughput that falls with the cores.
 pub fn line(points: &[Point]) -> Result<Fit<Line>, Refused> {
     rising(rates(points)?.fit(None)?)
 }
 
-/// The same by RANSAC.
+/// Fits InfAdapter's line by RANSAC.
 ///
 /// # Errors
 /// As [`line`]; parameters out of range.
@@ -124,14 +124,14 @@ fn rising(fit: Fit<Vec<f64>>) -> Result<Fit<Line>, Refused> {
     }))
 }
 
-fn latencies(points: &[Cell]) -> Result<Measured, Refused> {
+fn latencies(points: &[Cell]) -> Result<Regression, Refused> {
     let mut rows = Vec::with_capacity(points.len());
-    let mut told = Vec::with_capacity(points.len());
+    let mut targets = Vec::with_capacity(points.len());
     for (index, point) in points.iter().enumerate() {
         let field = |name: &str| format!("points[{index}].{name}");
         let batch = within(field("batch"), point.batch, 1, BATCH_MAX, "requests")?;
         let cores = positive(field("cores"), point.cores, CORES_MAX, "")?;
-        told.push(positive(
+        targets.push(positive(
             field("latency_ms"),
             point.latency_ms,
             MS_MAX,
@@ -140,51 +140,51 @@ fn latencies(points: &[Cell]) -> Result<Measured, Refused> {
         let batch = f64::from(batch);
         rows.push(vec![batch / cores, 1.0 / cores, batch, 1.0]);
     }
-    let measured = Measured {
+    let regression = Regression {
         rows,
-        told,
+        targets,
         coefficients: 4,
         negative: false,
     };
-    measured.checked("points that tell γ, ε, δ and η apart: at least two batches on each of two numbers of cores")
+    regression.checked("points that tell γ, ε, δ and η apart: at least two batches on each of two numbers of cores")
 }
 
-fn rates(points: &[Point]) -> Result<Measured, Refused> {
+fn rates(points: &[Point]) -> Result<Regression, Refused> {
     let mut rows = Vec::with_capacity(points.len());
-    let mut told = Vec::with_capacity(points.len());
+    let mut targets = Vec::with_capacity(points.len());
     for (index, point) in points.iter().enumerate() {
         let field = |name: &str| format!("points[{index}].{name}");
         let cores = within(field("cores"), point.cores, 0.0, CORES_MAX, "")?;
-        told.push(within(field("rps"), point.rps, 0.0, RPS_MAX, "requests/s")?);
+        targets.push(within(field("rps"), point.rps, 0.0, RPS_MAX, "requests/s")?);
         rows.push(vec![cores, 1.0]);
     }
-    let measured = Measured {
+    let regression = Regression {
         rows,
-        told,
+        targets,
         coefficients: 2,
         negative: true,
     };
-    measured.checked("points on at least two numbers of cores")
+    regression.checked("points on at least two numbers of cores")
 }
 
-/// What is to be told, `told`, by the law Σ coefficient·row.
-struct Measured {
+/// Linear regression problem: predict `targets` by Σ coefficient·row.
+struct Regression {
     rows: Vec<Vec<f64>>,
-    told: Vec<f64>,
+    targets: Vec<f64>,
     coefficients: usize,
     /// Whether coefficients may be negative.
     negative: bool,
 }
 
-/// Singular values (of columns of length 1) below this count as 0: the columns say the same.
-const ALIKE: f64 = 1e-9;
-/// A coefficient this far below 0, in scaled columns relative to what is told, is rounding.
+/// Singular values (of columns of length 1) below this count as 0: the columns are linearly dependent.
+const DEPENDENT: f64 = 1e-9;
+/// A coefficient this far below 0, in scaled columns relative to the measurements, is a rounding error.
 const ROUNDING: f64 = 1e-12;
-/// Squared errors below this part of the squared measurements are rounding.
+/// Squared errors below this part of the squared measurements are rounding errors.
 const EXACT: f64 = 1e-24;
 
-impl Measured {
-    fn checked(self, right: &str) -> Result<Measured, Refused> {
+impl Regression {
+    fn checked(self, right: &str) -> Result<Regression, Refused> {
         let (least, count) = (self.coefficients, self.rows.len());
         let enough = format!("{least} to {POINTS_MAX}");
         rule(
@@ -217,13 +217,13 @@ impl Measured {
         Ok(self.quality(law, &among))
     }
 
-    /// The points that agree most.
+    /// Returns the largest set of inliers.
     fn consensus(&self, how: &Ransac) -> Result<Vec<usize>, Refused> {
         let samples = within("samples", how.samples, 1, SAMPLES_MAX, "")?;
         let threshold = match how.threshold {
             Some(threshold) => positive("threshold", threshold, f64::MAX, "")?,
-            // Where most are the same, their deviation is 0 and rounding would part them.
-            None => deviation(&self.told).max(median(&self.told) * 1e-9),
+            // If most points are equal, the deviation is 0, and rounding errors would separate them.
+            None => deviation(&self.targets).max(median(&self.targets) * 1e-9),
         };
         let mut chance = ChaCha8Rng::seed_from_u64(how.seed);
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
@@ -244,7 +244,7 @@ impl Measured {
         Ok(best.0)
     }
 
-    /// The best coefficients for the points `among`; `None` where these do not tell them apart.
+    /// Returns the best coefficients for the points `among`; `None` if these do not determine them.
     fn least_squares(&self, among: &[usize]) -> Option<Vec<f64>> {
         let every: Vec<usize> = (0..self.coefficients).collect();
         let whole = self.ordinary(among, &every)?;
@@ -270,8 +270,8 @@ impl Measured {
         best.map(|(law, _)| law)
     }
 
-    /// Ordinary least squares on some columns, the coefficients of the others 0; `None` where the points
-    /// do not tell them apart.
+    /// Ordinary least squares on some columns, with the coefficients of the others 0; `None` if the points
+    /// do not determine them.
     fn ordinary(&self, among: &[usize], columns: &[usize]) -> Option<Vec<f64>> {
         let at = |row: usize, column: usize| {
             let (row, column) = (among.get(row)?, columns.get(column)?);
@@ -288,15 +288,15 @@ impl Measured {
             column.unscale_mut(length);
             lengths.push(length);
         }
-        let told = |row: usize| among.get(row).and_then(|i| self.told.get(*i)).copied();
-        let told = DVector::from_fn(among.len(), |row, _| told(row).unwrap_or_default());
+        let targets = |row: usize| among.get(row).and_then(|i| self.targets.get(*i)).copied();
+        let targets = DVector::from_fn(among.len(), |row, _| targets(row).unwrap_or_default());
         let parts = matrix.svd(true, true);
-        if parts.rank(ALIKE) < columns.len() {
+        if parts.rank(DEPENDENT) < columns.len() {
             return None;
         }
-        let solved = parts.solve(&told, 0.0).ok()?;
+        let solved = parts.solve(&targets, 0.0).ok()?;
         let mut law = vec![0.0; self.coefficients];
-        let least = ROUNDING * told.norm();
+        let least = ROUNDING * targets.norm();
         for ((column, length), scaled) in columns.iter().zip(lengths).zip(solved.iter()) {
             let rounding = !self.negative && scaled.abs() <= least;
             *law.get_mut(*column)? = if rounding { 0.0 } else { scaled / length };
@@ -307,7 +307,7 @@ impl Measured {
     fn error(&self, law: &[f64], point: usize) -> f64 {
         let row = self.rows.get(point).map(Vec::as_slice).unwrap_or_default();
         let says: f64 = row.iter().zip(law).map(|(a, b)| a * b).sum();
-        says - self.told.get(point).copied().unwrap_or_default()
+        says - self.targets.get(point).copied().unwrap_or_default()
     }
 
     fn squares(&self, law: &[f64], among: &[usize]) -> f64 {
@@ -316,12 +316,12 @@ impl Measured {
     }
 
     fn quality(&self, law: Vec<f64>, among: &[usize]) -> Fit<Vec<f64>> {
-        let told = || among.iter().filter_map(|point| self.told.get(*point));
+        let targets = || among.iter().filter_map(|point| self.targets.get(*point));
         let count = among.len() as f64;
-        let mean = told().sum::<f64>() / count;
-        let variance: f64 = told().map(|value| (value - mean).powi(2)).sum();
+        let mean = targets().sum::<f64>() / count;
+        let variance: f64 = targets().map(|value| (value - mean).powi(2)).sum();
         let squares = self.squares(&law, among);
-        let exact = squares <= EXACT * told().map(|value| value * value).sum::<f64>();
+        let exact = squares <= EXACT * targets().map(|value| value * value).sum::<f64>();
         let r_squared = if exact { 1.0 } else { 1.0 - squares / variance };
         Fit {
             law,
@@ -332,7 +332,7 @@ impl Measured {
     }
 }
 
-/// Brings `count` drawn without return to the front.
+/// Moves `count` elements, drawn without replacement, to the front.
 fn draw(order: &mut [usize], count: usize, chance: &mut ChaCha8Rng) {
     for to in 0..count.min(order.len()) {
         // As u32, so that 32-bit machines draw the same.

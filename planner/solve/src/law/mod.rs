@@ -1,5 +1,5 @@
-//! What a server does with cores and batches: latency and throughput laws as types. The formulations
-//! take any of them; fits to measurements are in [`fit`].
+//! Latency and throughput models of servers, as functions of cores and batch. The formulations accept
+//! any of them; [`fit`] fits them to measurements.
 
 mod batch;
 pub mod fit;
@@ -16,14 +16,15 @@ pub use sponge::{Law, Parallelism};
 pub use table::{CELLS_MAX, Cell, NOISE_PERCENT_MAX, POINTS_MAX, Table};
 pub use throughput::{Line, Point, RATES_MAX, RPS_MAX, Throughput};
 
-/// Greatest latency that a law may be asked to tell, in ms: one day.
+/// Maximum latency of a model, in ms: one day.
 pub const MS_MAX: f64 = 86_400_000.0;
-/// Greatest batch of a measurement, in requests.
+/// Maximum batch of a measurement, in requests.
 pub const BATCH_MAX: u32 = 65_536;
-/// Most cores of a measurement.
+/// Maximum number of cores of a measurement.
 pub const CORES_MAX: f64 = 65_536.0;
 
-/// The latency of one batch of `b` requests on `c` cores, in ms. In a document `law` says which.
+/// Latency model: the time of one batch of `b` requests on `c` cores, in ms. In a document, `law`
+/// selects the kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "kebab-case")]
 pub enum Latency {
@@ -31,16 +32,16 @@ pub enum Latency {
     Sponge(Law),
     /// Amdahl's law for each request of the batch: b·(serial + parallel/c).
     Amdahl(Amdahl),
-    /// Linear in the batch, whatever the cores.
+    /// Linear in the batch, independent of the cores.
     Linear(Linear),
-    /// Quadratic in the batch, whatever the cores: IPA's (JSys '24, §4.2) fit.
+    /// Quadratic in the batch, independent of the cores: IPA's (JSys '24, §4.2) fit.
     Quadratic(Quadratic),
-    /// Measured, interpolated.
+    /// Interpolated measurements.
     Table(Table),
 }
 
 impl Latency {
-    /// l(b, c) in ms; infinite where the law has no answer (no cores, beyond a table).
+    /// l(b, c) in ms; infinite where the model is undefined (no cores, beyond a table).
     pub fn ms(&self, batch: u32, cores: f64) -> f64 {
         match self {
             Latency::Sponge(law) => law.service_ms(batch, cores),
@@ -51,16 +52,17 @@ impl Latency {
         }
     }
 
-    /// h(b, c): requests/s of one instance that executes one batch after the other; 0 where the
-    /// latency is infinite.
+    /// h(b, c): requests/s of one instance that executes one batch after the other; 0 where the latency
+    /// is infinite.
     pub fn throughput_rps(&self, batch: u32, cores: f64) -> f64 {
         f64::from(batch) * 1000.0 / self.ms(batch, cores)
     }
 
-    /// Refuses what is no law, by the path of the field.
+    /// Checks the coefficients; errors have the path of the field.
     ///
     /// # Errors
-    /// The first coefficient or cell that is no number of ms, or a law by which nothing takes any time.
+    /// The first coefficient or cell that is not a valid number of ms, or a model with zero latency
+    /// everywhere.
     pub fn check(&self, path: &str) -> Result<(), Refused> {
         match self {
             Latency::Sponge(law) => {
@@ -70,7 +72,7 @@ impl Latency {
             Latency::Amdahl(law) => law.check(path),
             Latency::Linear(law) => law.check(path),
             Latency::Quadratic(law) => law.check(path),
-            // Checked when it was made.
+            // [`Table::new`] has checked it.
             Latency::Table(_) => Ok(()),
         }
     }

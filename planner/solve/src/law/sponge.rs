@@ -1,5 +1,5 @@
-//! Sponge's law (EuroMLSys '24, Eq. 2), `l(b, c) = γ·b/c + ε/c + δ·b + η` in ms for a batch of `b`
-//! requests on `c` cores, and how many executions run at once.
+//! Sponge's latency model (EuroMLSys '24, Eq. 2), `l(b, c) = γ·b/c + ε/c + δ·b + η` in ms for a
+//! batch of `b` requests on `c` cores, and the number of parallel executions.
 
 use std::num::NonZeroU32;
 
@@ -14,18 +14,18 @@ use crate::input::within;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Law {
-    /// γ: per request, shrinks with cores.
+    /// γ: per request, divided by the cores.
     pub gamma_ms: f64,
-    /// ε: per batch, shrinks with cores.
+    /// ε: per batch, divided by the cores.
     pub epsilon_ms: f64,
-    /// δ: per request, cores do not help.
+    /// δ: per request, independent of the cores.
     pub delta_ms: f64,
-    /// η: per batch, cores do not help.
+    /// η: per batch, independent of the cores.
     pub eta_ms: f64,
 }
 
 impl Law {
-    /// The same time for every batch on any number of cores.
+    /// Model with the same time for every batch on any number of cores.
     pub const fn constant(ms: f64) -> Law {
         Law {
             gamma_ms: 0.0,
@@ -35,8 +35,8 @@ impl Law {
         }
     }
 
-    /// Service time in ms of `batch` requests executed together on `cores` cores
-    /// (infinite on none, unless cores do not matter).
+    /// Service time in ms of `batch` requests executed together on `cores` cores (infinite on none,
+    /// unless cores do not matter).
     pub fn service_ms(&self, batch: u32, cores: f64) -> f64 {
         let batch = f64::from(batch);
         let shrinking = self.gamma_ms * batch + self.epsilon_ms;
@@ -48,7 +48,7 @@ impl Law {
         }
     }
 
-    /// Refuses coefficients that are negative or no numbers, by name.
+    /// Refuses coefficients that are negative or not finite, by name.
     ///
     /// # Errors
     /// The first such coefficient with its value.
@@ -71,22 +71,22 @@ impl Law {
     }
 }
 
-/// How many batches the server executes at once, and on how many cores each.
-/// In JSON: `null` for one per core, a number for so many.
+/// Number of batches that the server executes at the same time, and the cores of each. In JSON:
+/// `null` for one per core, else the number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "Option<NonZeroU32>", into = "Option<NonZeroU32>")]
 pub enum Parallelism {
-    /// As many as there are whole cores, each on one core (so `c = 1` in the law, and a fraction of
-    /// a core left over idles); below one core, one execution on that fraction. TensorFlow Serving
-    /// ran like this, with as many batch threads as cores, in InfAdapter's profiles.
+    /// One execution per whole core, each on one core (so `c = 1` in the latency model, and a
+    /// remaining fraction of a core idles); below one core, one execution on that fraction.
+    /// TensorFlow Serving ran like this in InfAdapter's profiles, with one batch thread per core.
     #[default]
     PerCore,
-    /// So many, each on its part of the cores.
+    /// Fixed number of executions that share the cores equally.
     Fixed(NonZeroU32),
 }
 
 impl Parallelism {
-    /// Batches executed at once on `cores` cores; on no cores nothing starts.
+    /// Number of batches executed at the same time on `cores` cores; 0 without cores.
     pub fn at_once(self, cores: f64) -> u32 {
         match self {
             _ if cores <= 0.0 => 0,
@@ -95,7 +95,7 @@ impl Parallelism {
         }
     }
 
-    /// Cores that each execution has: `c` of the law.
+    /// Cores of each execution: `c` of the latency model.
     pub fn cores_each(self, cores: f64) -> f64 {
         match self {
             Parallelism::PerCore => cores.min(1.0),
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_law_is_sponges_second_equation() {
+    fn service_ms_follows_sponges_second_equation() {
         let law = Law {
             gamma_ms: 40.0,
             epsilon_ms: 8.0,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_coefficient_is_named() {
+    fn invalid_coefficient_is_refused_by_name() {
         let law = |gamma_ms, eta_ms| Law {
             gamma_ms,
             eta_ms,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn parallelism_follows_the_cores_or_is_fixed() {
+    fn parallelism_follows_cores_or_is_fixed() {
         let four = Parallelism::Fixed(NonZeroU32::new(4).unwrap());
         for (parallelism, cores, at_once, each) in [
             (Parallelism::PerCore, 6.0, 6, 1.0),

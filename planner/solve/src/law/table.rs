@@ -1,17 +1,18 @@
-//! A measured latency, l(b, c), interpolated monotonously: it never falls with the batch and never
-//! rises with the cores, and it never promises more than was measured.
+//! Measured latency l(b, c) with monotone interpolation: it never falls with the batch, never rises with
+//! the cores, and is never lower than the measurements imply.
 //!
-//! - Where a measurement contradicts another (a greater batch or fewer cores, yet quicker), the quicker
-//!   one is raised to the slower: a cumulative maximum. What must be raised by more than
-//!   [`NOISE_PERCENT_MAX`] is refused, as no noise.
-//! - At a measured point it is the (so raised) measurement.
-//! - The points span a grid of their batches and cores. A cell of it that was not measured lies on the
-//!   line between its neighbours of the same batch, or of the same cores, where they were measured on both
-//!   sides (where both are, the slower counts; never above what the next rule gives); else it is the
-//!   quickest of no smaller a batch on no more cores; where there is none, it is infinite.
+//! - A measurement that contradicts another one (a larger batch or fewer cores, yet faster) is raised to
+//!   the slower one: a cumulative maximum. A rise of more than [`NOISE_PERCENT_MAX`] is refused, as more
+//!   than noise.
+//! - At a measured point the latency is the (possibly raised) measurement.
+//! - The points span a grid of their batches and cores. A cell that was not measured is interpolated
+//!   linearly between its measured neighbours of the same batch, or of the same cores, if it has them on
+//!   both sides. If both are possible, the slower value counts, limited by the next rule's value.
+//!   Otherwise the cell takes the fastest measurement of at least that batch on at most those cores. If
+//!   there is none, it is infinite.
 //! - Between the grid's lines it is bilinear.
-//! - Beyond the greatest batch or below the fewest cores nothing is known: infinite. Below the least
-//!   batch it is the least's, above the most cores the most's.
+//! - Beyond the largest batch or below the fewest cores it is unknown: infinite. Below the smallest batch
+//!   it is that batch's, above the most cores it is the latency on the most cores.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +23,16 @@ use super::{BATCH_MAX, CORES_MAX, MS_MAX};
 use crate::Refused;
 use crate::input::{positive, rule, within};
 
-/// Most points of a table.
+/// Maximum number of points of a table.
 pub const POINTS_MAX: usize = 4096;
-/// Most cells of the grid that a table's points span: so many different batches times so many
+/// Maximum number of cells of a table's grid: the number of different batches times the number of
 /// different numbers of cores.
 pub const CELLS_MAX: usize = 65_536;
-/// How far a measurement may have to be raised so that latency rises with the batch and falls with
-/// the cores, in percent of it. Sponge's published profile needs 5 % (16 cores for one request are
-/// slower than 8).
+/// Maximum rise of a measurement to make the latency monotone, in percent of it. Sponge's published
+/// profile needs 5 % (16 cores for one request are slower than 8).
 pub const NOISE_PERCENT_MAX: f64 = 25.0;
 
-/// What was measured; made only by [`Table::new`], which a document's `points` go through too.
+/// Measured latencies. Only [`Table::new`] creates one, also from the `points` of a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Points", into = "Points")]
 pub struct Table {
@@ -40,11 +40,11 @@ pub struct Table {
     grid: Grid,
 }
 
-/// A measured latency as it stands in a document.
+/// Table of measured latencies, as in a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename = "Table", deny_unknown_fields)]
 struct Points {
-    /// The measurements, in any order; no batch and cores twice.
+    /// Measurements, in any order; each pair of batch and cores at most once.
     points: Vec<Cell>,
 }
 
@@ -61,10 +61,10 @@ pub struct Cell {
 }
 
 impl Table {
-    /// The table of `points`.
+    /// Creates a table of `points`.
     ///
     /// # Errors
-    /// No points or too many, numbers that are none, the same batch and cores twice, measurements that
+    /// No points or too many, invalid numbers, a repeated pair of batch and cores, or measurements that
     /// contradict each other by more than noise.
     pub fn new(points: Vec<Cell>) -> Result<Table, Refused> {
         let count = format!("1 to {POINTS_MAX}");
@@ -84,12 +84,12 @@ impl Table {
         Ok(Table { points, grid })
     }
 
-    /// The points as they were given.
+    /// The points as given.
     pub fn points(&self) -> &[Cell] {
         &self.points
     }
 
-    /// The latency in ms; infinite where nothing is known.
+    /// Latency in ms; infinite where it is unknown.
     pub fn ms(&self, batch: u32, cores: f64) -> f64 {
         self.grid.ms(f64::from(batch), cores)
     }
@@ -111,14 +111,14 @@ impl From<Table> for Points {
     }
 }
 
-/// Every batch with every number of cores that was measured.
+/// Every measured batch combined with every measured number of cores.
 #[derive(Debug, Clone, PartialEq)]
 struct Grid {
     /// Rising, not empty.
     batches: Vec<f64>,
     /// Rising, not empty.
     cores: Vec<f64>,
-    /// By batch, then by cores; infinite where nothing is known.
+    /// Latency by batch, then by cores; infinite where it is unknown.
     ms: Vec<f64>,
 }
 
@@ -144,7 +144,7 @@ impl Grid {
         Ok(grid)
     }
 
-    /// Which point was measured at which cell; refuses two at the same.
+    /// Maps each measured cell to its point; refuses two points of the same cell.
     fn place(&mut self, points: &[Cell]) -> Result<BTreeMap<usize, usize>, Refused> {
         let mut at = BTreeMap::new();
         for (index, point) in points.iter().enumerate() {
@@ -167,7 +167,7 @@ impl Grid {
         Ok(at)
     }
 
-    /// Raises each measurement to the greatest of no greater a batch on no fewer cores.
+    /// Raises each measurement to the greatest one of at most its batch on at least its cores.
     fn raise(&mut self, points: &[Cell], measured: &BTreeMap<usize, usize>) -> Result<(), Refused> {
         let slowest = slowest_within(&self.ms, self.cores.len());
         for (cell, index) in measured {
@@ -182,7 +182,7 @@ impl Grid {
         Ok(())
     }
 
-    /// What was not measured, from what was; NaN marks it before.
+    /// Fills the cells that were not measured (NaN until then).
     fn fill(&mut self) {
         let (height, width) = (self.batches.len(), self.cores.len());
         let mut between = vec![f64::NAN; self.ms.len()];
@@ -194,20 +194,21 @@ impl Grid {
             let line = (0..height).map(|row| row * width + column);
             interpolate(&self.batches, line.collect(), &self.ms, &mut between);
         }
-        let ceiling = quickest_beyond(&self.ms, width);
+        let ceiling = fastest_beyond(&self.ms, width);
         for ((ms, between), ceiling) in self.ms.iter_mut().zip(between).zip(ceiling) {
             if ms.is_nan() && !between.is_nan() {
                 *ms = between.min(ceiling);
             }
         }
-        // Those between may contradict each other, never a measurement: each of these is its own ceiling.
+        // Interpolated cells may contradict each other, but never a measurement: a measured cell is its
+        // own limit.
         let slowest = slowest_within(&self.ms, width);
         for (ms, slowest) in self.ms.iter_mut().zip(slowest) {
             if !ms.is_nan() {
                 *ms = slowest;
             }
         }
-        let ceiling = quickest_beyond(&self.ms, width).into_iter();
+        let ceiling = fastest_beyond(&self.ms, width).into_iter();
         self.ms = ceiling
             .map(|ms| if ms.is_nan() { f64::INFINITY } else { ms })
             .collect();
@@ -260,8 +261,8 @@ fn axis(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// By cell the least of no smaller a batch on no more cores; NaN where there is none.
-fn quickest_beyond(cells: &[f64], width: usize) -> Vec<f64> {
+/// Per cell, the minimum over at least its batch on at most its cores; NaN if there is none.
+fn fastest_beyond(cells: &[f64], width: usize) -> Vec<f64> {
     let mut rows: Vec<Vec<f64>> = Vec::new();
     let mut below = vec![f64::NAN; width];
     for row in cells.chunks(width).rev() {
@@ -275,7 +276,7 @@ fn quickest_beyond(cells: &[f64], width: usize) -> Vec<f64> {
     rows.into_iter().rev().flatten().collect()
 }
 
-/// By cell the greatest of no greater a batch on no fewer cores; NaN where there is none.
+/// Per cell, the maximum over at most its batch on at least its cores; NaN if there is none.
 fn slowest_within(cells: &[f64], width: usize) -> Vec<f64> {
     let mut slowest = Vec::with_capacity(cells.len());
     let mut above = vec![f64::NAN; width];
@@ -290,8 +291,8 @@ fn slowest_within(cells: &[f64], width: usize) -> Vec<f64> {
     slowest
 }
 
-/// Where the cells of a line were not measured (NaN) but were on both sides, `into` becomes the greater
-/// of itself and the value on the line between.
+/// For each unmeasured (NaN) cell of a line with measured cells on both sides, raises `into` to the
+/// interpolated value.
 fn interpolate(axis: &[f64], cells: Vec<usize>, known: &[f64], into: &mut [f64]) {
     let line: Vec<(usize, f64, f64)> = cells
         .into_iter()
@@ -316,7 +317,8 @@ fn interpolate(axis: &[f64], cells: Vec<usize>, known: &[f64], into: &mut [f64])
     }
 }
 
-/// The index of the last of the axis at or below `value`, and how far it is to the next, 0 to 1.
+/// Returns the index of the last value of the axis at or below `value`, and the fraction of the way to the
+/// next, 0 to 1.
 fn position(axis: &[f64], value: f64) -> (usize, f64) {
     let index = axis.partition_point(|at| *at <= value).saturating_sub(1);
     match (axis.get(index), axis.get(index + 1)) {
@@ -325,11 +327,11 @@ fn position(axis: &[f64], value: f64) -> (usize, f64) {
     }
 }
 
-/// Between `from` and `to`; exactly `from` where the part is 0, even if `to` is infinite.
+/// Interpolates between `from` and `to`; exactly `from` for the fraction 0, even if `to` is infinite.
 fn mix(from: f64, part: f64, to: impl Fn() -> f64) -> f64 {
     if part > 0.0 {
         let to = to();
-        // Written so that equal ends give just that value.
+        // This form gives exactly the common value if both ends are equal.
         if from.is_infinite() || to.is_infinite() {
             f64::INFINITY
         } else {

@@ -1,4 +1,5 @@
-//! Sustained rates over cores, th(n): InfAdapter's lines (EuroMLSys '23, §4), and tables as measured.
+//! Sustained rates as a function of cores, th(n): InfAdapter's lines (EuroMLSys '23, §4), and tables
+//! of measurements.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,20 +8,21 @@ use super::CORES_MAX;
 use crate::Refused;
 use crate::input::{rule, within};
 
-/// Most points of a table of rates.
+/// Maximum number of points of a table of rates.
 pub const RATES_MAX: usize = 4096;
-/// Greatest rate that a law may speak of, in requests/s.
+/// Maximum rate of a model, in requests/s.
 pub const RPS_MAX: f64 = 1e9;
 
-/// th(n): the requests/s that `n` cores sustain within the SLO. In a document `law` says which.
+/// Throughput model th(n): the requests/s that `n` cores sustain within the SLO. In a document, `law`
+/// selects the kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "law", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Throughput {
     /// slope·n + intercept, never below 0: InfAdapter's fit.
     Line(Line),
-    /// Measured: linear between the points, 0 below the first, the last one's beyond it.
+    /// Measurements: linear between the points, 0 below the first, constant beyond the last.
     Table {
-        /// By rising cores; rates never fall.
+        /// Points by rising cores; rates never fall.
         points: Vec<Point>,
     },
 }
@@ -29,7 +31,7 @@ pub enum Throughput {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Line {
-    /// Requests/s for each core, 0 or more.
+    /// Requests/s per core, 0 or more.
     pub slope_rps: f64,
     /// Requests/s at no cores; mostly negative.
     pub intercept_rps: f64,
@@ -46,7 +48,7 @@ pub struct Point {
 }
 
 impl Throughput {
-    /// th(n) in requests/s: never negative, never falling with the cores (if the law passed
+    /// th(n) in requests/s: never negative, never falling with the cores (if the model passed
     /// [`Throughput::check`]), and 0 on no cores.
     pub fn rps(&self, cores: f64) -> f64 {
         if cores <= 0.0 || cores.is_nan() {
@@ -58,10 +60,10 @@ impl Throughput {
         }
     }
 
-    /// Refuses what is no law, by the path of the field.
+    /// Checks the values; errors have the path of the field.
     ///
     /// # Errors
-    /// A number that is none, a table that is empty, too long or not by rising cores, throughput that
+    /// An invalid number, a table that is empty, too long or not by rising cores, or throughput that
     /// falls with more cores.
     pub fn check(&self, path: &str) -> Result<(), Refused> {
         match self {

@@ -1,4 +1,4 @@
-//! Documents as they are read, and answers as they are given.
+//! Reading of documents and form of answers.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn sponge() -> Value {
 }
 
 #[test]
-fn the_formulation_is_in_the_document_or_asked_for() {
+fn formulation_comes_from_document_or_argument() {
     let mut bare = sponge();
     bare.as_object_mut().unwrap().remove("formulation");
     let asked = Some(Formulation::Sponge);
@@ -65,7 +65,7 @@ fn the_formulation_is_in_the_document_or_asked_for() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_by_its_path() {
+fn misfit_is_refused_with_its_path() {
     let mut document = sponge();
     document["waiting"] = json!([{"slo_ms": 5}, {"slo_ms": "soon"}]);
     let error = Problem::read(document, None).unwrap_err();
@@ -74,7 +74,7 @@ fn what_does_not_fit_is_named_by_its_path() {
 }
 
 #[test]
-fn an_answer_says_how_it_went() {
+fn answer_has_status_and_reason() {
     let still = || Duration::ZERO;
     let patience = Patience::new(Duration::from_secs(1), &still);
     let solved = |document| {
@@ -100,7 +100,7 @@ fn an_answer_says_how_it_went() {
 }
 
 #[test]
-fn the_schema_knows_every_formulation() {
+fn schema_covers_every_formulation() {
     let schema = serde_json::to_string(&schemars::schema_for!(Document)).unwrap();
     for formulation in Formulation::ALL {
         assert!(

@@ -1,4 +1,4 @@
-//! A plan against the problem, in plain arithmetic: batch after batch, request after request.
+//! Check of a plan in plain arithmetic, batch by batch and request by request.
 
 use super::{Plan, Problem};
 use crate::{Check, TOLERANCE};
@@ -6,7 +6,8 @@ use crate::{Check, TOLERANCE};
 impl Check for Problem {
     type Plan = Plan;
 
-    /// Each request that waits and each that comes is on time, and the rate is carried.
+    /// Checks that each waiting and each arriving request is on time, and that the rate is
+    /// sustained.
     fn check(&self, plan: &Plan) -> Result<(), String> {
         self.check_best_effort(plan)?;
         let latency_ms = self.latency.ms(plan.batch, f64::from(plan.cores));
@@ -41,7 +42,7 @@ impl Check for Problem {
         Ok(())
     }
 
-    /// Cores and batch are of those there are.
+    /// Checks that cores and batch are among the choices.
     fn check_best_effort(&self, plan: &Plan) -> Result<(), String> {
         if !self.cores.contains(&plan.cores) {
             return Err(format!("{} cores are none of the choices", plan.cores));

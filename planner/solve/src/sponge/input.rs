@@ -1,4 +1,4 @@
-//! The problem as a document, and the rules it must keep.
+//! The problem as a document, and its validation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,68 +8,68 @@ use crate::Refused;
 use crate::input::{positive, rule, within};
 use crate::law::{Latency, MS_MAX};
 
-/// Greatest rate, in requests/s.
+/// Maximum rate, in requests/s.
 pub const RATE_MAX: f64 = 1e9;
-/// Greatest weight of a batch.
+/// Maximum weight of a batch.
 pub const DELTA_MAX: f64 = 1e6;
 
-/// Cores and batch of one instance, for those who wait and those who come (Sponge, Eq. 3).
+/// Cores and batch of one instance, for waiting and arriving requests (Sponge, Eq. 3).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// l(b, c).
+    /// Latency model l(b, c).
     pub latency: Latency,
-    /// Numbers of cores to choose from: a greatest (from 1 on), or a list.
+    /// Numbers of cores to choose from: a maximum (from 1 on), or a list.
     pub cores: Steps,
-    /// Batches to choose from: a greatest (from 1 on), or a list.
+    /// Batches to choose from: a maximum (from 1 on), or a list.
     pub batches: Steps,
-    /// δ: what a request more in the batch costs, in cores.
+    /// δ: cost of one more request in the batch, in cores.
     #[serde(default = "small")]
     pub delta: f64,
-    /// λ: requests/s that must be carried. 0 only where requests wait.
+    /// λ: requests/s to be sustained. 0 only if requests wait.
     #[serde(default)]
     pub rate_rps: f64,
     /// Requests that wait now.
     #[serde(default)]
     pub waiting: Vec<Waiting>,
-    /// What those who come have; needs a rate.
+    /// SLO and network latency of arriving requests; needs a rate.
     #[serde(default)]
     pub arriving: Option<Arriving>,
 }
 
-/// What there is to choose from.
+/// Values to choose from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Steps {
-    /// 1 to this.
+    /// 1 to this value.
     UpTo(u32),
-    /// These.
+    /// Exactly these values.
     Among(Vec<u32>),
 }
 
-/// A request that waits.
+/// Waiting request.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Waiting {
-    /// What it was promised, from its client's sending on, in ms.
+    /// SLO, counted from the client's send, in ms.
     pub slo_ms: f64,
-    /// How long it took from its client here, in ms.
+    /// Network latency from its client to the proxy, in ms.
     #[serde(default)]
     pub communication_ms: f64,
-    /// How long it has waited here, in ms.
+    /// Time it has already waited here, in ms.
     #[serde(default)]
     pub waited_ms: f64,
 }
 
-/// Requests that will come.
+/// Requests that will arrive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Arriving {
-    /// What they are promised, from their clients' sending on, in ms.
+    /// SLO, counted from the client's send, in ms.
     pub slo_ms: f64,
-    /// Communication latencies as they were measured, in ms.
+    /// Measured network latencies, in ms.
     pub communication_ms: Vec<f64>,
-    /// Which of them to plan for; 100 is the greatest.
+    /// Percentile of the network latencies to plan for; 100 is the greatest.
     #[serde(default = "greatest")]
     pub percentile: f64,
 }
@@ -131,7 +131,7 @@ impl TryFrom<Input> for Problem {
             rate_rps,
             right,
         )?;
-        let left_ms = left(&input.waiting)?;
+        let left_ms = time_left(&input.waiting)?;
         let arriving_ms = match &input.arriving {
             None => None,
             Some(arriving) => {
@@ -152,8 +152,8 @@ impl TryFrom<Input> for Problem {
     }
 }
 
-/// What is left of each, least first.
-fn left(waiting: &[Waiting]) -> Result<Vec<f64>, Refused> {
+/// Returns the time left of each waiting request, least first.
+fn time_left(waiting: &[Waiting]) -> Result<Vec<f64>, Refused> {
     let right = format!("at most {WAITING_MAX} requests");
     rule(
         waiting.len() <= WAITING_MAX,
@@ -194,7 +194,8 @@ impl Arriving {
         }
         let mut sorted = self.communication_ms.clone();
         sorted.sort_by(f64::total_cmp);
-        // The nearest rank: the least value that so many percent do not exceed.
+        // Nearest rank: the smallest value that at least `percentile` percent of the values do not
+        // exceed.
         let rank = (percentile / 100.0 * count as f64).ceil().max(1.0);
         let at = sorted.get((rank as usize).min(count) - 1);
         Ok(slo_ms - at.copied().unwrap_or(0.0))

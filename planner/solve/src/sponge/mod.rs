@@ -1,24 +1,24 @@
 //! Sponge (EuroMLSys '24, Eq. 3 and Algorithm 1): one instance, its cores and its batch, each second.
 //!
-//! minimise c + δ·b such that every waiting request, in EDF order and in batches of b, meets what is left
-//! of its own SLO with the greatest communication latency counted, and h(b, c) ≥ λ:
+//! minimise c + δ·b such that every waiting request, in EDF order and in batches of b, meets the rest of
+//! its own SLO, counting the greatest network latency, and h(b, c) ≥ λ:
 //!
-//! - the request at place i (from 0, by what is left) is answered after (⌊i/b⌋ + 1)·l(b, c);
-//! - what is left of it is its SLO less the time since it came less the greatest communication latency of
-//!   all that wait (cl_max of the paper: what came quickly may have to go back slowly);
-//! - requests that only *will* come, λ of them a second, wait for their batch to fill, (b − 1)/λ, and are
-//!   executed at once when it is full: (b − 1)/λ + l(b, c) ≤ SLO − the communication latency at a chosen
+//! - the request at position i (from 0, by time left) is answered after (⌊i/b⌋ + 1)·l(b, c);
+//! - its time left is its SLO minus the time since it arrived minus the greatest network latency of all
+//!   waiting requests (cl_max of the paper: the answer to a request that came fast may travel slowly);
+//! - requests that only *will* arrive, λ of them a second, wait for their batch to fill, (b − 1)/λ, and
+//!   are executed at once when it is full: (b − 1)/λ + l(b, c) ≤ SLO − the network latency at a chosen
 //!   percentile of those given (100: the greatest).
 //!
-//! The paper's Algorithm 1 prints lines 8, 9 and 15 the wrong way round: what is meant is to skip a (c, b)
-//! whose latency exceeds what is left, and to return the first that no request fails. Its published
-//! program checks neither λ nor each request. Both are tried here in [`tests`].
+//! The paper's Algorithm 1 prints the conditions of lines 8, 9 and 15 the wrong way round. The intended
+//! algorithm skips a (c, b) whose latency exceeds the time left, and returns the first for which no
+//! request fails. The published program checks neither λ nor each request. [`tests`] covers both.
 //!
 //! - Exact by trying all (c, b): the tightest request of each batch size is found once, so that each pair
-//!   costs one evaluation of the law.
+//!   costs one evaluation of the latency model.
 //! - Ties (within [`TOLERANCE`]): the fewest cores, then the smallest batch.
-//! - Infeasible: the best effort answers the most waiting requests on time; among those the greatest
-//!   part of λ, then the least objective.
+//! - Infeasible: the best effort answers the most waiting requests on time; among those the greatest part
+//!   of λ, then the least objective.
 
 mod check;
 pub mod input;
@@ -30,12 +30,12 @@ use serde::Serialize;
 use crate::law::Latency;
 use crate::{Outcome, Patience, TOLERANCE};
 
-/// Most cores and largest batch to choose from.
+/// Maximum number of cores and maximum batch to choose from.
 pub const CHOICES_MAX: u32 = 1024;
-/// Most requests that wait.
+/// Maximum number of waiting requests.
 pub const WAITING_MAX: usize = 100_000;
 
-/// What is to be decided; made of an [`Input`].
+/// Checked problem, created from an [`Input`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
     latency: Latency,
@@ -46,9 +46,9 @@ pub struct Problem {
     delta: f64,
     /// λ.
     rate_rps: f64,
-    /// What is left of those who wait, in ms, least first.
+    /// Time left of the waiting requests, in ms, least first.
     left_ms: Vec<f64>,
-    /// What those who come have after their communication, in ms.
+    /// Time left of arriving requests after their network latency, in ms.
     arriving_ms: Option<f64>,
 }
 
@@ -63,7 +63,7 @@ pub struct Plan {
     pub latency_ms: f64,
     /// h(b, c).
     pub throughput_rps: f64,
-    /// How many of those who wait are answered on time.
+    /// Number of waiting requests answered on time.
     pub on_time: usize,
     /// c + δ·b.
     pub objective: f64,
@@ -77,7 +77,7 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
             let why = "not all batches were tried in time".to_owned();
             return Outcome::OutOfTime { why, best }.checked(problem);
         }
-        let most_ms = problem.most_ms(*batch);
+        let latency_max_ms = problem.latency_max_ms(*batch);
         for cores in &problem.cores {
             let objective = f64::from(*cores) + problem.delta * f64::from(*batch);
             // Both terms rise from here on.
@@ -89,7 +89,10 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
                 on_time: problem.left_ms.len(),
                 ..problem.plan(*cores, *batch, latency_ms)
             };
-            if latency_ms <= most_ms && problem.carries(&plan) && plan.precedes(best.as_ref()) {
+            if latency_ms <= latency_max_ms
+                && problem.carries(&plan)
+                && plan.precedes(best.as_ref())
+            {
                 best = Some(plan);
             }
         }
@@ -102,7 +105,7 @@ pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
 }
 
 impl Plan {
-    /// Whether it is to be preferred: less, or as much with fewer cores, then a smaller batch.
+    /// Whether it is preferred: a smaller objective, or the same with fewer cores, then a smaller batch.
     fn precedes(&self, other: Option<&Plan>) -> bool {
         let Some(other) = other else { return true };
         let tie = TOLERANCE * (1.0 + other.objective.abs());
@@ -114,9 +117,10 @@ impl Plan {
 }
 
 impl Problem {
-    /// The longest that a batch of so many may take: (⌊i/b⌋ + 1)·l ≤ left_i for each i that waits, of
-    /// which the first of each batch has the least left, and (b − 1)/λ + l ≤ left of those who come.
-    fn most_ms(&self, batch: u32) -> f64 {
+    /// Maximum latency of a batch of that size: (⌊i/b⌋ + 1)·l ≤ left_i for each waiting request i (the
+    /// first of each batch has the least time left), and (b − 1)/λ + l ≤ the time left of arriving
+    /// requests.
+    fn latency_max_ms(&self, batch: u32) -> f64 {
         let step = usize::try_from(batch).unwrap_or(usize::MAX).max(1);
         let firsts = self.left_ms.iter().step_by(step);
         let each = firsts.zip(1u32..).map(|(left, nth)| left / f64::from(nth));
@@ -147,7 +151,7 @@ impl Problem {
         plan.throughput_rps >= self.rate_rps * (1.0 - TOLERANCE)
     }
 
-    /// Nothing serves all: what serves the most, and what stands in the way.
+    /// Result if no choice serves all requests: the best effort, and the limiting constraint.
     fn infeasible(&self, patience: &Patience<'_>) -> Outcome<Plan> {
         let mut most: Option<Plan> = None;
         let mut all = true;
@@ -178,7 +182,7 @@ impl Problem {
         }
     }
 
-    /// By request that waits, the longest that a batch may take for it to be on time; rising.
+    /// Per waiting request, the maximum latency of a batch for it to be on time; rising.
     fn longest_each_ms(&self, batch: u32) -> Vec<f64> {
         let step = usize::try_from(batch).unwrap_or(usize::MAX).max(1);
         let batches = self.left_ms.chunks(step).zip(1u32..);
@@ -202,7 +206,7 @@ impl Problem {
         plan.precedes(Some(other))
     }
 
-    /// `all`: whether every choice was looked at.
+    /// Describes the limiting constraint. `all`: whether every choice was tried.
     fn why(&self, most: Option<&Plan>, all: bool) -> String {
         let (cores, batch) = (self.cores.last(), self.batches.last());
         let bounds = format!(

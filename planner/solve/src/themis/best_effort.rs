@@ -1,15 +1,15 @@
-//! What is said and done where neither programme has an answer.
+//! Reason and best effort if neither programme has a solution.
 
 use super::choices::Choice;
-use super::front::quickest;
+use super::front::fastest;
 use super::join::plan;
 use super::{Phase, Plan, Problem};
 use crate::{Patience, TOLERANCE};
 
-/// Halvings of the load in search of what can be carried: to the last bit of a double.
+/// Bisection steps of the search for the load that can be carried: to the last bit of a double.
 const HALVINGS: u32 = 60;
 
-/// For each programme what exceeds what.
+/// Describes for each programme the limit that is exceeded.
 pub(super) fn why(problem: &Problem, patience: &Patience<'_>) -> String {
     let horizontal = reason(problem, Phase::Horizontal, &patience.part(0.5));
     let vertical = reason(problem, Phase::Vertical, patience);
@@ -40,7 +40,7 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
     let Some(stages) = problem.choices(phase, load, patience) else {
         return "there was no time to say why".to_owned();
     };
-    let cores: u64 = least(&stages)
+    let cores: u64 = cheapest_each(&stages)
         .iter()
         .map(|choice| u64::from(choice.cost))
         .sum();
@@ -50,7 +50,7 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
         );
     }
     let slo = problem.slo_ms;
-    match quickest(problem, &stages, patience) {
+    match fastest(problem, &stages, patience) {
         Some(choices) => {
             let ms: f64 = choices.iter().map(|choice| choice.ms).sum();
             format!(
@@ -61,10 +61,10 @@ fn reason(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> String {
     }
 }
 
-/// The plan that comes nearest, as the module's words have it.
+/// Returns the best effort that the module documentation defines.
 pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<Plan> {
-    let horizontal = nearest(problem, Phase::Horizontal, &patience.part(0.5));
-    let vertical = nearest(problem, Phase::Vertical, patience);
+    let horizontal = greatest_load(problem, Phase::Horizontal, &patience.part(0.5));
+    let vertical = greatest_load(problem, Phase::Vertical, patience);
     let horizontal_first = match (&vertical, &horizontal) {
         (Some(vertical), Some(horizontal)) => {
             let (less, more) = (vertical.0, horizontal.0);
@@ -85,11 +85,15 @@ pub(super) fn best_effort(problem: &Problem, patience: &Patience<'_>) -> Option<
     }
 }
 
-/// How much of the load is carried, and how.
-fn nearest(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Option<(f64, Vec<Choice>)> {
+/// Returns the greatest load that can be carried, and the choices for it.
+fn greatest_load(
+    problem: &Problem,
+    phase: Phase,
+    patience: &Patience<'_>,
+) -> Option<(f64, Vec<Choice>)> {
     let carried = |rps: f64| {
         let stages = problem.choices(phase, rps, patience)?;
-        let cheapest = least(&stages);
+        let cheapest = cheapest_each(&stages);
         let cores: u64 = cheapest.iter().map(|choice| u64::from(choice.cost)).sum();
         let fits = cheapest.len() == stages.len() && cores <= u64::from(problem.budget_cores);
         fits.then_some((stages, cheapest))
@@ -106,18 +110,19 @@ fn nearest(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Option<(
                     None => high = middle,
                 }
             }
-            // What carries that much carries as much as its narrowest stage does.
+            // The real capacity is that of the narrowest stage, and may exceed the load searched
+            // for.
             let narrowest = |choices: &[Choice]| choices.iter().map(|c| c.rps).fold(load, f64::min);
             let rps = narrowest(&carried(low)?.1);
             (rps, carried(rps)?)
         }
     };
-    let quickest = quickest(problem, &stages, patience);
-    Some((rps, quickest.unwrap_or(cheapest)))
+    let fastest = fastest(problem, &stages, patience);
+    Some((rps, fastest.unwrap_or(cheapest)))
 }
 
 /// By stage the choice of least cost (then latency); stages without choices are left out.
-fn least(stages: &[Vec<Choice>]) -> Vec<Choice> {
+fn cheapest_each(stages: &[Vec<Choice>]) -> Vec<Choice> {
     let cheaper = |a: &&Choice, b: &&Choice| a.cost.cmp(&b.cost).then(a.ms.total_cmp(&b.ms));
     let each = stages
         .iter()

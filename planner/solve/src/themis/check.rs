@@ -1,4 +1,4 @@
-//! A plan against the problem, from the laws themselves.
+//! Check of a plan against the problem, from the latency models themselves.
 
 use super::{Fits, Phase, Plan, Problem, Scaling, Setting, Stage};
 use crate::{Check, TOLERANCE};
@@ -60,18 +60,18 @@ impl Problem {
             let fill_ms = f64::from(setting.batch - 1) / self.load_rps * 1000.0;
             let wait_ms = stage.wait_ms.unwrap_or(fill_ms);
             let rps = f64::from(setting.instances * setting.batch) / ms * 1000.0;
-            for (what, told, is) in [
+            for (what, reported, is) in [
                 ("latency_ms", setting.latency_ms, ms),
                 ("wait_ms", setting.wait_ms, wait_ms),
                 ("throughput_rps", setting.throughput_rps, rps),
             ] {
-                equal(told, is).map_err(|off| format!("{name}: {what} {off}"))?;
+                equal(reported, is).map_err(|off| format!("{name}: {what} {off}"))?;
             }
             cores += u64::from(setting.instances) * u64::from(setting.cores);
             latency_ms += ms + wait_ms;
         }
         if cores != u64::from(scaling.cores) {
-            return Err(format!("{} cores told, {cores} in use", scaling.cores));
+            return Err(format!("{} cores given, {cores} in use", scaling.cores));
         }
         if cores > u64::from(self.budget_cores) {
             return Err(format!(
@@ -146,7 +146,7 @@ impl Problem {
             before_all += old;
             steps.push((old, during, new.instances * new.cores));
         }
-        // One stage after another: from all old ones, each stage's rise and then its fall.
+        // One stage after another, from all old instances on: each stage's rise and then its fall.
         let (mut in_turn, mut level) = (0, before_all);
         for (old, during, new) in steps {
             in_turn = in_turn.max(level - old + during);
@@ -158,21 +158,21 @@ impl Problem {
             _ => Fits::Never,
         };
         let is = (at_once, in_turn, fits);
-        let told = (
+        let reported = (
             handover.at_once_cores,
             handover.in_turn_cores,
             handover.fits,
         );
-        if told != is {
-            return Err(format!("a hand-over of {told:?} that is {is:?}"));
+        if reported != is {
+            return Err(format!("a hand-over of {reported:?} that is {is:?}"));
         }
         Ok(())
     }
 }
 
-fn equal(told: f64, is: f64) -> Result<(), String> {
-    if (told - is).abs() <= TOLERANCE * told.abs().max(is.abs()) {
+fn equal(reported: f64, is: f64) -> Result<(), String> {
+    if (reported - is).abs() <= TOLERANCE * reported.abs().max(is.abs()) {
         return Ok(());
     }
-    Err(format!("is told as {told} and is {is}"))
+    Err(format!("is given as {reported} and is {is}"))
 }

@@ -1,9 +1,9 @@
-//! What there is to choose from at each stage.
+//! Choices at each stage.
 
 use super::{Phase, Problem, Scaling, Setting, Stage};
 use crate::{Patience, TOLERANCE};
 
-/// One stage's setting as the algorithms see it.
+/// One stage's setting, with its derived values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Choice {
     pub(super) instances: u32,
@@ -24,8 +24,8 @@ impl Problem {
         stage.wait_ms.unwrap_or_else(fill_ms)
     }
 
-    /// By stage every setting that carries `rps`, whatever it costs and takes; `None` when patience is
-    /// over. Of settings alike but for the number of instances only the fewest.
+    /// Returns by stage every setting that carries `rps`, whatever its cost and latency; `None` if
+    /// time is over. Of settings that differ only in the number of instances, only the fewest.
     pub(super) fn choices(
         &self,
         phase: Phase,
@@ -72,7 +72,7 @@ impl Problem {
                 if about > f64::from(stage.instances_max) + 1.0 {
                     return None;
                 }
-                // One fewer may do, within the tolerance.
+                // One fewer may suffice, within the tolerance.
                 let fewer = (about as u32 - 1).max(1);
                 if enough(fewer) { fewer } else { fewer + 1 }
             }
@@ -88,7 +88,7 @@ impl Problem {
         })
     }
 
-    /// The plan's words for one choice at each stage.
+    /// Converts one choice per stage to the plan's form.
     pub(super) fn scaling(&self, choices: &[Choice]) -> Scaling {
         let settings = self
             .stages
@@ -116,12 +116,12 @@ impl Problem {
     }
 }
 
-/// Whether what carries `capacity_rps` carries `rps`.
+/// Whether a capacity of `capacity_rps` carries `rps`.
 pub(super) fn carries(capacity_rps: f64, rps: f64) -> bool {
     capacity_rps >= rps * (1.0 - TOLERANCE)
 }
 
-/// Sorted by cost, batch and latency, without those that another beats or equals in all three.
+/// Sorted by cost, batch and latency, without dominated ones (another is no worse in all three).
 pub(super) fn undominated(mut choices: Vec<Choice>) -> Vec<Choice> {
     choices.sort_by(|a, b| {
         let by_cost = (a.cost, a.batch).cmp(&(b.cost, b.batch));

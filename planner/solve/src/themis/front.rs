@@ -1,42 +1,42 @@
-//! Either programme, exactly: along the stages the Pareto front of (latency, cost) of the choices so far,
-//! cost being cores, then batches. What cannot end within the latency or, by [`relaxed`], within the cores
-//! of a plan already known, is left out; nothing else is, and nothing is rounded.
+//! Exact solution of either programme: along the stages, the Pareto front of (latency, cost) of the
+//! choices so far, where cost is cores, then batches. Labels that cannot end within the latency or, by
+//! [`relaxed`], within the cores of a known plan are dropped; nothing else is, and nothing is rounded.
 
 use super::choices::{Choice, undominated};
 use super::{Phase, Problem, relaxed};
 use crate::{Patience, TOLERANCE};
 
-/// Labels that may pile up before the front is made of them: about a ms of work.
+/// Labels collected before the front is built from them: about a ms of work.
 const PENDING_MAX: usize = 16_384;
-/// By this much the bound's arithmetic may be off; costs are whole.
+/// Possible error of the bound's arithmetic; costs are integers.
 const SLACK: f64 = 1e-3;
 
-/// What came of one programme.
-pub(super) enum Found {
-    /// Nothing is better.
-    Best(Vec<Choice>),
+/// Result of one programme.
+pub(super) enum ProgrammeResult {
+    /// Proven optimum.
+    Optimal(Vec<Choice>),
     /// Time ran out; no plan has fewer than `least_cores`.
-    Near {
+    Good {
         choices: Vec<Choice>,
         least_cores: f64,
     },
     /// No choices meet all constraints.
-    Nothing,
+    Infeasible,
     /// Time ran out before anything was found.
-    Late,
+    OutOfTime,
 }
 
-/// The choices so far: one along each stage.
+/// One choice for each stage so far.
 #[derive(Clone, Copy)]
 struct Label {
     cores: u32,
     batches: u32,
     ms: f64,
-    /// In the front before.
+    /// Index in the front before.
     parent: usize,
     parent_rank: usize,
     choice: usize,
-    /// Place in the order of choices, the first stage's first.
+    /// Rank in the lexicographic order of choices, the first stage's first.
     rank: usize,
 }
 
@@ -50,14 +50,14 @@ const ROOT: Label = Label {
     rank: 0,
 };
 
-/// The least cores, then batches, then latency.
-pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> Found {
+/// Minimises cores, then batches, then latency.
+pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) -> ProgrammeResult {
     let Some(stages) = problem.choices(phase, problem.load_rps, patience) else {
-        return Found::Late;
+        return ProgrammeResult::OutOfTime;
     };
     let stages: Vec<Vec<Choice>> = stages.into_iter().map(undominated).collect();
     if stages.iter().any(Vec::is_empty) {
-        return Found::Nothing;
+        return ProgrammeResult::Infeasible;
     }
     let slo_ms = problem.slo_ms * (1.0 + TOLERANCE);
     let known = relaxed::rounded(&stages, |ms| problem.in_time(ms));
@@ -66,14 +66,14 @@ pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) ->
     let most = known.as_deref().map_or(problem.budget_cores, cores);
     match Front::new(&stages, slo_ms, most).walk(patience) {
         Walk::Done(fronts) => match fronts.last().map_or(0, Vec::len) {
-            0 => Found::Nothing,
-            _ => Found::Best(path(&stages, &fronts, 0)),
+            0 => ProgrammeResult::Infeasible,
+            _ => ProgrammeResult::Optimal(path(&stages, &fronts, 0)),
         },
-        Walk::Late => known.map_or(Found::Late, |choices| {
+        Walk::Late => known.map_or(ProgrammeResult::OutOfTime, |choices| {
             let least_cores = relaxed::suffixes(&stages)
                 .first()
                 .map_or(0.0, |all| all.least_cost(slo_ms));
-            Found::Near {
+            ProgrammeResult::Good {
                 choices,
                 least_cores,
             }
@@ -81,15 +81,15 @@ pub(super) fn solve(problem: &Problem, phase: Phase, patience: &Patience<'_>) ->
     }
 }
 
-/// The least latency within the budget, then the fewest cores, then batches; `None` if there is none or
-/// patience is over.
-pub(super) fn quickest(
+/// Minimises latency within the budget, then cores, then batches; `None` if there is no solution or time
+/// is over.
+pub(super) fn fastest(
     problem: &Problem,
     stages: &[Vec<Choice>],
     patience: &Patience<'_>,
 ) -> Option<Vec<Choice>> {
     let stages: Vec<Vec<Choice>> = stages.iter().cloned().map(undominated).collect();
-    // Each stage's own quickest (of those the cheapest), if the budget allows.
+    // Each stage's own fastest choice (of those the cheapest), if the budget allows.
     let each: Vec<Choice> = stages
         .iter()
         .filter_map(|choices| choices.last().copied())
@@ -166,7 +166,7 @@ impl<'a> Front<'a> {
             .enumerate()
             .filter_map(move |(index, choice)| {
                 let (cores, ms) = (label.cores + choice.cost, label.ms + choice.ms);
-                // The bound's sums go another way than the labels': give it the tolerance again.
+                // The bound adds in another order than the labels: apply the tolerance again.
                 let left_ms = self.slo_ms * (1.0 + TOLERANCE) - ms;
                 let least = f64::from(cores) + bound.least_cost(left_ms);
                 let kept = ms <= self.slo_ms
@@ -185,9 +185,9 @@ impl<'a> Front<'a> {
     }
 }
 
-/// The front of what is there: by rising cost, each quicker than all before it.
+/// Reduces the labels to their front: by rising cost, each faster than all before it.
 fn reduce(labels: &mut Vec<Label>) {
-    // Stable, which is quick where the first of them are in order already.
+    // A stable sort is fast if the first labels are already in order.
     labels.sort_by(|a, b| {
         let by_cost = (a.cores, a.batches).cmp(&(b.cores, b.batches));
         let order = |label: &Label| (label.parent_rank, label.choice);
@@ -217,7 +217,7 @@ fn rank(labels: &mut [Label]) {
     }
 }
 
-/// The choices that led to the label `at` of the last front.
+/// Returns the choices that led to the label `at` of the last front.
 fn path(stages: &[Vec<Choice>], fronts: &[Vec<Label>], mut at: usize) -> Vec<Choice> {
     let mut chosen = Vec::with_capacity(stages.len());
     for (choices, front) in stages.iter().zip(fronts).rev() {

@@ -1,19 +1,19 @@
-//! The same two programmes as integer programmes: a binary for each setting of each stage, one of them 1;
-//! minimise cores·(1 + the most that batches can sum up to) + batches.
+//! Both programmes as integer programmes: a binary for each setting of each stage, one of them 1;
+//! minimise cores·(1 + the maximum sum of batches) + batches.
 //!
-//! Ties beyond that, in latency, are the solver's. Its rows hold to its own tolerance, about 1e-6.
+//! The solver breaks further ties, in latency. Its rows hold to its own tolerance, about 1e-6.
 
 use std::time::Duration;
 
 use good_lp::{Expression, ProblemVariables, ResolutionError, Variable, constraint, variable};
 
 use super::choices::Choice;
-use super::front::Found;
+use super::front::ProgrammeResult;
 use super::{Phase, Plan, Problem, join};
 use crate::mip::{Mip, Solver};
 use crate::{Check, Outcome, Patience};
 
-/// Solves both programmes with `solver` and says what to do now.
+/// Solves both programmes with `solver` and selects the phase.
 pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) -> Outcome<Plan> {
     let horizontal = programme(problem, Phase::Horizontal, solver, &patience.part(0.5));
     let vertical = programme(problem, Phase::Vertical, solver, patience);
@@ -26,22 +26,27 @@ pub fn solve_with(problem: &Problem, solver: Solver, patience: &Patience<'_>) ->
     outcome.checked(problem)
 }
 
-fn programme(problem: &Problem, phase: Phase, solver: Solver, patience: &Patience<'_>) -> Found {
+fn programme(
+    problem: &Problem,
+    phase: Phase,
+    solver: Solver,
+    patience: &Patience<'_>,
+) -> ProgrammeResult {
     let Some(stages) = problem.choices(phase, problem.load_rps, patience) else {
-        return Found::Late;
+        return ProgrammeResult::OutOfTime;
     };
     if stages.iter().any(Vec::is_empty) {
-        return Found::Nothing;
+        return ProgrammeResult::Infeasible;
     }
     let (mip, binaries) = model(problem, &stages);
     let limit = patience.left();
     if limit == Duration::ZERO {
-        return Found::Late;
+        return ProgrammeResult::OutOfTime;
     }
     let values = match mip.solve(solver, limit) {
         Ok(values) => values,
-        Err(ResolutionError::Infeasible) => return Found::Nothing,
-        Err(_) => return Found::Late,
+        Err(ResolutionError::Infeasible) => return ProgrammeResult::Infeasible,
+        Err(_) => return ProgrammeResult::OutOfTime,
     };
     let chosen = stages.iter().zip(&binaries).map(|(choices, binaries)| {
         let valued = choices.iter().zip(binaries);
@@ -50,12 +55,12 @@ fn programme(problem: &Problem, phase: Phase, solver: Solver, patience: &Patienc
         one.map(|(choice, _)| *choice)
     });
     match chosen.collect::<Option<Vec<Choice>>>() {
-        Some(choices) if values.proven() => Found::Best(choices),
-        Some(choices) => Found::Near {
+        Some(choices) if values.proven() => ProgrammeResult::Optimal(choices),
+        Some(choices) => ProgrammeResult::Good {
             choices,
             least_cores: 0.0,
         },
-        None => Found::Late,
+        None => ProgrammeResult::OutOfTime,
     }
 }
 
@@ -63,7 +68,7 @@ fn model(problem: &Problem, stages: &[Vec<Choice>]) -> (Mip, Vec<Vec<Variable>>)
     let mut variables = ProblemVariables::new();
     let batches: u32 = problem.stages.iter().map(|stage| stage.batch_max).sum();
     let each_core = 1.0 + f64::from(batches);
-    let (mut worth, mut cores, mut part) = (
+    let (mut objective, mut cores, mut part) = (
         Expression::from(0.0),
         Expression::from(0.0),
         Expression::from(0.0),
@@ -75,7 +80,7 @@ fn model(problem: &Problem, stages: &[Vec<Choice>]) -> (Mip, Vec<Vec<Variable>>)
         for choice in choices {
             let binary = variables.add(variable().binary());
             let cost = f64::from(choice.cost);
-            worth.add_mul(-(cost * each_core + f64::from(choice.batch)), binary);
+            objective.add_mul(-(cost * each_core + f64::from(choice.batch)), binary);
             cores.add_mul(cost, binary);
             part.add_mul(choice.ms / problem.slo_ms, binary);
             one.add_mul(1.0, binary);
@@ -88,7 +93,7 @@ fn model(problem: &Problem, stages: &[Vec<Choice>]) -> (Mip, Vec<Vec<Variable>>)
     rows.push(constraint!(part <= 1.0));
     let mip = Mip {
         variables,
-        worth,
+        objective,
         rows,
         start: Vec::new(),
         gap: 0.0,

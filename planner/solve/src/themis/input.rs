@@ -1,4 +1,4 @@
-//! A problem as a document has it, and the rules it must keep.
+//! The problem as a document, and its validation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,17 +8,17 @@ use crate::Refused;
 use crate::input::{distinct, positive, rule, within};
 use crate::law::{Latency, MS_MAX};
 
-/// Most stages.
+/// Maximum number of stages.
 pub const STAGES_MAX: usize = 32;
-/// Greatest batch.
+/// Maximum batch.
 pub const BATCH_MAX: u32 = 256;
-/// Most cores of an instance.
+/// Maximum number of cores of an instance.
 pub const CORES_MAX: u32 = 256;
-/// Most instances of a stage.
+/// Maximum number of instances of a stage.
 pub const INSTANCES_MAX: u32 = 10_000;
-/// Greatest budget, in cores.
+/// Maximum budget, in cores.
 pub const BUDGET_MAX: u32 = 10_000_000;
-/// Greatest load, in requests/s.
+/// Maximum load, in requests/s.
 pub const LOAD_MAX_RPS: f64 = 1e9;
 
 /// A pipeline and its load.
@@ -30,14 +30,14 @@ pub struct Input {
     /// Whether the load is known to last, so that it is time to scale horizontally.
     #[serde(default)]
     pub lasting: bool,
-    /// Within how many ms the pipeline must answer. Above 0.
+    /// SLO: maximum latency of the pipeline, in ms. Above 0.
     pub slo_ms: f64,
-    /// Cores for all instances together, from 1.
+    /// Budget of cores for all instances together, from 1.
     pub budget_cores: u32,
     /// Cores of each instance after scaling horizontally, from 1.
     #[serde(default = "one")]
     pub horizontal_cores: u32,
-    /// The stages, in the order of a request's way: 1 to 32.
+    /// Stages, in the order in which a request passes them: 1 to 32.
     pub stages: Vec<StageInput>,
 }
 
@@ -45,30 +45,30 @@ pub struct Input {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageInput {
-    /// Its name, unlike the others'.
+    /// Unique name.
     pub name: String,
-    /// The latency of a batch on the cores of one instance.
+    /// Latency model of a batch on the cores of one instance.
     pub latency: Latency,
-    /// What runs now.
+    /// Running instances.
     pub running: Running,
-    /// Most cores of an instance, 1 to 256.
+    /// Maximum number of cores of an instance, 1 to 256.
     pub cores_max: u32,
-    /// Greatest batch, 1 to 256.
+    /// Maximum batch, 1 to 256.
     pub batch_max: u32,
-    /// q: time that a request waits for its batch, whatever the batch; by default (b − 1)/λ.
+    /// q: wait of a request for its batch, for every batch size; by default (b − 1)/λ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<f64>,
-    /// Most instances, 1 to 10 000.
+    /// Maximum number of instances, 1 to 10 000.
     pub instances_max: u32,
 }
 
-/// Instances that run.
+/// Running instances of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Running {
-    /// n₀: how many; 0 where nothing runs yet.
+    /// n₀: number of instances; 0 if nothing runs yet.
     pub instances: u32,
-    /// Cores that each has, from 1.
+    /// Cores of each, from 1.
     #[serde(default = "one")]
     pub cores: u32,
 }
@@ -135,7 +135,7 @@ fn checked(input: StageInput, path: &str) -> Result<Stage, Refused> {
     let Running { instances, cores } = input.running;
     within(field("running.instances"), instances, 0, instances_max, "")?;
     within(field("running.cores"), cores, 1, cores_max, "")?;
-    // A parabola fitted badly falls below 0 in between.
+    // A badly fitted parabola may fall below 0 in between.
     for batch in 1..=batch_max {
         let ms = input.latency.ms(batch, f64::from(cores_max));
         let right = format!("above 0 for each batch up to {batch_max}: it is not for {batch}");

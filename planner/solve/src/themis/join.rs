@@ -1,19 +1,20 @@
-//! Both programmes' answers made into one plan: the policy.
+//! The policy: joins the results of both programmes into one plan.
 
 use super::best_effort::{best_effort, why};
-use super::front::Found;
+use super::front::ProgrammeResult;
 use super::{Fits, Handover, Phase, Plan, Problem, Scaling};
 use crate::{Outcome, Patience};
 
 pub(super) fn join(
     problem: &Problem,
-    vertical: Found,
-    horizontal: Found,
+    vertical: ProgrammeResult,
+    horizontal: ProgrammeResult,
     patience: &Patience<'_>,
 ) -> Outcome<Plan> {
-    let late = matches!(vertical, Found::Late) || matches!(horizontal, Found::Late);
-    let (vertical, vertical_gap) = told(problem, vertical);
-    let (horizontal, horizontal_gap) = told(problem, horizontal);
+    let late = matches!(vertical, ProgrammeResult::OutOfTime)
+        || matches!(horizontal, ProgrammeResult::OutOfTime);
+    let (vertical, vertical_gap) = scaling_and_gap(problem, vertical);
+    let (horizontal, horizontal_gap) = scaling_and_gap(problem, horizontal);
     let plan = plan(problem, vertical, horizontal);
     if late {
         let why = "the time was over before both programmes were answered".to_owned();
@@ -34,10 +35,10 @@ pub(super) fn join(
     }
 }
 
-fn told(problem: &Problem, found: Found) -> (Option<Scaling>, Option<f64>) {
+fn scaling_and_gap(problem: &Problem, found: ProgrammeResult) -> (Option<Scaling>, Option<f64>) {
     match found {
-        Found::Best(choices) => (Some(problem.scaling(&choices)), None),
-        Found::Near {
+        ProgrammeResult::Optimal(choices) => (Some(problem.scaling(&choices)), None),
+        ProgrammeResult::Good {
             choices,
             least_cores,
         } => {
@@ -45,11 +46,11 @@ fn told(problem: &Problem, found: Found) -> (Option<Scaling>, Option<f64>) {
             let gap = (f64::from(scaling.cores) - least_cores).max(0.0);
             (Some(scaling), Some(gap))
         }
-        Found::Nothing | Found::Late => (None, None),
+        ProgrammeResult::Infeasible | ProgrammeResult::OutOfTime => (None, None),
     }
 }
 
-/// The plan of what each programme came to; `None` if neither came to anything.
+/// Returns the plan from each programme's solution; `None` if neither has one.
 pub(super) fn plan(
     problem: &Problem,
     vertical: Option<Scaling>,
@@ -67,7 +68,7 @@ pub(super) fn plan(
 }
 
 impl Problem {
-    /// What to do now, by what can be done.
+    /// Returns the phase to apply now, given which programmes have a solution.
     pub(super) fn phase(&self, vertical: bool, horizontal: bool) -> Option<Phase> {
         match (vertical, horizontal) {
             (false, false) => None,

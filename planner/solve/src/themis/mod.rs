@@ -1,34 +1,34 @@
 //! Themis (Razavi, Salmani, Mühlhäuser, Koldehofe, Wang: A Tale of Two Scales, arXiv 2407.14843): a
 //! pipeline of stages, first scaled vertically, which works at once, then horizontally, which is cheaper.
 //!
-//! Of each stage: its latency law l(b, c), the n₀ instances that run, the greatest batch and cores of an
-//! instance and the most instances. With λ the load and q(b) = (b−1)/λ the longest wait for a batch to
-//! fill, two programmes over all stages:
+//! Each stage has a latency model l(b, c), n₀ running instances, the maximum batch and cores of an instance
+//! and the maximum number of instances. With λ the load and q(b) = (b−1)/λ the longest wait for a batch to
+//! fill, there are two programmes over all stages:
 //!
 //! - **vertical**: the instances stay, n = n₀; choose b and c. They take effect at once.
-//! - **horizontal**: instances of few cores, c = `horizontal_cores` (by Amdahl's law those of one core
-//!   are the most efficient); choose b and n.
+//! - **horizontal**: instances of few cores, c = `horizontal_cores` (by Amdahl's law those of one core are
+//!   the most efficient); choose b and n.
 //!
-//! Each minimises Σ n·c, then Σ b, subject to Σ (l(b, c) + q(b)) ≤ SLO, n·b/l(b, c) ≥ λ at each stage and
-//! Σ n·c ≤ the budget. (With the batches weighed by a δ so small that it never costs a core.) What is left
-//! of ties goes to the least latency, then to the fewest cores and the least batch at the first stage, then
+//! Each minimises Σ n·c, then Σ b, subject to Σ (l(b, c) + q(b)) ≤ SLO, n·b/l(b, c) ≥ λ at each stage and Σ
+//! n·c ≤ the budget. (This equals a weight δ of the batches so small that it never costs a core.) Remaining
+//! ties go to the least latency, then to the fewest cores and the smallest batch at the first stage, then
 //! at the second, and so on.
 //!
 //! Both are multiple-choice knapsacks along the latency budget, solved exactly by dynamic programming over
 //! the Pareto front of (latency, cost): [`front`].
 //!
-//! **Policy.** What is known of the paper here is its abstract and summaries; this is our reading. While
-//! the load is not known to last, the running instances absorb it by more cores: [`Phase::Vertical`]. Where
-//! they cannot, or once it lasts (`lasting`: the caller's word, as the paper's predictor gives it), it is
-//! [`Phase::Horizontal`]: the additional instances are started while the old ones carry on with the
-//! vertical plan (with their present cores, where there is none); when they are ready, the old ones shrink
-//! in place. A lasting load that cannot be carried horizontally stays vertical. The plan says both, and how
-//! many cores the hand-over takes while old and new run side by side.
+//! **Policy.** We know only the paper's abstract and summaries; this is our reading. Until the load is
+//! known to last, the running instances absorb it with more cores: [`Phase::Vertical`]. If they cannot, or
+//! once it lasts (`lasting`, set by the caller, as the paper's predictor does), the phase is
+//! [`Phase::Horizontal`]. The additional instances are started while the old ones carry on with the
+//! vertical plan (with their present cores, if there is none). When they are ready, the old ones shrink in
+//! place. A lasting load that cannot be carried horizontally stays vertical. The plan has both programmes'
+//! settings, and the cores of the hand-over while old and new run side by side.
 //!
-//! **Best effort.** Where neither meets all constraints: as much of λ as the pipeline's narrowest stage can
-//! carry within the budget, and with that the least latency within the budget, then the fewest cores;
-//! by the programme that carries more, then the one of less latency, then the vertical. Where there is no
-//! time for the least latency it is the fewest cores.
+//! **Best effort.** If neither programme meets all constraints: the greatest part of λ that the pipeline's
+//! narrowest stage can carry within the budget, and with that the least latency within the budget, then the
+//! fewest cores; by the programme that carries more, then the one of less latency, then the vertical. If
+//! there is no time to minimise the latency, the fewest cores.
 
 mod best_effort;
 mod check;
@@ -73,22 +73,22 @@ struct Stage {
     instances_max: u32,
 }
 
-/// What to do.
+/// Scaling plan of a pipeline.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Plan {
-    /// What to do now.
+    /// Phase to apply now.
     pub phase: Phase,
-    /// Cores and batches of the running instances, effective at once; absent where they cannot carry the
-    /// load in time within the budget.
+    /// Cores and batches of the running instances, effective at once; absent if they cannot carry the load
+    /// in time within the budget.
     pub vertical: Option<Scaling>,
-    /// The instances to start now or, in the vertical phase, once the load has lasted; absent where they
-    /// could not carry it in time within the budget.
+    /// Instances to start now or, in the vertical phase, once the load has lasted; absent if they could not
+    /// carry it in time within the budget.
     pub horizontal: Option<Scaling>,
-    /// From what runs to `horizontal`.
+    /// Hand-over from the running instances to `horizontal`.
     pub handover: Option<Handover>,
 }
 
-/// Which of the two programmes is in force.
+/// The programme that applies now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
@@ -98,10 +98,10 @@ pub enum Phase {
     Horizontal,
 }
 
-/// The settings of all stages.
+/// Settings of all stages.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Scaling {
-    /// In the order of the input.
+    /// Stages in the order of the input.
     pub stages: Vec<Setting>,
     /// Σ n·c.
     pub cores: u32,
@@ -109,10 +109,10 @@ pub struct Scaling {
     pub latency_ms: f64,
 }
 
-/// The setting of one stage.
+/// Setting of one stage.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Setting {
-    /// The stage.
+    /// Name of the stage.
     pub name: String,
     /// n.
     pub instances: u32,
@@ -128,34 +128,34 @@ pub struct Setting {
     pub throughput_rps: f64,
 }
 
-/// Cores while old and new instances run side by side. At each stage these are the old ones, with their
-/// cores of the vertical plan (or, where there is none, of now), and those to be started beyond their
-/// number; the old ones become new ones in place.
+/// Cores while old and new instances run side by side. At each stage these are the old instances, with
+/// their cores of the vertical plan (or their current ones, if there is none), and the instances to be
+/// started beyond their number; the old ones become new ones in place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Handover {
     /// Cores if all stages are handed over at once.
     pub at_once_cores: u32,
-    /// The most cores at a time if the stages are handed over one after another, in order.
+    /// Maximum number of cores if the stages are handed over one after another, in order.
     pub in_turn_cores: u32,
-    /// What the budget allows.
+    /// Order that the budget allows.
     pub fits: Fits,
 }
 
-/// How a hand-over keeps to the budget.
+/// Relation of a hand-over to the budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fits {
-    /// All stages at once.
+    /// All stages may be handed over at once.
     AtOnce,
     /// Only one stage after another.
     InTurn,
-    /// Not without going beyond it for a while, or stopping old instances before new ones are ready.
+    /// Only by exceeding it for a while, or by stopping old instances before new ones are ready.
     Never,
 }
 
-/// Solves both programmes and says what to do now.
+/// Solves both programmes and selects the phase.
 pub fn solve(problem: &Problem, patience: &Patience<'_>) -> Outcome<Plan> {
-    // The smaller one first: what it leaves of its half is the other's.
+    // The smaller programme first: the other one gets the rest of its half of the time.
     let horizontal = front::solve(problem, Phase::Horizontal, &patience.part(0.5));
     let vertical = front::solve(problem, Phase::Vertical, patience);
     join::join(problem, vertical, horizontal, patience).checked(problem)

@@ -1,21 +1,21 @@
-//! The programme with parts of choices allowed: the least cost of the stages from each one on, for any
-//! latency. It is a bound for the front to prune by, and rounded it is a plan to begin with.
+//! Relaxation with fractions of choices: the least cost of the stages from each one on, for any latency.
+//! It is the bound by which the front is pruned; rounded, it is an initial plan.
 //!
-//! Per stage the lower convex hull of (latency, cost); from every stage's cheapest choice on, latency is
-//! bought where it costs least: sorted by cost for each ms, all hulls' edges give the optimum.
+//! Per stage it uses the lower convex hull of (latency, cost). From every stage's cheapest choice on,
+//! latency is reduced where it costs least: all hulls' edges, sorted by cost per ms, give the optimum.
 
 use super::choices::Choice;
 
-/// The least cost of the stages from one on, over latency.
+/// Least cost of the stages from one on, as a function of latency.
 pub(super) struct Relaxed {
-    /// The cheapest choices' latency and cost.
+    /// Latency and cost of the cheapest choices.
     slowest_ms: f64,
     least_cost: f64,
-    /// What has been bought of latency and paid for it after each edge, dearer and dearer.
+    /// Cumulative reduction of latency and its cost after each edge, with rising cost per ms.
     bought: Vec<(f64, f64)>,
 }
 
-/// A step along a stage's hull: to the choice at index `to` of its undominated choices.
+/// Step along a stage's hull: to the choice at index `to` of its undominated choices.
 struct Edge {
     stage: usize,
     to: usize,
@@ -23,7 +23,8 @@ struct Edge {
     more_cost: f64,
 }
 
-/// By stage, and after the last (where nothing costs nothing). `stages` are undominated, none empty.
+/// Returns the relaxation of each suffix of the stages, and of none (cost 0). `stages` are undominated,
+/// none empty.
 pub(super) fn suffixes(stages: &[Vec<Choice>]) -> Vec<Relaxed> {
     let edges = edges(stages);
     (0..=stages.len())
@@ -49,7 +50,7 @@ pub(super) fn suffixes(stages: &[Vec<Choice>]) -> Vec<Relaxed> {
 }
 
 impl Relaxed {
-    /// No choices within `ms` cost less; infinite where none are.
+    /// Lower bound of the cost of choices within `ms`; infinite if there are none.
     pub(super) fn least_cost(&self, ms: f64) -> f64 {
         let missing = self.slowest_ms - ms;
         if missing <= 0.0 {
@@ -63,14 +64,14 @@ impl Relaxed {
                 let part = (missing - less) / (to_less - less);
                 self.least_cost + more + part * (to_more - more)
             }
-            // Rounding may miss the last edge's end by a little.
+            // Rounding errors may miss the last edge's end by a little.
             None if missing <= less * (1.0 + 1e-9) + 1e-9 => self.least_cost + more,
             None => f64::INFINITY,
         }
     }
 }
 
-/// Choices within `ms`, most often nearly the cheapest: whole edges bought until it is kept.
+/// Returns choices within `ms`, usually nearly the cheapest: whole edges are taken until it is met.
 pub(super) fn rounded(
     stages: &[Vec<Choice>],
     in_time: impl Fn(f64) -> bool,
@@ -94,7 +95,7 @@ pub(super) fn rounded(
     total(&chosen).then_some(chosen)
 }
 
-/// All hulls' edges, the cheapest latency first; within a stage in the hull's order.
+/// Returns all hulls' edges, the cheapest latency first; within a stage in the hull's order.
 fn edges(stages: &[Vec<Choice>]) -> Vec<Edge> {
     let mut edges: Vec<Edge> = Vec::new();
     for (stage, choices) in stages.iter().enumerate() {
@@ -109,7 +110,7 @@ fn edges(stages: &[Vec<Choice>]) -> Vec<Edge> {
     edges
 }
 
-/// The quickest of those that cost least.
+/// The fastest of the cheapest choices.
 fn cheapest(choices: &[Choice]) -> usize {
     let least = choices.first().map(|choice| choice.cost);
     let same = choices
@@ -123,7 +124,7 @@ fn hull(stage: usize, choices: &[Choice]) -> Vec<Edge> {
     for (index, choice) in choices.iter().enumerate().skip(cheapest(choices)) {
         let new = (index, choice.ms, f64::from(choice.cost));
         while let [.., before, last] = corners.as_slice() {
-            // The last is a corner only if what comes after it costs more for each ms.
+            // The last is a corner only if the step after it costs more per ms.
             let (first, second) = (slope(before, last), slope(last, &new));
             if first < second {
                 break;
@@ -144,7 +145,7 @@ fn hull(stage: usize, choices: &[Choice]) -> Vec<Edge> {
     pairs.collect()
 }
 
-/// Cost for each ms from one corner to the next.
+/// Cost per ms from one corner to the next.
 fn slope(from: &(usize, f64, f64), to: &(usize, f64, f64)) -> f64 {
     (to.2 - from.2) / (from.1 - to.1)
 }

@@ -1,5 +1,5 @@
-//! What the stories are about: the program in a process of its own, a proxy and backends that are
-//! stand-ins in memory.
+//! Harness of the tests: the program as a separate process, with an in-memory fake of the proxy and the
+//! backends.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) const KEY: &str = "secret-key";
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A proxy that counts arrivals at a rate, and backends that hold cores.
+/// Fake of a proxy that counts arrivals at a rate, and of backends with cores.
 #[derive(Debug)]
 pub(crate) struct World {
     begin: Instant,
@@ -132,7 +132,7 @@ variants:
     )
 }
 
-/// A folder with the service file in it.
+/// Temporary folder with the service file.
 pub(crate) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -171,7 +171,7 @@ impl Folder {
         (child, format!("http://{}", address.trim()))
     }
 
-    /// Runs what must fail at once, and returns what it says.
+    /// Runs a command that must fail at once, and returns its error output.
     pub(crate) async fn refused(
         &self,
         change: impl FnOnce(&mut Command) -> &mut Command,
@@ -206,7 +206,7 @@ pub(crate) async fn status(planner: &str) -> Value {
     asked.send().await.unwrap().json().await.unwrap()
 }
 
-/// Ends it as a person or Kubernetes would.
+/// Stops the process with the signal that a person or Kubernetes would send.
 pub(crate) async fn end(mut child: Child, signal: &str) -> String {
     let id = child.id().unwrap().to_string();
     let begin = Instant::now();

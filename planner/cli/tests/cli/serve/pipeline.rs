@@ -1,4 +1,4 @@
-//! A pipeline of two stages: a plan for each, and one budget.
+//! A pipeline of two stages: each has a plan, and they share one budget.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::bed::{Folder, KEY, World, end, service_file, status, until};
 
-/// The same two variants as the stages of a pipeline: `demo`, which requests enter, and `next`.
+/// A pipeline of two stages with the same two variants: `demo`, which requests enter, and `next`.
 fn pipeline_file(world: SocketAddr) -> String {
     let file = service_file(world)
         .replace("initial: 1}", "initial: 1, least: 0}")
@@ -21,7 +21,7 @@ fn pipeline_file(world: SocketAddr) -> String {
 }
 
 #[tokio::test]
-async fn a_pipeline_has_a_plan_for_each_stage_and_one_budget() {
+async fn pipeline_has_one_plan_per_stage_and_one_budget() {
     let (world, address) = World::start().await;
     let folder = Folder::with(&pipeline_file(address));
     let (child, planner) = folder.start().await;
@@ -56,7 +56,7 @@ async fn a_pipeline_has_a_plan_for_each_stage_and_one_budget() {
     let shown = status(&planner).await;
     assert_eq!(shown["stages"]["next"]["plan"]["service"], "next");
     assert_eq!(shown["latest"]["variants"]["b"]["batch"], 1);
-    // More than eight cores carry: what they do carry, in both stages.
+    // More than eight cores can serve: the plan is for their maximum, in both stages.
     world.load(90.0);
     until("the overload to be said", async || {
         let shown = status(&planner).await;

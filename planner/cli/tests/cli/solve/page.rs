@@ -1,4 +1,4 @@
-//! `docs/reference/solve.md` and the examples' remarks, held against the program: outputs, keys and limits.
+//! Tests of `docs/reference/solve.md` and the examples' comments against the program: outputs, keys and limits.
 
 use weir_planner::http::solve as http;
 use weir_planner::solve::{infaas, infadapter, ipa, law, sponge, themis};
@@ -8,7 +8,7 @@ use super::*;
 const PAGE: &str = include_str!("../../../../../docs/reference/solve.md");
 
 #[test]
-fn the_schema_names_every_formulation_and_the_examples_name_every_key() {
+fn schema_has_every_formulation_and_examples_have_every_key() {
     let output = run(&["--schema"]);
     assert!(output.status.success() && output.stderr.is_empty());
     let schema = answer(&output);
@@ -42,7 +42,7 @@ fn the_schema_names_every_formulation_and_the_examples_name_every_key() {
 }
 
 #[test]
-fn what_the_examples_say_is_the_default_is() {
+fn defaults_in_example_comments_are_correct() {
     for name in FORMULATIONS {
         let mut said = 0;
         let spelt_out: Vec<String> = example(name)
@@ -73,8 +73,8 @@ fn words(text: &str) -> BTreeSet<&str> {
     text.split(apart).collect()
 }
 
-/// The keys that a part of the schema knows, those of the parts it refers to included; laws only where
-/// they are asked for.
+/// Collects the keys of a part of the schema and the parts it refers to; those of latency models only
+/// if `laws`.
 fn collect(schema: &Value, part: &Value, laws: bool, keys: &mut BTreeSet<String>) {
     match part {
         Value::Object(fields) => {
@@ -99,7 +99,7 @@ fn collect(schema: &Value, part: &Value, laws: bool, keys: &mut BTreeSet<String>
 }
 
 #[test]
-fn the_page_shows_what_the_program_prints() {
+fn page_shows_actual_output() {
     let (mut renewed, mut commands) = (String::new(), Vec::new());
     let mut lines = PAGE.lines();
     while let Some(line) = lines.next() {
@@ -134,7 +134,7 @@ fn the_page_shows_what_the_program_prints() {
     assert_eq!(PAGE, renewed);
 }
 
-/// What a line of the page prints on the standard output, typed in the repository's root.
+/// Standard output of a command line of the page, run in the repository's root.
 fn printed(line: &str) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_weir"));
     let mut path = program.parent().unwrap().as_os_str().to_owned();
@@ -149,7 +149,7 @@ fn printed(line: &str) -> String {
 }
 
 #[test]
-fn the_pages_limits_are_the_programs() {
+fn limits_on_page_equal_those_of_program() {
     let rows: Vec<Vec<&str>> = PAGE
         .lines()
         .skip_while(|line| *line != "## Limits")

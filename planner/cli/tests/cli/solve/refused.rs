@@ -1,9 +1,9 @@
-//! What cannot be solved, and what is refused: exit code, and what is said.
+//! Unsolvable and invalid problems: exit code and error message.
 
 use super::*;
 
 #[test]
-fn what_nothing_meets_ends_with_3_and_says_why() {
+fn unsolvable_problem_exits_with_3_and_reason() {
     for (name, what, by, why) in [
         (
             "infadapter",
@@ -57,7 +57,7 @@ fn what_nothing_meets_ends_with_3_and_says_why() {
 }
 
 #[test]
-fn what_is_wrong_with_a_problem_is_named() {
+fn invalid_problem_is_refused_with_field() {
     for (name, what, by, message) in [
         (
             "infadapter",
@@ -164,7 +164,7 @@ fn what_is_wrong_with_a_problem_is_named() {
 }
 
 #[test]
-fn what_is_no_problem_is_refused() {
+fn unparsable_problem_is_refused() {
     for (input, message) in [
         (&b""[..], "must be an object"),
         (b"# nothing but a remark\n", "must be an object"),

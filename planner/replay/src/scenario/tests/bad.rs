@@ -1,10 +1,10 @@
-//! Refusals of service and load: file, line, field, value, and what would be right.
+//! Errors of service and load: file, line, field, value, and the expected value.
 
 use super::*;
 
 #[test]
-fn a_bad_scenario_is_refused_by_line_field_and_value() {
-    let desk = Desk::new();
+fn invalid_scenario_is_refused_with_line_field_and_value() {
+    let fixture = Fixture::new();
     let service = "service:\n  service: demo";
     let load = "load: {generator: poisson, rps: 50}";
     let table: &[(&str, &str, &[&str])] = &[
@@ -137,28 +137,29 @@ fn a_bad_scenario_is_refused_by_line_field_and_value() {
         if *by == "load: {records: ok.csv}" {
             // Within the tolerated silence the end may be later than the last arrival.
             let text = SMALL.replacen(what, "load: {records: ok.csv, silence_s: 5}", 1);
-            let refused = desk.read(&text).unwrap_err().to_string();
+            let refused = fixture.read(&text).unwrap_err().to_string();
             assert!(parts.iter().all(|part| refused.contains(part)), "{refused}");
             continue;
         }
-        desk.bad(what, by, parts);
+        fixture.bad(what, by, parts);
     }
     let text = SMALL.replacen("  slo_ms: 800", "  slo: 800", 1);
-    let refused = desk.read(&text).unwrap_err();
+    let refused = fixture.read(&text).unwrap_err();
     assert_eq!(refused.line, Some(6));
     assert!(!refused.message.contains(" line "), "{refused}");
     let many = format!("length_s: 80000\n{load}").replace("rps: 50", "rps: 99");
     let text = SMALL.replace("length_s: 20\n", "").replace(load, &many);
-    let refused = desk.read(&text).unwrap_err().to_string();
+    let refused = fixture.read(&text).unwrap_err().to_string();
     assert!(
         refused.contains("7920000 requests") && refused.contains("5000000"),
         "{refused}"
     );
-    let missing = read(&desk.0.path().join("none.yaml"), Overrides::default());
+    let missing = read(&fixture.0.path().join("none.yaml"), Overrides::default());
     assert!(missing.unwrap_err().to_string().contains("none.yaml"));
     let large = "#".repeat(SCENARIO_BYTES_MAX as usize + 1);
     assert!(
-        desk.read(&large)
+        fixture
+            .read(&large)
             .unwrap_err()
             .to_string()
             .contains("2097152 bytes")

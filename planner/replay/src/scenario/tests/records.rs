@@ -1,10 +1,10 @@
-//! Refusals of the files that a scenario names, and what they may say.
+//! Errors in the files that a scenario names, and their valid contents.
 
 use super::*;
 
 #[test]
-fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
-    let desk = Desk::new();
+fn invalid_records_and_rates_are_refused_with_file_and_line() {
+    let fixture = Fixture::new();
     let load = "load: {generator: poisson, rps: 50}";
     let table: &[(&str, &str, &[&str])] = &[
         (
@@ -113,11 +113,11 @@ fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
         ),
     ];
     for (name, text, parts) in table {
-        desk.file(name, text);
-        desk.bad(load, &format!("load: {{records: {name}}}"), parts);
+        fixture.file(name, text);
+        fixture.bad(load, &format!("load: {{records: {name}}}"), parts);
     }
-    desk.file("a.csv", &format!("arrival_s\n1{}\n", " ".repeat(5000)));
-    desk.bad(
+    fixture.file("a.csv", &format!("arrival_s\n1{}\n", " ".repeat(5000)));
+    fixture.bad(
         load,
         "load: {records: a.csv}",
         &["a.csv:2:", "5001 bytes", "4096"],
@@ -126,42 +126,42 @@ fn bad_records_and_rates_are_refused_by_their_own_file_and_line() {
         ("5\n\n6\n", ["line 2", "'nothing'"]),
         ("5\n-6\n", ["line 2", "'-6'"]),
     ] {
-        desk.file("bad.txt", text);
-        desk.bad(
+        fixture.file("bad.txt", text);
+        fixture.bad(
             load,
             "load: {file: bad.txt}",
             &[":21:", "load.file", "bad.txt", parts[0], parts[1]],
         );
     }
-    // As many zeros as a recording's loss has, in the part that is played.
-    desk.file(
+    // As many zeros as a recording gap has, in the part that is played.
+    fixture.file(
         "gap.txt",
         &format!("7\n{}8\n{}9\n", "0\n".repeat(60), "0\n".repeat(61)),
     );
     let whole = "load: {file: gap.txt, loop: true}";
     let text = SMALL.replace("length_s: 20\n", "");
-    let refused = desk.read(&text.replace(load, whole)).unwrap_err();
+    let refused = fixture.read(&text.replace(load, whole)).unwrap_err();
     let refused = refused.to_string();
     for part in &["load.file: gap.txt: 61 s", "second 62", "60 s", "silence_s"] {
         assert!(refused.contains(part), "'{refused}' does not say '{part}'");
     }
-    desk.bad(
+    fixture.bad(
         load,
         "load: {file: gap.txt, from_s: 62, loop: true, silence_s: 10}",
         &["load.file: gap.txt: 20 s", "second 62", "10 s"],
     );
-    desk.good(
+    fixture.good(
         &SMALL
             .replace(load, "load: {file: gap.txt}")
             .replace("length_s: 20", "length_s: 62"),
     );
-    desk.good(&text.replace(load, "load: {file: gap.txt, silence_s: 61}"));
-    // What is meant is taken.
-    desk.file(
+    fixture.good(&text.replace(load, "load: {file: gap.txt, silence_s: 61}"));
+    // Intended gaps are allowed.
+    fixture.file(
         "a.jsonl",
         "{\"arrival_s\": 1}\n{\"arrival_ms\": 1000}\n{\"arrival_s\": 99}\n",
     );
     let meant = "load: {records: a.jsonl, ties: true, silence_s: 100}";
-    let (_, sending) = desk.good(&SMALL.replace(load, meant));
+    let (_, sending) = fixture.good(&SMALL.replace(load, meant));
     assert_eq!(sending.arrivals.len(), 2, "the third is after length_s");
 }

@@ -1,10 +1,10 @@
-//! Refusals of servers, proxies, network, clients, contenders and faults.
+//! Errors of servers, proxies, network, clients, contenders and faults.
 
 use super::*;
 
 #[test]
-fn a_bad_key_beside_service_and_load_is_refused() {
-    let desk = Desk::new();
+fn invalid_keys_beside_service_and_load_are_refused() {
+    let fixture = Fixture::new();
     let load = "load: {generator: poisson, rps: 50}";
     let extra = |more: &str| format!("{load}\n{more}\n");
     let more: &[(&str, &[&str])] = &[
@@ -153,6 +153,6 @@ fn a_bad_key_beside_service_and_load_is_refused() {
         ),
     ];
     for (more, parts) in more {
-        desk.bad(load, &extra(more), parts);
+        fixture.bad(load, &extra(more), parts);
     }
 }

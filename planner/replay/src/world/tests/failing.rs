@@ -1,11 +1,11 @@
-//! A variant whose server fails, at 0.55 × of what all can carry together: the others carry what it cannot.
+//! Failing server of one variant, at 0.55 × the capacity of all variants: the others take over its load.
 
 use super::*;
 
 const FAULT_S: std::ops::Range<u64> = 10..20;
-/// The scenario's end.
+/// Length of the scenario.
 const END_S: u64 = 35;
-/// 55.6 requests/s: a slot of a carries 20, one of b 10, and the slots below 100 together.
+/// 55.6 requests/s: a slot of a serves 20, one of b 10, and all slots below 100 together.
 const EVERY_MS: u64 = 18;
 const BUDGET_MS: u64 = 600;
 
@@ -23,7 +23,7 @@ fn broken(slots: [u32; 2], what: FaultKind) -> Scenario {
     scenario
 }
 
-/// Of those sent in these seconds: how many, and how many were answered in time, all and by this variant.
+/// Counts of the requests sent in these seconds: all, those on time, and those on time by this variant.
 fn counts(play: &Play, all: &[Request], sent: std::ops::Range<u64>, by: usize) -> [usize; 3] {
     let sent = Duration::from_secs(sent.start)..Duration::from_secs(sent.end);
     let mut counts = [0; 3];
@@ -43,7 +43,7 @@ fn counts(play: &Play, all: &[Request], sent: std::ops::Range<u64>, by: usize) -
 }
 
 #[test]
-fn a_variant_that_fails_is_left_and_comes_back() {
+fn failing_variant_is_avoided_until_it_recovers() {
     let times: Vec<_> = (0..END_S * 1000 / EVERY_MS)
         .map(|n| (n * EVERY_MS, BUDGET_MS))
         .collect();
@@ -56,7 +56,7 @@ fn a_variant_that_fails_is_left_and_comes_back() {
         ] {
             let play = play(&broken(slots, what), &all, WEIR, 1).unwrap();
             let of = |sent| counts(&play, &all, sent, variant);
-            // What was in flight when it began is lost, too.
+            // Requests in flight at the start of the fault are lost, too.
             let [sent, in_time, _] = of(FAULT_S.start - 1..FAULT_S.end);
             println!("{what:?}: {in_time} of {sent}");
             assert!(in_time * 100 >= sent * 98, "{what:?}: {in_time} of {sent}");

@@ -1,5 +1,5 @@
-//! Answers that are read slowly: the client has them late, the server's slot is free as soon as the proxy has
-//! taken what it takes.
+//! Slowly read answers: the client has them late, and the server's slot is free once the proxy's buffer
+//! has its part.
 
 use super::*;
 
@@ -8,7 +8,7 @@ const CAREFUL: Contender = Contender {
     control: Control::Static,
 };
 
-/// Its client takes so many ms longer; for the first `at_proxy` of them the proxy waits too.
+/// Makes the client take `longer` ms more; for the first `at_proxy` of them the proxy waits too.
 fn reads(request: &mut Request, longer: u64, at_proxy: u64) {
     request.reading = Reading {
         longer: ms(longer),
@@ -17,7 +17,7 @@ fn reads(request: &mut Request, longer: u64, at_proxy: u64) {
 }
 
 #[test]
-fn small_answer_is_late_for_its_reader_alone() {
+fn small_answer_delays_only_its_slow_reader() {
     let mut all = requests(&[(0, 1000), (10, 1000)]);
     reads(&mut all[0], 300, 0);
     assert_eq!(played(&scenario([1, 0]), &all, WEIR), [(A, 350), (A, 100)]);
@@ -25,21 +25,21 @@ fn small_answer_is_late_for_its_reader_alone() {
 }
 
 #[test]
-fn large_answer_keeps_nobody_from_the_server() {
+fn slowly_read_large_answer_does_not_block_the_server() {
     let mut all = requests(&[(0, 1000), (10, 1000), (600, 1000)]);
     reads(&mut all[0], 500, 400);
     let ends = [(A, 550), (A, 100), (A, 650)];
     assert_eq!(played(&scenario([1, 0]), &all, WEIR), ends);
-    // Not even past its deadline: an answer that has begun is let finish.
+    // Not even past its deadline: an answer that has begun may finish.
     all[0].budget = ms(100);
     assert_eq!(played(&scenario([1, 0]), &all, WEIR), ends);
 }
 
 #[test]
-fn slow_reader_is_under_way_to_a_gateway_without_weir() {
+fn slow_reader_counts_as_in_flight_at_gateway_without_weir() {
     let mut scenario = scenario([1, 0]);
     scenario.service.slo = ms(120);
-    // Two at once are let through; the route's timeout cuts off what is still being read.
+    // The breaker admits two at once; the route's timeout cuts off an answer that is still being read.
     let mut all = requests(&[(0, 1000), (0, 1000), (110, 1000), (170, 1000)]);
     reads(&mut all[0], 500, 400);
     reads(&mut all[1], 500, 400);
@@ -57,7 +57,7 @@ fn slow_reader_is_under_way_to_a_gateway_without_weir() {
 }
 
 #[test]
-fn reader_that_leaves_leaves_nothing() {
+fn disconnect_while_reading_leaks_nothing() {
     let mut all = requests(&[(0, 1000), (10, 1000), (300, 1000)]);
     reads(&mut all[0], 900, 900);
     all[0].patience = ms(200);
@@ -68,7 +68,7 @@ fn reader_that_leaves_leaves_nothing() {
 }
 
 #[test]
-fn restart_takes_the_answers_that_are_still_read() {
+fn restart_loses_answers_that_are_still_read() {
     let mut all = requests(&[(0, 1000), (200, 1000)]);
     reads(&mut all[0], 900, 900);
     let mut scenario = scenario([1, 0]);

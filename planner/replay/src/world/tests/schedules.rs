@@ -1,17 +1,16 @@
-//! Random small scenarios, faults and all, through the core: variants of different speed and accuracy,
-//! classes, batches, stages of a pipeline, roles. After every step of every engine: no slot is taken
-//! beyond the plan's, nobody is sent ahead of an earlier deadline in the same queue (`turns`: of the
-//! same class, and no class is passed over beyond its bound), and no more are held than may be. At the
-//! end: every request ended exactly once, no slot, place or request is left, and no more were on time
-//! than the bound allows.
+//! Random small scenarios with faults: variants of different speed and accuracy, classes, batches,
+//! pipeline stages, roles. Every step of every engine is checked: no slot is taken beyond the plan's,
+//! each queue dispatches by deadline (`class_order`: within a class, and no class is passed over more often
+//! than allowed), and queue limits hold. At the end every request has exactly one outcome, no slot,
+//! place or request is left, and no more requests were on time than the bound allows.
 //!
-//! A failing seed prints the line that reproduces it.
+//! A failing seed prints the command line that reproduces it.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-mod drawn;
-mod turns;
+mod class_order;
+mod random_scenario;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -24,46 +23,46 @@ use weir_filter::verdict::Verdict;
 use super::*;
 use crate::bound::{self, Kind};
 use crate::plane::Worker;
-use drawn::drawn;
-use turns::Turns;
+use class_order::ClassOrder;
+use random_scenario::random_scenario;
 
-/// The variants' names, in the order of every engine's table.
+/// Names of the variants, in the order of every engine's table.
 const VARIANTS: [&str; 3] = ["a", "b", "c"];
 
-/// How many seeds.
+/// Number of seeds.
 const SEEDS: u64 = 20_000;
-/// Names one seed to run alone.
+/// Environment variable with a single seed to run.
 const SEED_VARIABLE: &str = "WEIR_REPLAY_SEED";
-/// One seed in so many is played twice, and has a planner.
+/// One in this many seeds is played twice.
 const TWICE_EVERY: u64 = 20;
 const PLANNER_EVERY: u64 = 200;
 
-/// How long somebody may wait beside a free slot: two looks of whoever waits, one of them lost, and
-/// the timer's rounding.
+/// Maximum wait beside a free slot: two polls of the waiting worker, one of them lost, and the timer's
+/// rounding.
 const IDLE_MAX: Duration = Duration::from_millis(33);
 
-/// Checks every step.
+/// Witness that checks every step.
 #[derive(Default)]
 struct Inspector {
-    /// What each worker was last seen to have of each variant, with its proxy.
+    /// Last known gauges by proxy, worker and variant.
     gauges: BTreeMap<(u32, usize, usize), Gauge>,
     taken: BTreeMap<(usize, usize), u32>,
-    /// The earliest deadline that each worker held of each variant after its last call.
+    /// Earliest deadline in each worker's queue of each variant after its last call.
     earliest: BTreeMap<(usize, usize), Mono>,
-    /// Since when somebody waits beside a free slot, by proxy and variant.
+    /// Start of a wait beside a free slot, by proxy and variant.
     idle_since: BTreeMap<(u32, usize), u64>,
-    /// What the last worker's board counts as taken at the end.
+    /// Slots counted as taken in the last worker's slot table at the end.
     last: Option<Vec<(Key, u32)>>,
-    /// Calls that released somebody who was held while others still waited.
+    /// Number of checked calls that dispatched a queued request while others still waited.
     choices: u64,
-    /// Whose turn it was, class by class.
-    turns: Turns,
-    /// Whether any variant executes batches: then those who wait for company leave slots free.
+    /// Checks of the class scheduler.
+    class_order: ClassOrder,
+    /// Whether any variant executes batches; requests then wait for a batch beside free slots.
     batches: bool,
 }
 
 impl Inspector {
-    /// What holds of a proxy's workers together.
+    /// Checks the invariants over all workers of a proxy.
     fn check_proxy(&mut self, worker: usize, who: &Worker, gauges: &[Gauge], now: u64) {
         let on_board: BTreeMap<Key, u32> = who.taken_on_board(now).into_iter().collect();
         for (variant, gauge) in gauges.iter().enumerate() {
@@ -79,7 +78,7 @@ impl Inspector {
                 slots = slots.min(known.slots);
             }
             if before.map_or(0, |before| before.taken) < gauge.taken {
-                // As many again may lie behind those that execute.
+                // As many again may queue behind the executing ones.
                 let most = 2 * gauge.slots;
                 assert!(taken <= most, "{taken} slots taken of {most} by one proxy");
             }
@@ -99,13 +98,19 @@ impl Inspector {
 }
 
 impl Witness for Inspector {
-    fn told(&mut self, worker: usize, who: &Worker, verdicts: &[(StreamId, Verdict)], now: u64) {
+    fn on_verdicts(
+        &mut self,
+        worker: usize,
+        who: &Worker,
+        verdicts: &[(StreamId, Verdict)],
+        now: u64,
+    ) {
         let engine = &who.engine;
         let gauges: Vec<_> = engine.gauges().collect();
         if engine.config().scope == Scope::Proxy {
             self.check_proxy(worker, who, &gauges, now);
         }
-        self.turns.told(worker, verdicts, now);
+        self.class_order.on_verdicts(worker, verdicts, now);
         let alike = engine.config().classes.len() == 1;
         let mut last: BTreeMap<VariantId, Mono> = BTreeMap::new();
         for (stream, verdict) in verdicts {
@@ -127,11 +132,11 @@ impl Witness for Inspector {
         for (variant, gauge) in gauges.iter().enumerate() {
             let id = VariantId(variant as u16);
             if let (Some(sent), Some(waits)) = (last.get(&id), gauge.earliest) {
-                // Of several variants somebody may have been moved here after that.
+                // With several variants a request may have been moved here after that.
                 let before = self.earliest.get(&(worker, variant));
                 let waited = gauges.len() == 1 || before == Some(&waits);
                 assert!(
-                    !alike || !waited || *sent <= waits + self.turns.rest,
+                    !alike || !waited || *sent <= waits + self.class_order.rest,
                     "sent {sent:?} ahead of {waits:?}"
                 );
                 self.choices += 1;
@@ -162,23 +167,23 @@ impl Witness for Inspector {
         for (class, known) in engine.config().classes.iter() {
             let of_class = engine.held_of(class);
             of_classes += of_class;
-            // A plan's coming routes anew who is held, and refuses nobody for a limit.
+            // A new plan reroutes queued requests, and rejects none for a limit.
             let most = known.held_max.unwrap_or(usize::MAX);
             assert!(of_class <= most, "{of_class} held of {}", known.name);
         }
         assert_eq!(of_classes, held, "held in rooms and counted by class");
     }
 
-    fn whole(&mut self, worker: usize, stream: StreamId) {
-        self.turns.whole(worker, stream);
+    fn on_last_byte(&mut self, worker: usize, stream: StreamId) {
+        self.class_order.on_last_byte(worker, stream);
     }
 
-    fn anew(&mut self, worker: usize) {
+    fn on_new_engine(&mut self, worker: usize) {
         self.gauges.retain(|(_, known, _), _| *known != worker);
         self.idle_since.clear();
         self.taken.retain(|(known, _), _| *known != worker);
         self.earliest.retain(|(known, _), _| *known != worker);
-        self.turns.anew(worker);
+        self.class_order.on_new_engine(worker);
     }
 
     fn end(&mut self, workers: &mut dyn Iterator<Item = &mut Worker>, now: u64) {
@@ -227,16 +232,16 @@ fn on_time(scenario: &Scenario, requests: &[Request], play: &Play) -> u64 {
         .count() as u64
 }
 
-/// Plays a seed; how many choices among those held were checked.
+/// Plays a seed; returns the number of dispatch choices that were checked.
 fn check(seed: u64) -> u64 {
-    let (scenario, requests, contender) = drawn(seed);
+    let (scenario, requests, contender) = random_scenario(seed);
     let once = || {
         let inspector = Inspector {
-            turns: Turns::of(&scenario, &requests, contender),
+            class_order: ClassOrder::of(&scenario, &requests, contender),
             batches: batches(&scenario),
             ..Inspector::default()
         };
-        play_before(inspector, &scenario, &requests, contender, seed).unwrap()
+        play_with(inspector, &scenario, &requests, contender, seed).unwrap()
     };
     let (play, inspector) = once();
     let taken = inspector.last.clone().unwrap_or_default();
@@ -269,7 +274,7 @@ fn check(seed: u64) -> u64 {
 }
 
 #[test]
-fn random_schedules_keep_order_slots_and_count() {
+fn random_schedules_keep_order_slot_limits_and_request_count() {
     if let Ok(seed) = std::env::var(SEED_VARIABLE) {
         check(seed.parse().unwrap());
         return;

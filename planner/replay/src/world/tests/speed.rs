@@ -1,4 +1,4 @@
-//! How fast it plays; figures, run by hand: `cargo test --release -p weir-replay speed -- --ignored --nocapture`.
+//! Speed of the simulation, printed; run by hand: `cargo test --release -p weir-replay speed -- --ignored --nocapture`.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn load(seconds: u64, rps: u64, budget_ms: u64) -> Vec<Request> {
     let template = requests(&[(0, budget_ms)])[0];
     for id in 0..seconds * rps {
         let sent = Duration::from_micros(id * 1_000_000 / rps);
-        // Deadlines that differ, so that queues have an order to keep.
+        // Different deadlines, so that queues have an order to keep.
         let budget = ms(budget_ms + id * 7919 % 97);
         all.push(Request {
             id: id as u32,
@@ -73,7 +73,7 @@ fn speed() {
         ..WEIR
     };
     for (what, mut scenario) in [
-        ("2 variants, 8 cores", super::steering::closed_loop()),
+        ("2 variants, 8 cores", super::planner_cycle::closed_loop()),
         ("3 variants, 20 cores", example()),
     ] {
         scenario.length = Duration::from_secs(1200);
@@ -81,15 +81,15 @@ fn speed() {
         report(
             &what,
             &scenario,
-            &super::steering::waves(1200, 160),
+            &super::planner_cycle::waves(1200, 160),
             planner,
         );
     }
 }
 
-/// The example's service with servers as its profiles say.
+/// The example's service, with servers that match its profiles.
 fn example() -> Scenario {
-    let mut scenario = super::steering::closed_loop();
+    let mut scenario = super::planner_cycle::closed_loop();
     let file = include_str!("../../../../service.example.yaml");
     scenario.service = weir_planner::service::Service::from_yaml(file).unwrap();
     let variants = scenario.service.variants.iter();

@@ -1,33 +1,33 @@
-//! Bodies that come after their heads: who uploads has no slot, and its deadline runs on.
+//! Bodies that arrive after their heads: an uploading request has no slot, and its deadline runs on.
 
 use super::*;
 
-/// A request whose head is there at `head` and whose body ends at `arrives`, in ms.
+/// Makes the head arrive at `head` and the body end at `arrives`, in ms.
 fn uploading(all: &mut [Request], index: usize, head: u64, arrives: u64) {
     (all[index].head, all[index].arrives) = (ms(head), ms(arrives));
     all[index].bytes = 200_000;
 }
 
 #[test]
-fn slow_upload_has_no_slot_before_its_last_byte() {
-    // One slot of a, 50 ms each: the first comes for 200 ms, the second goes at once.
+fn slow_upload_takes_no_slot_before_its_last_byte() {
+    // One slot of a, 50 ms each: the first uploads for 200 ms, the second is sent at once.
     let mut all = requests(&[(0, 1000), (10, 1000)]);
     uploading(&mut all, 0, 0, 200);
     assert_eq!(played(&scenario([1, 0]), &all, WEIR), [(A, 250), (A, 60)]);
 }
 
 #[test]
-fn upload_that_no_variant_could_answer_any_more_is_refused_while_it_comes() {
+fn infeasible_upload_is_rejected_before_its_end() {
     let mut all = requests(&[(0, 300)]);
     uploading(&mut all, 0, 0, 5000);
     let ends = played(&scenario([1, 1]), &all, WEIR);
-    // a takes 50 ms; the engine is woken with the next ms.
+    // a takes 50 ms; the engine wakes with the next ms.
     assert_eq!(ends, [(Fate::Refused("expired"), 251)]);
 }
 
 #[test]
-fn slow_upload_with_a_near_deadline_goes_first_once_it_is_there() {
-    // The slot is taken to 150; the second has waited for longer and has more time.
+fn complete_upload_with_earliest_deadline_is_dispatched_first() {
+    // The slot is taken until 150. The second has waited longer and has a later deadline.
     let mut all = requests(&[(0, 1000), (20, 900), (30, 250)]);
     all[0].min_accuracy = 75.0;
     all[1].min_accuracy = 75.0;
@@ -40,18 +40,18 @@ fn slow_upload_with_a_near_deadline_goes_first_once_it_is_there() {
 }
 
 #[test]
-fn larger_body_than_is_held_goes_upstream_while_it_comes() {
+fn body_above_queue_limit_is_forwarded_while_it_arrives() {
     let mut all = requests(&[(0, 1000), (10, 1000)]);
     uploading(&mut all, 0, 0, 200);
     let mut scenario = scenario([1, 0]);
     scenario.proxies.plugin["body"] = json!({ "request_max_bytes": 100_000 });
-    // Its slot is taken when 131,072 bytes have come; the server works from the last byte on.
+    // Its slot is taken after 131,072 bytes; the server works from the last byte on.
     let ends = played(&scenario, &all, WEIR);
     assert_eq!(ends, [(A, 250), (A, 60)]);
 }
 
 #[test]
-fn client_that_leaves_while_it_uploads_leaves_nothing() {
+fn disconnect_during_upload_leaks_nothing() {
     let mut all = requests(&[(0, 1000), (10, 1000)]);
     uploading(&mut all, 0, 0, 900);
     all[0].patience = ms(100);
@@ -60,8 +60,8 @@ fn client_that_leaves_while_it_uploads_leaves_nothing() {
 }
 
 #[test]
-fn dripping_clients_change_nothing_for_the_others() {
-    // 20 for each slot, a second of it for the honest, whose load is 0.7 of what b executes.
+fn dripping_clients_do_not_affect_others() {
+    // 20 dripping clients, and 70 quick ones whose load is 0.7 of the capacity of b.
     let quick: Vec<(u64, u64)> = (0..70).map(|nth| (40 + nth * 143, 2000)).collect();
     let alone = played(&scenario([0, 1]), &requests(&quick), WEIR);
     let drips = (0..20).map(|nth| (nth, 10_000));
@@ -79,7 +79,7 @@ fn dripping_clients_change_nothing_for_the_others() {
 }
 
 #[test]
-fn gateway_without_weir_forwards_a_request_when_it_is_there() {
+fn gateway_without_weir_forwards_complete_requests_only() {
     let mut all = requests(&[(0, 1000)]);
     uploading(&mut all, 0, 0, 200);
     let fifo = Contender {

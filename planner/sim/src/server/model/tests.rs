@@ -1,4 +1,4 @@
-//! The engine on a virtual clock: order, bound, batching, capacity.
+//! Tests of the server on a virtual clock: order, bound, batching, capacity.
 
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Keeps every start.
+/// Records every start.
 #[derive(Default)]
 struct Starts(Vec<Run>);
 
@@ -35,7 +35,7 @@ fn arrive(engine: &mut Model, now: Duration) -> usize {
     ended + advance(engine, now)
 }
 
-/// Moves on; how many ended.
+/// Advances to `now`; returns the number of ended executions.
 fn advance(engine: &mut Model, now: Duration) -> usize {
     let mut ended = Vec::new();
     engine.advance(now, &mut ended);
@@ -48,18 +48,18 @@ fn starts(engine: &Model) -> Vec<f64> {
 }
 
 #[test]
-fn one_after_another_at_the_instant_a_core_is_free() {
+fn late_advance_costs_no_capacity() {
     let mut engine = engine(|_| {});
     for at in [0, 10, 20, 350] {
         arrive(&mut engine, ms(at));
     }
-    // Nobody looked between 20 and 350 ms; no capacity was lost by that.
+    // No call came between 20 and 350 ms; this cost no capacity.
     assert_eq!(starts(&engine), [0.0, 100.0, 200.0, 350.0]);
     assert_eq!(engine.next_event(), Some(ms(450)));
 }
 
 #[test]
-fn more_cores_start_waiting_work_at_once_and_fewer_leave_running_work_alone() {
+fn added_cores_start_waiting_work_and_removed_cores_keep_running_work() {
     let mut engine = engine(|_| {});
     for _ in 0..6 {
         arrive(&mut engine, ms(0));
@@ -75,7 +75,7 @@ fn more_cores_start_waiting_work_at_once_and_fewer_leave_running_work_alone() {
 }
 
 #[test]
-fn a_batch_starts_when_full_or_when_it_has_waited_enough() {
+fn batch_starts_when_full_or_after_the_batch_window() {
     let mut engine = engine(|config| {
         config.law = Law {
             gamma_ms: 10.0,
@@ -95,12 +95,12 @@ fn a_batch_starts_when_full_or_when_it_has_waited_enough() {
         .iter()
         .map(|run| (run.batch, run.started.as_millis()))
         .collect();
-    // The fourth waited until 8 ms for company, then for the core.
+    // The fourth waited for its batch until 8 ms, then for the core.
     assert_eq!(batches, [(3, 2), (3, 2), (3, 2), (1, 32)]);
 }
 
 #[test]
-fn a_full_queue_gives_the_request_back() {
+fn full_queue_returns_the_request() {
     let mut engine = engine(|config| config.cores = 0.0);
     for _ in 0..QUEUE_MAX {
         assert!(engine.arrive(ms(0), ()).is_ok());
@@ -109,7 +109,7 @@ fn a_full_queue_gives_the_request_back() {
 }
 
 #[test]
-fn noise_has_mean_one_and_follows_its_seed() {
+fn noise_has_mean_one_and_follows_seed() {
     let run = |seed| {
         let mut engine = engine(|config| config.noise = Some(Noise { sigma: 0.2, seed }));
         (0..2000).for_each(|_| assert_eq!(arrive(&mut engine, ms(0)), 0));
@@ -123,9 +123,10 @@ fn noise_has_mean_one_and_follows_its_seed() {
 }
 
 proptest! {
-    /// FIFO, conserving, never above the bound, each as long as the law says.
+    /// Executions are FIFO, conserve requests, stay within the bound, and last as long as the
+    /// latency model says.
     #[test]
-    fn executions_keep_order_bound_and_law(
+    fn executions_keep_order_bound_and_latency_model(
         gaps in prop::collection::vec(0u64..80, 1..60),
         cores in 1u32..5,
         batch_max in 1u32..4,

@@ -1,9 +1,10 @@
-//! The greedy heuristic: what it does, that it waits, and that it is never better than the optimum.
+//! The greedy heuristic: its moves, its delay before scaling down, and that it never beats the
+//! optimum.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::greedy::{Looks, scale};
+use super::greedy::{LowCycles, scale};
 use super::*;
 use crate::Check;
 
@@ -31,10 +32,10 @@ fn replicas(plan: &Plan) -> Vec<u32> {
 }
 
 #[test]
-fn it_replicates_upgrades_downgrades_and_removes() {
-    // load, cpus, gpus, running → replicas
+fn heuristic_replicates_upgrades_downgrades_and_removes() {
+    // Load, cpus, gpus, running → replicas.
     for (load_qps, cpus, gpus, running, after) in [
-        // Two more of what runs, at 2; an upgrade would be at 3.
+        // Two more of the running variant, at 2; an upgrade would cost 3.
         (30.0, 9.0, 9.0, [1, 0, 0], [3, 0, 0]),
         // Five more at 5; the upgrade stops one, 4 − 1.
         (60.0, 9.0, 9.0, [1, 0, 0], [0, 1, 0]),
@@ -43,17 +44,17 @@ fn it_replicates_upgrades_downgrades_and_removes() {
         (90.0, 0.0, 1.0, [0, 1, 0], [0, 0, 1]),
         // Nothing runs: the cheapest alone.
         (60.0, 9.0, 9.0, [0, 0, 0], [0, 1, 0]),
-        // Nothing is enough: what fits.
+        // Nothing is enough: as many as fit.
         (200.0, 2.0, 1.0, [1, 0, 0], [2, 0, 1]),
         // Four for six is a downgrade; two are removed.
         (55.0, 9.0, 9.0, [0, 0, 1], [0, 1, 0]),
         (25.0, 9.0, 9.0, [5, 0, 0], [3, 0, 0]),
         (30.0, 9.0, 9.0, [3, 0, 0], [3, 0, 0]),
-        // More runs than there is.
+        // More replicas run than the resources allow.
         (10.0, 2.0, 0.0, [4, 1, 0], [1, 0, 0]),
     ] {
         let problem = Problem::try_from(input(load_qps, cpus, gpus, running)).unwrap();
-        let plan = scale(&problem, &Looks::default(), 1).plan;
+        let plan = scale(&problem, &LowCycles::default(), 1).plan;
         assert_eq!(
             replicas(&plan),
             after,
@@ -64,14 +65,14 @@ fn it_replicates_upgrades_downgrades_and_removes() {
 }
 
 #[test]
-fn it_scales_down_after_as_many_low_looks_on_end() {
+fn heuristic_scales_down_after_t_v_low_cycles() {
     let low = Problem::try_from(input(25.0, 9.0, 0.0, [5, 0, 0])).unwrap();
     let even = Problem::try_from(input(50.0, 9.0, 0.0, [5, 0, 0])).unwrap();
     let high = Problem::try_from(input(51.0, 9.0, 0.0, [5, 0, 0])).unwrap();
-    let mut looks = Looks::default();
-    // What is seen → replicas of the first variant, and looks counted. A load that is not low begins
-    // the count anew.
-    for (step, (seen, after, counted)) in [
+    let mut counts = LowCycles::default();
+    // Observed load → replicas of the first variant, and counted cycles. A load that is not low
+    // resets the count.
+    for (step, (observed, after, counted)) in [
         (&low, 5, 1),
         (&low, 5, 2),
         (&even, 5, 0),
@@ -85,18 +86,18 @@ fn it_scales_down_after_as_many_low_looks_on_end() {
     .into_iter()
     .enumerate()
     {
-        let scaled = scale(seen, &looks, 3);
+        let scaled = scale(observed, &counts, 3);
         assert_eq!(
-            (replicas(&scaled.plan)[0], scaled.looks.low[0]),
+            (replicas(&scaled.plan)[0], scaled.low.cycles[0]),
             (after, counted),
             "step {step}"
         );
-        looks = scaled.looks;
+        counts = scaled.low;
     }
 }
 
 #[test]
-fn it_is_never_better_than_the_optimum() {
+fn heuristic_never_beats_the_optimum() {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let (mut worse, mut equal, mut short) = (0, 0, 0);
     for case in 0..2000 {
@@ -104,7 +105,7 @@ fn it_is_never_better_than_the_optimum() {
         let running = [any(6) as u32, any(3) as u32, any(2) as u32];
         let problem = input(any(200), any(12), any(4), running);
         let problem = Problem::try_from(problem).unwrap();
-        let plan = scale(&problem, &Looks::default(), 1).plan;
+        let plan = scale(&problem, &LowCycles::default(), 1).plan;
         assert_eq!(problem.check_best_effort(&plan), Ok(()), "case {case}");
         if problem.check(&plan).is_err() {
             short += 1;

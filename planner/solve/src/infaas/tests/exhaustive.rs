@@ -1,4 +1,4 @@
-//! Small instances of every kind against every plan there is.
+//! Small instances of every kind, compared with exhaustive search.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -75,7 +75,8 @@ fn small(seed: u64) -> Input {
     }
 }
 
-/// The least objective, the fewest moved at it, and how many plans have that objective; by trying all.
+/// Returns the least objective, the fewest replicas moved at it, and the number of plans with that
+/// objective, by exhaustive search.
 fn every_plan(input: &Input) -> Option<(f64, u64, u32)> {
     let variants: Vec<(&Architecture, &Variant)> = input
         .architectures
@@ -83,7 +84,7 @@ fn every_plan(input: &Input) -> Option<(f64, u64, u32)> {
         .flat_map(|a| a.variants.iter().map(move |v| (a, v)))
         .collect();
     let in_time = |a: &Architecture, v: &Variant| a.slo_ms.is_none_or(|slo| v.latency_ms <= slo);
-    // More than carries all the load alone, or than runs, is never of use.
+    // More replicas than carry all the load alone, or than run, are never useful.
     let most: Vec<u32> = variants
         .iter()
         .map(|(a, v)| {
@@ -144,7 +145,7 @@ fn every_plan(input: &Input) -> Option<(f64, u64, u32)> {
 }
 
 #[test]
-fn the_optimum_is_that_of_trying_every_plan() {
+fn optimum_equals_exhaustive_search() {
     let (mut infeasible, mut ties, mut coupled, mut free, mut still) = (0, 0, 0, 0, 0);
     for seed in 0..CASES {
         let input = small(seed);

@@ -1,5 +1,5 @@
-//! At the limits of what is let in: an outcome in a bounded number of looks at the clock, whatever the
-//! numbers.
+//! Input at the allowed limits gives an outcome within a bounded number of clock readings, whatever
+//! the numbers.
 
 use std::cell::Cell;
 
@@ -38,7 +38,7 @@ fn wild(seed: u64, architectures: usize, variants: usize) -> Input {
 }
 
 #[test]
-fn the_wildest_input_comes_to_an_outcome_in_time() {
+fn extreme_input_gives_an_outcome_in_time() {
     let mut seen = [0; 4];
     for seed in 0..40 {
         let (architectures, variants) =

@@ -1,18 +1,18 @@
-//! What is said here of the optimum is held against exhaustive search, and against HiGHS at size.
+//! The optimum is compared with exhaustive search, and with HiGHS on large problems.
 
 mod baseline;
-mod door;
 mod exhaustive;
 mod limits;
 mod outcomes;
 mod random;
+mod refusals;
 
 use std::time::Duration;
 
 use super::*;
 use crate::{Outcome, Patience};
 
-/// Solved with all the time there is.
+/// Solves without a time limit.
 fn solved(problem: &Problem) -> Outcome<Plan> {
     let clock = || Duration::ZERO;
     solve(problem, &Patience::new(Duration::from_secs(1), &clock))
@@ -23,7 +23,8 @@ fn resource(name: &str, available: f64) -> Resource {
     Resource { name, available }
 }
 
-/// A variant with the columns of the papers' tables: cost, queries/s, seconds to load, replicas.
+/// Creates a variant from the columns of the papers' tables: cost, queries/s, seconds to load,
+/// replicas.
 fn variant(name: &str, resource: &str, columns: (f64, f64, f64, u32)) -> Variant {
     let (cost, sustains_qps, loading_s, replicas) = columns;
     Variant {

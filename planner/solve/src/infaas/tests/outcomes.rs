@@ -1,4 +1,4 @@
-//! What is said where there is no plan, where time runs out, and where the optimum is plain to see.
+//! Outcomes without a plan and under time limits, and optima that are easy to verify.
 
 use std::cell::Cell;
 
@@ -20,7 +20,7 @@ fn problem(available: &[(&str, f64)], architectures: Vec<Architecture>) -> Probl
     Problem::try_from(input(available, architectures)).unwrap()
 }
 
-/// A slow cheap variant that runs, and a fast dear one that does not.
+/// A slow cheap variant that runs, and a fast expensive one that does not.
 fn one(load_qps: f64, running: u32) -> Architecture {
     let cpu = variant("cpu", "cpu", (1.0, 10.0, 2.0, running));
     let gpu = variant("gpu", "gpu", (5.0, 80.0, 10.0, 0));
@@ -33,14 +33,14 @@ fn changes(plan: &Plan) -> Vec<i64> {
 }
 
 #[test]
-fn the_optimum_replicates_upgrades_and_stops() {
-    // load, λ, cpus, gpus, running → δ of cpu and gpu, objective
+fn optimum_replicates_upgrades_and_stops() {
+    // Load, λ, cpus, gpus, running → δ of cpu and gpu, objective.
     for (load_qps, weight, cpus, gpus, running, change, objective) in [
         (10.0, 0.0, 9.0, 9.0, 1, [0, 0], 0.0),
         (40.0, 0.0, 9.0, 9.0, 1, [3, 0], 3.0),
         (41.0, 0.0, 3.0, 9.0, 1, [-1, 1], 4.0),
         (70.0, 0.0, 9.0, 9.0, 1, [-1, 1], 4.0),
-        // 6 cpu cost 6·(1 + 0.2), the gpu 5·(1 + 1) less the one that goes.
+        // 6 cpu cost 6·(1 + 0.2), the gpu 5·(1 + 1) less the stopped one.
         (70.0, 0.1, 9.0, 9.0, 1, [6, 0], 7.2),
         (70.0, 0.1, 6.0, 9.0, 1, [-1, 1], 9.0),
         (70.0, 0.1, 9.0, 0.0, 1, [6, 0], 7.2),
@@ -70,7 +70,7 @@ fn the_optimum_replicates_upgrades_and_stops() {
 }
 
 #[test]
-fn the_slow_carry_nothing_but_may_be_stopped() {
+fn slow_variant_carries_nothing_but_may_be_stopped() {
     let mut late = one(20.0, 4);
     late.slo_ms = Some(5.0);
     late.slack_qps = 100.0;
@@ -83,8 +83,8 @@ fn the_slow_carry_nothing_but_may_be_stopped() {
 }
 
 #[test]
-fn of_ties_the_fewest_are_moved() {
-    // Two replicas of either variant do, at the same cost; what runs stays.
+fn tie_moves_the_fewest_replicas() {
+    // Two replicas of either variant suffice, at the same cost; the running ones stay.
     for (first, second, change) in [
         (2, 0, [0, 0]),
         (0, 2, [0, 0]),
@@ -103,7 +103,7 @@ fn of_ties_the_fewest_are_moved() {
 }
 
 #[test]
-fn infeasible_says_what_runs_out() {
+fn infeasible_names_the_exhausted_resource() {
     let mut late = one(20.0, 1);
     late.slo_ms = Some(5.0);
     let huge = one(2e9, 1);
@@ -144,7 +144,7 @@ fn infeasible_says_what_runs_out() {
         assert!(why.contains(said), "'{why}' is not '{said}'");
         assert!(best_effort.is_some());
     }
-    // Two of which each would have enough.
+    // Two architectures, for each of which alone the resources suffice.
     let cpu = |name: &str| {
         let variants = vec![variant("v", "cpu", (1.0, 10.0, 0.0, 3))];
         architecture(name, 25.0, variants)
@@ -164,7 +164,7 @@ fn infeasible_says_what_runs_out() {
 }
 
 #[test]
-fn what_is_given_up_is_never_the_rows() {
+fn best_effort_keeps_the_resource_rows() {
     for available in [0.0, 0.5, 1.0, 3.0, 7.0] {
         let problem = problem(
             &[("cpu", available), ("gpu", 1.0)],
@@ -190,7 +190,7 @@ fn one2() -> Architecture {
     }
 }
 
-/// Many architectures that share too little: long enough for time to run out.
+/// Many architectures that share scarce resources: long enough for time to run out.
 fn long() -> Problem {
     let mut list = Vec::new();
     for i in 0..40_u32 {
@@ -213,7 +213,7 @@ fn long() -> Problem {
 }
 
 #[test]
-fn the_time_limit_holds_and_what_is_said_is_true() {
+fn time_limit_holds_and_the_gap_covers_the_optimum() {
     let problem = long();
     let Outcome::Optimal(best) = solved(&problem) else {
         panic!("not optimal")

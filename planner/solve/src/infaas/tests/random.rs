@@ -1,4 +1,4 @@
-//! Larger instances, against HiGHS.
+//! Larger instances, compared with HiGHS.
 
 use std::cell::Cell;
 
@@ -7,14 +7,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::*;
 
-/// What the costs and loads of an instance are like.
+/// Kind of an instance, by its costs and loads.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Kind {
-    /// Anything.
+    /// Arbitrary numbers.
     Mixed,
-    /// Whole costs, so that there are many ties.
+    /// Integer costs, so that there are many ties.
     Whole,
-    /// Cost in proportion to what is sustained: nothing is clearly better.
+    /// Cost in proportion to the sustained rate: nothing is clearly better.
     Even,
     /// Replicas take several resource types.
     Vectors,
@@ -64,8 +64,8 @@ fn large(seed: u64, architectures: usize, variants: usize, kind: Kind) -> Input 
     input
 }
 
-/// The same with `above` times the least of the resources that suffices, in the mixture that is used
-/// where they are abundant.
+/// The same input with `above` times the minimum sufficient resources, in the proportions used
+/// without limits.
 fn tight(mut input: Input, above: f64) -> Input {
     let loose = solved(&Problem::try_from(input.clone()).unwrap());
     let used: Vec<f64> = loose
@@ -85,7 +85,7 @@ fn tight(mut input: Input, above: f64) -> Input {
     while high - low > 0.003 {
         let middle = (low + high) / 2.0;
         let problem = Problem::try_from(with(middle)).unwrap();
-        // Near the least it may take long to prove that there is no plan: so many looks at the clock.
+        // Near the minimum a proof of infeasibility may take long, so the clock readings are limited.
         let looks = Cell::new(0);
         let clock = || Duration::from_micros(looks.replace(looks.get() + 1));
         match solve(&problem, &Patience::new(Duration::from_millis(3), &clock)) {
@@ -97,7 +97,7 @@ fn tight(mut input: Input, above: f64) -> Input {
 }
 
 #[test]
-fn a_gap_that_is_allowed_is_told_and_true() {
+fn allowed_gap_is_reported_and_covers_the_optimum() {
     let (mut good, mut optimal) = (0, 0);
     for seed in 0..24 {
         let kind = KINDS[seed as usize % 4];
@@ -129,7 +129,7 @@ fn a_gap_that_is_allowed_is_told_and_true() {
 
 #[cfg(feature = "highs")]
 #[test]
-fn larger_ones_agree_with_highs() {
+fn large_instances_equal_highs() {
     let mut coupled = 0;
     for (index, kind) in KINDS.into_iter().cycle().take(32).enumerate() {
         let seed = index as u64;

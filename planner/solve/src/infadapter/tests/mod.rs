@@ -1,15 +1,15 @@
-//! The search against trying everything and against HiGHS, and what each outcome says.
+//! The search compared with exhaustive search and HiGHS, and the content of each outcome.
 
-mod bad_input;
+mod optimality;
 mod outcomes;
-mod right;
+mod refusals;
 
 use std::time::Duration;
 
 use super::*;
 use crate::{Outcome, Patience};
 
-/// A clock that stands.
+/// Clock that stands still.
 pub(super) fn still() -> Duration {
     Duration::ZERO
 }
@@ -18,7 +18,7 @@ pub(super) fn solved(problem: &Problem) -> Outcome<Allocation> {
     solve(problem, &Patience::new(Duration::from_secs(20), &still))
 }
 
-/// A problem of (accuracy, requests/s for each core, least, greatest) by variant, all loaded.
+/// Creates a problem from (accuracy, requests/s per core, min, max cores) by variant, all loaded.
 pub(super) fn problem(demand_rps: f64, budget: u32, variants: &[(f64, f64, u32, u32)]) -> Problem {
     let candidate =
         |(index, (accuracy, rate, least, greatest)): (usize, &(f64, f64, u32, u32))| Candidate {
@@ -47,8 +47,8 @@ pub(super) fn problem(demand_rps: f64, budget: u32, variants: &[(f64, f64, u32, 
     }
 }
 
-/// `each` numbers of cores for each variant; the more accurate, the slower. `crooked` makes the
-/// capacities irregular, as measured ones are.
+/// Creates `each` choices of cores for each variant; the more accurate, the slower. `crooked` makes
+/// the capacities irregular, like measured ones.
 pub(super) fn large(variants: u32, each: u32, crooked: bool) -> Problem {
     let parts = (0..variants).map(|index| f64::from(index) / f64::from(variants));
     let lines: Vec<_> = parts
@@ -80,7 +80,7 @@ pub(super) fn large(variants: u32, each: u32, crooked: bool) -> Problem {
     problem
 }
 
-/// Every combination of options.
+/// Calls `with` for every combination of options.
 pub(super) fn each_combination(problem: &Problem, with: &mut impl FnMut(&[u32])) {
     fn visit(problem: &Problem, cores: &mut Vec<u32>, from: usize, with: &mut impl FnMut(&[u32])) {
         if from == cores.len() {

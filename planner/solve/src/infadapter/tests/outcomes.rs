@@ -1,4 +1,4 @@
-//! What is said where there is no optimum, or no time to find it.
+//! Outcomes without an optimum, or without the time to find it.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::Check;
 
 #[test]
-fn infeasible_says_what_exceeds_what_and_gives_the_most_there_is() {
+fn infeasible_names_the_limit_and_gives_greatest_capacity() {
     let problem = problem(500.0, 10, &[(0.7, 20.0, 1, 10), (0.8, 10.0, 1, 10)]);
     let Outcome::Infeasible { why, best_effort } = solved(&problem) else {
         panic!("feasible?")
@@ -21,7 +21,7 @@ fn infeasible_says_what_exceeds_what_and_gives_the_most_there_is() {
 }
 
 #[test]
-fn nothing_in_time_for_anybody_is_said_so() {
+fn no_variant_in_time_is_infeasible() {
     let mut problem = problem(5.0, 10, &[(0.7, 0.0, 1, 1), (0.8, 0.0, 1, 1)]);
     let Outcome::Infeasible {
         why,
@@ -38,7 +38,7 @@ fn nothing_in_time_for_anybody_is_said_so() {
     assert!(matches!(solved(&problem), Outcome::Infeasible { .. }));
 }
 
-/// Solves with a clock that moves by one at each look, and as many as `looks` of them.
+/// Solves with a clock that advances by one at each reading, and a limit of `looks` readings.
 fn hurried(problem: &Problem, looks: u64) -> Outcome<Allocation> {
     let at = Cell::new(0);
     let clock = || {
@@ -49,7 +49,7 @@ fn hurried(problem: &Problem, looks: u64) -> Outcome<Allocation> {
 }
 
 #[test]
-fn in_a_hurry_the_gap_is_said_and_covers_the_optimum() {
+fn short_limit_gives_a_gap_that_covers_the_optimum() {
     let problem = large(12, 60, true);
     let Outcome::Optimal(best) = solved(&problem) else {
         panic!("not solved")
@@ -78,7 +78,7 @@ fn in_a_hurry_the_gap_is_said_and_covers_the_optimum() {
 }
 
 #[test]
-fn what_was_not_found_in_time_is_not_said_not_to_be() {
+fn expired_limit_does_not_claim_infeasibility() {
     let problem = problem(500.0, 10, &[(0.7, 20.0, 1, 10), (0.8, 10.0, 1, 10)]);
     let mut cut_short = 0;
     for looks in 1..60 {
@@ -98,11 +98,11 @@ fn what_was_not_found_in_time_is_not_said_not_to_be() {
 }
 
 #[test]
-fn without_time_and_without_a_start_nothing_is_made_up() {
+fn no_time_and_no_start_is_out_of_time_without_plan() {
     let three = [(0.7, 20.0, 0, 3), (0.8, 10.0, 0, 3), (0.9, 8.0, 0, 3)];
     let mut problem = problem(80.0, 9, &three);
     assert!(matches!(solved(&problem), Outcome::Optimal(_)));
-    // No single variant carries 80, so there is nothing to begin with.
+    // No single variant carries 80, so there is no start.
     match hurried(&problem, 1) {
         Outcome::OutOfTime { why, best: None } => assert!(!why.is_empty()),
         Outcome::Good { best, .. } => {
@@ -117,7 +117,7 @@ fn without_time_and_without_a_start_nothing_is_made_up() {
 }
 
 #[test]
-fn the_same_problem_has_the_same_answer() {
+fn same_problem_has_the_same_answer() {
     for crooked in [false, true] {
         let problem = large(10, 60, crooked);
         assert_eq!(solved(&problem), solved(&problem));
@@ -125,7 +125,7 @@ fn the_same_problem_has_the_same_answer() {
 }
 
 #[test]
-fn loading_is_weighed_by_the_longest_alone() {
+fn only_the_longest_loading_costs() {
     let mut problem = problem(
         60.0,
         20,
@@ -137,7 +137,7 @@ fn loading_is_weighed_by_the_longest_alone() {
         problem.variants[index].readiness = Duration::from_secs(seconds);
     }
     problem.variants[0].readiness = Duration::ZERO;
-    // γ → which variants are worth their loading: the longest costs γ, the shorter one γ/2.
+    // γ → the variants that justify their loading: the longest costs γ, the shorter one γ/2.
     for (gamma, used) in [
         (0.0, [false, true, true]),
         (0.18, [false, true, false]),

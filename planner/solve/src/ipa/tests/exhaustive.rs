@@ -1,4 +1,4 @@
-//! Random small pipelines against trying everything, from the input alone.
+//! Random small pipelines compared with exhaustive search, from the input alone.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::TOLERANCE;
 const CASES: usize = 12_000;
 const SEED: u64 = 2407;
 
-/// One variant in one batch, with the least replicas that carry λ.
+/// One variant in one batch, with the minimum number of replicas that carry λ.
 #[derive(Debug, Clone)]
 struct Try {
     variant: usize,
@@ -23,8 +23,8 @@ struct Try {
     rank: f64,
 }
 
-/// How often each kind of pipeline was met.
-type Seen = BTreeMap<&'static str, usize>;
+/// Number of pipelines of each kind.
+type KindCounts = BTreeMap<&'static str, usize>;
 
 const KINDS: [&str; 11] = [
     "feasible",
@@ -41,9 +41,9 @@ const KINDS: [&str; 11] = [
 ];
 
 #[test]
-fn trying_everything_finds_nothing_better() {
+fn search_equals_exhaustive_search() {
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
-    let mut seen = Seen::new();
+    let mut seen = KindCounts::new();
     for case in 0..CASES {
         let (input, kinds) = small::any_input(&mut random);
         for kind in kinds {
@@ -64,7 +64,7 @@ fn trying_everything_finds_nothing_better() {
     }
 }
 
-fn compare(input: &Input, seen: &mut Seen, said: &str) {
+fn compare(input: &Input, seen: &mut KindCounts, said: &str) {
     let tries: Vec<Vec<Try>> = input
         .stages
         .iter()
@@ -122,9 +122,9 @@ fn compare(input: &Input, seen: &mut Seen, said: &str) {
             == (&planned.variant, planned.batch, planned.replicas);
         assert!(same, "{said}:\n{found:?} is not\n{expected:?}");
     }
-    let worth = objective(input, input.weights, &expected);
+    let greatest = objective(input, input.weights, &expected);
     assert!(
-        (worth - found.objective).abs() <= 1e-9 * worth.abs().max(1.0) * 10.0,
+        (greatest - found.objective).abs() <= 1e-9 * greatest.abs().max(1.0) * 10.0,
         "{said}"
     );
 }
@@ -173,7 +173,7 @@ fn tries(input: &Input, stage: &StageInput) -> Vec<Try> {
     all
 }
 
-/// In the order of the stages, the first one's slowest: by the first choices first.
+/// All combinations, sorted by the choices of the first stage, then of the second, and so on.
 fn combinations(tries: &[Vec<Try>]) -> Vec<Vec<Try>> {
     let mut all: Vec<Vec<Try>> = vec![Vec::new()];
     for stage in tries {
@@ -186,7 +186,7 @@ fn combinations(tries: &[Vec<Try>]) -> Vec<Vec<Try>> {
     all
 }
 
-/// The end of the last stage, by recursion over what each comes after.
+/// End of the last stage, by recursion over the predecessors.
 fn longest(input: &Input, picks: &[Try]) -> f64 {
     fn end(input: &Input, picks: &[Try], stage: usize) -> f64 {
         let before: Vec<usize> = match &input.stages[stage].after {
@@ -223,17 +223,20 @@ fn objective(input: &Input, weights: Weights, picks: &[Try]) -> f64 {
     weights.alpha * value(input, picks) - cost(weights, picks)
 }
 
-/// By the rule: greatest objective, fewest cores, smallest batches, first in the order of the stages
-/// as they can run.
+/// Best combination by the tie rule: greatest objective, fewest cores, smallest batches, first in
+/// topological order of the stages.
 fn best(
     kept: &[Vec<Try>],
     all: &[Vec<Try>],
     input: &Input,
     weights: Weights,
-    seen: &mut Seen,
+    seen: &mut KindCounts,
 ) -> Option<Vec<Try>> {
-    let worth = |picks: &Vec<Try>| objective(input, weights, picks);
-    let most = kept.iter().map(worth).fold(f64::NEG_INFINITY, f64::max);
+    let objective_of = |picks: &Vec<Try>| objective(input, weights, picks);
+    let most = kept
+        .iter()
+        .map(objective_of)
+        .fold(f64::NEG_INFINITY, f64::max);
     let value = all
         .iter()
         .map(|p| weights.alpha * value(input, p))
@@ -243,10 +246,10 @@ fn best(
         .map(|p| cost(weights, p))
         .fold(f64::INFINITY, f64::min);
     let tie = TOLERANCE * value.max(least);
-    // A hair more than 0: sums are in another order here.
+    // Slightly more than 0: sums are in another order here.
     let ties: Vec<&Vec<Try>> = kept
         .iter()
-        .filter(|p| worth(p) >= most - tie - 1e-15 * most.abs())
+        .filter(|p| objective_of(p) >= most - tie - 1e-15 * most.abs())
         .collect();
     *seen.entry("tie").or_default() += usize::from(ties.len() > 1);
     let order = runnable(input);
@@ -266,7 +269,7 @@ fn best(
     ties.iter().min_by_key(rule).map(|picks| (*picks).clone())
 }
 
-/// Each stage as soon as those before it have run, the first of the input first.
+/// Topological order, with the first of the input first.
 fn runnable(input: &Input) -> Vec<usize> {
     let name = |stage: usize| &input.stages[stage].name;
     let mut order: Vec<usize> = Vec::new();

@@ -1,4 +1,4 @@
-//! Larger random pipelines against the general path.
+//! Larger random pipelines compared with the integer programmes.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::Solver;
 
-/// HiGHS' own tolerances allow it this much, relative to the objective's terms.
+/// Difference that HiGHS' own tolerances allow, relative to the objective's terms.
 const CLOSE: f64 = 1e-6;
 
 fn agree(document: Value, solver: Solver) -> bool {
@@ -41,7 +41,7 @@ fn any_pipeline(random: &mut ChaCha8Rng, stages: usize) -> Value {
         pipeline["accuracy"] = json!("ranks");
     }
     if random.random_bool(0.4) {
-        // 0 → (1 → 3, 2) → 4 → …, and 2 → 5: several paths, of which some end early.
+        // 0 → (1 → 3, 2) → 4 → …, and 2 → 5: several paths, some of which end early.
         for (stage, after) in [
             (1, vec!["s0"]),
             (2, vec!["s0"]),
@@ -64,7 +64,7 @@ fn any_pipeline(random: &mut ChaCha8Rng, stages: usize) -> Value {
 
 #[cfg(feature = "highs")]
 #[test]
-fn highs_finds_nothing_better() {
+fn highs_does_not_beat_the_search() {
     let mut random = ChaCha8Rng::seed_from_u64(8);
     let found = (0..60)
         .filter(|_| agree(any_pipeline(&mut random, 6), Solver::Highs))
@@ -73,7 +73,7 @@ fn highs_finds_nothing_better() {
 }
 
 #[test]
-fn microlp_finds_nothing_better() {
+fn microlp_does_not_beat_the_search() {
     let mut random = ChaCha8Rng::seed_from_u64(9);
     let mut found = 0;
     for _ in 0..8 {
@@ -90,7 +90,7 @@ fn microlp_finds_nothing_better() {
 }
 
 #[test]
-fn narrow_passes_leave_out_what_one_wide_pass_does_not() {
+fn narrow_pass_drops_plans_that_a_wide_pass_keeps() {
     let mut cut = 0;
     for seed in 1..=6 {
         let pipeline = pipelines::pipeline(seed, 10, 10, 0.1, seed % 2 == 0);
@@ -102,7 +102,7 @@ fn narrow_passes_leave_out_what_one_wide_pass_does_not() {
         let pass = |width| labels::pass(&items, &relaxed, f64::NEG_INFINITY, width, &patience);
         let (narrow, wide) = (pass(64), pass(1 << 18));
         assert!(wide.whole, "seed {seed}");
-        let (picks, worth) = wide.found.unwrap();
+        let (picks, value) = wide.found.unwrap();
         let plan = search::plan(&problem, &items, &picks).unwrap();
         assert_eq!(unhurried(&problem), Outcome::Optimal(plan), "seed {seed}");
         if !narrow.whole {
@@ -110,8 +110,8 @@ fn narrow_passes_leave_out_what_one_wide_pass_does_not() {
             let found = narrow.found.map_or(f64::NEG_INFINITY, |found| found.1);
             let ceiling = narrow.ceiling.max(found) + items.slack;
             assert!(
-                found <= worth + items.tie as f64 && worth <= ceiling,
-                "seed {seed}: {found} {worth} {ceiling}"
+                found <= value + items.tie as f64 && value <= ceiling,
+                "seed {seed}: {found} {value} {ceiling}"
             );
         }
     }

@@ -1,11 +1,11 @@
-//! The paper's worked numbers, and what its published program gets wrong.
+//! The paper's worked numbers, and errors of its published program.
 
 use serde_json::json;
 
 use super::*;
 use crate::law::{Cell, Latency, Linear, Table};
 
-/// Table 3: replicas, batch and latency as they stand there; 14 requests/s is what they all carry.
+/// Table 3: replicas, batch and latency as printed; all of them carry 14 requests/s.
 fn table_3(sla_ms: f64, weights: Weights) -> Problem {
     let variant = |name: &str, accuracy_percent, offers: &[(u32, u32, f64)]| OfferedVariant {
         name: name.to_owned(),
@@ -55,7 +55,7 @@ fn chosen(outcome: &Outcome<Plan>) -> (Vec<(&str, u32)>, f64) {
 }
 
 #[test]
-fn table_3_costs_4_cores_at_least_and_13_for_the_greatest_accuracy() {
+fn table_3_costs_4_cores_at_minimum_and_13_at_greatest_accuracy() {
     let cheap = Weights {
         alpha: 0.0,
         beta: 1.0,
@@ -74,7 +74,7 @@ fn table_3_costs_4_cores_at_least_and_13_for_the_greatest_accuracy() {
     let plan = most.plan().unwrap();
     assert!((plan.accuracy_percent - 64.1 * 0.7613).abs() < 1e-12);
     assert_eq!(plan.latency_ms, 483.0);
-    // 483 ms do not fit 450: the slow detector gives way.
+    // 483 ms do not fit 450: the slow detector is replaced.
     let tighter = unhurried(&table_3(450.0, accurate));
     assert_eq!(chosen(&tighter).0, [("YOLOv5m", 1), ("ResNet18", 1)]);
     let Outcome::Infeasible { why, best_effort } = unhurried(&table_3(150.0, accurate)) else {
@@ -102,7 +102,7 @@ fn stages(count: usize, batches: &[u32]) -> serde_json::Value {
 }
 
 #[test]
-fn the_queue_counts_every_request_of_a_batch_but_the_first() {
+fn queue_time_counts_all_requests_of_a_batch_but_the_first() {
     // A batch of 8 takes 28 ms and waits (8 − 1)/λ = 70 ms; the published program counts one request.
     let at = |sla_ms: f64| {
         let document = json!({"arrival_rps": 100, "sla_ms": sla_ms,
@@ -114,8 +114,8 @@ fn the_queue_counts_every_request_of_a_batch_but_the_first() {
 }
 
 #[test]
-fn the_fourth_stage_counts() {
-    // The published program multiplies three accuracies, so the fourth stage's never pays.
+fn fourth_stage_counts_in_the_accuracy() {
+    // The published program multiplies three accuracies, so the fourth stage's never pays off.
     let document = json!({"arrival_rps": 10, "sla_ms": 1000,
         "weights": {"alpha": 1, "beta": 1}, "stages": stages(6, &[1])});
     let outcome = unhurried(&problem(document));
@@ -128,7 +128,7 @@ fn the_fourth_stage_counts() {
 }
 
 #[test]
-fn ranks_are_even_steps_from_0_to_1() {
+fn ranks_are_equal_steps_from_0_to_1() {
     let mut document = json!({"arrival_rps": 10, "sla_ms": 1000, "accuracy": "ranks",
         "weights": {"alpha": 1, "beta": 0, "delta": 0}, "stages": stages(2, &[1])});
     let third = json!({"name": "middle", "accuracy_percent": 99, "replica_cores": 1,
@@ -138,7 +138,7 @@ fn ranks_are_even_steps_from_0_to_1() {
     document["stages"][1]["variants"][0]["latency"]["fixed_ms"] = json!(5);
     let outcome = unhurried(&problem(document.clone()));
     assert_eq!(outcome.plan().unwrap().accuracy_ranks, Some(2.0));
-    // One variant has the rank 1; the lower of two has 0.
+    // A single variant has the rank 1; the lower of two has 0.
     document["stages"][0]["variants"] = json!([third]);
     document["sla_ms"] = json!(30);
     let outcome = unhurried(&problem(document));
@@ -151,7 +151,7 @@ fn ranks_are_even_steps_from_0_to_1() {
 
 /// Table 2's latencies of ResNet50, with which one replica carries 7, 17 and 31 requests/s.
 #[test]
-fn the_base_allocation_is_the_least_that_carries_the_threshold_in_time() {
+fn base_allocation_is_the_minimum_that_carries_the_threshold_in_time() {
     let cell = |cores, latency_ms| Cell {
         batch: 1,
         cores,
@@ -184,7 +184,7 @@ fn the_base_allocation_is_the_least_that_carries_the_threshold_in_time() {
     ] {
         assert_eq!(at(&measured, threshold, sla, 1), cores, "{threshold} {sla}");
     }
-    // The greatest batch, not one request, must keep the SLA.
+    // The maximum batch, not one request, must keep the SLA.
     assert_eq!(at(&linear, 20.0, 110.0, 8), Some(1.0));
     assert_eq!(at(&linear, 20.0, 109.0, 8), None);
     let input: base::Input = serde_json::from_value(json!({

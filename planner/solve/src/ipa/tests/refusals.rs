@@ -1,4 +1,4 @@
-//! What is refused, by the field's path; and what is an outcome instead.
+//! Refusals by the field's path, and inputs whose result is an outcome instead.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn refused(table: &[(&str, Value, &str)]) {
 }
 
 #[test]
-fn a_bad_pipeline_is_refused_by_the_field() {
+fn invalid_pipeline_is_refused_by_field() {
     assert!(Problem::try_from(serde_json::from_value::<Input>(good()).unwrap()).is_ok());
     let many = json!(vec![good()["stages"][0].clone(); 65]);
     refused(&[
@@ -76,7 +76,7 @@ fn a_bad_pipeline_is_refused_by_the_field() {
 }
 
 #[test]
-fn a_bad_variant_is_refused_by_the_field() {
+fn invalid_variant_is_refused_by_field() {
     let at = |field: &str, value: Value, message: &str| {
         refused(&[(&format!("/stages/1/variants/0/{field}"), value, message)]);
     };
@@ -131,7 +131,7 @@ fn a_bad_variant_is_refused_by_the_field() {
 }
 
 #[test]
-fn a_bad_graph_is_refused_by_the_field() {
+fn invalid_graph_is_refused_by_field() {
     let one = "stages[1].after: [] must be the name of a stage: stages[0] comes after none";
     refused(&[
         (
@@ -164,7 +164,7 @@ fn a_bad_graph_is_refused_by_the_field() {
 }
 
 #[test]
-fn what_is_no_number_is_refused() {
+fn nan_and_infinity_are_refused() {
     let input = || serde_json::from_value::<Input>(good()).unwrap();
     type Break = fn(&mut Input, f64);
     let table: &[(Break, &str)] = &[
@@ -196,7 +196,7 @@ fn what_is_no_number_is_refused() {
 }
 
 #[test]
-fn too_many_paths_are_refused_before_they_are_counted_out() {
+fn too_many_paths_are_refused_before_enumeration() {
     // 30 pairs of stages, each after both of the pair before: 2^30 paths.
     let variants = good()["stages"][0]["variants"].clone();
     let pairs = |count: usize| {
@@ -250,7 +250,7 @@ fn too_many_choices_are_refused() {
 }
 
 #[test]
-fn unknown_fields_are_refused_and_a_document_reads_back() {
+fn unknown_fields_are_refused_and_input_round_trips() {
     for pointer in ["/rate", "/stages/0/rate", "/stages/0/variants/0/rate"] {
         assert!(serde_json::from_value::<Input>(with(&[(pointer, json!(1))])).is_err());
     }
@@ -270,7 +270,7 @@ fn unknown_fields_are_refused_and_a_document_reads_back() {
 }
 
 #[test]
-fn given_offers_and_base_allocations_are_checked_too() {
+fn offers_and_base_allocations_are_checked() {
     let offers = |batch, replicas, latency_ms| {
         let variant = OfferedVariant {
             name: "v".to_owned(),
@@ -332,7 +332,7 @@ fn given_offers_and_base_allocations_are_checked_too() {
 }
 
 #[test]
-fn what_cannot_be_done_is_an_outcome() {
+fn infeasible_problem_is_an_outcome() {
     let Outcome::Infeasible {
         why,
         best_effort: None,
@@ -364,6 +364,7 @@ fn what_cannot_be_done_is_an_outcome() {
         why,
         "the least latency along a → late is 30 ms, above the SLA of 25 ms"
     );
-    // The branch that is not late has time: 20 ms suffice for its better variant, but not for less cores.
+    // The branch that is not late has time: 20 ms suffice for its better variant, but not for fewer
+    // cores.
     assert_eq!((plan.latency_ms, plan.cores), (30.0, 3.0));
 }

@@ -1,10 +1,10 @@
-//! Each rule of the check refuses what breaks it.
+//! Each rule of the check refuses a plan that breaks it.
 
 use super::*;
 use crate::Check;
 
 #[test]
-fn a_plan_that_breaks_a_rule_does_not_pass() {
+fn plan_that_breaks_a_rule_is_refused() {
     let problem = problem(pipelines::pipeline(2, 3, 4, 0.3, false));
     let Outcome::Optimal(good) = unhurried(&problem) else {
         panic!("not optimal")

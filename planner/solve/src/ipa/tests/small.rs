@@ -1,5 +1,5 @@
-//! Random small pipelines: whole numbers that tie, and any numbers; chains and graphs; some scaled,
-//! some without a weight.
+//! Random small pipelines: integers that tie, and arbitrary numbers; chains and graphs; some
+//! scaled, some without a weight.
 
 use rand::{Rng, RngExt};
 use rand_chacha::ChaCha8Rng;
@@ -7,7 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use super::*;
 use crate::law::{Amdahl, Latency, Linear, Quadratic};
 
-/// A pipeline, and of what kinds it is.
+/// A pipeline, with its kinds.
 pub(super) fn any_input(random: &mut ChaCha8Rng) -> (Input, Vec<&'static str>) {
     let mut kinds = Vec::new();
     let whole = random.random_bool(0.6);
@@ -138,7 +138,8 @@ fn any_variant(random: &mut ChaCha8Rng, index: usize, whole: bool, scale: f64) -
     }
 }
 
-/// Each stage but the first comes after some of those before it; sometimes written in another order.
+/// Connects each stage but the first to some of those before it; sometimes written in another
+/// order.
 fn edges(random: &mut ChaCha8Rng, stages: &mut [StageInput]) -> bool {
     let names: Vec<String> = stages.iter().map(|stage| stage.name.clone()).collect();
     for (index, stage) in stages.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Amdahl's law, lines and parabolas, and Sponge's among them.
+//! Tests of Amdahl's, the linear, the quadratic and Sponge's model.
 
 use super::super::*;
 
@@ -7,7 +7,7 @@ fn read(text: &str) -> Latency {
 }
 
 #[test]
-fn each_law_is_its_formula() {
+fn latency_follows_the_formula() {
     let amdahl = read(r#"{"law":"amdahl","serial_ms":2,"parallel_ms":12}"#);
     let linear = read(r#"{"law":"linear","item_ms":3,"fixed_ms":4}"#);
     let quadratic = read(r#"{"law":"quadratic","square_ms":0.5,"item_ms":-1,"fixed_ms":4}"#);
@@ -33,7 +33,7 @@ fn each_law_is_its_formula() {
 }
 
 #[test]
-fn what_is_no_law_is_refused_by_name() {
+fn invalid_latency_model_is_refused_by_name() {
     let amdahl = |serial_ms, parallel_ms| {
         Latency::Amdahl(Amdahl {
             serial_ms,

@@ -1,5 +1,5 @@
-//! Fits: exact where the law is exact, near it under noise, and the published lines from the
-//! published measurements.
+//! Fits: exact for exact data, close under noise, and the published lines from the published
+//! measurements.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -48,7 +48,7 @@ fn points(measured: &[(f64, f64)]) -> Vec<Point> {
     measured.iter().map(point).collect()
 }
 
-/// The greatest relative error of a law over the grid.
+/// Greatest relative error of a model over the grid.
 fn off(found: &Law, truth: &Law) -> f64 {
     let off = |(b, c): &(u32, f64)| {
         let truth = truth.service_ms(*b, *c);
@@ -58,7 +58,7 @@ fn off(found: &Law, truth: &Law) -> f64 {
 }
 
 #[test]
-fn an_exact_law_is_found_again_at_any_scale() {
+fn exact_measurements_give_back_the_coefficients_at_any_scale() {
     for truth in [
         law(40.0, 8.0, 2.0, 5.0),
         law(40e3, 8e3, 2e3, 5e3),
@@ -87,10 +87,10 @@ fn an_exact_law_is_found_again_at_any_scale() {
     assert!(off(&fit.law, &truth) < 1e-9, "{fit:?}");
 }
 
-/// The optimum of a convex problem is where no coefficient wants to move: the gradient is 0 at those
-/// above 0, and does not fall at those that are 0.
+/// The optimum of a convex problem satisfies the KKT conditions: the gradient is 0 for the
+/// coefficients above 0, and not negative for those that are 0.
 #[test]
-fn least_squares_without_negative_coefficients_are_the_optimum() {
+fn nonnegative_least_squares_is_optimal() {
     let mut bound = 0;
     for seed in 0..2000 {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
@@ -137,7 +137,7 @@ fn least_squares_without_negative_coefficients_are_the_optimum() {
 }
 
 #[test]
-fn ransac_is_near_where_a_fifth_of_the_measurements_is_wrong_and_least_squares_is_not() {
+fn ransac_tolerates_a_fifth_of_wrong_measurements() {
     let truth = law(40.0, 8.0, 2.0, 5.0);
     let at: Vec<(u32, f64)> = [1, 2, 4, 8, 16]
         .into_iter()
@@ -196,7 +196,7 @@ fn ransac_is_near_where_a_fifth_of_the_measurements_is_wrong_and_least_squares_i
 /// InfAdapter's published capacities on 1, 2, 4, 8 and 16 cores within 750 ms (EuroMLSys '23), and the
 /// lines that planner/service.example.yaml quotes.
 #[test]
-fn infadapters_lines_come_from_its_measurements() {
+fn infadapter_measurements_give_its_published_lines() {
     for (name, capacities, slope, intercept) in [
         ("resnet18", [19.0, 43.0, 90.0, 190.0, 385.0], 24.45, -6.17),
         ("resnet50", [8.0, 17.0, 36.0, 78.0, 162.0], 10.32, -3.79),
@@ -224,7 +224,7 @@ const SPONGES: [[f64; 6]; 5] = [
 ];
 
 #[test]
-fn sponges_profile_is_fitted_as_it_was_published() {
+fn sponge_profile_fit_matches_the_publication() {
     let mut measured = Vec::new();
     for (row, batch) in SPONGES.iter().zip([1, 2, 4, 8, 16]) {
         for (latency_ms, cores) in row.iter().zip([1.0, 2.0, 4.0, 8.0, 16.0, 32.0]) {
@@ -263,13 +263,13 @@ fn sponges_profile_is_fitted_as_it_was_published() {
             assert!((found - near).abs() < 6e-3, "{fit:?}");
         }
     }
-    // As a table it is told as measured, but for the noise.
+    // A table returns the measurements themselves, apart from the noise.
     let table = Table::new(measured).unwrap();
     assert_eq!((table.ms(8, 4.0), table.ms(1, 8.0)), (87.943, 12.998));
 }
 
 #[test]
-fn what_cannot_be_fitted_is_refused_by_name() {
+fn invalid_fit_input_is_refused_by_name() {
     let truth = law(40.0, 8.0, 2.0, 5.0);
     let at = |at: &[(u32, f64)]| cells(at, |b, c| truth.service_ms(b, c));
     let alike = "must be points that tell γ, ε, δ and η apart";

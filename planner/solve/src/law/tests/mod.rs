@@ -1,4 +1,4 @@
-//! What the laws say, and what they refuse.
+//! Tests of the latency and throughput models, and of their input checks.
 
 mod batch;
 mod fit;

@@ -1,4 +1,4 @@
-//! Measured latencies: exact where measured, monotone and never too hopeful elsewhere.
+//! Measured latencies: exact at measured points, monotone and never too low elsewhere.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -31,13 +31,13 @@ fn sponges() -> Table {
 }
 
 #[test]
-fn sponges_table_is_told_as_printed_and_its_throughputs_follow() {
+fn sponge_table_1_gives_its_latencies_and_throughputs() {
     let law = Latency::Table(sponges());
-    // batch, cores, ms and requests/s as the paper's Table 1 prints them.
+    // Batch, cores, ms and requests/s as the paper's Table 1 prints them.
     for (batch, cores, ms, rps) in [
         (1, 1.0, 55.0, 18.0),
         (2, 1.0, 97.0, 20.0),
-        // The paper prints 40, 80 and 128; 4 in 94 ms, 8 in 92 ms and 8 in 62 ms are these.
+        // The paper prints 40, 80 and 128; 4 in 94 ms, 8 in 92 ms and 8 in 62 ms give these.
         (4, 2.0, 94.0, 42.0),
         (8, 4.0, 92.0, 86.0),
         (4, 8.0, 37.0, 108.0),
@@ -49,7 +49,7 @@ fn sponges_table_is_told_as_printed_and_its_throughputs_follow() {
 }
 
 #[test]
-fn what_was_not_measured_is_between_or_cautious_or_unknown() {
+fn unmeasured_cell_is_interpolated_or_cautious_or_unknown() {
     let sponges = sponges();
     let grid = table(&[
         (2, 1.0, 100.0),
@@ -83,7 +83,7 @@ fn what_was_not_measured_is_between_or_cautious_or_unknown() {
 }
 
 #[test]
-fn noise_is_raised_to_the_slower_measurement() {
+fn contradicting_measurement_is_raised_to_the_slower_one() {
     // Rows of Sponge's published profile, where 16 cores are slower than 8.
     let noisy = table(&[
         (1, 4.0, 18.015),
@@ -94,14 +94,14 @@ fn noise_is_raised_to_the_slower_measurement() {
     for (cores, ms) in [(4.0, 18.015), (8.0, 12.998), (16.0, 12.998), (32.0, 12.614)] {
         assert_eq!(noisy.ms(1, cores), ms, "{cores}");
     }
-    // In the batch too, and from afar: 100 ms for 1 on 4 cores hold for 3 on 1.
+    // Also across batches and cores: 100 ms for 1 on 4 cores implies as much for 3 on 1.
     let noisy = table(&[(1, 4.0, 100.0), (2, 1.0, 90.0), (3, 1.0, 81.0)]);
     assert_eq!((noisy.ms(2, 1.0), noisy.ms(3, 1.0)), (100.0, 100.0));
 }
 
-/// What must hold of any table, by definition and not by how it is built.
+/// Required properties of any table, by definition and not by its construction.
 #[test]
-fn it_is_monotone_and_between_what_the_measurements_allow() {
+fn table_is_monotone_and_within_measured_bounds() {
     let (mut raised, mut unknown) = (0, 0);
     for seed in 0..3000 {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
@@ -163,7 +163,7 @@ fn it_is_monotone_and_between_what_the_measurements_allow() {
 }
 
 #[test]
-fn what_is_no_table_is_refused_by_name() {
+fn invalid_table_is_refused_by_name() {
     let good = cell(1, 1.0, 10.0);
     let many = |n: u32| (1..=n).map(|i| cell(i, f64::from(i), 10.0)).collect();
     for (points, message) in [
@@ -208,7 +208,7 @@ fn what_is_no_table_is_refused_by_name() {
 }
 
 #[test]
-fn in_a_document_it_is_its_points() {
+fn table_serializes_as_its_points() {
     let text = r#"{"law":"table","points":[{"batch":1,"cores":1.0,"latency_ms":55.0},{"batch":2,"cores":1.0,"latency_ms":97.0}]}"#;
     let law: Latency = serde_json::from_str(text).unwrap();
     assert_eq!(law.ms(2, 1.0), 97.0);

@@ -1,4 +1,4 @@
-//! Rates over cores.
+//! Sustained rates as a function of cores.
 
 use super::super::*;
 
@@ -20,7 +20,7 @@ fn line(slope_rps: f64, intercept_rps: f64) -> Throughput {
 }
 
 #[test]
-fn lines_and_tables_tell_what_cores_sustain() {
+fn line_and_table_give_the_sustained_rate() {
     let resnet18 = line(24.45, -6.17);
     let measured = rates(&[(1.0, 19.0), (2.0, 43.0), (4.0, 90.0)]);
     for (law, cores, rps) in [
@@ -47,7 +47,7 @@ fn lines_and_tables_tell_what_cores_sustain() {
 }
 
 #[test]
-fn what_is_no_law_is_refused_by_name() {
+fn invalid_throughput_model_is_refused_by_name() {
     let many: Vec<_> = (0..4097).map(|i| (f64::from(i), 1.0)).collect();
     for (law, message) in [
         (
@@ -90,7 +90,7 @@ fn what_is_no_law_is_refused_by_name() {
 }
 
 #[test]
-fn in_a_document_the_law_is_named() {
+fn document_names_the_kind_of_model() {
     let line: Throughput =
         serde_json::from_str(r#"{"law":"line","slope_rps":2,"intercept_rps":-1}"#).unwrap();
     assert_eq!(line.rps(2.0), 3.0);

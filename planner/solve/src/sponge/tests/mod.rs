@@ -1,6 +1,6 @@
-//! The choice against trying everything request by request, the paper's table, and bad input.
+//! The solver compared with an exhaustive search request by request, the paper's table, and invalid input.
 
-mod bad_input;
+mod refusals;
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::*;
 use crate::Check;
 use crate::law::Law;
 
-/// Instances that are drawn: the issue asks for 10,000.
+/// Number of random instances.
 const DRAWN: u64 = 15_000;
 
 fn still() -> Duration {
@@ -29,7 +29,7 @@ fn read(value: serde_json::Value) -> Result<Problem, String> {
     Problem::try_from(input).map_err(|error| error.to_string())
 }
 
-/// What each choice comes to, walked through as a server would: (on time, all constraints met).
+/// Simulates each choice as a server would: (on time, all constraints met).
 fn walked(problem: &Problem, cores: u32, batch: u32) -> (usize, bool) {
     let latency_ms = problem.latency.ms(batch, f64::from(cores));
     let (mut clock, mut on_time) = (0.0, 0);
@@ -88,7 +88,7 @@ fn drawn(seed: u64) -> Problem {
 }
 
 #[test]
-fn it_is_as_good_as_trying_everything() {
+fn solution_equals_exhaustive_search() {
     let (mut feasible, mut infeasible) = (0, 0);
     for seed in 0..DRAWN {
         let problem = drawn(seed);
@@ -153,7 +153,7 @@ fn table_1() -> serde_json::Value {
     json!({"law": "table", "points": points})
 }
 
-/// A plan of exactly this cell.
+/// Solves with exactly this choice.
 fn cell(cores: u32, batch: u32, rate_rps: f64, left_ms: f64) -> Outcome<Plan> {
     let problem = json!({
         "latency": table_1(), "cores": [cores], "batches": [batch], "rate_rps": rate_rps,
@@ -163,13 +163,14 @@ fn cell(cores: u32, batch: u32, rate_rps: f64, left_ms: f64) -> Outcome<Plan> {
 }
 
 #[test]
-fn the_papers_table_1() {
+fn paper_table_1_is_reproduced() {
     for (cores, batch, ms, rps, instances) in TABLE_1 {
         let Outcome::Optimal(plan) = cell(cores, batch, 1.0, 1e6) else {
             panic!("{cores} × {batch}")
         };
         assert_eq!(plan.latency_ms, ms);
-        // The table counts whole batches a second; ours is what the law says, which is no less.
+        // The table counts whole batches per second; ours follows the latency model and is at least as
+        // high.
         let whole = (1000.0 / ms).floor() * f64::from(batch);
         assert_eq!(whole, f64::from(rps), "{cores} × {batch}");
         assert!(plan.throughput_rps >= whole && plan.throughput_rps < whole + f64::from(batch));
@@ -178,7 +179,7 @@ fn the_papers_table_1() {
 }
 
 #[test]
-fn the_papers_example_after_table_1() {
+fn paper_example_after_table_1_is_reproduced() {
     // 100 requests/s, SLO 1000 ms: with 600 ms of network one instance still serves with 8 cores, batch 4.
     let problem = |communication: f64, waiting: usize| {
         json!({
@@ -196,7 +197,8 @@ fn the_papers_example_after_table_1() {
             "the only ones that carry 100 requests/s are 8 × 4 and 8 × 8"
         );
     }
-    // One core never does, whatever waits: h(b, c) ≥ λ, which the published program does not check.
+    // One core is never enough, even without waiting requests: h(b, c) ≥ λ, which the published program
+    // does not check.
     assert!(matches!(
         cell(1, 2, 100.0, 1000.0),
         Outcome::Infeasible { .. }
@@ -205,8 +207,8 @@ fn the_papers_example_after_table_1() {
 }
 
 #[test]
-fn the_last_request_does_not_stand_for_all() {
-    // The published program looks at the last request alone: with 5 ms left for the first, none is on time.
+fn each_waiting_request_is_checked_not_only_the_last() {
+    // The published program checks the last request alone: with 5 ms left for the first, none is on time.
     let problem = |first: f64| {
         json!({
             "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
@@ -228,14 +230,14 @@ fn the_last_request_does_not_stand_for_all() {
 }
 
 #[test]
-fn ties_go_to_the_fewest_cores_then_to_the_smallest_batch() {
+fn tie_prefers_fewest_cores_then_smallest_batch() {
     let problem = |delta: f64| {
         json!({
             "latency": {"law": "sponge", "gamma_ms": 10.0, "epsilon_ms": 10.0, "delta_ms": 0.0, "eta_ms": 0.0},
             "cores": 4, "batches": 4, "delta": delta, "rate_rps": 60,
         })
     };
-    // h(b, c) = 1000·b·c / (10·b + 10): 1 core at batch 2 carries 66, 2 cores at batch 1 carry 100.
+    // h(b, c) = 1000·b·c / (10·b + 10): 1 core at batch 2 sustains 66, 2 cores at batch 1 sustain 100.
     for (delta, choice) in [(1.0, (1, 2)), (2.0, (2, 1)), (0.0, (1, 2))] {
         let Outcome::Optimal(plan) = solved(&read(problem(delta)).unwrap()) else {
             panic!("δ = {delta}")
@@ -245,7 +247,7 @@ fn ties_go_to_the_fewest_cores_then_to_the_smallest_batch() {
 }
 
 #[test]
-fn out_of_time_is_said() {
+fn expired_limit_is_out_of_time() {
     let at = Cell::new(0);
     let clock = || {
         at.set(at.get() + 1);
@@ -275,7 +277,7 @@ fn out_of_time_is_said() {
 }
 
 #[test]
-fn what_was_not_looked_at_is_not_said_not_to_be() {
+fn unfinished_search_does_not_claim_infeasibility() {
     let at = Cell::new(0);
     let clock = || {
         at.set(at.get() + 1);
@@ -312,7 +314,7 @@ fn what_was_not_looked_at_is_not_said_not_to_be() {
 }
 
 #[test]
-fn the_check_refuses_what_breaks_a_constraint() {
+fn check_refuses_plan_that_breaks_a_constraint() {
     let problem = json!({
         "latency": {"law": "sponge", "gamma_ms": 40.0, "epsilon_ms": 0.0, "delta_ms": 0.0, "eta_ms": 10.0},
         "cores": 4, "batches": 2, "rate_rps": 30,

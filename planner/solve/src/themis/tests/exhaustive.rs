@@ -1,4 +1,4 @@
-//! Small problems of every kind against every combination of settings.
+//! Small problems of every kind, compared with every combination of settings.
 
 use rand::{RngExt, SeedableRng};
 
@@ -7,10 +7,10 @@ use crate::Check;
 
 const CASES: u64 = 12_000;
 
-/// n, c, b of a stage, and from the law itself: n·c, l + q, n·b/l.
+/// n, c, b of a stage, and from the latency model itself: n·c, l + q, n·b/l.
 type Option1 = (u32, u32, u32, u64, f64, f64);
 
-/// What is best of all combinations: cores, batches, ms, and how many share cores and batches.
+/// Best of all combinations: cores, batches, ms, and the number with equal cores and batches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Best {
     cores: u64,
@@ -19,7 +19,7 @@ struct Best {
     ties: u32,
 }
 
-/// The least of a best effort: as much as can be carried, and the latency with it.
+/// Best effort: the greatest load that can be carried, and the least latency with it.
 #[derive(Debug, Clone, Copy)]
 struct Effort {
     rps: f64,
@@ -58,7 +58,7 @@ fn options(input: &Input, phase: Phase) -> Vec<Vec<Option1>> {
     input.stages.iter().map(of).collect()
 }
 
-/// Every combination: cores, batches, ms, the narrowest stage's requests/s.
+/// Visits every combination: cores, batches, ms, the narrowest stage's requests/s.
 fn visit(
     options: &[Vec<Option1>],
     at: (u64, u64, f64, f64),
@@ -202,7 +202,7 @@ fn same_effort(input: &Input, found: Option<&Plan>, seed: u64) {
 }
 
 #[test]
-fn both_programmes_are_as_good_as_trying_everything() {
+fn programmes_equal_exhaustive_search() {
     let mut kinds = [0_u32; 8];
     for seed in 0..CASES {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);

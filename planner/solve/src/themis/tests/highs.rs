@@ -1,4 +1,4 @@
-//! Larger problems against HiGHS.
+//! Larger problems, compared with HiGHS.
 
 use rand::{RngExt, SeedableRng};
 
@@ -10,7 +10,7 @@ fn whole(scaling: Option<&Scaling>) -> Option<(u32, u32)> {
 }
 
 #[test]
-fn larger_pipelines_are_as_good_as_highs_makes_them() {
+fn large_pipelines_equal_highs() {
     let (mut optimal, mut infeasible) = (0, 0);
     for seed in 0..60 {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
@@ -39,7 +39,7 @@ fn larger_pipelines_are_as_good_as_highs_makes_them() {
 }
 
 #[test]
-fn microlp_agrees_where_it_stands_in() {
+fn microlp_equals_the_programmes() {
     for seed in 0..40 {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         let problem = Problem::try_from(any_input(&mut chance, (3, 3, 3, 3), 1.0)).unwrap();

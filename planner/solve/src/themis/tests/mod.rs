@@ -1,10 +1,10 @@
-//! Both programmes against trying everything, and what is said of each input.
+//! Both programmes compared with exhaustive search, and the outcome for each kind of input.
 
 mod exhaustive;
 #[cfg(feature = "highs")]
 mod highs;
 mod policy;
-mod refused;
+mod refusals;
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn amdahl(serial_ms: f64, parallel_ms: f64) -> Latency {
     })
 }
 
-/// Coefficients are mostly small whole numbers, so that ties come up.
+/// Coefficients are mostly small integers, so that ties occur.
 fn any_latency(chance: &mut ChaCha8Rng, scale: f64) -> Latency {
     let whole = chance.random_bool(0.7);
     let mut ms = |least: f64, most: f64| {

@@ -1,4 +1,4 @@
-//! What is done when, worked numbers, ties, and the time limit.
+//! Choice of the phase, worked numbers, ties, and the time limit.
 
 use std::cell::Cell as Counter;
 
@@ -48,7 +48,7 @@ fn settings(scaling: Option<&Scaling>) -> Vec<(u32, u32, u32)> {
 }
 
 #[test]
-fn sponges_table_one_scaled_either_way() {
+fn sponge_table_1_is_scaled_vertically_and_horizontally() {
     // Vertically the one instance takes batches of 8 on 6 cores, halfway between 92 ms on 4 and 62 ms on 8;
     // horizontally "we need five instances to process a batch of 2 requests" (there), of one core.
     let plan = solved(sponges());
@@ -68,15 +68,15 @@ fn sponges_table_one_scaled_either_way() {
     let mut lasting = sponges();
     lasting.lasting = true;
     assert_eq!(solved(lasting).phase, Phase::Horizontal);
-    // Within 100 ms nothing smaller than 8 cores with batches of 4 will do: 37 ms and 30 of waiting.
+    // Within 100 ms only 8 cores with batches of 4 suffice: 37 ms and 30 of waiting.
     let mut slow = sponges();
     slow.slo_ms = 100.0;
     assert_eq!(settings(solved(slow).vertical.as_ref()), [(1, 8, 4)]);
 }
 
 #[test]
-fn each_phase_when_only_it_can() {
-    // More than the instance can take on even its greatest cores: horizontally at once, though not lasting.
+fn only_feasible_phase_is_chosen() {
+    // The load exceeds the instance even on its maximum of cores: horizontal at once, though not lasting.
     let mut input = sponges();
     input.load_rps = 150.0;
     let plan = solved(input.clone());
@@ -99,7 +99,7 @@ fn each_phase_when_only_it_can() {
 }
 
 #[test]
-fn a_hand_over_that_exceeds_the_budget_is_said_so() {
+fn handover_beyond_the_budget_is_reported() {
     let mut input = sponges();
     let mut second = input.stages[0].clone();
     second.name = "again".to_owned();
@@ -123,7 +123,7 @@ fn a_hand_over_that_exceeds_the_budget_is_said_so() {
 }
 
 #[test]
-fn infeasible_says_what_exceeds_what_and_does_what_comes_nearest() {
+fn infeasible_names_the_limit_and_gives_best_effort() {
     let but = |change: &dyn Fn(&mut Input)| {
         let mut input = sponges();
         change(&mut input);
@@ -170,7 +170,7 @@ fn infeasible_says_what_exceeds_what_and_does_what_comes_nearest() {
 }
 
 #[test]
-fn ties_go_to_fewer_batches_then_less_latency_then_the_first_stage() {
+fn tie_prefers_fewer_batches_then_less_latency_then_the_first_stage() {
     // l = 2 + 10/c: two stages within 21 ms take 3 cores, one of them 2: the first has fewer.
     let alike = |name: &str| stage(name, amdahl(2.0, 10.0), (1, 1), (4, 4, 4));
     let input = Input {
@@ -192,7 +192,7 @@ fn ties_go_to_fewer_batches_then_less_latency_then_the_first_stage() {
         settings(solved(three).vertical.as_ref()),
         [(1, 1, 1), (1, 2, 1), (1, 2, 1)]
     );
-    // Batches help nothing here, so they stay 1, though larger ones are within the SLO.
+    // Batches do not help here, so they stay 1, though larger ones are within the SLO.
     let mut slow = input.clone();
     slow.slo_ms = 1000.0;
     assert_eq!(
@@ -239,7 +239,7 @@ fn large() -> Problem {
 }
 
 #[test]
-fn when_patience_is_over_it_stops_and_says_how_far_it_is_off() {
+fn expired_limit_stops_and_gap_covers_the_optimum() {
     let problem = large();
     let Outcome::Optimal(best) = at_leisure(&problem) else {
         panic!("not solved")
@@ -247,7 +247,7 @@ fn when_patience_is_over_it_stops_and_says_how_far_it_is_off() {
     let best = best.vertical.unwrap().cores;
     let (mut late, mut good, mut optimal) = (0, 0, 0);
     for limit in 0..400 {
-        // The clock goes on by 1 ms at each look.
+        // The clock advances by 1 ms at each reading.
         let looks = Counter::new(0);
         let clock = || {
             looks.set(looks.get() + 1);
@@ -288,7 +288,7 @@ fn when_patience_is_over_it_stops_and_says_how_far_it_is_off() {
 }
 
 #[test]
-fn the_first_stages_cores_decide_ties_even_where_its_way_came_later() {
+fn first_stage_cores_break_ties_regardless_of_discovery_order() {
     // ms on 1, 2 and 3 cores. (2, 1, 2) and (1, 3, 1) both take 5 cores and 40 ms; nothing takes fewer.
     let stages = [
         ("a", [20.0, 10.0, 10.0]),

@@ -1,4 +1,4 @@
-//! Input that is no problem, and plans that are none.
+//! Refusals of invalid input and of invalid plans.
 
 use super::*;
 use crate::Check;
@@ -17,7 +17,7 @@ fn good() -> Input {
 }
 
 #[test]
-fn bad_input_is_refused_by_name() {
+fn invalid_input_is_refused_by_name() {
     type Change = fn(&mut Input);
     let table: &[(Change, &str)] = &[
         (
@@ -106,7 +106,7 @@ fn bad_input_is_refused_by_name() {
 }
 
 #[test]
-fn documents_have_defaults_and_no_unknown_fields() {
+fn document_has_defaults_and_refuses_unknown_fields() {
     let text = r#"{"load_rps": 100, "slo_ms": 200, "budget_cores": 16, "stages": [
         {"name": "detect", "latency": {"law": "amdahl", "serial_ms": 2, "parallel_ms": 20},
          "running": {"instances": 2}, "cores_max": 8, "batch_max": 4, "instances_max": 8}]}"#;
@@ -139,7 +139,7 @@ fn documents_have_defaults_and_no_unknown_fields() {
 }
 
 #[test]
-fn the_check_refuses_every_broken_plan() {
+fn check_refuses_every_broken_plan() {
     let problem = Problem::try_from(good()).unwrap();
     let Outcome::Optimal(plan) = at_leisure(&problem) else {
         panic!("not solved")
@@ -178,23 +178,23 @@ fn the_check_refuses_every_broken_plan() {
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].cores = 2,
-            "detect: latency_ms is told as",
+            "detect: latency_ms is given as",
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].throughput_rps = 1e3,
-            "detect: throughput_rps is told",
+            "detect: throughput_rps is given",
         ),
         (
             |p| p.vertical.as_mut().unwrap().stages[0].wait_ms = f64::NAN,
-            "detect: wait_ms is told as NaN",
+            "detect: wait_ms is given as NaN",
         ),
         (
             |p| p.vertical.as_mut().unwrap().cores = 1,
-            "1 cores told, 2 in use",
+            "1 cores given, 2 in use",
         ),
         (
             |p| p.vertical.as_mut().unwrap().latency_ms = 1.0,
-            "the latency is told as 1",
+            "the latency is given as 1",
         ),
         (
             |p| p.horizontal.as_mut().unwrap().stages[1].cores = 2,

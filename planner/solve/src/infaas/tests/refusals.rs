@@ -1,4 +1,4 @@
-//! What is refused at the door, and what the check refuses of a plan.
+//! Refusals of invalid input, and of plans that break a rule.
 
 use super::*;
 use crate::{Check, Solver};
@@ -17,7 +17,7 @@ fn input() -> Input {
 }
 
 #[test]
-fn bad_input_is_refused_by_name() {
+fn invalid_input_is_refused_by_name() {
     type Spoil = fn(&mut Input);
     let table: &[(Spoil, &str)] = &[
         (
@@ -139,7 +139,7 @@ fn bad_input_is_refused_by_name() {
 }
 
 #[test]
-fn the_check_refuses_what_breaks_a_rule() {
+fn check_refuses_plan_that_breaks_a_rule() {
     let problem = Problem::try_from(input()).unwrap();
     let Outcome::Optimal(good) = solved(&problem) else {
         panic!("not optimal")
@@ -183,7 +183,7 @@ fn the_check_refuses_what_breaks_a_rule() {
 }
 
 #[test]
-fn a_document_has_defaults_and_no_unknown_fields() {
+fn document_has_defaults_and_refuses_unknown_fields() {
     let document = r#"{
         "resources": [{ "name": "cpu", "available": 4 }],
         "architectures": [{
@@ -202,7 +202,7 @@ fn a_document_has_defaults_and_no_unknown_fields() {
 }
 
 #[test]
-fn the_general_path_says_the_same() {
+fn microlp_gives_the_same_outcome() {
     let clock = || Duration::ZERO;
     let patience = Patience::new(Duration::from_secs(10), &clock);
     let problem = Problem::try_from(input()).unwrap();

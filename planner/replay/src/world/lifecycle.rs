@@ -1,4 +1,4 @@
-//! A request's life in the world, from the proxy's verdict on it to the one end that its client sees.
+//! Lifecycle of a request, from the proxy's verdict to the single outcome that its client sees.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use weir_filter::engine::End;
 use weir_filter::health::Sign;
 use weir_filter::verdict::{Reason, Refusal, Verdict};
 
-use super::agenda::What;
+use super::event_queue::Event;
 use super::flight::Place;
-use super::site::Job;
+use super::server::Job;
 use super::witness::Witness;
-use super::{World, nanos};
+use super::{Simulation, nanos};
 use crate::plane::DataPlane;
 use crate::request::{Fate, Request};
 use crate::scenario::Scenario;
 
-/// From a connection to a server that is down to its refusal.
+/// Time until a connection to a server that is down is refused.
 pub(super) const BREAK_DELAY: Duration = Duration::from_micros(200);
-/// From a request's arrival at a server that only errs to its answer.
+/// Time from a request's arrival at a failing server to its error answer.
 const ERROR_DELAY: Duration = Duration::from_millis(3);
-/// A client's pause before it asks again after a 503, the first time; it doubles with each further one.
+/// First retry delay of a client after a 503; it doubles with each retry.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// Longest such pause, in first ones.
+/// Maximum retry delay, as a multiple of the first.
 const RETRY_PAUSES_MAX: u32 = 64;
-/// The label of a refusal by an open circuit breaker, which is Envoy's, not Weir's.
+/// Label of a rejection by an open circuit breaker, which is Envoy's, not Weir's.
 pub(super) const OVERFLOW: &str = "overflow";
-/// The label of a route's timeout without Weir.
+/// Label of a route's timeout without Weir.
 const TIMEOUT: &str = "timeout";
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     pub(super) fn carry_out(&mut self, request: u32, verdict: &Verdict) {
         match verdict {
             Verdict::Forward(dispatch) => {
@@ -66,69 +66,76 @@ impl<W: Witness> World<'_, W> {
         if let Some(outcome) = self.outcomes.get_mut(place) {
             outcome.dispatched = Some(time);
         }
-        // A server can work on nothing less than all of it.
-        let hop = self.hop(variant).saturating_add(self.still_comes(request));
+        // Servers start only once they have the whole request.
+        let hop = self
+            .hop(variant)
+            .saturating_add(self.remaining_upload(request));
         if hop > 0 {
             self.arm_limit(request, attempt, timeout);
-            let reach = What::Reach {
+            let reach = Event::ServerArrival {
                 request,
                 attempt,
                 variant,
             };
-            self.agenda.add(now.saturating_add(hop), reach);
+            self.event_queue.add(now.saturating_add(hop), reach);
         } else if self.take(request, attempt, variant) {
             self.arm_limit(request, attempt, timeout);
-            self.wake_site(variant);
+            self.wake_server(variant);
         }
     }
 
     fn arm_limit(&mut self, request: u32, attempt: u8, timeout: Duration) {
         if let Some(known) = self.requests.get(request as usize) {
             let limit = leaves_at(known).min(self.now.saturating_add(nanos(timeout)));
-            // An answer at the very instant still counts.
-            self.agenda
-                .add(limit.saturating_add(1), What::Limit { request, attempt });
+            // An answer at exactly that time still counts.
+            self.event_queue.add(
+                limit.saturating_add(1),
+                Event::TimeLimit { request, attempt },
+            );
         }
     }
 
-    /// A request is with its server, whether or not anybody still waits for it.
+    /// Handles a request's arrival at its server, even if its client has disconnected.
     pub(super) fn reach(&mut self, request: u32, attempt: u8, variant: u16) {
         if self.take(request, attempt, variant) {
-            self.wake_site(variant);
+            self.wake_server(variant);
         }
     }
 
-    /// Whether the server takes it; where not, the proxy will hear of it.
+    /// Offers the request to the server; if it is refused, schedules the error at the proxy.
     fn take(&mut self, request: u32, attempt: u8, variant: u16) -> bool {
         let time = self.time();
-        let site = self
-            .sites
+        let server = self
+            .simulated_servers
             .get_mut(usize::from(variant))
-            .filter(|site| site.up);
-        let errs = site.as_ref().is_some_and(|site| site.errs);
-        let taken = !errs && site.is_some_and(|site| site.take(time, Job { request, attempt }));
-        if errs {
+            .filter(|server| server.up);
+        let failing = server.as_ref().is_some_and(|server| server.failing);
+        let taken =
+            !failing && server.is_some_and(|server| server.take(time, Job { request, attempt }));
+        if failing {
             let at = self.now + nanos(ERROR_DELAY) + self.hop(variant);
-            self.agenda.add(at, What::Erred { request, attempt });
+            self.event_queue
+                .add(at, Event::ServerError { request, attempt });
         } else if !taken {
             let at = self.now + nanos(BREAK_DELAY) + self.hop(variant);
-            self.agenda.add(at, What::Broken { request, attempt });
+            self.event_queue
+                .add(at, Event::ConnectionFailed { request, attempt });
         }
         taken
     }
 
-    /// From the proxy to that server, ns.
+    /// One-way latency between the proxy and that server, ns.
     fn hop(&self, variant: u16) -> u64 {
-        let site = self.sites.get(usize::from(variant));
-        site.map_or(0, |site| site.hop)
+        let server = self.simulated_servers.get(usize::from(variant));
+        server.map_or(0, |server| server.hop)
     }
 
-    /// A server has something to end or start.
+    /// Advances a server that has an execution to end or start.
     pub(super) fn serve(&mut self, variant: u16) {
         let time = self.time();
         let mut ended = std::mem::take(&mut self.ended);
-        if let Some(site) = self.sites.get_mut(usize::from(variant)) {
-            site.advance(time, &mut ended);
+        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
+            server.advance(time, &mut ended);
         }
         let hop = self.hop(variant);
         for (job, _) in ended.drain(..) {
@@ -136,19 +143,19 @@ impl<W: Witness> World<'_, W> {
                 self.answer(job, variant);
             } else {
                 let Job { request, attempt } = job;
-                let answer = What::Answer {
+                let answer = Event::Answer {
                     request,
                     attempt,
                     variant,
                 };
-                self.agenda.add(self.now.saturating_add(hop), answer);
+                self.event_queue.add(self.now.saturating_add(hop), answer);
             }
         }
         self.ended = ended;
-        self.wake_site(variant);
+        self.wake_server(variant);
     }
 
-    /// An answer is with the proxy, or its beginning; nobody may be waiting for it any more.
+    /// Handles an answer, or its first byte, at the proxy; its client may have disconnected.
     pub(super) fn answer(&mut self, job: Job, variant: u16) {
         let Job { request, attempt } = job;
         let place = request as usize;
@@ -164,25 +171,26 @@ impl<W: Witness> World<'_, W> {
         if at_proxy > 0 {
             flight.place = Place::Reading;
             let ends = self.now.saturating_add(at_proxy).min(leaves_at(known));
-            self.agenda.add(ends, What::Rest { request, attempt });
+            self.event_queue
+                .add(ends, Event::AnswerEnd { request, attempt });
             self.tell(worker, |worker, now, verdicts| {
                 worker.on_bulk(request, now, verdicts)
             });
         } else {
-            self.lands(request, attempt);
+            self.end_flight(request, attempt);
             let (way_back, longer) = (known.way_back, known.reading.longer);
             self.reach_client(request, Fate::Answered(variant), way_back + longer);
             self.tell(worker, |worker, now, verdicts| {
                 worker.on_answer(request, Sign::Served, now, verdicts)
             });
         }
-        self.obey(worker, true);
+        self.carry_out_verdicts(worker, true);
         self.arm(worker);
     }
 
-    /// All of an answer that is read slowly is with the proxy, or its client has left.
+    /// Handles the end of a slowly read answer at the proxy; its client may have disconnected.
     pub(super) fn answer_rest(&mut self, request: u32, attempt: u8) {
-        let Some((worker, variant)) = self.leaves_from(Place::Reading, request, attempt) else {
+        let Some((worker, variant)) = self.remove_from(Place::Reading, request, attempt) else {
             return;
         };
         let Some(known) = self.requests.get(request as usize) else {
@@ -200,10 +208,10 @@ impl<W: Witness> World<'_, W> {
     }
 
     pub(super) fn limit(&mut self, request: u32, attempt: u8) {
-        let mut left = self.leaves_from(Place::InFlight, request, attempt);
+        let mut left = self.remove_from(Place::InFlight, request, attempt);
         if left.is_none() && matches!(self.plane, DataPlane::Fifo(_)) {
             // A route's timeout cuts off an answer that has begun; Weir lets it finish.
-            left = self.leaves_from(Place::Reading, request, attempt);
+            left = self.remove_from(Place::Reading, request, attempt);
         }
         let Some((worker, _)) = left else {
             return;
@@ -235,9 +243,9 @@ impl<W: Witness> World<'_, W> {
         self.on_end(worker, request, End::Gone);
     }
 
-    /// The server was down, or went down.
+    /// Handles the failed connection to a server that was or went down.
     pub(crate) fn broken(&mut self, request: u32, attempt: u8) {
-        let Some(worker) = self.lands(request, attempt) else {
+        let Some(worker) = self.end_flight(request, attempt) else {
             return;
         };
         let reason = Reason::NoBackend;
@@ -245,30 +253,30 @@ impl<W: Witness> World<'_, W> {
         self.on_end(worker, request, End::Unreachable);
     }
 
-    /// In flight when its worker's VM went: answered 503, and no engine is left to be told.
+    /// Answers a request 503 that was in flight when its worker's VM restarted; no engine is left to notify.
     pub(crate) fn break_flight(&mut self, request: u32, attempt: u8) {
-        if self.lands(request, attempt).is_some() {
+        if self.end_flight(request, attempt).is_some() {
             let reason = Reason::NoBackend;
             self.refuse(request, reason.label(), reason.status(), None);
         }
     }
 
-    /// In flight when its proxy went: lost.
+    /// Records a request as lost that was in flight when its proxy restarted.
     pub(crate) fn lose(&mut self, request: u32, attempt: u8) {
-        if self.lands(request, attempt).is_some() {
+        if self.end_flight(request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
 
-    /// The request's time in flight is over, if it is that attempt that is in flight: at which worker.
-    pub(super) fn lands(&mut self, request: u32, attempt: u8) -> Option<u32> {
-        let left = self.leaves_from(Place::InFlight, request, attempt);
+    /// Ends the flight of that attempt, if it is in flight; returns its worker.
+    pub(super) fn end_flight(&mut self, request: u32, attempt: u8) -> Option<u32> {
+        let left = self.remove_from(Place::InFlight, request, attempt);
         left.map(|(worker, _)| worker)
     }
 
-    /// A request is upstream no more, nor its answer, if that attempt is at `place`: at which worker it was, and to
-    /// which variant.
-    fn leaves_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
+    /// Removes the attempt from upstream, if it is at `place`; returns its worker and
+    /// variant.
+    fn remove_from(&mut self, place: Place, request: u32, attempt: u8) -> Option<(u32, u16)> {
         let flight = self.flights.get_mut(request as usize)?;
         if (flight.place, flight.attempt) != (place, attempt) {
             return None;
@@ -281,14 +289,14 @@ impl<W: Witness> World<'_, W> {
         Some((worker, variant))
     }
 
-    /// Its client still read when its proxy or its worker's VM went.
+    /// Records an answer as lost whose client was still reading when the proxy or the VM restarted.
     pub(crate) fn lose_answer(&mut self, request: u32, attempt: u8) {
-        if self.leaves_from(Place::Reading, request, attempt).is_some() {
+        if self.remove_from(Place::Reading, request, attempt).is_some() {
             self.end(request, Fate::Lost, self.now);
         }
     }
 
-    /// The proxy refuses it; the client may ask again.
+    /// Rejects a request; its client may retry.
     pub(super) fn refuse(
         &mut self,
         request: u32,
@@ -314,8 +322,8 @@ impl<W: Witness> World<'_, W> {
             if asks < leaves {
                 flight.attempt += 1;
                 let way_up = nanos(known.head.saturating_sub(known.sent));
-                self.agenda
-                    .add(asks.saturating_add(way_up), What::Again { request });
+                self.event_queue
+                    .add(asks.saturating_add(way_up), Event::Retry { request });
                 return;
             }
         }
@@ -323,7 +331,7 @@ impl<W: Witness> World<'_, W> {
         self.reach_client(request, Fate::Refused(label), way_back);
     }
 
-    /// An answer is on its way to the client, who has all of it after so long, and may have left by then.
+    /// Sends an answer to the client, which has all of it after `after` and may have disconnected by then.
     fn reach_client(&mut self, request: u32, fate: Fate, after: Duration) {
         let Some(known) = self.requests.get(request as usize) else {
             return;
@@ -336,7 +344,7 @@ impl<W: Witness> World<'_, W> {
         }
     }
 
-    /// The request's one end.
+    /// Records the single outcome of a request.
     pub(crate) fn end(&mut self, request: u32, fate: Fate, at: u64) {
         let place = request as usize;
         if let Some(flight) = self.flights.get_mut(place) {
@@ -353,7 +361,7 @@ impl<W: Witness> World<'_, W> {
     }
 }
 
-/// What a request's client says of its class, where there are several.
+/// Class header of a request, if there are several classes.
 pub(super) fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<&'a str> {
     let known = scenario.classes.get(usize::from(request.class));
     known
@@ -361,12 +369,12 @@ pub(super) fn class_of<'a>(scenario: &'a Scenario, request: &Request) -> Option<
         .map(String::as_str)
 }
 
-/// When a request's client leaves.
+/// Time at which a request's client disconnects.
 pub(super) fn leaves_at(request: &Request) -> u64 {
     nanos(request.sent.saturating_add(request.patience))
 }
 
-/// As the shell tells Envoy's router: whole ms, 1 at least.
+/// Rounds to whole ms, at least 1, as the filter's shell does for Envoy's router.
 fn whole_ms(timeout: Duration) -> Duration {
     Duration::from_millis(
         u64::try_from(timeout.as_nanos().div_ceil(1_000_000))

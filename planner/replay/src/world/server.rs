@@ -1,4 +1,4 @@
-//! One variant's server in the world: the model, its cores in force, and what it is doing to whom.
+//! Simulated server of one variant: its model, its actual cores, and the requests it executes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -9,35 +9,39 @@ use weir_sim::server::{Noise, Parallelism, Run, ServerConfig, ServerModel};
 use super::{PlayError, nanos};
 use crate::scenario::Server;
 
-/// What rides with a request through a server.
+/// Request at a server, with its attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Job {
     pub(crate) request: u32,
     pub(crate) attempt: u8,
 }
 
-/// A server.
-pub(crate) struct Site {
+/// Simulated server.
+pub(crate) struct SimulatedServer {
     model: ServerModel<Job>,
     parallelism: Parallelism,
-    /// From the proxy to it, and from it to the proxy, ns.
+    /// One-way latency between the proxy and the server, ns.
     pub(crate) hop: u64,
-    /// Executions that have ended and are not yet told.
+    /// Ended executions that are not yet reported.
     ended: Vec<(Job, Run)>,
-    /// For when the model was last entered in the agenda.
+    /// Time of its last entry in the event queue.
     wakes_at: u64,
-    /// Whether it takes requests.
+    /// Whether it accepts requests.
     pub(crate) up: bool,
     /// Whether it answers every request with an error.
-    pub(crate) errs: bool,
-    /// In force, whether or not they can be used yet.
+    pub(crate) failing: bool,
+    /// Actual cores, whether or not they are usable yet.
     pub(crate) cores: Cores,
     core_seconds: f64,
     counted_until: Duration,
 }
 
-impl Site {
-    pub(crate) fn new(server: &Server, cores: Cores, seed: u64) -> Result<Site, PlayError> {
+impl SimulatedServer {
+    pub(crate) fn new(
+        server: &Server,
+        cores: Cores,
+        seed: u64,
+    ) -> Result<SimulatedServer, PlayError> {
         let refused = |why: String| PlayError::Server {
             name: server.name.clone(),
             why,
@@ -56,21 +60,21 @@ impl Site {
             ..ServerConfig::new(&server.name, server.law)
         };
         config.check().map_err(|error| refused(error.to_string()))?;
-        Ok(Site {
+        Ok(SimulatedServer {
             model: ServerModel::new(config).map_err(|error| refused(error.to_string()))?,
             parallelism: server.parallelism,
             hop: nanos(server.hop()),
             ended: Vec::new(),
             wakes_at: u64::MAX,
             up: true,
-            errs: false,
+            failing: false,
             cores,
             core_seconds: 0.0,
             counted_until: Duration::ZERO,
         })
     }
 
-    /// Takes a request in; whether there was room.
+    /// Accepts a request; returns `false` if it is full.
     pub(crate) fn take(&mut self, now: Duration, job: Job) -> bool {
         self.model.advance(now, &mut self.ended);
         let taken = self.model.arrive(now, job).is_ok();
@@ -78,14 +82,14 @@ impl Site {
         taken
     }
 
-    /// Moves on to `now` and hands over what has ended since last asked.
+    /// Advances to `now` and returns the executions that have ended since the last call.
     pub(crate) fn advance(&mut self, now: Duration, ended: &mut Vec<(Job, Run)>) {
         self.wakes_at = u64::MAX;
         self.model.advance(now, &mut self.ended);
         ended.append(&mut self.ended);
     }
 
-    /// When it is to be looked at, if that is not yet in the agenda.
+    /// Time of its next event, if that is not yet in the event queue.
     pub(crate) fn wake(&mut self, now: u64) -> Option<u64> {
         let at = if self.ended.is_empty() {
             nanos(self.model.next_event()?)
@@ -100,7 +104,7 @@ impl Site {
         Some(at)
     }
 
-    /// From `now` on so many cores are in force; the server uses them if `usable`.
+    /// Sets the actual cores from `now` on; the server uses them if `usable`.
     pub(crate) fn resize(&mut self, now: Duration, cores: Cores, usable: bool) {
         self.core_seconds = self.core_seconds(now);
         self.counted_until = now;
@@ -110,7 +114,7 @@ impl Site {
         }
     }
 
-    /// The server uses what is in force.
+    /// Makes the actual cores usable.
     pub(crate) fn use_cores(&mut self, now: Duration) {
         self.model.advance(now, &mut self.ended);
         self.model
@@ -118,25 +122,25 @@ impl Site {
         self.model.advance(now, &mut self.ended);
     }
 
-    /// Cores × seconds in force so far.
+    /// Actual cores × seconds so far.
     pub(crate) fn core_seconds(&self, now: Duration) -> f64 {
         let since = now.saturating_sub(self.counted_until).as_secs_f64();
         self.core_seconds + self.cores.as_f64() * since
     }
 
-    /// Cores × seconds that executions took so far.
+    /// Cores × seconds used by executions so far.
     pub(crate) fn busy_core_seconds(&self, now: Duration) -> f64 {
         self.model.busy_core_seconds(now)
     }
 
-    /// All that waits or runs is gone, and nothing is taken until it is up again.
+    /// Drops all waiting and running requests, and accepts none until it is up again.
     pub(crate) fn crash(&mut self, now: Duration) {
         self.model.advance(now, &mut self.ended);
         self.model.crash();
         self.up = false;
     }
 
-    /// Executions that start from `now` on take so many times as long.
+    /// Makes executions that start from `now` on take `factor` times as long.
     pub(crate) fn slow_by(&mut self, now: Duration, factor: f64) {
         self.model.advance(now, &mut self.ended);
         self.model.slow_by(factor);

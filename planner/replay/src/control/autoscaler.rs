@@ -1,5 +1,5 @@
-//! Autoscalers that know utilisation and nothing of latency, after Kubernetes' own: in cores of each
-//! variant, within its bounds and the budget.
+//! Autoscalers after Kubernetes' own: they know utilisation and not latency. They set each variant's
+//! cores, within its bounds and the budget.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,72 +13,72 @@ use weir_planner::clock::Now;
 use weir_planner::distribution::Publisher;
 use weir_planner::service::Service;
 
-/// How often both look.
+/// Cycle of both autoscalers.
 pub(crate) const PERIOD: Duration = Duration::from_secs(15);
-/// The HPA's target.
+/// Target utilisation of the HPA.
 const UTILISATION: f64 = 0.7;
-/// A ratio this near to 1 changes nothing (the HPA's default tolerance).
+/// HPA's default tolerance: a ratio this near to 1 changes nothing.
 const TOLERANCE: f64 = 0.1;
-/// Down only to the greatest wish of the last five minutes (the HPA's default), in periods.
+/// HPA's default scale-down stabilization window of five minutes, in periods.
 const WINDOW: usize = 300 / 15;
-/// VPA's recommender: this percentile of use …
+/// VPA recommender: percentile of usage.
 const PERCENTILE: f64 = 0.9;
-/// … and this much more.
+/// VPA recommender: safety margin above the percentile.
 const MARGIN: f64 = 1.15;
-/// Most samples of use remembered: a day's.
+/// Maximum number of usage samples kept: one day.
 const SAMPLES_MAX: usize = 24 * 3600 / 15;
 
-/// Which of the two.
+/// Scaling rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Towards 70 % utilisation, down after five minutes.
+    /// Towards 70 % utilisation, with five minutes of scale-down stabilization.
     Hpa,
-    /// The 90th percentile of use and 15 %.
+    /// The 90th percentile of usage plus 15 %.
     Vpa,
 }
 
-/// An autoscaler.
-pub(crate) struct Scaler {
+/// Utilisation-based autoscaler.
+pub(crate) struct Autoscaler {
     rule: Rule,
     service: Service,
-    /// The backends.
+    /// Simulated backends.
     pub(crate) kubelet: Kubelet,
     publisher: Publisher,
-    variants: Vec<Seen>,
-    /// The cores it wants.
-    pub(crate) wanted: Vec<Cores>,
+    variants: Vec<UsageHistory>,
+    /// Target cores of each variant.
+    pub(crate) target: Vec<Cores>,
 }
 
-/// What is remembered of a variant.
+/// History of a variant.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct UsageHistory {
     busy_core_seconds: f64,
     core_seconds: f64,
-    /// The HPA's wishes, or VPA's samples of use, in cores.
+    /// Recommendations of the HPA, or usage samples of the VPA, in cores.
     past: VecDeque<f64>,
 }
 
-/// A variant's counters: core-seconds in force and used so far.
+/// Counters of a variant: core-seconds available and used so far.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Use {
+pub(crate) struct Usage {
     pub(crate) core_seconds: f64,
     pub(crate) busy_core_seconds: f64,
 }
 
-impl Scaler {
-    pub(crate) fn new(rule: Rule, service: &Service, kubelet: Kubelet) -> Scaler {
-        Scaler {
+impl Autoscaler {
+    pub(crate) fn new(rule: Rule, service: &Service, kubelet: Kubelet) -> Autoscaler {
+        Autoscaler {
             rule,
             service: service.clone(),
             publisher: Publisher::new(service),
-            variants: vec![Seen::default(); kubelet.confirmed().len()],
-            wanted: kubelet.confirmed().to_vec(),
+            variants: vec![UsageHistory::default(); kubelet.confirmed().len()],
+            target: kubelet.confirmed().to_vec(),
             kubelet,
         }
     }
 
-    /// Looks at the counters and asks for what it wants.
-    pub(crate) fn turn(&mut self, now: u64, counters: &[Use]) {
+    /// Reads the counters, computes the target cores and requests them.
+    pub(crate) fn run_cycle(&mut self, now: u64, counters: &[Usage]) {
         let mut left = self.service.budget;
         let lists = self
             .service
@@ -87,31 +87,31 @@ impl Scaler {
             .zip(&mut self.variants)
             .zip(counters)
             .enumerate();
-        for (index, ((variant, seen), counter)) in lists {
+        for (index, ((variant, history), counter)) in lists {
             let has = self
                 .kubelet
                 .confirmed()
                 .get(index)
                 .copied()
                 .unwrap_or_default();
-            let wish = match seen.look(*counter) {
-                // It had no cores: neither of them scales from nothing.
+            let recommended = match history.sample(*counter) {
+                // It had no cores: neither autoscaler scales up from zero.
                 None => has.as_f64(),
                 Some((used, had)) => match self.rule {
-                    Rule::Hpa => seen.hpa(has.as_f64(), used / had),
-                    Rule::Vpa => seen.vpa(used),
+                    Rule::Hpa => history.hpa(has.as_f64(), used / had),
+                    Rule::Vpa => history.vpa(used),
                 },
             };
             let most = variant.greatest.min(left);
-            let cores = (wish.ceil() as u32).clamp(variant.least.min(most), most);
+            let cores = (recommended.ceil() as u32).clamp(variant.least.min(most), most);
             left -= cores;
-            if let Some(wanted) = self.wanted.get_mut(index) {
-                *wanted = Cores::whole(cores);
+            if let Some(target) = self.target.get_mut(index) {
+                *target = Cores::whole(cores);
             }
         }
-        // Smaller first, so that what they give up is within the budget.
+        // Scale-downs first, so that the total stays within the budget.
         for grows in [false, true] {
-            for (index, cores) in self.wanted.iter().enumerate() {
+            for (index, cores) in self.target.iter().enumerate() {
                 let has = self
                     .kubelet
                     .confirmed()
@@ -125,7 +125,7 @@ impl Scaler {
         }
     }
 
-    /// The plan for the cores that are confirmed, if filters should hear of it.
+    /// Returns the plan for the confirmed cores, if it is new to the filters.
     pub(crate) fn plan(&mut self, at: Duration) -> Option<Plan> {
         let there = Allocation::ones(self.kubelet.confirmed());
         let draft = weir_planner::plan::draft(&self.service, &there, None)?;
@@ -140,9 +140,9 @@ impl Scaler {
     }
 }
 
-impl Seen {
-    /// Mean cores used and in force since the last look; `None` where none were in force.
-    fn look(&mut self, counter: Use) -> Option<(f64, f64)> {
+impl UsageHistory {
+    /// Returns the mean cores used and available since the last call; `None` if none were available.
+    fn sample(&mut self, counter: Usage) -> Option<(f64, f64)> {
         let used = counter.busy_core_seconds - self.busy_core_seconds;
         let had = counter.core_seconds - self.core_seconds;
         (self.busy_core_seconds, self.core_seconds) =
@@ -153,16 +153,20 @@ impl Seen {
 
     fn hpa(&mut self, has: f64, utilisation: f64) -> f64 {
         let ratio = utilisation / UTILISATION;
-        let wish = if (ratio - 1.0).abs() <= TOLERANCE {
+        let recommended = if (ratio - 1.0).abs() <= TOLERANCE {
             has
         } else {
             (has * ratio).ceil()
         };
-        self.remember(wish, WINDOW);
-        if wish >= has {
-            return wish;
+        self.remember(recommended, WINDOW);
+        if recommended >= has {
+            return recommended;
         }
-        self.past.iter().copied().fold(wish, f64::max).min(has)
+        self.past
+            .iter()
+            .copied()
+            .fold(recommended, f64::max)
+            .min(has)
     }
 
     fn vpa(&mut self, used: f64) -> f64 {

@@ -1,4 +1,4 @@
-//! What is refused, by field.
+//! Refusals of invalid input, by field.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ fn good() -> Value {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_field_is_refused_by_name() {
     assert!(matches!(
         solved(&read(good()).unwrap()),
         Outcome::Optimal(_)
@@ -102,7 +102,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn numbers_that_json_lacks_are_refused_too() {
+fn nan_and_infinity_are_refused() {
     for value in [f64::NAN, f64::INFINITY, -f64::INFINITY] {
         let mut input: Input = serde_json::from_value(good()).unwrap();
         input.waiting[0].slo_ms = value;
@@ -112,7 +112,7 @@ fn numbers_that_json_lacks_are_refused_too() {
 }
 
 #[test]
-fn an_slo_below_the_least_latency_is_an_outcome() {
+fn slo_below_minimum_latency_is_infeasible() {
     let mut tight = good();
     tight["arriving"]["slo_ms"] = json!(409);
     let Outcome::Infeasible { why, .. } = solved(&read(tight).unwrap()) else {

@@ -1,30 +1,31 @@
-//! The world's course: what each event sets going, who takes turns, how plans and cores travel.
+//! Event dispatch, cycles of the control plane, and the spread of plans and changes of cores.
 
 use std::time::Duration;
 
 use weir_api::Cores;
 
-use super::agenda::What;
-use super::site::Job;
+use super::event_queue::Event;
+use super::server::Job;
 use super::witness::Witness;
-use super::{World, nanos};
-use crate::control::{Change, ControlPlane, Use};
+use super::{Simulation, nanos};
+use crate::control::{Change, ControlPlane, Usage};
 use crate::plane::{DataPlane, Tally};
 use crate::request::{Resize, Second};
 use weir_planner::observe::Counts;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-impl<W: Witness> World<'_, W> {
+impl<W: Witness> Simulation<'_, W> {
     pub(super) fn begin(&mut self) {
         for (fault, begins) in (0..).zip(&self.scenario.faults) {
-            self.agenda.add(nanos(begins.at), What::Begin { fault });
+            self.event_queue
+                .add(nanos(begins.at), Event::FaultBegin { fault });
         }
         match &mut self.plane {
             DataPlane::Weir(workers) => {
                 for (index, worker) in (0..).zip(workers) {
                     let at = worker.start(0);
-                    self.agenda.add(at, What::Tick { worker: index });
+                    self.event_queue.add(at, Event::Tick { worker: index });
                 }
             }
             DataPlane::Fifo(fifo) => self.shares = fifo.weights().to_vec(),
@@ -33,51 +34,51 @@ impl<W: Witness> World<'_, W> {
             self.shares = self.static_shares();
         }
         if self.control.period(self.scenario).is_some() {
-            self.agenda.add(0, What::Turn);
+            self.event_queue.add(0, Event::Cycle);
         }
         if !self.scenario.length.is_zero() {
-            self.agenda
-                .add(SECOND_NS.min(nanos(self.scenario.length)), What::Second);
+            self.event_queue
+                .add(SECOND_NS.min(nanos(self.scenario.length)), Event::SecondEnd);
         }
     }
 
-    pub(super) fn happen(&mut self, what: What) {
-        match what {
-            What::Again { request } => self.arrive_again(request),
-            What::Body {
+    pub(super) fn handle(&mut self, event: Event) {
+        match event {
+            Event::Retry { request } => self.retry(request),
+            Event::BodyPiece {
                 request,
                 attempt,
                 piece,
             } => self.receive(request, attempt, piece),
-            What::Whole { request, attempt } => self.pass_on(request, attempt),
-            What::Limit { request, attempt } => self.limit(request, attempt),
-            What::Leave { request, attempt } => self.leave(request, attempt),
-            What::Broken { request, attempt } => self.broken(request, attempt),
-            What::Erred { request, attempt } => self.erred(request, attempt),
-            What::Reach {
+            Event::RequestComplete { request, attempt } => self.forward_complete(request, attempt),
+            Event::TimeLimit { request, attempt } => self.limit(request, attempt),
+            Event::Disconnect { request, attempt } => self.leave(request, attempt),
+            Event::ConnectionFailed { request, attempt } => self.broken(request, attempt),
+            Event::ServerError { request, attempt } => self.server_error(request, attempt),
+            Event::ServerArrival {
                 request,
                 attempt,
                 variant,
             } => self.reach(request, attempt, variant),
-            What::Answer {
+            Event::Answer {
                 request,
                 attempt,
                 variant,
             } => self.answer(Job { request, attempt }, variant),
-            What::Rest { request, attempt } => self.answer_rest(request, attempt),
-            What::Server { variant } => self.serve(variant),
-            What::Tick { worker } => self.tick(worker),
-            What::Ring { worker } => self.ring(worker),
-            What::News { worker } => self.news(worker),
-            What::Probed { worker, variant } => self.probed(worker, variant),
-            What::Plan { worker, plan } => self.take_plan(worker, plan),
-            What::Turn => self.turn(),
-            What::TurnOn => self.turn_on(),
-            What::Resized { variant, ticket } => self.resized(variant, ticket),
-            What::Ready { variant, ticket } => self.ready(variant, ticket),
-            What::Begin { fault } => self.fault_begins(fault),
-            What::Over { fault } => self.fault_is_over(fault),
-            What::Second => self.second(),
+            Event::AnswerEnd { request, attempt } => self.answer_rest(request, attempt),
+            Event::ServerWake { variant } => self.serve(variant),
+            Event::Tick { worker } => self.tick(worker),
+            Event::Notify { worker } => self.ring(worker),
+            Event::FailureNotice { worker } => self.news(worker),
+            Event::ProbeResult { worker, variant } => self.probed(worker, variant),
+            Event::PlanArrival { worker, plan } => self.take_plan(worker, plan),
+            Event::Cycle => self.begin_cycle(),
+            Event::ContinueCycle => self.continue_cycle(),
+            Event::CoresChanged { variant, ticket } => self.resized(variant, ticket),
+            Event::CoresReady { variant, ticket } => self.ready(variant, ticket),
+            Event::FaultBegin { fault } => self.fault_begins(fault),
+            Event::FaultEnd { fault } => self.fault_ends(fault),
+            Event::SecondEnd => self.second(),
         }
     }
 
@@ -85,16 +86,17 @@ impl<W: Witness> World<'_, W> {
         Duration::from_nanos(self.now)
     }
 
-    fn turn(&mut self) {
+    fn begin_cycle(&mut self) {
         let now = self.now;
         if let Some(period) = self.control.period(self.scenario) {
-            self.agenda.add(now + nanos(period).max(1), What::Turn);
+            self.event_queue
+                .add(now + nanos(period).max(1), Event::Cycle);
         }
         let time = self.time();
         match &mut self.control {
             ControlPlane::Static => {}
             ControlPlane::Planner(_) if now < self.outage_until => {}
-            ControlPlane::Planner(steering) => {
+            ControlPlane::Planner(driver) => {
                 let lost = now < self.scrapes_lost_until;
                 let counted = |counted: &Tally| (!lost).then(|| counted.counts());
                 let mut counted: Vec<Option<Counts>> = self.counted.iter().map(counted).collect();
@@ -106,36 +108,37 @@ impl<W: Witness> World<'_, W> {
                         }
                     }
                 }
-                steering.desk.board().counted = counted;
-                steering.begin(time);
-                self.turn_on();
+                driver.ports.state().counted = counted;
+                driver.begin(time);
+                self.continue_cycle();
             }
-            ControlPlane::Scaler(scaler) => {
-                let counters = |site: &super::Site| Use {
-                    core_seconds: site.core_seconds(time),
-                    busy_core_seconds: site.busy_core_seconds(time),
+            ControlPlane::Autoscaler(autoscaler) => {
+                let counters = |server: &super::SimulatedServer| Usage {
+                    core_seconds: server.core_seconds(time),
+                    busy_core_seconds: server.busy_core_seconds(time),
                 };
-                let counters: Vec<Use> = self.sites.iter().map(counters).collect();
-                scaler.turn(now, &counters);
-                let plan = scaler.plan(time);
+                let counters: Vec<Usage> = self.simulated_servers.iter().map(counters).collect();
+                autoscaler.run_cycle(now, &counters);
+                let plan = autoscaler.plan(time);
                 self.start_changes();
                 self.publish(plan);
             }
         }
     }
 
-    /// The turn under way goes on, if one is.
-    pub(super) fn turn_on(&mut self) {
+    /// Polls the running cycle, if there is one.
+    pub(super) fn continue_cycle(&mut self) {
         let time = self.time();
-        let ControlPlane::Planner(steering) = &mut self.control else {
+        let ControlPlane::Planner(driver) = &mut self.control else {
             return;
         };
-        let wake_at = steering.go_on(time);
-        let plans = std::mem::take(&mut steering.desk.board().plans);
+        let wake_at = driver.resume(time);
+        let plans = std::mem::take(&mut driver.ports.state().plans);
         self.start_changes();
         self.publish(plans);
         if let Some(at) = wake_at {
-            self.agenda.add(nanos(at).max(self.now), What::TurnOn);
+            self.event_queue
+                .add(nanos(at).max(self.now), Event::ContinueCycle);
         }
     }
 
@@ -148,8 +151,8 @@ impl<W: Witness> World<'_, W> {
             ..
         } in changes.unwrap_or_default()
         {
-            self.agenda
-                .add(in_force_at, What::Resized { variant, ticket });
+            self.event_queue
+                .add(in_force_at, Event::CoresChanged { variant, ticket });
         }
     }
 
@@ -162,20 +165,20 @@ impl<W: Witness> World<'_, W> {
             return;
         };
         let usable = change.ready_at <= self.now;
-        if let Some(site) = self.sites.get_mut(usize::from(variant)) {
-            site.resize(time, change.cores, usable);
+        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
+            server.resize(time, change.cores, usable);
             self.resizes.push(Resize {
                 at: time,
                 variant,
                 cores: change.cores.as_f64(),
             });
         }
-        self.wake_site(variant);
+        self.wake_server(variant);
         if usable {
             self.ready(variant, ticket);
         } else {
-            self.agenda
-                .add(change.ready_at, What::Ready { variant, ticket });
+            self.event_queue
+                .add(change.ready_at, Event::CoresReady { variant, ticket });
         }
     }
 
@@ -189,12 +192,12 @@ impl<W: Witness> World<'_, W> {
             return;
         }
         let time = self.time();
-        if let Some(site) = self.sites.get_mut(usize::from(variant)) {
-            site.use_cores(time);
+        if let Some(server) = self.simulated_servers.get_mut(usize::from(variant)) {
+            server.use_cores(time);
         }
-        self.wake_site(variant);
+        self.wake_server(variant);
         let plan = match &mut self.control {
-            ControlPlane::Scaler(scaler) => scaler.plan(time),
+            ControlPlane::Autoscaler(autoscaler) => autoscaler.plan(time),
             _ => None,
         };
         self.publish(plan);
@@ -208,7 +211,11 @@ impl<W: Witness> World<'_, W> {
                 .map(|cores| cores.as_f64())
                 .collect::<Vec<f64>>()
         };
-        let actuated: Vec<Cores> = self.sites.iter().map(|site| site.cores).collect();
+        let actuated: Vec<Cores> = self
+            .simulated_servers
+            .iter()
+            .map(|server| server.cores)
+            .collect();
         let mut second = Second {
             demand_rps: None,
             cores_asked: cores(&actuated),
@@ -217,9 +224,9 @@ impl<W: Witness> World<'_, W> {
         };
         match &self.control {
             ControlPlane::Static => {}
-            ControlPlane::Scaler(scaler) => second.cores_asked = cores(&scaler.wanted),
-            ControlPlane::Planner(steering) => {
-                if let Some(report) = &steering.report {
+            ControlPlane::Autoscaler(autoscaler) => second.cores_asked = cores(&autoscaler.target),
+            ControlPlane::Planner(driver) => {
+                if let Some(report) = &driver.report {
                     second.demand_rps = report.demand_rps.map(|demand| demand.0);
                     let asked = self.scenario.service.variants.iter().map(|variant| {
                         report
@@ -235,10 +242,14 @@ impl<W: Witness> World<'_, W> {
         self.witness.second(self.seconds.len() as u64);
         if self.now >= length {
             let time = self.time();
-            self.core_seconds = self.sites.iter().map(|site| site.core_seconds(time)).sum();
+            self.core_seconds = self
+                .simulated_servers
+                .iter()
+                .map(|server| server.core_seconds(time))
+                .sum();
         } else {
-            self.agenda
-                .add((self.now + SECOND_NS).min(length), What::Second);
+            self.event_queue
+                .add((self.now + SECOND_NS).min(length), Event::SecondEnd);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The ports of a planner's turn on simulated proxies, backends and filters. What takes time is a
-//! future that is ready at its time in the world; nothing is slept and no clock is read.
+//! Ports of the planner's cycle on simulated proxies, backends and filters. Anything that takes time is
+//! a future that is ready at its simulated time. Nothing sleeps or reads a clock.
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -22,11 +22,11 @@ use weir_planner::plan::Draft;
 use weir_planner::policy::decide;
 use weir_planner::service::{Decision, Inputs, Service};
 
-/// Most decisions remembered; above that they are made anew.
+/// Maximum number of cached decisions; beyond it they are computed again.
 const MEMO_MAX: usize = 100_000;
 
-/// All that a decision follows from, for one service: what is in force, the forecast, to the bit, and how long variants
-/// take to be ready.
+/// Cache key of a decision for one service: the actual state, the forecast (bit for bit), and the
+/// readiness times of the variants.
 type Problem = (Vec<InForce>, Option<Asked>, Vec<Duration>);
 
 type Asked = (u64, bool, Option<u64>, Option<u64>);
@@ -37,46 +37,46 @@ fn asked(Inputs { forecast, left_ms }: Inputs) -> Asked {
     (forecast.demand.0.to_bits(), forecast.settled, left, lasted)
 }
 
-/// A replayed variant is one replica.
+/// State of a replayed variant, which is one replica.
 fn one(cores: Cores) -> InForce {
     InForce::certain(Allocation::one(cores))
 }
 
-/// A proxy's: names have the order of the proxies, and sums over them the same last bit.
+/// Name of a proxy. Names sort in proxy order, so that float sums over them are reproducible to the bit.
 fn name(proxy: usize) -> Arc<str> {
     format!("proxy-{proxy:03}").into()
 }
 
-/// The ports.
-pub(crate) struct Desk {
-    board: Mutex<Board>,
+/// Simulated ports of the planner.
+pub(crate) struct SimulatedPorts {
+    state: Mutex<PortState>,
     publisher: Publisher,
     memo: Mutex<HashMap<Problem, Decision>>,
-    /// By proxy: its name.
+    /// Name of each proxy.
     names: Vec<Arc<str>>,
     resize_timeout: Duration,
 }
 
-/// What world and turn tell each other.
-pub(crate) struct Board {
-    /// The time in the world.
+/// State shared by the simulation and the planner's cycle.
+pub(crate) struct PortState {
+    /// Simulated time.
     pub(crate) now: Duration,
-    /// By proxy; `None` while it cannot be scraped.
+    /// Counters of each proxy; `None` while it cannot be scraped.
     pub(crate) counted: Vec<Option<Counts>>,
-    /// The backends.
+    /// Simulated backends.
     pub(crate) kubelet: Kubelet,
-    /// By proxy: the plan it has.
+    /// Plan revision of each proxy.
     pub(crate) taken: Vec<Revision>,
-    /// Plans published since the world last looked.
+    /// Plans published since the simulation last took them.
     pub(crate) plans: Vec<Plan>,
-    /// When the turn wants to go on, if it waits.
+    /// Time at which the waiting cycle is to be polled again.
     pub(crate) wake_at: Option<Duration>,
 }
 
-impl Desk {
-    pub(crate) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> Desk {
-        Desk {
-            board: Mutex::new(Board {
+impl SimulatedPorts {
+    pub(crate) fn new(service: &Service, kubelet: Kubelet, proxies: usize) -> SimulatedPorts {
+        SimulatedPorts {
+            state: Mutex::new(PortState {
                 now: Duration::ZERO,
                 counted: vec![Some(Counts::default()); proxies],
                 kubelet,
@@ -91,27 +91,27 @@ impl Desk {
         }
     }
 
-    pub(crate) fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn state(&self) -> MutexGuard<'_, PortState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ready once `ready` has an answer, asked again whenever the world goes on; at `until` at the latest.
+    /// Waits until `ready` returns a value, polled as simulated time advances; at the latest until `until`.
     fn when<T>(
         &self,
         until: Duration,
-        mut ready: impl FnMut(&Board) -> Option<T>,
+        mut ready: impl FnMut(&PortState) -> Option<T>,
         late: T,
     ) -> impl Future<Output = T> {
         let mut late = Some(late);
         poll_fn(move |_| {
-            let mut board = self.board();
-            if let Some(answer) = ready(&board) {
+            let mut state = self.state();
+            if let Some(answer) = ready(&state) {
                 return Poll::Ready(answer);
             }
-            match late.take_if(|_| board.now >= until) {
+            match late.take_if(|_| state.now >= until) {
                 Some(late) => Poll::Ready(late),
                 None => {
-                    board.wake_at = Some(board.wake_at.map_or(until, |at| at.min(until)));
+                    state.wake_at = Some(state.wake_at.map_or(until, |at| at.min(until)));
                     Poll::Pending
                 }
             }
@@ -119,23 +119,23 @@ impl Desk {
     }
 }
 
-impl Observe for Desk {
+impl Observe for SimulatedPorts {
     async fn scrape(&self) -> Vec<Scrape> {
-        let board = self.board();
+        let state = self.state();
         let scrape = |(counted, name): (&Option<Counts>, &Arc<str>)| Scrape {
             from: Arc::clone(name),
-            at: board.now,
+            at: state.now,
             counts: counted.clone().ok_or(ScrapeError::Status(503)),
         };
-        let proxies = board.counted.iter().zip(&self.names);
+        let proxies = state.counted.iter().zip(&self.names);
         proxies.map(scrape).collect()
     }
 }
 
-impl Actuate for Desk {
+impl Actuate for SimulatedPorts {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
-        let board = self.board();
-        let known = board.kubelet.known().map(|(confirmed, pending)| {
+        let state = self.state();
+        let known = state.kubelet.known().map(|(confirmed, pending)| {
             let now = one(confirmed);
             Some(Ok(pending.map_or(now, |cores| now.or(Goal::one(cores)))))
         });
@@ -145,10 +145,10 @@ impl Actuate for Desk {
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
         let mut answers = Vec::with_capacity(changes.len());
         let (begin, ready): (Duration, Vec<Option<u64>>) = {
-            let mut board = self.board();
-            let now = board.now;
+            let mut state = self.state();
+            let now = state.now;
             let ask = |change: &Resize| {
-                board
+                state
                     .kubelet
                     .ask(nanos(now), change.variant, change.cores())
             };
@@ -160,8 +160,8 @@ impl Actuate for Desk {
                 answers.push(Err(ActuateError::Status(409, "refused".to_owned())));
                 continue;
             };
-            // All run at the same time: a later one has most likely been confirmed meanwhile.
-            let confirmed = |board: &Board| (board.now >= ready).then_some(true);
+            // All resizes run at the same time, so a later one has probably been confirmed by now.
+            let confirmed = |state: &PortState| (state.now >= ready).then_some(true);
             let in_time = self.when(ready.min(limit), confirmed, ready <= limit).await;
             answers.push(if in_time {
                 Ok(one(change.cores()))
@@ -181,22 +181,22 @@ impl Actuate for Desk {
     }
 }
 
-impl Publish for Desk {
+impl Publish for SimulatedPorts {
     fn publish(&self, drafts: Vec<Draft>, now: Now) -> Result<Receipt, PlanError> {
         // A replayed service has one stage.
         let receipt = self
             .publisher
             .publish(drafts.into_iter().next().unwrap_or_default(), now)?;
         if let Some(newest) = self.publisher.newest().filter(|_| receipt.new > 0) {
-            self.board().plans.push(newest.plan.clone());
+            self.state().plans.push(newest.plan.clone());
         }
         Ok(receipt)
     }
 
     async fn taken_over(&self, revision: Revision, within: Duration) -> bool {
-        let until = self.board().now + within;
-        let all = move |board: &Board| {
-            board
+        let until = self.state().now + within;
+        let all = move |state: &PortState| {
+            state
                 .taken
                 .iter()
                 .all(|taken| *taken >= revision)
@@ -206,12 +206,12 @@ impl Publish for Desk {
     }
 
     async fn drained(&self, takes: Duration) {
-        let until = self.board().now + takes;
+        let until = self.state().now + takes;
         self.when(until, |_| None, ()).await;
     }
 }
 
-impl Solver for Desk {
+impl Solver for SimulatedPorts {
     async fn decide(
         &self,
         service: &Arc<Service>,

@@ -1,4 +1,4 @@
-//! What is refused, by field.
+//! Refusals of invalid input, by field.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn read(value: &Value) -> Result<Problem, String> {
 }
 
 #[test]
-fn a_good_document_is_a_problem() {
+fn valid_document_is_a_problem() {
     let problem = read(&good()).unwrap();
     assert_eq!(problem.variants[0].options.len(), 11);
     assert_eq!(problem.capacity(0, 3), 58.0);
@@ -37,7 +37,7 @@ fn a_good_document_is_a_problem() {
 }
 
 #[test]
-fn what_is_wrong_is_named() {
+fn invalid_field_is_refused_by_name() {
     let table: &[(&str, Value, &str)] = &[
         ("/demand_rps", json!(0), "demand_rps: 0 must be above 0"),
         ("/demand_rps", json!(-3), "demand_rps: -3 must be above 0"),
@@ -130,7 +130,7 @@ fn what_is_wrong_is_named() {
 }
 
 #[test]
-fn numbers_that_json_lacks_are_refused_too() {
+fn nan_and_infinity_are_refused() {
     let input = |demand_rps: f64, beta: f64| {
         let mut input: Input = serde_json::from_value(good()).unwrap();
         (input.demand_rps, input.weights.beta) = (demand_rps, beta);
@@ -142,7 +142,7 @@ fn numbers_that_json_lacks_are_refused_too() {
 }
 
 #[test]
-fn cores_that_are_too_few_or_too_slow_carry_nothing() {
+fn too_few_or_too_slow_cores_have_no_capacity() {
     let mut value = good();
     value["variants"][0]["cores_running"] = json!(3);
     value["latency_max_ms"] = json!(50);

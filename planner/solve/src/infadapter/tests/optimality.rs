@@ -1,14 +1,14 @@
-//! The optimum: trying everything on what is small, HiGHS on what is large.
+//! Optimality: compared with exhaustive search on small problems, with HiGHS on large ones.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
 
-/// Small instances that are drawn: the issue asks for 10,000.
+/// Number of small random instances.
 const DRAWN: u64 = 12_000;
 
-/// The greatest objective there is and, among those that reach it, the fewest cores.
+/// Returns the greatest objective and, among the allocations that reach it, the fewest cores.
 fn trying_everything(problem: &Problem) -> Option<(f64, u32)> {
     let mut all: Vec<(f64, u32)> = Vec::new();
     each_combination(problem, &mut |cores| {
@@ -28,8 +28,8 @@ fn trying_everything(problem: &Problem) -> Option<(f64, u32)> {
     Some((greatest, fewest.min()?))
 }
 
-/// Capacities that rise irregularly, or by whole steps so that there are ties; variants that are not
-/// loaded; weights of zero; scales a thousand apart.
+/// Draws capacities that rise irregularly, or by whole steps so that there are ties; variants that
+/// are not loaded; weights of zero; scales a thousand apart.
 fn drawn(seed: u64) -> Problem {
     let mut draw = ChaCha8Rng::seed_from_u64(seed);
     let scale = [1.0, 1.0, 1000.0, 0.001][draw.random_range(0..4)];
@@ -94,7 +94,7 @@ fn drawn(seed: u64) -> Problem {
 }
 
 #[test]
-fn it_is_as_good_as_trying_everything() {
+fn search_equals_exhaustive_search() {
     let (mut feasible, mut infeasible, mut nothing) = (0, 0, 0);
     for seed in 0..DRAWN {
         let problem = drawn(seed);
@@ -140,7 +140,7 @@ fn it_is_as_good_as_trying_everything() {
 
 #[cfg(feature = "highs")]
 #[test]
-fn on_what_is_large_it_equals_highs() {
+fn large_problem_equals_highs() {
     use crate::Solver;
     let highs = |problem: &Problem, solver| {
         ilp::solve_with(
@@ -173,7 +173,7 @@ fn on_what_is_large_it_equals_highs() {
 }
 
 #[test]
-fn microlp_finds_the_same_where_highs_cannot_go() {
+fn microlp_equals_the_search() {
     use crate::Solver;
     for seed in 0..60 {
         let problem = drawn(seed);
@@ -198,7 +198,8 @@ fn microlp_finds_the_same_where_highs_cannot_go() {
 
 #[test]
 fn accurate_variants_together_beat_one_of_them() {
-    // InfAdapter's published code forbids this: both accurate variants over-provisioned, none cheap.
+    // InfAdapter's published code forbids this: both accurate variants over-provisioned, no cheap
+    // one used.
     let variants = [(0.6, 20.0, 0, 10), (0.8, 10.0, 0, 10), (0.78, 15.0, 0, 10)];
     let problem = problem(29.0, 10, &variants);
     let Outcome::Optimal(found) = solved(&problem) else {

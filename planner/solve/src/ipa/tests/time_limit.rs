@@ -1,10 +1,10 @@
-//! When patience ends: what is said is true, and soon.
+//! Short time limits: the outcome is correct, and comes soon.
 
 use std::cell::Cell;
 
 use super::*;
 
-/// A clock that moves on by 1 ms whenever it is read.
+/// Solves with a clock that advances by 1 ms at each reading.
 fn with_looks(problem: &Problem, looks: u64) -> (Outcome<Plan>, u64) {
     let read = Cell::new(0);
     let clock = || {
@@ -19,7 +19,7 @@ fn with_looks(problem: &Problem, looks: u64) -> (Outcome<Plan>, u64) {
 }
 
 #[test]
-fn in_a_hurry_the_gap_covers_the_optimum() {
+fn short_limit_gives_a_gap_that_covers_the_optimum() {
     let problem = problem(pipelines::pipeline(3, 12, 10, 0.1, false));
     let Outcome::Optimal(best) = unhurried(&problem) else {
         panic!("not solved")
@@ -39,7 +39,7 @@ fn in_a_hurry_the_gap_covers_the_optimum() {
                     reach >= best.objective - 1e-9 * best.objective.abs(),
                     "{looks}: {gap} is no bound"
                 );
-                // One more look by each of the 12 stages' sweeps, and a few by the rest.
+                // One more reading by each of the 12 stages' sweeps, and a few elsewhere.
                 assert!(
                     read <= looks + 12 + 10,
                     "{read} looks with {looks} to be had"
@@ -60,7 +60,7 @@ fn in_a_hurry_the_gap_covers_the_optimum() {
 }
 
 #[test]
-fn without_any_time_there_is_still_a_plan() {
+fn expired_limit_still_gives_a_plan() {
     let (outcome, _) = with_looks(&problem(pipelines::pipeline(1, 5, 5, 0.2, false)), 0);
     assert!(
         matches!(outcome, Outcome::Good { gap, .. } if gap > 0.0),

@@ -1,24 +1,24 @@
-//! Whose turn it was: what the engine's rooms promise of classes, checked from outside, by what was
-//! held and sent when. Only where one variant is all there is and its plan stays: who is moved
-//! from one room to another, or routed anew, begins there as somebody new.
+//! Checks of the class scheduler from outside, by the order in which requests were queued and sent. Only
+//! with a single variant and a constant plan: a request that is rerouted or moved to another queue
+//! counts as new there.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// What has happened so far, in order.
+/// Observed events, in order.
 #[derive(Default)]
-pub(super) struct Turns {
-    /// What every plan keeps for later stages.
+pub(super) struct ClassOrder {
+    /// Downstream time of every plan.
     pub(super) rest: Duration,
     checked: bool,
-    /// Each request's class as the filter takes it, and each class's priority.
+    /// Class of each request as the filter sees it; `priorities` by class.
     class_of: Vec<usize>,
     priorities: Vec<u64>,
     starvation: usize,
-    /// Who was sent by each worker, in order.
+    /// Requests sent by each worker, in order.
     sent: BTreeMap<usize, Vec<Sent>>,
-    /// When who is held was held, in the same count.
+    /// Sequence number at which each queued request was queued.
     held: BTreeMap<(usize, StreamId), usize>,
 }
 
@@ -27,8 +27,12 @@ struct Sent {
     deadline: Mono,
 }
 
-impl Turns {
-    pub(super) fn of(scenario: &Scenario, requests: &[Request], contender: Contender) -> Turns {
+impl ClassOrder {
+    pub(super) fn of(
+        scenario: &Scenario,
+        requests: &[Request],
+        contender: Contender,
+    ) -> ClassOrder {
         let plugin = &scenario.proxies.plugin;
         let known = plugin["classes"].as_array();
         let name = |class: &serde_json::Value| class["name"].clone();
@@ -41,27 +45,32 @@ impl Turns {
         };
         let priority = |class: &serde_json::Value| class["priority"].as_u64().unwrap();
         let stays = contender.control == Control::Static && scenario.variants.len() == 1;
-        Turns {
+        ClassOrder {
             rest: Duration::from_secs_f64(scenario.service.rest_ms / 1e3),
             checked: stays && contender.plane != Plane::EdfWithoutFeasibility,
             class_of: requests.iter().map(class).collect(),
             priorities: known.map_or(vec![0], |all| all.iter().map(priority).collect()),
             starvation: plugin["starvation"].as_u64().unwrap_or(1) as usize,
-            ..Turns::default()
+            ..ClassOrder::default()
         }
     }
 
-    pub(super) fn anew(&mut self, worker: usize) {
+    pub(super) fn on_new_engine(&mut self, worker: usize) {
         self.sent.remove(&worker);
         self.held.retain(|(known, _), _| *known != worker);
     }
 
-    /// It stands before nobody until its body is there.
-    pub(super) fn whole(&mut self, worker: usize, stream: StreamId) {
+    /// A request has no place in the order until its body has arrived.
+    pub(super) fn on_last_byte(&mut self, worker: usize, stream: StreamId) {
         self.held.remove(&(worker, stream));
     }
 
-    pub(super) fn told(&mut self, worker: usize, verdicts: &[(StreamId, Verdict)], now: u64) {
+    pub(super) fn on_verdicts(
+        &mut self,
+        worker: usize,
+        verdicts: &[(StreamId, Verdict)],
+        now: u64,
+    ) {
         if !self.checked {
             return;
         }
@@ -82,8 +91,8 @@ impl Turns {
         }
     }
 
-    /// Nobody of its class that was sent while it was held had a later deadline, and no more of higher
-    /// priority were sent in a row than may be.
+    /// While the request was queued, no request of its class with a later deadline was sent, and no more
+    /// requests of higher priority were sent in a row than `max_skips` allows.
     fn check_turn(&mut self, worker: usize, stream: StreamId, deadline: Mono) {
         let class = self.class_of[stream as usize];
         let sent = self.sent.entry(worker).or_default();

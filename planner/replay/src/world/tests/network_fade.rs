@@ -1,24 +1,24 @@
-//! A network that fades, as the planner sees it: by what the filter counts of the way from clients.
+//! Network whose latency rises, as the planner sees it through the filter's network latency histogram.
 
-use super::steering::closed_loop;
+use super::planner_cycle::closed_loop;
 use super::*;
 use weir_planner::policy::Sponge;
 use weir_planner::service::SharedPolicy;
 
-/// The network's way up while it is as ever.
+/// Normal uplink latency.
 const WAY_MS: u64 = 50;
-/// While it fades: of 1000 ms 99 to 119 are left, as far as the histogram can tell, and a request takes 210
-/// on a core, 110 on two, 77 on three.
+/// Uplink latency during the fade. By the histogram's resolution 99 to 119 of 1000 ms are left. A request
+/// takes 210 ms on one core, 110 on two, 77 on three.
 const FADED_MS: u64 = 900;
-/// From when to when it fades, s.
+/// Start and end of the fade, s.
 const FADES: std::ops::Range<u64> = 20..40;
-/// When the planner is sure to have seen it, and to have forgotten it, s later.
+/// Time after which the planner surely has detected it, s; `FORGOTTEN`: has forgotten it.
 const SEEN: u64 = 3;
 const FORGOTTEN: u64 = 14;
-/// How long requests are sent, s.
+/// Length of the load, s.
 const SENT: u64 = 80;
 
-/// One variant of 200·b/c + 10 ms, a batch at a time, on 1 to 8 cores; its cores and batch by Sponge.
+/// One variant of 200·b/c + 10 ms, one batch at a time, on 1 to 8 cores, with policy Sponge.
 fn sponge() -> Scenario {
     let mut scenario = closed_loop();
     let service = &mut scenario.service;
@@ -50,7 +50,7 @@ fn sponge() -> Scenario {
     scenario
 }
 
-/// 4 requests/s, evenly: what one core can do.
+/// 4 requests/s, evenly: the capacity of one core.
 fn sent_through_a_fade() -> Vec<Request> {
     let times: Vec<_> = (0..SENT * 4).map(|index| (index * 250, 1000)).collect();
     let mut all = requests(&times);
@@ -62,8 +62,8 @@ fn sent_through_a_fade() -> Vec<Request> {
     all
 }
 
-/// The cores in force at each second's end, and how many of those sent while the fade was known were
-/// answered in time.
+/// Actual cores at each second's end, and the number of on-time answers to requests sent while the fade
+/// was known.
 fn played_through_a_fade(plane: Plane) -> (Vec<f64>, usize) {
     let contender = Contender {
         plane,
@@ -86,9 +86,9 @@ fn during(cores: &[f64], seconds: std::ops::Range<u64>) -> &[f64] {
 }
 
 #[test]
-fn sponge_takes_cores_while_the_network_fades_and_gives_them_back() {
+fn sponge_adds_cores_during_network_fade_and_releases_them() {
     let (cores, in_time) = played_through_a_fade(Plane::Weir);
-    // By then the demand's window has filled, and the cores at the start are too many.
+    // By then the demand's window has filled, and the initial cores are too many.
     let before = during(&cores, FADES.start - SEEN..FADES.start);
     let known = during(&cores, FADES.start + SEEN..FADES.end);
     let after = during(&cores, FADES.end + FORGOTTEN..SENT);
@@ -99,9 +99,9 @@ fn sponge_takes_cores_while_the_network_fades_and_gives_them_back() {
 }
 
 #[test]
-fn where_nobody_says_when_it_was_sent_no_fade_is_seen() {
+fn without_client_timestamps_fade_is_not_detected() {
     let (cores, in_time) = played_through_a_fade(Plane::GatewayReceipt);
-    // When it ends, late and early requests come together: twice as many, for a moment.
+    // At its end late and early requests arrive together: twice the rate, for a moment.
     let fading = during(&cores, FADES.start - SEEN..FADES.end);
     assert!(fading.iter().all(|cores| *cores == 1.0), "{cores:?}");
     assert_eq!(in_time, 0);

@@ -1,11 +1,11 @@
-//! The real planner's cycle on the simulated ports, and what stands in its place.
+//! The real planner's cycle on the simulated ports, and its baselines.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
 
-/// Two variants whose servers are as the planner's profiles say, resized within 100 ms.
+/// Two variants whose servers match the planner's profiles, resized within 100 ms.
 pub(super) fn closed_loop() -> Scenario {
     let mut scenario = scenario([2, 2]);
     let service = &mut scenario.service;
@@ -20,7 +20,7 @@ pub(super) fn closed_loop() -> Scenario {
     scenario
 }
 
-/// Requests at random times, as many as a wave between 0.2 and 1 of `rps` has.
+/// Requests at random times, with a rate that oscillates between 0.2 and 1 of `rps`.
 pub(super) fn waves(seconds: u64, rps: u64) -> Vec<Request> {
     let mut random = ChaCha8Rng::seed_from_u64(7);
     let mut times = Vec::new();
@@ -49,7 +49,7 @@ fn with(control: Control) -> Contender {
 }
 
 #[test]
-fn the_planner_follows_the_load_and_a_static_split_does_not() {
+fn planner_follows_load_and_static_split_does_not() {
     let (scenario, all) = (closed_loop(), waves(60, 160));
     let planned = play(&scenario, &all, with(Control::Planner), 1).unwrap();
     let fixed = play(&scenario, &all, with(Control::Static), 1).unwrap();
@@ -72,7 +72,7 @@ fn the_planner_follows_the_load_and_a_static_split_does_not() {
 }
 
 #[test]
-fn cores_are_in_force_after_their_delay_and_used_when_ready() {
+fn cores_take_effect_after_delay_and_are_used_when_ready() {
     let mut scenario = closed_loop();
     scenario.variants[1].cores = 0.0;
     scenario.variants[1].resize_delay = Duration::from_secs(3);
@@ -122,13 +122,13 @@ fn faults_reach_the_planner() {
     let deferred = play_with(FaultKind::ResizeDeferred { lasts });
     assert_eq!(at(&deferred, 28).cores_actuated, [2.0, 2.0]);
     assert_ne!(at(&deferred, 33).cores_actuated, [2.0, 2.0]);
-    // Without the fault cores had moved long before.
+    // Without the fault the cores move long before that.
     let well = play(&closed_loop(), &waves(60, 110), with(Control::Planner), 1).unwrap();
     assert_ne!(at(&well, 28).cores_actuated, [2.0, 2.0]);
 }
 
 #[test]
-fn a_lost_plan_leaves_the_old_one_until_the_next() {
+fn lost_plan_leaves_old_one_until_next_plan() {
     let mut scenario = closed_loop();
     let all = waves(10, 40);
     let shares = |scenario: &Scenario| {
@@ -151,7 +151,7 @@ fn autoscalers_follow_utilisation() {
     let mut scenario = closed_loop();
     scenario.length = Duration::from_secs(60);
     for control in [Control::HpaLike, Control::VpaLike] {
-        // a is 43 ms of a core, b 84 ms on one of two: overload of both.
+        // A request takes 43 ms of a core on a, or 84 ms on one of b's two cores: an overload of both.
         let play = play(&scenario, &waves(60, 200), with(control), 1).unwrap();
         let last = play.seconds.last().unwrap();
         assert!(
@@ -167,14 +167,14 @@ fn autoscalers_follow_utilisation() {
 }
 
 #[test]
-fn the_budget_holds_however_long_resizes_take() {
+fn budget_holds_for_any_resize_delay() {
     for delay_ms in [0, 150, 250, 900, 2500, 7000] {
         let mut scenario = closed_loop();
         scenario.service.demand.window = Duration::from_secs(3);
         for server in &mut scenario.variants {
             server.resize_delay = ms(delay_ms);
         }
-        // On for 8 s, off for 8 s.
+        // 8 s on, 8 s off.
         let all = waves(60, 250)
             .into_iter()
             .filter(|r| r.sent.as_secs() / 8 % 2 == 0);

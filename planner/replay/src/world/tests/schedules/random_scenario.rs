@@ -1,9 +1,9 @@
-//! What a seed makes of a scenario: variants, classes, batches, roles, faults and requests.
+//! Random scenario of a seed: variants, classes, batches, roles, faults and requests.
 
 use super::*;
 
-/// A scenario, its requests and who plays it.
-pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
+/// Scenario, requests and contender of a seed.
+pub(super) fn random_scenario(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let planner = seed.is_multiple_of(PLANNER_EVERY);
     let mut scenario = scenario([1, 1]);
@@ -55,7 +55,7 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     for variant in &mut plan {
         variant["share"] = json!(1.0 / variants as f64);
         variant["slots"] = json!(random.random_range(2..=5));
-        // Right, too short or too long.
+        // Correct, too short or too long.
         variant["service_ms"] = json!(random.random_range(0.0..200.0_f64));
         variant["batch"] = json!(if batches {
             random.random_range(1..=4)
@@ -68,7 +68,7 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
         variant["accuracy"] = json!(known.accuracy);
     }
     scenario.proxies.plugin["plan"]["variants"] = json!(plan);
-    // What later stages need: of every plan alike, or order would change with each.
+    // The downstream time is the same in every plan, or order would change with each.
     scenario.service.rest_ms = [0.0, 0.0, 40.0][random.random_range(0..3_usize)];
     scenario.proxies.plugin["plan"]["rest_ms"] = json!(scenario.service.rest_ms);
     let role = roles(&mut random, &mut scenario.proxies.plugin);
@@ -93,7 +93,7 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
             what: fault(&mut random, variants),
         })
         .collect();
-    // Spread out, or a crowd for few slots.
+    // Spread out, or a burst for few slots.
     let crowd_ms = if random.random_bool(0.5) {
         length_ms
     } else {
@@ -107,7 +107,7 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     let request = |(id, sent): (u32, u64)| {
         let way = Duration::from_micros(random.random_range(0..100_000));
         let sent = Duration::from_micros(sent);
-        // Half of them have bodies that come after their heads.
+        // Half of them have bodies that arrive after their heads.
         let (head, bytes) = if random.random_bool(0.5) {
             let head = way.mul_f64(random.random_range(0.0..1.0));
             (sent + head, random.random_range(1..400_000))
@@ -122,7 +122,7 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
             bytes,
             budget: ms(random.random_range(1..800)),
             way_back: Duration::from_micros(random.random_range(0..50_000)),
-            // Some answers fill the proxy's buffer, some only take longer to read.
+            // Some answers fill the proxy's buffer, others only take longer to read.
             reading: Reading {
                 longer: ms(random.random_range(0..200)),
                 at_proxy: ms(random.random_range(0_u64..400).saturating_sub(200)),
@@ -158,7 +158,7 @@ pub(super) fn drawn(seed: u64) -> (Scenario, Vec<Request>, Contender) {
     (scenario, requests, Contender { plane, control })
 }
 
-/// Mostly one filter that does everything; else what stands before or behind another.
+/// Mostly one combined filter, otherwise a gate or a router.
 fn roles(random: &mut ChaCha8Rng, plugin: &mut serde_json::Value) -> &'static str {
     let role = ["both", "both", "both", "both", "both", "gate", "router"];
     let role = role[random.random_range(0..role.len())];
@@ -169,7 +169,7 @@ fn roles(random: &mut ChaCha8Rng, plugin: &mut serde_json::Value) -> &'static st
     role
 }
 
-/// Two or three classes, and one that the filter does not know.
+/// Two or three classes, and one that is unknown to the filter.
 fn classes(random: &mut ChaCha8Rng, plugin: &mut serde_json::Value) -> Vec<String> {
     let names = ["gold", "silver", "bronze"];
     let many = random.random_range(2..=3_usize);
