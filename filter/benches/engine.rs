@@ -13,10 +13,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_filter::board::Memory;
 use weir_filter::config::Config;
-use weir_filter::deadline::Wire;
+use weir_filter::coordination::Memory;
 use weir_filter::engine::{Answer, End, Engine};
+use weir_filter::request::wire::Wire;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;
 

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use weir_filter::class::{Class, ClassId, Classes};
-use weir_filter::queue::{Place, Queue};
-use weir_filter::room::Room;
 use weir_filter::time::Mono;
+use weir_filter::waiting::class::{Class, ClassId, Classes};
+use weir_filter::waiting::queue::{Place, Queue};
+use weir_filter::waiting::wait_queue::Room;
 
 const HELD: u64 = 10_000;
 /// Deadlines are up to so far ahead of the clock.

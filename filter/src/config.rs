@@ -1,25 +1,26 @@
 //! Plugin configuration → checked [`Config`]. Unknown or missing keys and values out of range are
 //! refused with the key's path; what gets through is true from then on.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
-use weir_api::plan::PlanError;
 use weir_api::{Plan, json};
 
-use crate::board::Scope;
-use crate::body::Limits;
-use crate::class::Classes;
-use crate::deadline;
-use crate::protocol::{Bypass, Streams};
+use crate::coordination::Scope;
+use crate::request::body::Limits;
+use crate::request::deadline;
+use crate::request::protocol::{Bypass, Streams};
+use crate::waiting::class::Classes;
 
 mod body;
 mod classes;
+mod error;
 mod health;
 mod protocol;
 mod raw;
 mod skew;
+
+pub use error::ConfigError;
 
 /// Most requests one worker may be told to hold.
 pub const HELD_MAX: u32 = 100_000;
@@ -139,28 +140,6 @@ pub enum OnStale {
     Static,
     /// Refuse every request with `no-plan`.
     Refuse,
-}
-
-/// Why a plugin configuration is none.
-#[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "each message is its documentation")]
-pub enum ConfigError {
-    #[error("plugin configuration: {0}")]
-    Shape(#[from] json::Misread),
-    #[error("plugin configuration: {path}: {value} must be {right}")]
-    Value {
-        path: Cow<'static, str>,
-        value: String,
-        right: String,
-    },
-    #[error("plugin configuration: plan: {0}")]
-    Plan(#[from] PlanError),
-    #[error(
-        "plugin configuration: it needs a `planner` (cluster, key), a static `plan` (variants), or both"
-    )]
-    NoPlan,
-    #[error("plugin configuration: on_stale: 'static' needs a static `plan`")]
-    NothingStatic,
 }
 
 impl Config {

@@ -1,7 +1,7 @@
 //! Ties the path together: what the shell tells of a stream goes in, verdicts come out.
 //!
 //! A request is held or in flight until it ends, and every end is told exactly once. Slots are
-//! claimed on the [`board`](crate::board), which all workers of the proxy share: whoever frees one that
+//! claimed on the [`board`](crate::coordination), which all workers of the proxy share: whoever frees one that
 //! another worker's request should have rings that worker, whose shell then asks for
 //! [`Engine::release`].
 
@@ -12,46 +12,48 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use crate::board::{Member, Ring, Standing, Store};
-use crate::body::{Ledger, Receiving, Share};
-use crate::class::ClassId;
 use crate::config::{Config, Role};
-use crate::deadline::Deadline;
-use crate::gate::VariantId;
+use crate::coordination::{Member, Ring, Standing, Store};
 use crate::health::Sign;
 use crate::plan::{Rule, Source};
-use crate::protocol::Shape;
-use crate::queue::Place;
-use crate::route::Router;
-use crate::samples::Samples;
-use crate::skew::Sources;
+use crate::reason::Reason;
+use crate::request::body::{Ledger, Receiving, Share};
+use crate::request::deadline::Deadline;
+use crate::request::protocol::Shape;
+use crate::request::sample_limit::Samples;
+use crate::request::skew::Sources;
+use crate::routing::router::Router;
 use crate::stats::{Label, Stats};
 use crate::time::{Mono, Now};
-use crate::timers::Timers;
-use crate::verdict::{Reason, Verdict};
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
+use crate::waiting::class::ClassId;
+use crate::waiting::queue::Place;
 
-mod answer;
-mod asked;
-mod claim;
+mod admit;
+mod completion;
 mod demand;
-mod flow;
 mod forecast;
-mod gauge;
+mod gauges;
 mod health;
-mod landing;
 mod limits;
-mod plans;
+mod parse;
+mod plan_change;
 mod receive;
+mod response;
 mod route;
+mod slots;
+mod timers;
 mod variants;
 
-pub use answer::{ANSWER_BUFFERED, Answer, Tags};
-use asked::Read;
-pub use asked::{Asked, Wants};
-pub use gauge::Gauge;
+use completion::Launch;
+pub use gauges::Gauge;
 pub use health::Probe;
-use landing::Launch;
 use limits::Held;
+use parse::Read;
+pub use parse::{Asked, Wants};
+pub use response::{ANSWER_BUFFERED, Answer, Tags};
+use timers::Timers;
 use variants::Variants;
 
 /// How long a lost ring can go unnoticed: a worker that holds requests looks at the board this often.

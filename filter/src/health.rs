@@ -4,15 +4,15 @@
 //! [`Policy::errors`] of them in a row. It fails until a probe reaches it, or until a request that was sent
 //! there on trial is answered well. A variant that fails again before it has answered any request well is
 //! left for twice as long as before. All workers of a proxy share one [`Health`] per variant (see
-//! [`Column`](crate::board::Column)); time is an argument.
+//! [`Column`](crate::coordination::Column)); time is an argument.
 //!
 //! Nobody but the server is judged: a client's own mistakes (4xx) say only that the server answers. 404 is
 //! the exception, because model servers say so of a model that they have not loaded.
 
 use std::time::Duration;
 
+use crate::reason::Reason;
 use crate::time::Mono;
-use crate::verdict::Reason;
 
 /// Errors in a row after which a variant fails, where the configuration says nothing.
 pub const ERRORS_DEFAULT: u16 = 5;

@@ -12,28 +12,22 @@
 //! All of this is plain Rust without clock or I/O: time comes in as an argument ([`time`]). Only
 //! `host`, which exists on wasm32 alone, knows proxy-wasm; it asks for verdicts and obeys them.
 
-pub mod board;
-pub mod body;
-pub mod class;
 pub mod config;
-pub mod deadline;
+pub mod coordination;
 pub mod engine;
-pub mod gate;
 pub mod health;
-pub mod lead;
-pub mod observed;
 pub mod plan;
-pub mod protocol;
-pub mod queue;
-pub mod room;
-pub mod route;
-pub mod samples;
+pub mod priority;
+pub mod reason;
+pub mod request;
+pub mod routing;
 pub mod shared_plan;
-pub mod skew;
+pub mod slots;
 pub mod stats;
 pub mod time;
-pub mod timers;
+pub mod variant;
 pub mod verdict;
+pub mod waiting;
 
 #[cfg(target_arch = "wasm32")]
 mod host;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use crate::class::ClassId;
-use crate::deadline::Field;
-use crate::gate::VariantId;
+use crate::reason::Reason;
+use crate::request::wire::Field;
 use crate::time::{millis_up, nanos};
-use crate::verdict::Reason;
+use crate::variant::VariantId;
+use crate::waiting::class::ClassId;
 
 /// The value of a metric's second label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

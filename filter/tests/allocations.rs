@@ -8,10 +8,10 @@
 )]
 
 use allocation_counter::measure;
-use weir_filter::board::{Ring, Store};
 use weir_filter::config::Config;
-use weir_filter::deadline::Wire;
+use weir_filter::coordination::{Ring, Store};
 use weir_filter::engine::{Answer, End, Engine, StreamId};
+use weir_filter::request::wire::Wire;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use weir_api::metrics::Metric;
 use weir_bed::scene::{PATIENCE, Scene, Variant, see};
-use weir_filter::deadline::Field;
+use weir_filter::request::wire::Field;
 
 mod configuration;
 mod plans;

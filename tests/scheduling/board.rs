@@ -13,7 +13,7 @@ use weir_bed::scene::{
     taken_by_the_living,
 };
 use weir_bed::{built, wait};
-use weir_filter::board::Key;
+use weir_filter::variant::Key;
 
 type Answer = JoinHandle<anyhow::Result<Seen>>;
 

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::raw::wrong;
-use crate::body::Limits;
+use super::error::wrong;
+use crate::request::body::Limits;
 
 /// Most bytes that may be configured for anything: a gibibyte.
 const BYTES_MAX: u64 = 1 << 30;

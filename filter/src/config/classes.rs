@@ -1,13 +1,12 @@
 //! Classes as they are written, and every rule they have to pass. No share can promise more than
 //! there is, and a class that anybody falls into cannot be one that not everybody may claim.
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 use weir_api::plan::is_name;
 
+use super::error::wrong;
 use super::{ConfigError, HELD_MAX};
-use crate::class::{
+use crate::waiting::class::{
     CLASSES_MAX, Claim, ClaimFrom, Class, ClassId, Classes, PRIORITY_MAX, STARVATION,
 };
 
@@ -51,18 +50,6 @@ struct RawClaim {
     header: Option<String>,
     property: Option<Vec<String>>,
     values: Vec<String>,
-}
-
-fn wrong(
-    path: impl Into<Cow<'static, str>>,
-    value: impl ToString,
-    right: impl Into<String>,
-) -> ConfigError {
-    ConfigError::Value {
-        path: path.into(),
-        value: value.to_string(),
-        right: right.into(),
-    }
 }
 
 impl RawClasses {

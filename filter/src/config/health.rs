@@ -7,7 +7,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::raw::wrong;
+use super::error::wrong;
 use super::{ConfigError, Role};
 use crate::health::{BASE_DEFAULT, ERRORS_DEFAULT, MAX_DEFAULT, Policy};
 

@@ -4,8 +4,8 @@
 use serde::Deserialize;
 
 use super::ConfigError;
-use super::raw::wrong;
-use crate::protocol::{
+use super::error::wrong;
+use crate::request::protocol::{
     Bypass, METHODS, METHODS_MAX, PATHS, PATHS_MAX, PATTERN_BYTES_MAX, Pattern, STREAMS, Streams,
 };
 

@@ -1,6 +1,5 @@
 //! The plugin configuration as it is written, and every rule it has to pass.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -9,15 +8,17 @@ use weir_api::{Plan, Revision, Share, VariantPlan};
 
 use super::body::RawBody;
 use super::classes::{RawClass, RawClasses};
+use super::error::wrong;
 use super::health::{self, RawHealth};
 use super::protocol::{RawBypass, RawStreams};
 use super::skew::RawSkew;
 use super::{
     BATCH_WAIT_MAX_MS, Config, ConfigError, HELD_MAX, KEY_MAX, OnStale, Planner, RETRIES_MAX, Role,
 };
-use crate::board::Scope;
-use crate::class::{Claim, Classes};
-use crate::deadline::{self, CLAIMS_MAX};
+use crate::coordination::Scope;
+use crate::request::deadline;
+use crate::request::wire::CLAIMS_MAX;
+use crate::waiting::class::{Claim, Classes};
 
 /// How many requests a worker holds where the configuration says nothing: at Envoy's own 27 KB for
 /// a held HTTP/1.1 request about 110 MB.
@@ -148,18 +149,6 @@ struct RawVariant {
 
 pub(super) fn authority() -> String {
     "weir-planner".to_owned()
-}
-
-pub(super) fn wrong(
-    path: impl Into<Cow<'static, str>>,
-    value: impl ToString,
-    right: impl Into<String>,
-) -> ConfigError {
-    ConfigError::Value {
-        path: path.into(),
-        value: value.to_string(),
-        right: right.into(),
-    }
 }
 
 impl RawConfig {

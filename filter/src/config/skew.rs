@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use weir_api::plan::HOUR_MS;
 
-use super::raw::wrong;
+use super::error::wrong;
 use super::{ConfigError, Skew};
 
 /// Longest name of a header.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_api::Revision;
 
 use super::*;
-use crate::protocol::{METHODS_MAX, PATHS_MAX};
+use crate::request::protocol::{METHODS_MAX, PATHS_MAX};
 
 const PLAN: &str = r#""plan":{"variants":[{"name":"a","cluster":"a","share":1,"slots":2}]}"#;
 

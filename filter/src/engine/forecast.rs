@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use super::variants::Variant;
-use crate::board::Ahead;
-use crate::class::ClassId;
-use crate::gate::latest_start;
-use crate::lead::Lead;
-use crate::queue::Place;
+use crate::coordination::Ahead;
+use crate::coordination::lead::Lead;
+use crate::slots::latest_start;
 use crate::time::{Mono, nanos};
+use crate::waiting::class::ClassId;
+use crate::waiting::queue::Place;
 
 /// Part of a standard deviation by which an execution may end sooner, where a request with little time left hopes
 /// for it.

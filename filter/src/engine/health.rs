@@ -10,13 +10,14 @@ use weir_api::metrics::Metric;
 
 use super::variants::Variant;
 use super::{Engine, Request, State, StreamId};
-use crate::board::{Key, Ring};
 use crate::config::Role;
-use crate::gate::VariantId;
+use crate::coordination::Ring;
 use crate::health::{Health, PROBE_PERIOD, Probed, Sign};
-use crate::route::Wish;
+use crate::routing::router::Wish;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
+use crate::variant::Key;
+use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
 /// A probe to be sent: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.

@@ -1,10 +1,11 @@
 //! Limits on what is held: at each of them order holds too, because the least urgent makes room.
 
 use super::{Engine, Request, StreamId};
-use crate::class::{CLASSES_MAX, ClassId};
-use crate::gate::VariantId;
-use crate::room::{Precedence, Room};
-use crate::verdict::{Reason, Verdict};
+use crate::reason::Reason;
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
+use crate::waiting::class::{CLASSES_MAX, ClassId};
+use crate::waiting::wait_queue::{Precedence, Room};
 
 /// A request that makes room for another.
 struct Displaced {

@@ -3,16 +3,18 @@
 //! A request that has no body yet could not be worked on, so it owns no slot and stands before nobody. Its
 //! deadline runs on: when no variant could finish it any more it is refused. Two kinds go upstream while
 //! their bodies still come: those on a path configured as a stream, with their headers, and those larger
-//! than [`Limits::request_max`](crate::body::Limits::request_max), once so much has come. They take a slot
+//! than [`Limits::request_max`](crate::request::body::Limits::request_max), once so much has come. They take a slot
 //! each; together at most half of a variant's.
 
 use std::time::Duration;
 
-use crate::body::{Exceeded, Received};
 use crate::config::Role;
-use crate::gate::{VariantId, latest_start};
+use crate::reason::Reason;
+use crate::request::body::{Exceeded, Received};
+use crate::slots::latest_start;
 use crate::time::{Mono, Now};
-use crate::verdict::{Reason, Verdict};
+use crate::variant::VariantId;
+use crate::verdict::Verdict;
 
 use super::{Engine, Request, State, StreamId};
 

@@ -8,11 +8,11 @@ use weir_api::metrics::Metric;
 use super::health::Avoid;
 use super::{Engine, Request};
 use crate::config::Role;
-use crate::gate::VariantId;
-use crate::route::{self, Choice, NoRoute, Wish};
+use crate::reason::Reason;
+use crate::routing::router::{self, Choice, NoRoute, Wish};
 use crate::stats::Label;
 use crate::time::{Mono, Now};
-use crate::verdict::Reason;
+use crate::variant::VariantId;
 
 impl Engine {
     /// The variant for a request, by role: a gate has no choice. `arrives`: it may be the trial of one that
@@ -33,7 +33,7 @@ impl Engine {
             let id = self.fronted(request).ok_or(Reason::NoCapacity)?;
             let only = (self.variants).candidates(class, place, Avoid::None, now.mono);
             let only = only.skip(usize::from(id.0)).take(1);
-            return route::best(only, wish).map(|_| id).map_err(reason);
+            return router::best(only, wish).map(|_| id).map_err(reason);
         }
         let avoid = self.avoid(wish);
         if arrives && let Some(trial) = self.take_trial(wish, avoid, now.mono) {
@@ -65,7 +65,7 @@ impl Engine {
             candidate.has_slots &= index != from;
             candidate
         });
-        let found = route::best(others, request.wish(now.mono)).ok()?;
+        let found = router::best(others, request.wish(now.mono)).ok()?;
         let found = VariantId(found as u16);
         self.downgraded(request.variant, found);
         Some(found)

@@ -3,19 +3,19 @@
 use weir_api::Plan;
 
 use super::*;
-use crate::board::Memory;
 use crate::config::Config;
-use crate::deadline::Wire;
+use crate::coordination::Memory;
+use crate::request::wire::Wire;
 use crate::time::Wall;
 
 mod batches;
 mod classes;
 mod demand;
-mod feasible;
+mod feasibility;
 mod health;
 mod lanes;
 mod limits;
-mod plans;
+mod plan_change;
 mod receive;
 mod roles;
 mod workers;

@@ -6,19 +6,21 @@ use std::time::Duration;
 
 use weir_api::{Plan, VariantPlan};
 
-use crate::board::{Key, Urgency};
-use crate::class::{ClassId, Classes};
+use crate::coordination::lead::Lead;
 use crate::engine::LOOK;
+use crate::engine::completion::Landing;
 use crate::engine::health::Avoid;
-use crate::engine::landing::Landing;
-use crate::gate::{Gate, VariantId, latest_start};
 use crate::health::Health;
-use crate::lead::Lead;
-use crate::observed::{Observed, Predicted};
-use crate::queue::Place;
-use crate::room::Room;
-use crate::route::{Candidate, NoRoute, Wish};
+use crate::priority::Urgency;
+use crate::routing::router::{Candidate, NoRoute, Wish};
+use crate::routing::service_time::{Observed, Predicted};
+use crate::slots::{Gate, latest_start};
 use crate::time::Mono;
+use crate::variant::Key;
+use crate::variant::VariantId;
+use crate::waiting::class::{ClassId, Classes};
+use crate::waiting::queue::Place;
+use crate::waiting::wait_queue::Room;
 
 /// How long before the last moment a batch is closed that is not full, at the least: the timer that
 /// comes for it counts whole ms and may be late by a few.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, GrpcStatusCode, MapType, MetricType};
 
-use crate::board::Ring;
+use crate::coordination::Ring;
 use crate::time::{Mono, Now, Wall};
 
 /// What is put in a queue to say why it rings.

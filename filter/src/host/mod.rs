@@ -5,15 +5,15 @@
 //! request. They share one [`service::Service`] through a `RefCell` that is never borrowed across
 //! a hostcall which can call back.
 
+mod body_events;
 mod call;
-mod hearing;
 mod meter;
 mod poll;
 mod probe;
+mod response_origin;
 mod root;
 mod service;
 mod shared;
-mod spoke;
 mod stream;
 #[cfg(feature = "trap")]
 mod trap;

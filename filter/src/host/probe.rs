@@ -1,8 +1,8 @@
 //! Probes of variants that fail: each a GET, answered or not.
 
-use crate::board::Key;
 use crate::engine::Probe;
 use crate::health::{PROBE_PERIOD, Probed};
+use crate::variant::Key;
 
 use super::call;
 

@@ -8,18 +8,18 @@ use proxy_wasm::types::Bytes;
 use weir_api::Revision;
 use weir_api::metrics::Metric;
 
-use crate::board::TERMS;
-use crate::body::Received;
 use crate::config::Config;
+use crate::coordination::TERMS;
 use crate::engine::{Answer, Asked, End, Engine, StreamId, Tags};
 use crate::plan;
+use crate::request::body::Received;
 use crate::shared_plan::SharedPlan;
 use crate::stats::{Label, Sample};
 use crate::time::{Mono, Now};
 use crate::verdict::Verdict;
 
+use super::body_events::Hearing;
 use super::call;
-use super::hearing::Hearing;
 use super::meter::Meter;
 use super::poll::{Brought, Poll};
 use super::probe::Probes;

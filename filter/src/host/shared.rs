@@ -6,8 +6,8 @@
 
 use std::hash::{BuildHasher, Hasher};
 
-use crate::board::{Ring, Store};
 use crate::config::{Config, Role};
+use crate::coordination::{Ring, Store};
 use crate::shared_plan::{SharedBytes, SharedPlan};
 
 use super::call;

@@ -7,17 +7,20 @@ use std::time::Duration;
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::{Action, GrpcStatusCode};
 
-use crate::body::Received;
 use crate::config::Role;
-use crate::deadline::Wire;
 use crate::engine::{ANSWER_BUFFERED, Asked, End, Tags};
-use crate::protocol;
+use crate::reason::Reason;
+use crate::request::body::Received;
+use crate::request::protocol;
+use crate::request::wire::Wire;
 use crate::time::{Now, millis, millis_up, nanos};
-use crate::verdict::{Dispatch, Reason, Refusal, Stage, Verdict};
+use crate::verdict::{Dispatch, Refusal, Stage, Verdict};
 
 use super::call;
+use super::response_origin::{
+    DROPPED_REASON, EXPECTED, Spoke, end_by_flags, retried, served_by, who_spoke,
+};
 use super::service::{self, Handle, Service};
-use super::spoke::{DROPPED_REASON, EXPECTED, Spoke, end_by_flags, retried, served_by, who_spoke};
 
 /// The largest number `grpc-timeout` can carry: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;

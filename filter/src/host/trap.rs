@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use super::call;
 use super::shared::{Shared, board_key};
-use crate::board::{Ask, Key, Member, Scope, Urgency};
 use crate::config::{Config, Role};
+use crate::coordination::{Ask, Member, Scope};
+use crate::priority::Urgency;
 use crate::time::Mono;
+use crate::variant::Key;
 
 /// `request`, `response` (this request's), `tick` (the next), `memory` (until there is no more): traps.
 /// `spoil`: puts other bytes in the board's place. `show`: answers with the board's bytes. `cost`: answers

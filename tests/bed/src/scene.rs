@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use weir_api::metrics::Metric;
-use weir_filter::board::{Board, Key};
+use weir_filter::coordination::Board;
+use weir_filter::variant::Key;
 
 use crate::emulator::{Emulator, Law, ServerConfig};
 use crate::envoy::{Bootstrap, Envoy};

@@ -1,7 +1,7 @@
 //! Demand: what some variant could have served, and how much one source says of the network.
 
 use super::*;
-use crate::body::Received;
+use crate::request::body::Received;
 use crate::stats::{Change, Sample};
 
 /// How often each was counted or recorded since last asked: arrivals, those none could serve, ways here.
@@ -187,7 +187,7 @@ fn slow_uploads_of_one_source_say_no_more_of_slack_than_its_allowance() {
     for ms in 1..=990 {
         release(&mut engine, at(ms));
     }
-    let most = crate::samples::PER_SECOND as usize;
+    let most = crate::request::sample_limit::PER_SECOND as usize;
     assert!((most..=2 * most).contains(&slacks(&mut engine).len()));
 }
 
@@ -207,7 +207,7 @@ fn one_source_adds_no_more_than_its_allowance_to_the_network_times() {
         assert_eq!((arrivals, unservable), (200, 0));
         ways
     };
-    let most = crate::samples::PER_SECOND as usize;
+    let most = crate::request::sample_limit::PER_SECOND as usize;
     assert_eq!(
         (ways(Some(1)), ways(Some(1)), ways(Some(2))),
         (most, 0, most)

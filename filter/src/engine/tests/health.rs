@@ -219,7 +219,7 @@ fn all_workers_leave_together_and_take_trials_in_turn() {
     let rings = store.take_rings();
     let health = rings
         .iter()
-        .filter(|(_, why)| *why == crate::board::Ring::Health);
+        .filter(|(_, why)| *why == crate::coordination::Ring::Health);
     assert_eq!(health.count(), 2, "{rings:?}");
     let to_a = |workers: &mut [Engine], from: StreamId, now| {
         let mut count = 0;

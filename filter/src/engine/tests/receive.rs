@@ -1,7 +1,7 @@
 //! Bodies that come slowly, never, or in floods: who owns a slot, who is refused, and what is learnt.
 
 use super::*;
-use crate::body::Received;
+use crate::request::body::Received;
 
 /// Two slots of one variant, 100 ms an execution.
 fn two_slots(rest: &str) -> Engine {

@@ -1,7 +1,7 @@
 //! Three workers of one proxy through anything that can happen to them: conservation.
 
 use super::*;
-use crate::board::Board;
+use crate::coordination::Board;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]

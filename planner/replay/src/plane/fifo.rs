@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::time::Duration;
 
-use weir_filter::route::{Candidate, Router, Wish};
+use weir_filter::routing::router::{Candidate, Router, Wish};
 
 use crate::scenario::Plane;
 use weir_planner::config::Service;

@@ -6,16 +6,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use weir_api::Plan;
-#[cfg(test)]
-use weir_filter::board::Board;
-use weir_filter::board::{Key, Memory, Ring, TERMS};
-use weir_filter::body::Received;
 use weir_filter::config::Config;
-use weir_filter::deadline::Wire;
+#[cfg(test)]
+use weir_filter::coordination::Board;
+use weir_filter::coordination::{Memory, Ring, TERMS};
 use weir_filter::engine::{Answer, Asked, End, Engine, StreamId};
 use weir_filter::health::{Probed, Sign};
+use weir_filter::request::body::Received;
+use weir_filter::request::wire::Wire;
 use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::variant::Key;
 use weir_filter::verdict::{Refusal, Verdict};
 
 use super::Tally;

@@ -1,8 +1,8 @@
 //! The proxies, and the filter's configuration in them: checked by the filter itself.
 
 use serde_json::{Value, json};
-use weir_filter::board::ENTRIES_MAX;
 use weir_filter::config::{Config, ConfigError};
+use weir_filter::coordination::ENTRIES_MAX;
 use weir_planner::actuate::Allocation;
 
 use super::Proxies;

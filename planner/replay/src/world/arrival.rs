@@ -1,7 +1,7 @@
 //! A request's arrival at a proxy: its head, the pieces of its body, and again after a refusal.
 
 use rand::RngExt;
-use weir_filter::body::Received;
+use weir_filter::request::body::Received;
 use weir_filter::verdict::Verdict;
 
 use super::agenda::What;

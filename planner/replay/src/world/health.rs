@@ -1,7 +1,7 @@
 //! Servers that err, and the probes by which workers find out that one is well again.
 
-use weir_filter::board::Key;
 use weir_filter::health::{Probed, Sign};
+use weir_filter::variant::Key;
 
 use super::agenda::What;
 use super::life::BREAK_DELAY;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use weir_filter::engine::End;
 use weir_filter::health::Sign;
-use weir_filter::verdict::{Reason, Refusal, Verdict};
+use weir_filter::reason::Reason;
+use weir_filter::verdict::{Refusal, Verdict};
 
 use super::agenda::What;
 use super::flight::Place;

@@ -1,7 +1,7 @@
 //! What the host shell is to an engine: tells it what has happened, obeys its verdicts on those it
 //! held, and sets its timer.
 
-use weir_filter::board::Ring;
+use weir_filter::coordination::Ring;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 

@@ -15,10 +15,12 @@ mod turns;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use weir_filter::board::{Key, Scope};
+use weir_filter::coordination::Scope;
 use weir_filter::engine::{Gauge, StreamId};
-use weir_filter::gate::{GHOST_MAX, VariantId};
+use weir_filter::priority::GHOST_MAX;
 use weir_filter::time::{Mono, Now, Wall};
+use weir_filter::variant::Key;
+use weir_filter::variant::VariantId;
 use weir_filter::verdict::Verdict;
 
 use super::*;

@@ -1,0 +1,343 @@
+//! The board's bytes. Little-endian, no padding:
+//!
+//! ```text
+//! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · entries u16
+//!          runs u16 · settling_until u64 · founder u64 · poller u64 · poller_until u64
+//! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32 · sent u32 · begun u32
+//!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
+//!          planned u64 · lay u64 · usual u64 · sure u8 · 2 means                                × columns
+//! mean     mean u64 · scatter u64 · last u64 · seen u16 · at u64
+//! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8 · held u32        × entries
+//! cell     taken u32 · waits u32 · until u64 · head u64 (0: none)        × entries × columns
+//! run      column u16 · first u32 · present u32 · began u64                         × runs
+//! ```
+//!
+//! The checksum is over everything after it. Bytes of another version, too short, too long or
+//! changed by somebody else are [`Unreadable`]; nothing here panics on any bytes.
+
+use std::time::Duration;
+
+use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, RUNS_MAX, Run};
+use crate::coordination::lead::{Lead, Mean};
+use crate::health::{Failing, Failure, Health};
+use crate::priority::Urgency;
+use crate::time::{Mono, nanos};
+use crate::variant::Key;
+
+/// "weirbrd" and the layout's version: another layout, another number, and another key in the store.
+const MAGIC: [u8; 8] = *b"weirbrd\x05";
+/// The magic and the checksum: what the checksum is over begins after them.
+const UNSUMMED: usize = 16;
+/// The header's, a column's, a lead's, a mean's, an entry's, a cell's and a run's bytes.
+const HEADER: usize = UNSUMMED + 42;
+const COLUMN: usize = 56 + LEAD;
+const LEAD: usize = 25 + 2 * MEAN;
+const MEAN: usize = 34;
+const ENTRY: usize = 29;
+const CELL: usize = 24;
+const RUN: usize = 18;
+
+/// Not the bytes of a board of this layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a board of this layout")]
+pub struct Unreadable;
+
+impl Board {
+    /// Reads a board into this one, whose tables are used again.
+    ///
+    /// # Errors
+    /// [`Unreadable`]; this one is then empty.
+    pub fn read(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
+        self.clear();
+        let read = self.fill(bytes);
+        if read.is_none() {
+            self.clear();
+        }
+        read.ok_or(Unreadable)
+    }
+
+    /// Writes the board in place of what is in `out`.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let rows = self.columns.len() * COLUMN + self.entries.len() * ENTRY;
+        let rows = rows + self.runs.len() * RUN;
+        out.resize(HEADER + rows + self.cells.len() * CELL, 0);
+        let Some((unsummed, summed)) = out.split_first_chunk_mut::<UNSUMMED>() else {
+            return;
+        };
+        self.fill_in(summed);
+        let sum = checksum(summed);
+        let mut writer = Writer(unsummed);
+        writer.put(MAGIC);
+        writer.u64(sum);
+    }
+
+    /// What the checksum is over. A row at a time, whose length is known: that leaves nothing to check for
+    /// each number.
+    fn fill_in(&self, out: &mut [u8]) {
+        let Some((header, rows)) = out.split_first_chunk_mut::<{ HEADER - UNSUMMED }>() else {
+            return;
+        };
+        let mut writer = Writer(header);
+        writer.u32(self.resets);
+        writer.put((self.columns.len() as u16).to_le_bytes());
+        writer.put((self.entries.len() as u16).to_le_bytes());
+        writer.put((self.runs.len() as u16).to_le_bytes());
+        writer.u64(self.settling_until.0);
+        writer.u64(self.founder);
+        writer.u64(self.poller.0);
+        writer.u64(self.poller.1.0);
+        let Some((columns, rows)) = rows.split_at_mut_checked(self.columns.len() * COLUMN) else {
+            return;
+        };
+        for (column, row) in self.columns.iter().zip(columns.as_chunks_mut::<COLUMN>().0) {
+            let mut writer = Writer(row);
+            writer.u64(column.key.0);
+            writer.u64(column.idle_since.map_or(0, |at| at.0.max(1)));
+            writer.u64(column.used_at.0);
+            writer.u32(column.open);
+            writer.u32(column.sent);
+            writer.u32(column.begun);
+            writer.health(&column.health);
+            writer.lead(&column.lead);
+        }
+        let Some((entries, cells)) = rows.split_at_mut_checked(self.entries.len() * ENTRY) else {
+            return;
+        };
+        for (entry, row) in self.entries.iter().zip(entries.as_chunks_mut::<ENTRY>().0) {
+            let mut writer = Writer(row);
+            writer.u64(entry.incarnation);
+            writer.u64(entry.lease.0);
+            writer.u64(entry.rung_at.0);
+            writer.put([u8::from(entry.serving)]);
+            writer.u32(entry.held);
+        }
+        let Some((cells, runs)) = cells.split_at_mut_checked(self.cells.len() * CELL) else {
+            return;
+        };
+        for (cell, row) in self.cells.iter().zip(cells.as_chunks_mut::<CELL>().0) {
+            let mut writer = Writer(row);
+            writer.u32(cell.taken);
+            writer.u32(cell.waits);
+            writer.u64(cell.until.0);
+            writer.u64(cell.head.map_or(0, |head| head.0.max(1)));
+        }
+        for (run, row) in self.runs.iter().zip(runs.as_chunks_mut::<RUN>().0) {
+            let mut writer = Writer(row);
+            writer.put(run.column.to_le_bytes());
+            writer.u32(run.first);
+            writer.u32(run.present);
+            writer.u64(run.began.0);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.columns.clear();
+        self.entries.clear();
+        self.cells.clear();
+        self.runs.clear();
+        (self.resets, self.settling_until) = Default::default();
+        (self.founder, self.poller) = Default::default();
+    }
+
+    fn fill(&mut self, bytes: &[u8]) -> Option<()> {
+        let mut reader = Reader(bytes);
+        if reader.take::<8>()? != MAGIC {
+            return None;
+        }
+        let sum = reader.u64()?;
+        if sum != checksum(reader.0) {
+            return None;
+        }
+        self.resets = reader.u32()?;
+        let columns = usize::from(u16::from_le_bytes(reader.take()?));
+        let entries = usize::from(u16::from_le_bytes(reader.take()?));
+        let runs = usize::from(u16::from_le_bytes(reader.take()?));
+        if columns > COLUMNS_MAX || entries > ENTRIES_MAX || runs > columns * RUNS_MAX {
+            return None;
+        }
+        self.settling_until = reader.mono()?;
+        self.founder = reader.u64()?;
+        self.poller = (reader.u64()?, reader.mono()?);
+        for _ in 0..columns {
+            self.columns.push(Column {
+                key: Key(reader.u64()?),
+                idle_since: reader.some()?.map(Mono),
+                used_at: reader.mono()?,
+                open: reader.u32()?,
+                sent: reader.u32()?,
+                begun: reader.u32()?,
+                health: reader.health()?,
+                lead: reader.lead()?,
+            });
+        }
+        for _ in 0..entries {
+            self.entries.push(Entry {
+                incarnation: reader.u64()?,
+                lease: reader.mono()?,
+                rung_at: reader.mono()?,
+                serving: reader.take::<1>()? != [0],
+                held: reader.u32()?,
+            });
+        }
+        for _ in 0..entries * columns {
+            self.cells.push(Cell {
+                taken: reader.u32()?,
+                waits: reader.u32()?,
+                until: reader.mono()?,
+                head: reader.some()?.map(Urgency),
+            });
+        }
+        for _ in 0..runs {
+            self.runs.push(Run {
+                column: u16::from_le_bytes(reader.take()?),
+                first: reader.u32()?,
+                present: reader.u32()?,
+                began: reader.mono()?,
+            });
+        }
+        reader.0.is_empty().then_some(())
+    }
+}
+
+/// What is left to read.
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn mono(&mut self) -> Option<Mono> {
+        self.u64().map(Mono)
+    }
+
+    /// 0 stands for none.
+    fn some(&mut self) -> Option<Option<u64>> {
+        self.u64().map(|value| (value > 0).then_some(value))
+    }
+
+    fn health(&mut self) -> Option<Health> {
+        let [failure] = self.take()?;
+        let (since, next_trial) = (self.mono()?, self.mono()?);
+        let failure = match failure {
+            0 if (since, next_trial) == (Mono(0), Mono(0)) => None,
+            1 => Some(Failure::Unreachable),
+            2 => Some(Failure::Errors),
+            _ => return None,
+        };
+        Some(Health {
+            failing: failure.map(|failure| Failing {
+                failure,
+                since,
+                next_trial,
+            }),
+            errors: u16::from_le_bytes(self.take()?),
+            rounds: u8::from_le_bytes(self.take()?),
+        })
+    }
+
+    fn lead(&mut self) -> Option<Lead> {
+        Some(Lead {
+            planned: Duration::from_nanos(self.u64()?),
+            lay: self.u64()?,
+            usual: self.u64()?,
+            sure: self.take::<1>()? != [0],
+            alone: self.mean()?,
+            behind: self.mean()?,
+        })
+    }
+
+    fn mean(&mut self) -> Option<Mean> {
+        Some(Mean {
+            mean: self.u64()?,
+            scatter: self.u64()?,
+            last: self.u64()?,
+            seen: u16::from_le_bytes(self.take()?),
+            at: self.mono()?,
+        })
+    }
+}
+
+/// What is left to write into, as much as there is to write.
+struct Writer<'a>(&'a mut [u8]);
+
+impl Writer<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        if let Some((place, rest)) = std::mem::take(&mut self.0).split_first_chunk_mut() {
+            *place = bytes;
+            self.0 = rest;
+        }
+    }
+
+    #[inline]
+    fn u32(&mut self, value: u32) {
+        self.put(value.to_le_bytes());
+    }
+
+    #[inline]
+    fn u64(&mut self, value: u64) {
+        self.put(value.to_le_bytes());
+    }
+
+    #[inline]
+    fn health(&mut self, health: &Health) {
+        let failing = health.failing;
+        self.put([match health.failure() {
+            None => 0,
+            Some(Failure::Unreachable) => 1,
+            Some(Failure::Errors) => 2,
+        }]);
+        self.u64(failing.map_or(0, |failing| failing.since.0));
+        self.u64(failing.map_or(0, |failing| failing.next_trial.0));
+        self.put(health.errors.to_le_bytes());
+        self.put([health.rounds]);
+    }
+
+    #[inline]
+    fn lead(&mut self, lead: &Lead) {
+        self.u64(nanos(lead.planned));
+        self.u64(lead.lay);
+        self.u64(lead.usual);
+        self.put([u8::from(lead.sure)]);
+        for mean in [&lead.alone, &lead.behind] {
+            self.u64(mean.mean);
+            self.u64(mean.scatter);
+            self.u64(mean.last);
+            self.put(mean.seen.to_le_bytes());
+            self.u64(mean.at.0);
+        }
+    }
+}
+
+/// Eight bytes a step, in four sums that do not wait for each other, because it is made for each turn: a CRC
+/// without the processor's help takes several times as long. Each step can be undone, so bytes that differ
+/// in one word only never have the same sum, and others by no more chance than any 64 bits leave. Proof
+/// against accidents, not malice.
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
+    /// Odd, so that multiplying can be undone: 2⁶⁴ by the golden ratio.
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum.rotate_left(29) ^ word).wrapping_mul(FACTOR);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let (fours, words) = words.as_chunks::<4>();
+    let mut sums = [0; 4];
+    for four in fours {
+        for (sum, word) in sums.iter_mut().zip(four) {
+            *sum = mix(*sum, u64::from_le_bytes(*word));
+        }
+    }
+    let sum = sums.into_iter().fold(bytes.len() as u64, mix);
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    let sum = words.fold(sum, mix);
+    rest.iter().map(|byte| u64::from(*byte)).fold(sum, mix)
+}

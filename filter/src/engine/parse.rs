@@ -1,0 +1,197 @@
+//! From a request's headers to what the engine goes by: its deadline, class and shape, or why it is
+//! refused at once.
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, Request, State, Who};
+use crate::config::Role;
+use crate::reason::Reason;
+use crate::request::body::Share;
+use crate::request::deadline::{self, Reading};
+use crate::request::protocol;
+use crate::request::wire::{Field, Wire};
+use crate::stats::Label;
+use crate::time::{Mono, Now, nanos};
+use crate::variant::VariantId;
+use crate::waiting::class::{Claim, ClassId};
+
+/// A request as the shell has it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// Its headers.
+    pub wire: Wire<'a>,
+    /// Who sent it, hashed; where [`Wants::source`] asked for it.
+    pub source: Option<u64>,
+    /// Who sent it, hashed, where no proxy says so: what is counted is bounded by it. `None`: unbounded.
+    pub sender: Option<u64>,
+    /// What proves its class; where [`Wants::proof`] asked for it.
+    pub proof: Option<&'a [u8]>,
+    /// Whether its body is still to come, and will be told of ([`Engine::on_body`]).
+    pub more: bool,
+}
+
+impl<'a> From<Wire<'a>> for Asked<'a> {
+    fn from(wire: Wire<'a>) -> Asked<'a> {
+        Asked {
+            wire,
+            ..Asked::default()
+        }
+    }
+}
+
+/// What the shell is to find out before it asks: each costs a call into the host, and few requests
+/// need any.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wants<'a> {
+    /// Who sent it: it says by its own clock when.
+    pub source: bool,
+    /// The path of the property that proves its class.
+    pub proof: Option<&'a [String]>,
+}
+
+/// What came of reading it.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once a request and taken apart at once"
+)]
+pub(super) enum Read {
+    /// None of ours: through, untouched.
+    Bypass,
+    /// Refused at once.
+    Refused(Reason, Who),
+    /// To be routed and admitted.
+    Request(Request),
+}
+
+impl Engine {
+    /// What the shell has to find out of a request that came with these headers.
+    #[must_use]
+    pub fn wants(&self, wire: &Wire<'_>) -> Wants<'_> {
+        let stamped = Field::STARTS.iter().any(|field| wire.get(*field).is_some());
+        let wanted = self.config.classes.wanted(wire.get(Field::Class));
+        Wants {
+            source: stamped,
+            proof: wanted.claim.and_then(Claim::property),
+        }
+    }
+
+    pub(super) fn read(&mut self, asked: &Asked<'_>, now: Now) -> Read {
+        let wire = &asked.wire;
+        let mut shape = protocol::shape(&self.config.bypass, &self.config.streams, wire);
+        if shape.bypass {
+            self.stats.count(Metric::Bypassed, Label::None);
+            return Read::Bypass;
+        }
+        let class = self.class(asked);
+        shape.stream |= self
+            .config
+            .classes
+            .get(class)
+            .is_some_and(|class| class.streams);
+        let who = Who {
+            class,
+            grpc: shape.grpc,
+            variant: None,
+        };
+        let sources = Some(&mut self.sources).filter(|_| self.config.skew.estimate);
+        let reading = deadline::read(&self.config.deadline, wire, now, sources.zip(asked.source));
+        self.note(&reading);
+        let counts = !self.was_routed(wire);
+        let Ok(deadline) = reading.deadline else {
+            self.unservable(counts);
+            return Read::Refused(Reason::Expired, who);
+        };
+        let due = Mono(deadline.at.0.saturating_sub(nanos(self.rest)));
+        if due <= now.mono {
+            self.unservable(counts);
+            return Read::Refused(Reason::Infeasible, who);
+        }
+        let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
+            self.stats
+                .count(Metric::Disbelieved, Label::Header(Field::MinAccuracy));
+            0.0
+        });
+        self.arrivals += 1;
+        Read::Request(Request {
+            deadline,
+            due,
+            arrived: now,
+            min_accuracy,
+            shape,
+            named: self.named(wire),
+            stamped: reading.stamped,
+            class,
+            renamed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
+            arrival: self.arrivals,
+            age: reading.age,
+            whole: now.mono,
+            sender: asked.sender,
+            counts,
+            uploads: false,
+            body: Share::default(),
+            variant: VariantId(0),
+            state: State::Held,
+        })
+    }
+
+    /// Whether a router before this gate has counted and tagged it.
+    fn was_routed(&self, wire: &Wire<'_>) -> bool {
+        self.config.role == Role::Gate
+            && self.config.deadline.trust_deadline
+            && wire.get(Field::Deadline).is_some()
+            && wire.get(Field::Variant).is_some()
+    }
+
+    /// The variant that a router has named, for a gate that fronts several.
+    fn named(&self, wire: &Wire<'_>) -> Option<VariantId> {
+        let name = wire
+            .get(Field::Variant)
+            .filter(|_| self.config.role == Role::Gate)?;
+        self.variants.named(std::str::from_utf8(name).ok()?)
+    }
+
+    /// The class it asks for, if it may have it; else the default.
+    fn class(&mut self, asked: &Asked<'_>) -> ClassId {
+        let classes = &self.config.classes;
+        let value = asked.wire.get(Field::Class);
+        let wanted = classes.wanted(value);
+        let proof = match wanted.claim {
+            Some(claim) if claim.property().is_none() => {
+                let header = self.config.claim_headers.iter();
+                let mut header = header
+                    .enumerate()
+                    .filter(|(_, name)| claim.header() == Some(name.as_str()));
+                header.next().and_then(|(at, _)| asked.wire.claim(at))
+            }
+            _ => asked.proof,
+        };
+        let admitted = wanted.known && wanted.claim.is_none_or(|claim| claim.admits(proof));
+        if admitted || value.is_none() {
+            return wanted.class;
+        }
+        let default = classes.default;
+        self.stats
+            .count(Metric::Disbelieved, Label::Header(Field::Class));
+        default
+    }
+
+    fn is_named(&self, wire: &Wire<'_>, class: ClassId) -> bool {
+        wire.get(Field::Class) == self.config.classes.name(class).map(str::as_bytes)
+    }
+
+    fn note(&mut self, reading: &Reading) {
+        for field in reading.disbelieved.iter() {
+            self.stats.count(Metric::Disbelieved, Label::Header(field));
+        }
+        if reading.clamped {
+            self.stats.count(Metric::Clamped, Label::None);
+        }
+    }
+
+    /// Where there is but one class its metrics would say what others say.
+    pub(super) fn count_class(&mut self, metric: Metric, class: ClassId) {
+        if self.config.classes.len() > 1 {
+            self.stats.count(metric, Label::Class(class));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Moments at which something is due for a stream, the earliest first. It holds no clock.
+
+use std::collections::BTreeSet;
+
+use crate::time::Mono;
+
+/// Timers set last that are kept in a list: most are taken back within milliseconds, and a list of so few is
+/// quicker than a tree.
+const NEWEST_MAX: usize = 8;
+
+/// Streams, each with the moment when it is due.
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    newest: Vec<(Mono, u32)>,
+    due: BTreeSet<(Mono, u32)>,
+}
+
+impl Timers {
+    /// Sets a stream's timer. A stream has one at the most.
+    pub(super) fn set(&mut self, at: Mono, stream: u32) {
+        if self.newest.len() >= NEWEST_MAX {
+            self.due.extend(self.newest.drain(..));
+        }
+        self.newest.push((at, stream));
+    }
+
+    /// Takes back a timer that was set so.
+    pub(super) fn cancel(&mut self, at: Mono, stream: u32) {
+        let timer = (at, stream);
+        match self.newest.iter().rposition(|newest| *newest == timer) {
+            Some(place) => {
+                self.newest.swap_remove(place);
+            }
+            None => {
+                self.due.remove(&timer);
+            }
+        }
+    }
+
+    /// The earliest moment.
+    #[must_use]
+    pub(super) fn next(&self) -> Option<Mono> {
+        let timers = self.newest.iter().chain(self.due.first());
+        timers.map(|(at, _)| *at).min()
+    }
+
+    /// Takes out the earliest stream whose moment is past.
+    pub(super) fn pop(&mut self, now: Mono) -> Option<u32> {
+        let timers = self.newest.iter().chain(self.due.first());
+        let (at, stream) = *timers.min().filter(|(at, _)| *at < now)?;
+        self.cancel(at, stream);
+        Some(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_past_only_after_it() {
+        let mut timers = Timers::default();
+        timers.set(Mono(20), 2);
+        timers.set(Mono(10), 1);
+        timers.set(Mono(30), 3);
+        timers.cancel(Mono(30), 3);
+        assert_eq!(
+            (timers.next(), timers.pop(Mono(10))),
+            (Some(Mono(10)), None)
+        );
+        assert_eq!(
+            (timers.pop(Mono(21)), timers.pop(Mono(21))),
+            (Some(1), Some(2))
+        );
+        assert_eq!((timers.pop(Mono(99)), timers.next()), (None, None));
+    }
+
+    #[test]
+    fn timers_of_the_list_and_of_the_tree_come_in_one_order() {
+        let many = 5 * NEWEST_MAX as u32;
+        let at = |stream: u32| Mono(u64::from(stream * 7 % many) + 1);
+        let mut timers = Timers::default();
+        (0..many).for_each(|stream| timers.set(at(stream), stream));
+        let cancelled = |stream: &u32| stream.is_multiple_of(3);
+        let gone = (0..many).filter(cancelled);
+        gone.for_each(|stream| timers.cancel(at(stream), stream));
+        let mut left: Vec<u32> = (0..many).filter(|stream| !cancelled(stream)).collect();
+        left.sort_unstable_by_key(|stream| at(*stream));
+        assert_eq!(timers.next(), left.first().map(|first| at(*first)));
+        let popped: Vec<u32> = std::iter::from_fn(|| timers.pop(Mono(1000))).collect();
+        assert_eq!((popped, timers.next()), (left, None));
+    }
+}

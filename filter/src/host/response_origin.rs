@@ -1,0 +1,124 @@
+//! Reads who gave an answer, upstream or Envoy, and what that says of the request and of the server.
+
+use std::time::Duration;
+
+use weir_api::plan::HOUR_MS;
+
+use crate::engine::{Answer, End};
+use crate::health::Sign;
+use crate::reason::Reason;
+
+use super::call;
+
+/// Envoy's response flags, as `response.flags` has them.
+const UPSTREAM_TIMEOUT: u64 = 1 << 2;
+/// The client's connection ended, or its HTTP/2 stream did.
+const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
+
+/// Why a request was refused, for its client.
+pub(super) const DROPPED_REASON: &str = "x-slo-dropped-reason";
+/// What Envoy's route tells of the endpoint that answered.
+const SERVED_BY: &str = "x-slo-served-by";
+/// Header of a gate's word to the router before it.
+pub(super) const EXPECTED: &str = "x-slo-expected-ms";
+
+/// Which variant answered, where Envoy may have moved on from the one it was sent to; it is for us, not for the
+/// client.
+pub(super) fn served_by() -> Option<String> {
+    let value = call::response_header(SERVED_BY)?;
+    call::set_response_header(SERVED_BY, None);
+    String::from_utf8(value).ok()
+}
+
+/// The current answer's author.
+pub(super) enum Spoke {
+    /// A server, or a gate before it.
+    Upstream(Answer),
+    /// Envoy itself: what that means for the slot, and which reason the client is told.
+    Envoy(End, Option<Reason>),
+}
+
+/// `trailers_only`: all there is of a gRPC answer, in which Envoy may have spoken though its status is 200.
+pub(super) fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
+    let status = call::response_status().unwrap_or_default();
+    // Upstream's good answers are by far the most: only where Envoy might have spoken is it asked.
+    let failed = matches!(status.first(), Some(b'4' | b'5'));
+    let details = (failed || trailers_only)
+        .then(|| call::text(&["response", "code_details"]))
+        .flatten();
+    let timed_out = |details: &str| details.contains("timeout");
+    match (details.as_deref(), status.as_slice()) {
+        (None | Some("via_upstream"), _) => {
+            let expected = router.then(expected_upstream).flatten();
+            let sign = sign(status.as_slice(), failed || trailers_only);
+            // A gRPC server that sends trailers alone has nothing to answer with.
+            let failed = failed || trailers_only;
+            Spoke::Upstream(Answer {
+                failed,
+                sign,
+                expected,
+                retried: 0,
+                served_by: None,
+            })
+        }
+        (_, b"504") => Spoke::Envoy(End::TimedOut, Some(Reason::Expired)),
+        (Some(details), b"200") if timed_out(details) => {
+            Spoke::Envoy(End::TimedOut, Some(Reason::Expired))
+        }
+        (Some(details), b"503" | b"200") => {
+            Spoke::Envoy(end_by_details(details), Some(Reason::NoBackend))
+        }
+        _ => Spoke::Envoy(End::Failed, None),
+    }
+}
+
+/// Whether Envoy reached a server: by its own word for why it has no answer.
+fn end_by_details(details: &str) -> End {
+    const UNREACHED: [&str; 3] = [
+        "cluster_not_found",
+        "no_healthy_upstream",
+        "upstream_reset_before_response_started",
+    ];
+    let unreached = UNREACHED.iter().any(|known| details.starts_with(known));
+    // What Envoy itself has no room for says nothing of the server.
+    if unreached && !details.contains("overflow") {
+        End::Unreachable
+    } else {
+        End::Failed
+    }
+}
+
+/// Reads what upstream's answer says of the server. `bad`: it may not be a good one, which by far the most are.
+fn sign(status: &[u8], bad: bool) -> Option<Sign> {
+    if !bad {
+        return Some(Sign::Served);
+    }
+    let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse().ok();
+    let grpc = call::response_header("grpc-status").and_then(|value| number(&value));
+    let dropped = call::response_header(DROPPED_REASON);
+    Sign::of(number(status)?, grpc, dropped.as_deref())
+}
+
+/// Times that Envoy sent the current request again.
+pub(super) fn retried() -> u32 {
+    let attempts = call::number(&["upstream", "request_attempt_count"]);
+    u32::try_from(attempts.unwrap_or(1).saturating_sub(1)).unwrap_or(u32::MAX)
+}
+
+/// Takes the word of the gate before the server; it is for us, not for the client.
+fn expected_upstream() -> Option<Duration> {
+    let value = call::response_header(EXPECTED)?;
+    call::set_response_header(EXPECTED, None);
+    let ms: u64 = std::str::from_utf8(&value).ok()?.parse().ok()?;
+    Some(Duration::from_millis(ms.min(HOUR_MS)))
+}
+
+/// Reads the end of a stream that had no complete answer.
+pub(super) fn end_by_flags() -> End {
+    match call::number(&["response", "flags"]) {
+        Some(flags) if flags & UPSTREAM_TIMEOUT != 0 => End::TimedOut,
+        Some(flags) if flags & DOWNSTREAM_GONE != 0 => End::Gone,
+        Some(0) | None => End::Gone,
+        Some(_) => End::Failed,
+    }
+}

@@ -1,0 +1,216 @@
+//! What kind of request it is, by its method, path and protocol headers: one to leave alone, gRPC, a
+//! stream.
+//!
+//! Left alone is what no model computes for: configured methods and paths (health checks), and what
+//! turns its connection into something else (CONNECT, an upgrade such as websocket; Envoy removes an
+//! `upgrade` header that asks for none). A path is compared as it is sent, less its query. It never
+//! reads a body, and what it does not understand is an ordinary request.
+
+use crate::request::wire::{Field, Wire};
+
+/// Most methods that are let through.
+pub const METHODS_MAX: usize = 16;
+/// Most path patterns that are let through.
+pub const PATHS_MAX: usize = 64;
+/// Longest method or path pattern, in bytes.
+pub const PATTERN_BYTES_MAX: usize = 256;
+
+/// Bytes of a list of protocols that are read: browsers send few.
+const LIST_BYTES_MAX: usize = 1024;
+
+/// Methods let through where the configuration names none.
+pub const METHODS: [&str; 2] = ["HEAD", "OPTIONS"];
+/// Paths let through where the configuration names none: what Kubernetes, the Open Inference Protocol
+/// and gRPC check health by, and ask for descriptions.
+pub const PATHS: [&str; 12] = [
+    "/healthz",
+    "/readyz",
+    "/livez",
+    "/v2/health/*",
+    "/v2/models/*/ready",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+    "/inference.GRPCInferenceService/ModelReady",
+    "/inference.GRPCInferenceService/ServerMetadata",
+    "/inference.GRPCInferenceService/ModelMetadata",
+    "/grpc.health.v1.Health/*",
+    "/grpc.reflection.*",
+];
+
+/// Paths of streams in both directions, where the configuration names none: those of the Open Inference
+/// Protocol.
+pub const STREAMS: [&str; 1] = ["/inference.GRPCInferenceService/ModelStreamInfer"];
+
+/// Paths of streams. What a client says of itself (`accept`) makes no stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Streams {
+    /// Requests that are decided by their headers: their bodies may not end before the answer begins.
+    pub requests: Vec<Pattern>,
+    /// Answers that may go on after the deadline once they have begun.
+    pub answers: Vec<Pattern>,
+}
+
+/// What is let through untouched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bypass {
+    /// These methods.
+    pub methods: Vec<String>,
+    /// These paths.
+    pub paths: Vec<Pattern>,
+}
+
+/// A path, or its beginning and end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    prefix: String,
+    /// What follows the `*`, where there is one.
+    suffix: Option<String>,
+}
+
+/// What kind of request it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Shape {
+    /// It is to be let through untouched.
+    pub bypass: bool,
+    /// It speaks gRPC, and is refused in its words.
+    pub grpc: bool,
+    /// It carries a `grpc-timeout`, whatever it speaks: the next hop goes by that.
+    pub grpc_timeout: bool,
+    /// It carries an `x-slo-stage-ms`, which is another stage's, or a client's.
+    pub stage: bool,
+    /// Its answer is a stream, which may go on after the deadline once it has begun.
+    pub stream: bool,
+    /// Its body is a stream: its headers decide.
+    pub upload: bool,
+}
+
+/// The shape of a request.
+#[must_use]
+pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
+    let path = wire.get(Field::Path).unwrap_or_default();
+    Shape {
+        bypass: bypass.applies(wire),
+        grpc: is_grpc(wire),
+        grpc_timeout: wire.get(Field::GrpcTimeout).is_some(),
+        stage: wire.get(Field::Stage).is_some(),
+        stream: covers(&streams.answers, path),
+        upload: covers(&streams.requests, path),
+    }
+}
+
+impl Bypass {
+    fn applies(&self, wire: &Wire<'_>) -> bool {
+        let method = wire.get(Field::Method).unwrap_or_default();
+        method == b"CONNECT"
+            || self.methods.iter().any(|other| other.as_bytes() == method)
+            || wire.get(Field::Upgrade).is_some_and(upgrades)
+            || wire
+                .get(Field::Path)
+                .is_some_and(|path| covers(&self.paths, path))
+    }
+}
+
+fn covers(patterns: &[Pattern], path: &[u8]) -> bool {
+    patterns.iter().any(|pattern| pattern.matches(path))
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        let streams: Vec<_> = STREAMS.into_iter().filter_map(Pattern::new).collect();
+        Streams {
+            requests: streams.clone(),
+            answers: streams,
+        }
+    }
+}
+
+impl Default for Bypass {
+    fn default() -> Bypass {
+        Bypass {
+            methods: METHODS.map(str::to_owned).to_vec(),
+            paths: PATHS.into_iter().filter_map(Pattern::new).collect(),
+        }
+    }
+}
+
+impl Pattern {
+    /// A path, in which one `*` may stand for anything. `None` where it could match none (no `/` at its
+    /// beginning, `..`, a query, a second `*`, anything but printable ASCII), any (`/*`), or is too long.
+    #[must_use]
+    pub fn new(pattern: &str) -> Option<Pattern> {
+        let (prefix, suffix) = match pattern.split_once('*') {
+            Some((prefix, suffix)) => (prefix, Some(suffix)),
+            None => (pattern, None),
+        };
+        let printable = pattern.bytes().all(|b| b.is_ascii_graphic() && b != b'?');
+        let once = suffix.is_none_or(|suffix| !suffix.contains('*'));
+        let narrow = pattern != "/*" && !pattern.contains("..");
+        let fits = pattern.len() <= PATTERN_BYTES_MAX;
+        let sound = printable && once && narrow && fits && prefix.starts_with('/');
+        sound.then(|| Pattern {
+            prefix: prefix.to_owned(),
+            suffix: suffix.map(str::to_owned),
+        })
+    }
+
+    fn matches(&self, path: &[u8]) -> bool {
+        let prefix = self.prefix.as_bytes();
+        // One byte tells most paths apart, without a call to compare them.
+        if path.get(prefix.len().saturating_sub(1)) != prefix.last() {
+            return false;
+        }
+        // A prefix holds no `?`, so what begins with it does so before its query.
+        let Some(rest) = path.strip_prefix(prefix) else {
+            return false;
+        };
+        let Some(suffix) = &self.suffix else {
+            return matches!(rest.first(), None | Some(b'?'));
+        };
+        let query = rest.iter().position(|byte| *byte == b'?');
+        let rest = query.and_then(|at| rest.get(..at)).unwrap_or(rest);
+        rest.strip_suffix(suffix.as_bytes())
+            .is_some_and(|part| part.iter().all(is_plain) && !climbs(&self.prefix, rest))
+    }
+}
+
+/// Whether a `*` may stand for it: a server that resolves escapes or parameters would see another path
+/// than the one let through.
+fn is_plain(byte: &u8) -> bool {
+    byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b';' | b'#')
+}
+
+/// Whether it may lead out of where it begins, for a server that resolves `..`.
+fn climbs(prefix: &str, rest: &[u8]) -> bool {
+    let across = prefix.ends_with('.') && rest.first() == Some(&b'.');
+    across || rest.windows(2).any(|two| two == b"..")
+}
+
+/// The items of a list, as far as it is read.
+fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let value = value.get(..LIST_BYTES_MAX).unwrap_or(value);
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+/// Any protocol but h2c, which is HTTP by another way.
+fn upgrades(value: &[u8]) -> bool {
+    items(value).any(|protocol| !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c"))
+}
+
+/// Whether a request speaks gRPC.
+#[must_use]
+pub fn is_grpc(wire: &Wire<'_>) -> bool {
+    wire.get(Field::ContentType).is_some_and(names_grpc)
+}
+
+/// `application/grpc`, `application/grpc+proto`, `application/grpc;…`; not `application/grpc-web`.
+fn names_grpc(value: &[u8]) -> bool {
+    const GRPC: &[u8] = b"application/grpc";
+    let value = value.trim_ascii();
+    let Some((name, rest)) = value.split_at_checked(GRPC.len()) else {
+        return false;
+    };
+    name.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b';' | b'+' | b' '))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! Names of a variant inside the filter.
+
+/// Which variant, in the engine's table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct VariantId(pub u16);
+
+/// A variant on the board: a hash of its name, the same in every VM.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key(pub u64);
+
+impl Key {
+    /// The key of a variant's name.
+    #[must_use]
+    pub fn of(name: &str) -> Key {
+        use std::hash::Hasher;
+        let mut hasher = fnv::FnvHasher::default();
+        hasher.write(name.as_bytes());
+        Key(hasher.finish())
+    }
+}
