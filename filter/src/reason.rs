@@ -1,4 +1,21 @@
-//! Reasons of refusals.
+//! Reasons of refusals: label, HTTP status and gRPC code, in one table for answers, counters and README.
+//!
+//! These places refuse:
+//! - `engine.rs` (`on_request`): [`NoPlan`](Reason::NoPlan), and the reasons of `engine/parse.rs`;
+//! - `engine/parse.rs`: [`Expired`](Reason::Expired), [`Infeasible`](Reason::Infeasible);
+//! - `engine/route.rs`: [`NoCapacity`](Reason::NoCapacity), [`Infeasible`](Reason::Infeasible);
+//! - `engine/admit.rs`: [`QueueFull`](Reason::QueueFull), [`Infeasible`](Reason::Infeasible), and the
+//!   reasons of `engine/route.rs` and `engine/limits.rs`;
+//! - `engine/limits.rs`: [`QueueFull`](Reason::QueueFull), [`ClassLimit`](Reason::ClassLimit);
+//! - `engine/slots.rs` (overdue requests): [`Expired`](Reason::Expired), [`Infeasible`](Reason::Infeasible);
+//! - `engine/receive.rs` (bodies): [`HeldBytes`](Reason::HeldBytes), [`SourceLimit`](Reason::SourceLimit),
+//!   [`QueueFull`](Reason::QueueFull), [`Expired`](Reason::Expired), and the reasons of `engine/route.rs`;
+//! - `engine/plan_change.rs`: the reasons of `engine/route.rs`, for waiting requests;
+//! - `engine/dispatch.rs`: [`NoCapacity`](Reason::NoCapacity), [`NoBackend`](Reason::NoBackend),
+//!   [`Expired`](Reason::Expired);
+//! - `engine/response.rs`: [`Expired`](Reason::Expired), at the deadline of a request in flight;
+//! - `host/response_origin.rs`: [`NoBackend`](Reason::NoBackend), [`Expired`](Reason::Expired), for Envoy's own
+//!   answers.
 
 /// Why a request was refused: `x-slo-dropped-reason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,13 +38,22 @@ pub enum Reason {
     NoBackend,
     /// There is no valid plan, and the configuration says to refuse then.
     NoPlan,
-    /// This Envoy is shutting down.
-    ShuttingDown,
+}
+
+/// gRPC status codes of refusals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GrpcCode {
+    /// The deadline cannot be met.
+    DeadlineExceeded = 4,
+    /// Shed under contention.
+    ResourceExhausted = 8,
+    /// No capacity, no backend, or no plan.
+    Unavailable = 14,
 }
 
 impl Reason {
     /// All of them, in the order of the README's table.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 9] = [
         Reason::Expired,
         Reason::Infeasible,
         Reason::QueueFull,
@@ -37,7 +63,6 @@ impl Reason {
         Reason::NoCapacity,
         Reason::NoBackend,
         Reason::NoPlan,
-        Reason::ShuttingDown,
     ];
 
     /// HTTP status: 429 shed under contention, 503 no capacity or backend, 504 out of time.
@@ -46,7 +71,19 @@ impl Reason {
         match self {
             Reason::Expired | Reason::Infeasible => 504,
             Reason::QueueFull | Reason::ClassLimit | Reason::SourceLimit | Reason::HeldBytes => 429,
-            Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan | Reason::ShuttingDown => 503,
+            Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => 503,
+        }
+    }
+
+    /// gRPC status of the answer.
+    #[must_use]
+    pub const fn grpc_code(self) -> GrpcCode {
+        match self {
+            Reason::Expired | Reason::Infeasible => GrpcCode::DeadlineExceeded,
+            Reason::QueueFull | Reason::ClassLimit | Reason::SourceLimit | Reason::HeldBytes => {
+                GrpcCode::ResourceExhausted
+            }
+            Reason::NoCapacity | Reason::NoBackend | Reason::NoPlan => GrpcCode::Unavailable,
         }
     }
 
@@ -63,7 +100,6 @@ impl Reason {
             Reason::NoCapacity => "no-capacity",
             Reason::NoBackend => "no-backend",
             Reason::NoPlan => "no-plan",
-            Reason::ShuttingDown => "shutting-down",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::variants::Variant;
+use super::variant::Variant;
 use crate::coordination::Ahead;
 use crate::coordination::lead::Lead;
 use crate::slots::latest_start;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use weir_api::metrics::Metric;
 
-use super::variants::Variant;
+use super::variant::Variant;
 use super::{Engine, Request, State, StreamId};
 use crate::config::Role;
 use crate::coordination::Ring;

@@ -2,7 +2,7 @@
 
 use weir_api::metrics::Metric;
 
-use super::variants::Variant;
+use super::variant::Variant;
 use super::{Engine, Launch, Request, StreamId};
 use crate::coordination::{Ask, Member, Outcome, Sent};
 use crate::priority::Urgency;

@@ -8,6 +8,7 @@ use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, GrpcStatusCode, MapType, MetricType};
 
 use crate::coordination::Ring;
+use crate::reason::GrpcCode;
 use crate::time::{Mono, Now, Wall};
 
 /// What is put in a queue to say why it rings.
@@ -128,7 +129,12 @@ pub(super) fn answer(status: u32, headers: Vec<(&str, &str)>, body: &[u8]) {
 }
 
 /// Answers the current gRPC request here, with trailers only.
-pub(super) fn answer_grpc(status: GrpcStatusCode, says: &str, headers: Vec<(&str, &str)>) {
+pub(super) fn answer_grpc(code: GrpcCode, says: &str, headers: Vec<(&str, &str)>) {
+    let status = match code {
+        GrpcCode::DeadlineExceeded => GrpcStatusCode::DeadlineExceeded,
+        GrpcCode::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
+        GrpcCode::Unavailable => GrpcStatusCode::Unavailable,
+    };
     let metadata = headers
         .into_iter()
         .map(|(name, value)| (name, value.as_bytes()))

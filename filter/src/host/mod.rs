@@ -7,6 +7,7 @@
 
 mod body_events;
 mod call;
+mod effects;
 mod meter;
 mod poll;
 mod probe;
@@ -14,6 +15,7 @@ mod response_origin;
 mod root;
 mod service;
 mod shared;
+mod source;
 mod stream;
 #[cfg(feature = "trap")]
 mod trap;

@@ -24,7 +24,7 @@ use super::meter::Meter;
 use super::poll::{Brought, Poll};
 use super::probe::Probes;
 use super::shared::{self, Plans, Shared};
-use super::stream;
+use super::{effects, source};
 
 /// Least time between ticks: Envoy's timers count in ms.
 const TICK_LEAST: Duration = Duration::from_millis(1);
@@ -142,7 +142,7 @@ impl Service {
         let mut turned = false;
         let source = |of| {
             turned |= of != stream;
-            call::turn_to(of).then(|| stream::body_source(header))?
+            call::turn_to(of).then(|| source::body_source(header))?
         };
         let verdict = self.engine.on_body(stream, received, source, now, owed);
         if turned {
@@ -392,7 +392,7 @@ pub(super) fn on_bulk(service: &Handle, stream: StreamId, now: Now) {
 fn obey(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
     for (stream, verdict) in verdicts {
         if call::turn_to(stream) {
-            stream::carry_out_held(&verdict);
+            effects::carry_out_held(&verdict);
         } else {
             // Whoever is next goes at the next tick.
             let mut next = Vec::new();

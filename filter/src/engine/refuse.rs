@@ -1,0 +1,54 @@
+//! Refusals, and how they are counted.
+
+use std::time::Duration;
+
+use weir_api::metrics::Metric;
+
+use super::{Engine, Request, State, Who};
+use crate::config::Role;
+use crate::reason::Reason;
+use crate::stats::Label;
+use crate::time::Mono;
+use crate::verdict::{Refusal, Verdict};
+use crate::waiting::class::ClassId;
+
+impl Engine {
+    /// Refuses a request that has just become complete.
+    pub(super) fn refuse_new(&mut self, reason: Reason, who: Who) -> Verdict {
+        self.stats
+            .time(Metric::RefusedAfterMs, Label::None, Duration::ZERO);
+        self.refuse(reason, who)
+    }
+
+    /// Refuses a request that was held: what is held of its body goes.
+    pub(super) fn turn_away(&mut self, request: &Request, reason: Reason, now: Mono) -> Verdict {
+        if matches!(request.state, State::Held) {
+            let after = now.since(request.whole);
+            self.stats.time(Metric::RefusedAfterMs, Label::None, after);
+        }
+        let mut body = request.body;
+        self.ledger.release(&mut body);
+        self.refuse(reason, request.who())
+    }
+
+    pub(super) fn refuse(&mut self, reason: Reason, who: Who) -> Verdict {
+        self.refused(reason, who.class);
+        self.refusal(reason, who)
+    }
+
+    /// A refusal that has been counted.
+    pub(super) fn refusal(&self, reason: Reason, who: Who) -> Verdict {
+        let gate = self.config.role == Role::Gate;
+        let variant = who.variant.filter(|_| gate);
+        let variant = variant.and_then(|id| self.variants.get(id));
+        Verdict::Reject(Refusal {
+            expected: variant.map(|variant| variant.expected(variant.gate.sent.1)),
+            ..Refusal::new(reason, who.grpc)
+        })
+    }
+
+    pub(super) fn refused(&mut self, reason: Reason, class: ClassId) {
+        self.stats.count(Metric::Refused, Label::Reason(reason));
+        self.count_class(Metric::ClassRefused, class);
+    }
+}
