@@ -66,10 +66,10 @@ fn decision(c: &mut Criterion) {
     let mut engine = engine(10, 1000, 40.0);
     let (mut samples, mut verdicts) = (Vec::new(), Vec::new());
     let mut some = |count: u32| {
-        let asked = Wire::pick(black_box(HEADERS)).into();
+        let incoming = Wire::pick(black_box(HEADERS)).into();
         let began = Instant::now();
         for stream in 0..count {
-            black_box(engine.on_request(stream, black_box(&asked), at(10), &mut verdicts));
+            black_box(engine.on_request(stream, black_box(&incoming), at(10), &mut verdicts));
             settle(&mut engine, &mut samples);
         }
         let took = began.elapsed();

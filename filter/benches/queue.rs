@@ -9,7 +9,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use weir_filter::time::Mono;
 use weir_filter::waiting::class::{Class, ClassId, Classes};
 use weir_filter::waiting::queue::{Place, Queue};
-use weir_filter::waiting::wait_queue::Room;
+use weir_filter::waiting::wait_queue::WaitQueue;
 
 const HELD: u64 = 10_000;
 /// Deadlines are up to so far ahead of the clock.
@@ -136,13 +136,13 @@ fn rooms(c: &mut Criterion) {
     };
     for (name, classes) in [("1 class", &Classes::default()), ("4 classes", &four)] {
         let mut arrivals = Arrivals::new();
-        let mut room = Room::new(classes);
+        let mut room = WaitQueue::new(classes);
         let many = classes.len() as u64;
         let of = |arrivals: &mut Arrivals| ClassId((arrivals.chance() % many) as u8);
         for _ in 0..HELD {
             room.push(of(&mut arrivals), arrivals.next(), 0);
         }
-        room.contend();
+        room.set_contended();
         c.bench_function(&format!("room, {name}: push + pop"), |b| {
             b.iter(|| {
                 let class = room.pop().map_or(ClassId(0), |(class, _, _)| class);
@@ -159,7 +159,7 @@ fn rooms(c: &mut Criterion) {
         c.bench_function(&format!("room, {name}: goes first, ahead"), |b| {
             b.iter(|| {
                 let (class, place) = (of(&mut arrivals), arrivals.next());
-                (room.goes_first(class, place), room.ahead(class, place))
+                (room.is_next(class, place), room.ahead(class, place))
             });
         });
         c.bench_function(&format!("room, {name}: first 4 of the order"), |b| {

@@ -13,14 +13,14 @@ use std::time::Duration;
 use weir_api::metrics::Metric;
 
 use crate::config::{Config, Role};
-use crate::coordination::{Member, Ring, Standing, Store};
-use crate::health::Sign;
-use crate::plan::{Rule, Source};
+use crate::coordination::{Membership, Notification, Store, Worker};
+use crate::health::HealthSignal;
+use crate::plan::{PlanSource, Rule};
 use crate::reason::Reason;
-use crate::request::body::{Ledger, Receiving, Share};
+use crate::request::body::{HeldBody, Ledger, Receiving};
 use crate::request::deadline::Deadline;
 use crate::request::protocol::Shape;
-use crate::request::sample_limit::Samples;
+use crate::request::sample_limit::SampleLimit;
 use crate::request::skew::Sources;
 use crate::routing::router::Router;
 use crate::stats::{Label, Stats};
@@ -49,18 +49,18 @@ mod timers;
 mod variant;
 mod variants;
 
-use completion::Launch;
+use completion::LanePosition;
 pub use gauges::Gauge;
 pub use health::Probe;
-use limits::Held;
-use parse::Read;
-pub use parse::{Asked, Wants};
+use limits::HeldCounts;
+use parse::ParseOutcome;
+pub use parse::{IncomingRequest, RequiredLookups};
 pub use response::{ANSWER_BUFFERED, Answer, Tags};
 use timers::Timers;
 use variants::Variants;
 
 /// How long a lost ring can go unnoticed: a worker that holds requests looks at the board this often.
-pub const LOOK: Duration = Duration::from_millis(10);
+pub const CHECK_PERIOD: Duration = Duration::from_millis(10);
 
 /// A stream, by the number its VM gave it.
 pub type StreamId = u32;
@@ -84,16 +84,16 @@ pub enum End {
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
-    source: Source,
+    source: PlanSource,
     variants: Variants,
-    member: Member,
+    worker: Worker,
     router: Router,
     sources: Sources,
-    samples: Samples,
+    sample_limit: SampleLimit,
     /// The classes' names, by their ids, to be told without copying.
     class_names: Vec<Rc<str>>,
     requests: HashMap<StreamId, Request, Hasher>,
-    held: Held,
+    held: HeldCounts,
     receiving: Receiving,
     /// Bytes of bodies held, of those received and of those that wait.
     ledger: Ledger,
@@ -103,13 +103,13 @@ pub struct Engine {
     workers: u32,
     arrivals: u64,
     /// What the rest of the pipeline needs after this stage.
-    rest: Duration,
+    downstream: Duration,
     /// Whether this VM probes what fails: it is the one that reports.
-    probes: bool,
+    sends_probes: bool,
     /// Whether a variant has begun or ceased to fail, and who is held has not been routed by that.
-    turned: bool,
+    health_changed: bool,
     /// Variants that somebody was moved to, and that the board has not been told of.
-    stirred: Vec<VariantId>,
+    dirty_variants: Vec<VariantId>,
     /// What happened since the shell last looked.
     pub stats: Stats,
 }
@@ -128,24 +128,24 @@ struct Request {
     /// Whether the client said when it sent it.
     stamped: bool,
     class: ClassId,
-    /// Whether it asked for another class than it gets.
-    renamed: bool,
+    /// Whether it incoming for another class than it gets.
+    class_changed: bool,
     /// The variant that a router has named.
     named: Option<VariantId>,
     /// Counts arrivals, so that equal deadlines keep their order.
     arrival: u64,
-    /// Time under way when its headers came, where that was asked and believed.
+    /// Time under way when its headers came, where that was incoming and believed.
     age: Option<Duration>,
     /// The moment of its last byte, or else of its decision.
-    whole: Mono,
-    /// Who sent it, hashed, where that bounds what is measured of it.
+    complete_at: Mono,
+    /// RefusalContext sent it, hashed, where that bounds what is measured of it.
     sender: Option<u64>,
     /// Whether it counts as demand here: no router has counted it.
-    counts: bool,
+    counts_as_demand: bool,
     /// Whether its body is still coming.
-    uploads: bool,
+    uploading: bool,
     /// What is held of its body.
-    body: Share,
+    body: HeldBody,
     variant: VariantId,
     state: State,
 }
@@ -154,7 +154,7 @@ struct Request {
 enum State {
     /// Its body is still coming; it is looked at then.
     Receiving {
-        look: Mono,
+        check_at: Mono,
     },
     /// It waits for a slot.
     Held,
@@ -166,7 +166,7 @@ struct Flight {
     /// The moment from which the server could work: dispatch, or the request's last byte.
     sent: Mono,
     /// Its number among those sent to its variant's lanes, and when it should begin to be executed.
-    launch: Launch,
+    lane: LanePosition,
     /// The plan's service time then.
     planned: Duration,
     /// Whether upstream's answer is an error, which says nothing of its service time.
@@ -179,7 +179,7 @@ struct Flight {
 
 /// Whom a refusal is for.
 #[derive(Debug, Clone, Copy)]
-struct Who {
+struct RefusalContext {
     class: ClassId,
     grpc: bool,
     /// Where it was to be served; `None` before it is routed.
@@ -187,8 +187,8 @@ struct Who {
 }
 
 impl Request {
-    fn who(&self) -> Who {
-        Who {
+    fn refusal_context(&self) -> RefusalContext {
+        RefusalContext {
             class: self.class,
             grpc: self.shape.grpc,
             variant: Some(self.variant),
@@ -210,28 +210,28 @@ impl Engine {
     #[must_use]
     pub fn new(config: Config, store: Box<dyn Store>, incarnation: u64) -> Engine {
         let mut engine = Engine {
-            source: Source::None,
+            source: PlanSource::None,
             variants: Variants::new(&config.classes, config.failover.as_deref()),
-            member: Member::new(store, incarnation, config.scope),
+            worker: Worker::new(store, incarnation, config.scope),
             router: Router::default(),
             sources: Sources::default(),
-            samples: Samples::default(),
+            sample_limit: SampleLimit::default(),
             class_names: config
                 .classes
                 .iter()
                 .map(|(_, class)| Rc::from(class.name.as_str()))
                 .collect(),
             requests: HashMap::default(),
-            held: Held::default(),
+            held: HeldCounts::default(),
             receiving: Receiving::default(),
             ledger: Ledger::default(),
             timers: Timers::default(),
             workers: 1,
             arrivals: 0,
-            rest: Duration::ZERO,
-            probes: false,
-            turned: false,
-            stirred: Vec::new(),
+            downstream: Duration::ZERO,
+            sends_probes: false,
+            health_changed: false,
+            dirty_variants: Vec::new(),
             stats: Stats::default(),
             config,
         };
@@ -247,7 +247,7 @@ impl Engine {
 
     /// Where the plan in force came from.
     #[must_use]
-    pub fn source(&self) -> Source {
+    pub fn source(&self) -> PlanSource {
         self.source
     }
 
@@ -263,31 +263,35 @@ impl Engine {
         self.variants.named(name)
     }
 
-    /// A request has arrived. Others may have to make room for it: their verdicts are told beside.
+    /// A request has arrived. OtherWorkers may have to make room for it: their verdicts are told beside.
     pub fn on_request(
         &mut self,
         stream: StreamId,
-        asked: &Asked<'_>,
+        incoming: &IncomingRequest<'_>,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
         let rule = self.source.rule(self.config.on_stale, now.mono);
-        match (self.read(asked, now), rule) {
-            (Read::Bypass, _) | (Read::Refused(..), Rule::Pass) => Verdict::Pass,
-            (Read::Request(request), Rule::Pass) => {
-                self.arrived(&request);
+        match (self.parse_request(incoming, now), rule) {
+            (ParseOutcome::Bypass, _) | (ParseOutcome::Refused(..), Rule::Pass) => Verdict::Pass,
+            (ParseOutcome::Request(request), Rule::Pass) => {
+                self.count_arrival(&request);
                 Verdict::Pass
             }
-            (Read::Refused(_, who), Rule::Refuse) => self.refuse(Reason::NoPlan, who),
-            (Read::Request(request), Rule::Refuse) => {
-                self.arrived(&request);
-                self.refuse(Reason::NoPlan, request.who())
+            (ParseOutcome::Refused(_, context), Rule::Refuse) => {
+                self.refuse(Reason::NoPlan, context)
             }
-            (Read::Refused(reason, who), Rule::Plan) => self.refuse(reason, who),
-            (Read::Request(request), Rule::Plan) if asked.more => {
+            (ParseOutcome::Request(request), Rule::Refuse) => {
+                self.count_arrival(&request);
+                self.refuse(Reason::NoPlan, request.refusal_context())
+            }
+            (ParseOutcome::Refused(reason, context), Rule::Plan) => self.refuse(reason, context),
+            (ParseOutcome::Request(request), Rule::Plan) if incoming.body_follows => {
                 self.receive(stream, request, now, verdicts)
             }
-            (Read::Request(request), Rule::Plan) => self.admit(stream, request, now, verdicts),
+            (ParseOutcome::Request(request), Rule::Plan) => {
+                self.admit(stream, request, now, verdicts)
+            }
         }
     }
 
@@ -310,37 +314,37 @@ impl Engine {
         match request.state {
             State::Receiving { .. } => {}
             State::Held => {
-                self.leave_room(&request);
+                self.leave_queue(&request);
                 self.ledger.release(&mut request.body);
                 self.stats.count(Metric::Gone, Label::None);
             }
             State::InFlight(flight) => {
                 if end == End::Unreachable && !flight.answered {
-                    self.observe(request.variant, Sign::Unreachable, now.mono);
+                    self.observe(request.variant, HealthSignal::Unreachable, now.mono);
                 }
-                self.land(stream, &request, flight, end, now);
+                self.finish_flight(stream, &request, flight, end, now);
             }
         }
-        if self.turned {
-            self.follow_health(now, verdicts);
+        if self.health_changed {
+            self.reroute_on_health_change(now, verdicts);
         } else if self.owns_slots() {
-            self.hand_over(request.variant, false, now, verdicts);
+            self.dispatch_variant(request.variant, false, now, verdicts);
         }
     }
 
     /// Time has passed, or this worker was rung: verdicts for those that were held.
     pub fn release(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.retire_stale_plan(now, verdicts);
-        self.follow_health(now, verdicts);
+        self.reroute_on_health_change(now, verdicts);
         self.expire(now, verdicts);
-        self.hand_over_all(now, verdicts);
+        self.dispatch_all(now, verdicts);
     }
 
     /// Ends those whose time has passed while their bodies came, or while a server was at work.
     fn expire(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         while let Some(stream) = self.timers.pop(now.mono) {
             match self.requests.get(&stream).map(|request| request.state) {
-                Some(State::Receiving { .. }) => self.look_at_receiving(stream, now, verdicts),
+                Some(State::Receiving { .. }) => self.check_receiving(stream, now, verdicts),
                 Some(State::InFlight(_)) => self.expire_flight(stream, now, verdicts),
                 Some(State::Held) | None => debug_assert!(false, "a timer that nobody set"),
             }
@@ -353,10 +357,10 @@ impl Engine {
         self.timers.next()
     }
 
-    /// When [`Engine::release`] should be asked at the latest; `None`: there is nothing to wait for.
+    /// When [`Engine::release`] should be incoming at the latest; `None`: there is nothing to wait for.
     #[must_use]
     pub fn next_wake(&self, now: Mono) -> Option<Mono> {
-        if self.turned {
+        if self.health_changed {
             return Some(now);
         }
         let variants = self.variants.iter();
@@ -368,29 +372,29 @@ impl Engine {
 
     /// Renews the lease on the board; `polls`: this VM can poll the planner. `None` where the board is
     /// full or contended.
-    pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Standing> {
-        self.variants.predict(now);
-        self.member.hold(self.held.all + self.receiving.len());
-        let (standing, outcome) = self.member.renew(polls, now);
+    pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Membership> {
+        self.variants.update_predictions(now);
+        self.worker.set_held(self.held.all + self.receiving.len());
+        let (membership, outcome) = self.worker.renew(polls, now);
         self.count(&outcome);
-        if let Some(standing) = &standing {
-            self.workers = standing.workers;
-            self.probes = standing.reports;
+        if let Some(membership) = &membership {
+            self.workers = membership.workers;
+            self.sends_probes = membership.reports;
             self.read_health();
-            self.gauge(standing, now);
+            self.gauge(membership, now);
         }
-        standing
+        membership
     }
 
     /// Renews the lease as one that has had requests.
     pub fn serve(&mut self, now: Mono) {
-        self.member.serve();
+        self.worker.mark_serving();
         self.renew(false, now);
     }
 
     /// Rings the proxy's other VMs: there is a new plan.
-    pub fn ring_others(&mut self, now: Mono) {
-        self.member.ring_others(Ring::Plan, now);
+    pub fn notify_others(&mut self, now: Mono) {
+        self.worker.notify_others(Notification::Plan, now);
     }
 
     /// Whether the slots are its to give: a router leaves them to the gates.

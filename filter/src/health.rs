@@ -4,7 +4,7 @@
 //! [`Policy::errors`] of them in a row. It fails until a probe reaches it, or until a request that was sent
 //! there on trial is answered well. A variant that fails again before it has answered any request well is
 //! left for twice as long as before. All workers of a proxy share one [`Health`] per variant (see
-//! [`Column`](crate::coordination::Column)); time is an argument.
+//! [`Column`](crate::coordination::VariantColumn)); time is an argument.
 //!
 //! Nobody but the server is judged: a client's own mistakes (4xx) say only that the server answers. 404 is
 //! the exception, because model servers say so of a model that they have not loaded.
@@ -48,9 +48,9 @@ pub enum Failure {
     Errors,
 }
 
-/// Sign that an answer, or its absence, is of a server's health.
+/// HealthSignal that an answer, or its absence, is of a server's health.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sign {
+pub enum HealthSignal {
     /// It answered well.
     Served,
     /// It answered that the client is mistaken.
@@ -63,7 +63,7 @@ pub enum Sign {
 
 /// Outcome of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probed {
+pub enum ProbeResult {
     /// No server answered.
     Nobody,
     /// A server answered with this status.
@@ -74,7 +74,7 @@ pub enum Probed {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Health {
     /// Since when and how it fails, if it does.
-    pub failing: Option<Failing>,
+    pub failing: Option<Outage>,
     /// Errors in a row.
     pub errors: u16,
     /// Times it has failed, and trials that failed, since it last answered a request well.
@@ -83,7 +83,7 @@ pub struct Health {
 
 /// A failure that lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Failing {
+pub struct Outage {
     /// Kind of the failure.
     pub failure: Failure,
     /// Since when.
@@ -92,22 +92,22 @@ pub struct Failing {
     pub next_trial: Mono,
 }
 
-impl Sign {
+impl HealthSignal {
     /// Reads the sign of an answer with this status. `grpc`: its gRPC status, where it has no body. `dropped`: why a gate
     /// refused, where one did: of the server that says something only if it was out of reach.
     #[must_use]
-    pub fn of(status: u32, grpc: Option<u32>, dropped: Option<&[u8]>) -> Option<Sign> {
+    pub fn of(status: u32, grpc: Option<u32>, dropped: Option<&[u8]>) -> Option<HealthSignal> {
         if let Some(dropped) = dropped {
             let unreachable = dropped == Reason::NoBackend.label().as_bytes();
-            return unreachable.then_some(Sign::Unreachable);
+            return unreachable.then_some(HealthSignal::Unreachable);
         }
         Some(match (status, grpc) {
-            (404 | 500.., _) => Sign::Erred,
-            (400.., _) => Sign::Answered,
+            (404 | 500.., _) => HealthSignal::Erred,
+            (400.., _) => HealthSignal::Answered,
             // Unknown, not found, unimplemented, internal, unavailable, data loss.
-            (_, Some(2 | 5 | 12 | 13 | 14 | 15)) => Sign::Erred,
-            (_, Some(1..)) => Sign::Answered,
-            (_, None | Some(0)) => Sign::Served,
+            (_, Some(2 | 5 | 12 | 13 | 14 | 15)) => HealthSignal::Erred,
+            (_, Some(1..)) => HealthSignal::Answered,
+            (_, None | Some(0)) => HealthSignal::Served,
         })
     }
 }
@@ -120,35 +120,37 @@ impl Health {
     }
 
     /// Takes note of a sign.
-    pub fn observe(&mut self, sign: Sign, now: Mono, policy: &Policy) {
+    pub fn observe(&mut self, sign: HealthSignal, now: Mono, policy: &Policy) {
         match (sign, self.failure()) {
-            (Sign::Served, _) => *self = Health::default(),
-            (Sign::Answered, Some(Failure::Unreachable)) => self.recover(),
-            (Sign::Erred, None | Some(Failure::Unreachable)) => {
+            (HealthSignal::Served, _) => *self = Health::default(),
+            (HealthSignal::Answered, Some(Failure::Unreachable)) => self.recover(),
+            (HealthSignal::Erred, None | Some(Failure::Unreachable)) => {
                 self.failing = None;
                 self.errors = self.errors.saturating_add(1);
                 if self.errors >= policy.errors {
                     self.fail(Failure::Errors, now, policy);
                 }
             }
-            (Sign::Unreachable, None) => self.fail(Failure::Unreachable, now, policy),
-            (Sign::Unreachable, Some(_)) => {
+            (HealthSignal::Unreachable, None) => self.fail(Failure::Unreachable, now, policy),
+            (HealthSignal::Unreachable, Some(_)) => {
                 if let Some(failing) = &mut self.failing {
                     failing.failure = Failure::Unreachable;
                 }
             }
-            (Sign::Answered, None | Some(Failure::Errors))
-            | (Sign::Erred, Some(Failure::Errors)) => {}
+            (HealthSignal::Answered, None | Some(Failure::Errors))
+            | (HealthSignal::Erred, Some(Failure::Errors)) => {}
         }
     }
 
     /// Takes note of a probe. A path that is configured has to say 2xx; without one any answer shows that
     /// the server can be reached, and nothing else.
-    pub fn probed(&mut self, probed: Probed, policy: &Policy) {
+    pub fn on_probe(&mut self, probed: ProbeResult, policy: &Policy) {
         let well = match (probed, self.failure()) {
-            (Probed::Nobody, _) => false,
-            (Probed::Status(status), _) if policy.path.is_some() => (200..300).contains(&status),
-            (Probed::Status(_), failure) => failure == Some(Failure::Unreachable),
+            (ProbeResult::Nobody, _) => false,
+            (ProbeResult::Status(status), _) if policy.path.is_some() => {
+                (200..300).contains(&status)
+            }
+            (ProbeResult::Status(_), failure) => failure == Some(Failure::Unreachable),
         };
         if well {
             self.recover();
@@ -189,7 +191,7 @@ impl Health {
             (Failure::Unreachable, 0) => Duration::ZERO,
             (_, rounds) => policy.pause(rounds.saturating_sub(1)),
         };
-        self.failing = Some(Failing {
+        self.failing = Some(Outage {
             failure,
             since: now,
             next_trial: now + pause,

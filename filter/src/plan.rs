@@ -71,7 +71,7 @@ pub enum Rule {
 
 /// The plan in force, by where it came from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Source {
+pub enum PlanSource {
     /// There is none.
     #[default]
     None,
@@ -88,12 +88,12 @@ pub enum Source {
     },
 }
 
-impl Source {
+impl PlanSource {
     /// A planner's plan that was received at `received`.
     #[must_use]
-    pub fn planner(plan: &Plan, received: Mono) -> Source {
+    pub fn planner(plan: &Plan, received: Mono) -> PlanSource {
         let stale_at = received + Duration::from_millis(plan.max_age_ms);
-        Source::Planner {
+        PlanSource::Planner {
             revision: plan.revision,
             received,
             stale_at,
@@ -104,28 +104,28 @@ impl Source {
     #[must_use]
     pub fn revision(self) -> Revision {
         match self {
-            Source::None | Source::Static => Revision(0),
-            Source::Planner { revision, .. } => revision,
+            PlanSource::None | PlanSource::Static => Revision(0),
+            PlanSource::Planner { revision, .. } => revision,
         }
     }
 
     /// Whether the plan in force is too old.
     #[must_use]
     pub fn is_stale(self, now: Mono) -> bool {
-        matches!(self, Source::Planner { stale_at, .. } if stale_at <= now)
+        matches!(self, PlanSource::Planner { stale_at, .. } if stale_at <= now)
     }
 
     /// What to go by at `now`. (A stale plan under `static` is replaced by the engine beforehand.)
     #[must_use]
     pub fn rule(self, on_stale: OnStale, now: Mono) -> Rule {
         match self {
-            Source::None if on_stale == OnStale::Refuse => Rule::Refuse,
-            Source::None => Rule::Pass,
-            Source::Static => Rule::Plan,
-            Source::Planner { .. } if on_stale == OnStale::Refuse && self.is_stale(now) => {
+            PlanSource::None if on_stale == OnStale::Refuse => Rule::Refuse,
+            PlanSource::None => Rule::Pass,
+            PlanSource::Static => Rule::Plan,
+            PlanSource::Planner { .. } if on_stale == OnStale::Refuse && self.is_stale(now) => {
                 Rule::Refuse
             }
-            Source::Planner { .. } => Rule::Plan,
+            PlanSource::Planner { .. } => Rule::Plan,
         }
     }
 }
@@ -185,12 +185,12 @@ mod tests {
     #[test]
     fn what_holds_by_source_age_and_configuration() {
         let plan = read(GOOD.as_bytes(), "demo", Revision(0)).unwrap();
-        let source = Source::planner(&plan, Mono(0));
+        let source = PlanSource::planner(&plan, Mono(0));
         let (fresh, stale) = (Mono(999_999_999), Mono(1_000_000_000));
         for (source, on_stale, now, rule) in [
-            (Source::None, OnStale::Keep, fresh, Rule::Pass),
-            (Source::None, OnStale::Refuse, fresh, Rule::Refuse),
-            (Source::Static, OnStale::Refuse, stale, Rule::Plan),
+            (PlanSource::None, OnStale::Keep, fresh, Rule::Pass),
+            (PlanSource::None, OnStale::Refuse, fresh, Rule::Refuse),
+            (PlanSource::Static, OnStale::Refuse, stale, Rule::Plan),
             (source, OnStale::Refuse, fresh, Rule::Plan),
             (source, OnStale::Refuse, stale, Rule::Refuse),
             (source, OnStale::Keep, stale, Rule::Plan),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::time::Mono;
 
 /// Longest that a ghost keeps its slot.
-pub const GHOST_MAX: Duration = Duration::from_secs(60);
+pub const ORPHAN_MAX: Duration = Duration::from_secs(60);
 
 /// What the board orders by; the smaller goes first. Normally a deadline's ns; where classes have tiers
 /// the tier stands in the four highest bits.

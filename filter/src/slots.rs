@@ -2,4 +2,4 @@
 
 mod variant_slots;
 
-pub use variant_slots::{Gate, latest_start};
+pub use variant_slots::{Reported, VariantSlots, latest_start};

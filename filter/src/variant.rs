@@ -6,15 +6,15 @@ pub struct VariantId(pub u16);
 
 /// A variant on the board: a hash of its name, the same in every VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Key(pub u64);
+pub struct VariantKey(pub u64);
 
-impl Key {
+impl VariantKey {
     /// The key of a variant's name.
     #[must_use]
-    pub fn of(name: &str) -> Key {
+    pub fn of(name: &str) -> VariantKey {
         use std::hash::Hasher;
         let mut hasher = fnv::FnvHasher::default();
         hasher.write(name.as_bytes());
-        Key(hasher.finish())
+        VariantKey(hasher.finish())
     }
 }

@@ -33,7 +33,7 @@ pub struct Dispatch {
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Duration,
     /// What becomes of `x-slo-stage-ms`.
-    pub stage: Stage,
+    pub stage: StageHeader,
     /// Time after which the answer is of no use to the client (this Envoy's router's timeout); an event
     /// stream may go on longer, once it has begun.
     pub timeout: Option<Duration>,
@@ -50,13 +50,13 @@ pub struct Dispatch {
 /// `x-slo-stage-ms`, as the next hop gets it. To set or remove a header costs a call into the host: the
 /// shell is told where there is nothing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum StageHeader {
     /// None came, and this is the last stage, or the only one.
     Absent,
     /// What came with the request was another stage's, or a client's: it is removed.
-    Foreign,
+    Remove,
     /// What this stage of a pipeline may take.
-    Left(Duration),
+    Set(Duration),
 }
 
 /// Why a request was not served, and when to come back.

@@ -9,7 +9,7 @@
 
 use allocation_counter::measure;
 use weir_filter::config::Config;
-use weir_filter::coordination::{Ring, Store};
+use weir_filter::coordination::{Notification, Store};
 use weir_filter::engine::{Answer, End, Engine, StreamId};
 use weir_filter::request::wire::Wire;
 use weir_filter::stats::Sample;
@@ -44,9 +44,9 @@ impl Store for OneVm {
         self.version
     }
 
-    fn own(&mut self, _: usize) {}
+    fn claim_row(&mut self, _: usize) {}
 
-    fn ring(&mut self, _: usize, _: Ring) {}
+    fn notify(&mut self, _: usize, _: Notification) {}
 }
 
 struct Bench {
@@ -96,10 +96,10 @@ impl Bench {
             ("x-slo-class", b"gold"),
             ("content-type", b"application/json"),
         ];
-        let asked = Wire::pick(headers).into();
+        let incoming = Wire::pick(headers).into();
         let verdict = self
             .engine
-            .on_request(stream, &asked, now, &mut self.verdicts);
+            .on_request(stream, &incoming, now, &mut self.verdicts);
         self.engine.stats.swap(&mut self.samples);
         verdict
     }

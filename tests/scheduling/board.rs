@@ -13,7 +13,7 @@ use weir_bed::scene::{
     taken_by_the_living,
 };
 use weir_bed::{built, wait};
-use weir_filter::variant::Key;
+use weir_filter::variant::VariantKey;
 
 type Answer = JoinHandle<anyhow::Result<Seen>>;
 
@@ -110,9 +110,9 @@ async fn the_workers_of_a_proxy_hold_one_queue() {
     scene.backends[0].slow_by(0.1).unwrap();
     let held = crowd(&scene, 40).await;
     let board = scene.board().await.unwrap();
-    let column = board.column(Key::of(SLOW.name)).unwrap();
+    let column = board.column(VariantKey::of(SLOW.name)).unwrap();
     let holding =
-        (0..board.entries.len()).filter(|entry| board.cell(*entry, column).head.is_some());
+        (0..board.rows.len()).filter(|entry| board.usage(*entry, column).head.is_some());
     assert!(holding.count() > 1, "one worker held them all");
     all_served(first.into_iter().chain(held).collect()).await;
     let executions = scene.backends[0].executions();
@@ -199,9 +199,9 @@ async fn another_number_of_workers_after_a_restart_finds_an_empty_board() {
         let board = scene.board().await.unwrap();
         // The main thread's VM has an entry too.
         assert!(
-            board.entries.len() <= workers as usize + 1,
+            board.rows.len() <= workers as usize + 1,
             "{:?}",
-            board.entries
+            board.rows
         );
         assert_eq!(board.resets, 0);
         assert!(most_at_once(&scene.backends[0].executions()) <= 2);
@@ -238,13 +238,13 @@ async fn the_board_does_not_grow_with_the_plans() {
     }
     let board = scene.board().await.unwrap();
     assert!(
-        board.entries.len() <= 3 && board.columns.len() == 1,
+        board.rows.len() <= 3 && board.columns.len() == 1,
         "{board:?}"
     );
     let incarnations: BTreeSet<u64> = board
-        .entries
+        .rows
         .iter()
         .map(|entry| entry.incarnation)
         .collect();
-    assert_eq!(incarnations.len(), board.entries.len());
+    assert_eq!(incarnations.len(), board.rows.len());
 }

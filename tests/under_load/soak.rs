@@ -172,11 +172,11 @@ async fn nothing_is_left(scene: &Scene) {
     let board = scene.board().await.unwrap();
     println!(
         "the board: {} VMs of {} variants",
-        board.entries.len(),
+        board.rows.len(),
         board.columns.len()
     );
     // An entry that was left is used again: beside the living there is one that died a moment ago.
-    let entries = board.entries.len();
+    let entries = board.rows.len();
     assert!(entries <= 2 * WORKERS as usize + 1, "{board:?}");
     assert_eq!((board.columns.len(), board.resets), (1, 0));
     let nothing_taken = async || {

@@ -7,7 +7,7 @@ use weir_api::plan::is_name;
 use super::error::wrong;
 use super::{ConfigError, HELD_MAX};
 use crate::waiting::class::{
-    CLASSES_MAX, Claim, ClaimFrom, Class, ClassId, Classes, PRIORITY_MAX, STARVATION,
+    CLASSES_MAX, Claim, ClaimFrom, Class, ClassId, Classes, MAX_SKIPS_DEFAULT, PRIORITY_MAX,
 };
 
 /// The least share: what is less than a thousandth is a priority in disguise.
@@ -69,7 +69,7 @@ impl RawClasses {
             let value = format!("{} of them", raw.len());
             return Err(wrong("classes", value, format!("1 to {CLASSES_MAX}")));
         }
-        let starvation = self.starvation.unwrap_or(STARVATION);
+        let starvation = self.starvation.unwrap_or(MAX_SKIPS_DEFAULT);
         if !(1..=STARVATION_MAX).contains(&starvation) {
             let right = format!("1 to {STARVATION_MAX}");
             return Err(wrong("starvation", starvation, right));
@@ -88,7 +88,7 @@ impl RawClasses {
         Ok(Classes {
             list,
             default,
-            starvation,
+            max_skips: starvation,
         })
     }
 }
@@ -252,10 +252,10 @@ mod tests {
                 {"name":"free","share":1}]}"#,
         )
         .unwrap();
-        assert_eq!((classes.default, classes.starvation), (ClassId(2), 5));
+        assert_eq!((classes.default, classes.max_skips), (ClassId(2), 5));
         let gold = classes.get(ClassId(0)).unwrap();
         assert_eq!((gold.priority, gold.held_max), (3, Some(100)));
-        let claim = classes.wanted(Some(b"team")).claim.unwrap();
+        let claim = classes.lookup(Some(b"team")).claim.unwrap();
         assert_eq!(claim.from, ClaimFrom::Header("x-team".to_owned()));
         assert!(read(&with(r#""share":0.5"#)).is_ok());
         let tenths =

@@ -316,9 +316,9 @@ impl RawDeadline {
         let ms = Duration::from_millis;
         Ok(deadline::Policy {
             default: ms(self.default_ms),
-            least: ms(self.least_ms),
-            greatest: ms(self.greatest_ms),
-            greatest_age: ms(self.greatest_age_ms),
+            min: ms(self.least_ms),
+            max: ms(self.greatest_ms),
+            max_age: ms(self.greatest_age_ms),
             skew_allowance: ms(self.skew_allowance_ms),
             delay_allowance,
             reserve: ms(self.reserve_ms),

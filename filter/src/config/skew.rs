@@ -31,13 +31,13 @@ impl Default for RawSkew {
 }
 
 /// What it comes to.
-pub(super) struct Checked {
+pub(super) struct CheckedSkew {
     pub(super) policy: Skew,
     pub(super) delay_allowance: Duration,
 }
 
 impl RawSkew {
-    pub(super) fn check(self) -> Result<Checked, ConfigError> {
+    pub(super) fn check(self) -> Result<CheckedSkew, ConfigError> {
         if self.delay_ms > HOUR_MS {
             let right = format!("0 to {HOUR_MS}");
             return Err(wrong("skew.delay_ms", self.delay_ms, right));
@@ -54,7 +54,7 @@ impl RawSkew {
                 return Err(wrong("skew.source_header", format!("'{header}'"), right));
             }
         }
-        Ok(Checked {
+        Ok(CheckedSkew {
             delay_allowance: Duration::from_millis(self.delay_ms),
             policy: Skew {
                 estimate: self.estimate,

@@ -1,52 +1,52 @@
 //! Acquisition of slots in the slot table.
 
 use super::batch::Batch;
-use super::{Ahead, Ask, Board, Others, Terms, Turn};
+use super::{AcquireRequest, AcquireResult, LaneRequest, OtherWorkers, SlotTable, Timeouts};
 use crate::priority::Urgency;
 use crate::time::Mono;
 
-impl Board {
+impl SlotTable {
     /// Says what the VM `incarnation` holds of a variant, and takes for it what slots are its to take:
-    /// those that are free while nobody else who lives holds anything more urgent. Who was rung for a
+    /// those that are free while nobody else who is_alive holds anything more urgent. Who was rung for a
     /// slot and has not come within the grace loses its right. Where work leaves in batches, nobody goes
-    /// before one is closed. `None` where there is no room on the board.
-    pub fn settle<W: Iterator<Item = Urgency> + Clone>(
+    /// before one is closed. `None` where there is no room on the table.
+    pub fn acquire<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         incarnation: u64,
-        ask: Ask<'_, W>,
+        ask: AcquireRequest<'_, W>,
         now: Mono,
-        terms: &Terms,
-    ) -> Option<Turn> {
-        let own = self.entry_of(incarnation, now)?;
-        let column = self.column_of(ask.variant, now, terms)?;
-        let mut turn = Turn {
-            others: self.others_of(own, column, now),
-            changed: self.renew_entry(own, now, terms)
-                | self.answer_ring(own)
-                | self.speak_of(column, now, terms),
-            ..Turn::default()
+        timeouts: &Timeouts,
+    ) -> Option<AcquireResult> {
+        let own = self.assign_row(incarnation, now)?;
+        let column = self.assign_column(ask.variant, now, timeouts)?;
+        let mut turn = AcquireResult {
+            others: self.other_workers(own, column, now),
+            changed: self.renew_row(own, now, timeouts)
+                | self.clear_notification(own)
+                | self.touch_column(column, now, timeouts),
+            ..AcquireResult::default()
         };
         let idle_since = self.columns.get(column)?.idle_since;
-        let settles = now < self.settling_until;
+        let quarantined = now < self.quarantine_until;
         let before = ask.taken.saturating_add(turn.others.taken);
         let mut ending = 0;
-        if let Some(ahead) = &ask.ahead {
-            let (began, news) = self.follow(column, ahead, ask.slots, before, now);
-            turn.sent.began = began;
+        if let Some(lanes) = &ask.lanes {
+            let (began, news) = self.update_runs(column, lanes, ask.slots, before, now);
+            turn.lanes.began = began;
             turn.changed |= news;
-            ending = self.ending(column, ahead, now).min(ask.slots);
+            ending = self.ending(column, lanes, now).min(ask.slots);
         }
-        let mut free = free(&ask, turn.others, ending, settles);
+        let mut free = free(&ask, turn.others, ending, quarantined);
         let mut batch = self.batch_of(own, column, &ask, turn.others);
         let mut waiting = ask.waiting.clone();
         let mut head = waiting.next();
         while let Some(urgency) = head {
-            if free == 0 || turn.granted == ask.most || !batch.may_leave(head) {
+            if free == 0 || turn.granted == ask.limit || !batch.may_leave(head) {
                 break;
             }
-            // While the board settles no slot can change hands: who holds something more urgent has no
+            // While the table quarantined no slot can change hands: who holds something more urgent has no
             // use for ours.
-            if !settles && self.is_anothers(own, column, urgency, now, terms) {
+            if !quarantined && self.is_reserved_for_other(own, column, urgency, now, timeouts) {
                 break;
             }
             batch.leave();
@@ -57,85 +57,88 @@ impl Board {
         if turn.granted > 0 {
             turn.idle = idle_since.map(|since| now.since(since));
         }
-        // Also for others, where nobody waits here.
+        // Also for others, where nobody waiting_count here.
         let may_leave = free > 0 && batch.may_leave(head);
-        turn.more = may_leave && !batch.is_single() && turn.granted == ask.most && head.is_some();
-        if let Some(ahead) = &ask.ahead {
-            self.note_sent(column, &ask, ahead, before, &mut turn, now);
+        turn.more = may_leave && !batch.is_single() && turn.granted == ask.limit && head.is_some();
+        if let Some(lanes) = &ask.lanes {
+            self.update_lanes(column, &ask, lanes, before, &mut turn, now);
         }
-        // Whose counts foretell waits needs them exactly.
-        let exact = !batch.is_single() || ask.ahead.is_some();
-        let (tick, cell) = (ask.tick, ask.cell(turn.granted, now, terms));
-        turn.changed |= self.put_cell(own, column, cell, exact);
+        // Whose counted foretell waiting_count needs them exactly.
+        let exact = !batch.is_single() || ask.lanes.is_some();
+        let (tick, usage) = (ask.tick, ask.usage(turn.granted, now, timeouts));
+        turn.changed |= self.set_usage(own, column, usage, exact);
         turn.changed |= self.note_open(column, batch.open());
         turn.changed |= self.note_idle(own, column, may_leave, now);
-        if may_leave && !settles {
-            turn.rings = self.ring_earlier(own, column, tick, now);
-            turn.rings |= self.ring_company(own, column, batch.open().min(free), now);
-            turn.changed |= turn.rings;
+        if may_leave && !quarantined {
+            turn.notifies = self.notify_ahead(own, column, tick, now);
+            turn.notifies |= self.notify_batch(own, column, batch.open().min(free), now);
+            turn.changed |= turn.notifies;
         }
         Some(turn)
     }
 
     /// The variant's batches as this turn finds them.
-    fn batch_of<W>(&self, own: usize, column: usize, ask: &Ask<'_, W>, others: Others) -> Batch {
+    fn batch_of<W>(
+        &self,
+        own: usize,
+        column: usize,
+        ask: &AcquireRequest<'_, W>,
+        others: OtherWorkers,
+    ) -> Batch {
         let open = self.columns.get(column).map_or(0, |column| column.open);
-        let waited = self.cell(own, column).waits;
+        let waited = self.usage(own, column).waiting_count;
         Batch::new(ask, open, others.waiting, waited)
     }
 
     /// Notes what a turn lets go, and what the lanes then have before them.
-    fn note_sent<W>(
+    fn update_lanes<W>(
         &mut self,
         column: usize,
-        ask: &Ask<'_, W>,
-        ahead: &Ahead<'_>,
+        ask: &AcquireRequest<'_, W>,
+        lanes: &LaneRequest<'_>,
         taken: u32,
-        turn: &mut Turn,
+        turn: &mut AcquireResult,
         now: Mono,
     ) {
-        let sent = &mut turn.sent;
-        sent.lanes = true;
-        sent.lead = self.lead(column, ahead.planned);
-        sent.waits = self.busy(column, taken, ahead.mean, now).shortest;
-        let begins = now + ahead.gap;
+        let sent = &mut turn.lanes;
+        sent.known = true;
+        sent.lead = self.lead(column, lanes.planned);
+        sent.first_wait = self.backlog(column, taken, lanes.mean, now).shortest;
+        let begins = now + lanes.gap;
         (sent.first, sent.behind) = self.send(column, turn.granted, ask.slots, taken, begins);
         let taken = taken.saturating_add(turn.granted);
-        sent.busy = self.busy(column, taken, ahead.mean, now);
-        sent.lead_at = self.next_ending(column, ahead.after, now);
+        sent.backlog = self.backlog(column, taken, lanes.mean, now);
+        sent.lead_at = self.next_ending(column, lanes.after, now);
     }
 
     /// Whether the next free slot is another's, who holds something more urgent. Those who were rung and
-    /// have not come are passed over: one that lives says so anew at its next tick.
-    fn is_anothers(
+    /// have not come are passed over: one that is_alive says so after_reset at its next tick.
+    fn is_reserved_for_other(
         &mut self,
         own: usize,
         column: usize,
         urgency: Urgency,
         now: Mono,
-        terms: &Terms,
+        timeouts: &Timeouts,
     ) -> bool {
-        while let Some((rival, earlier)) = self.earliest_other(own, column, now) {
+        while let Some((rival, earlier)) = self.most_urgent_other(own, column, now) {
             if earlier >= urgency {
                 return false;
             }
-            let rung_at = self
-                .entries
-                .get(rival)
-                .map_or(Mono(0), |entry| entry.rung_at);
-            if rung_at == Mono(0) || now.since(rung_at) < terms.grace {
+            let notified_at = self.rows.get(rival).map_or(Mono(0), |row| row.notified_at);
+            if notified_at == Mono(0) || now.since(notified_at) < timeouts.grace {
                 return true;
             }
-            self.strike(rival, column);
+            self.revoke(rival, column);
         }
         false
     }
 
-    /// Notes since when slots are free for somebody who waits; whether that is news.
+    /// Notes since when slots are free for somebody who waiting_count; whether that is news.
     fn note_idle(&mut self, own: usize, column: usize, free: bool, now: Mono) -> bool {
         let idle = free
-            && (self.cell(own, column).head.is_some()
-                || self.earliest_other(own, column, now).is_some());
+            && (self.usage(own, column).head.is_some()
+                || self.most_urgent_other(own, column, now).is_some());
         let Some(state) = self.columns.get_mut(column) else {
             return false;
         };
@@ -146,44 +149,49 @@ impl Board {
 
     /// Marks as rung who is to have a free slot, or, at a tick, all who stand before `own`; whether
     /// anybody was not yet.
-    fn ring_earlier(&mut self, own: usize, column: usize, all: bool, now: Mono) -> bool {
-        let Some((earliest, _)) = self.earliest_other(own, column, now) else {
+    fn notify_ahead(&mut self, own: usize, column: usize, all: bool, now: Mono) -> bool {
+        let Some((earliest, _)) = self.most_urgent_other(own, column, now) else {
             return false;
         };
-        let mut rings = self.mark(earliest, now);
-        let before = self.cell(own, column).head.unwrap_or(Urgency(u64::MAX));
-        for rival in 0..self.entries.len() {
-            let head = self.cell(rival, column).head;
+        let mut notifies = self.notify(earliest, now);
+        let before = self.usage(own, column).head.unwrap_or(Urgency(u64::MAX));
+        for rival in 0..self.rows.len() {
+            let head = self.usage(rival, column).head;
             if all && rival != own && head.is_some_and(|head| head < before) {
-                rings |= self.mark(rival, now);
+                notifies |= self.notify(rival, now);
             }
         }
-        rings
+        notifies
     }
 
     /// Marks as rung, by urgency, those before `own` of whom `leave` together may leave with a batch: for
-    /// those after it `own` rings when it has left. Whether anybody was not yet.
-    fn ring_company(&mut self, own: usize, column: usize, leave: u32, now: Mono) -> bool {
-        let before = self.cell(own, column).head.unwrap_or(Urgency(u64::MAX));
-        let (mut leave, mut rings, mut after) = (leave, false, None);
+    /// those after it `own` notifies when it has left. Whether anybody was not yet.
+    fn notify_batch(&mut self, own: usize, column: usize, leave: u32, now: Mono) -> bool {
+        let before = self.usage(own, column).head.unwrap_or(Urgency(u64::MAX));
+        let (mut leave, mut notifies, mut after) = (leave, false, None);
         while leave > 0 {
             let next = self.next_other(own, column, after, now);
             let Some((head, rival)) = next.filter(|(head, _)| *head < before) else {
                 break;
             };
-            rings |= self.mark(rival, now);
-            leave = leave.saturating_sub(self.cell(rival, column).waits.max(1));
+            notifies |= self.notify(rival, now);
+            leave = leave.saturating_sub(self.usage(rival, column).waiting_count.max(1));
             after = Some((head, rival));
         }
-        rings
+        notifies
     }
 }
 
-/// Slots the VM could take, `ending` of those taken being about to get free. While the board settles others'
-/// are not all known, but what it has said itself was its own.
-fn free<W>(ask: &Ask<'_, W>, others: Others, ending: u32, settles: bool) -> u32 {
-    let slots = if settles {
-        ask.slots.min(ask.posted)
+/// Slots the VM could take, `ending` of those taken being about to get free. While the table quarantined others'
+/// are not all known, but what it has published itself was its own.
+fn free<W>(
+    ask: &AcquireRequest<'_, W>,
+    others: OtherWorkers,
+    ending: u32,
+    quarantined: bool,
+) -> u32 {
+    let slots = if quarantined {
+        ask.slots.min(ask.reported)
     } else {
         ask.slots
             .saturating_add(ending)

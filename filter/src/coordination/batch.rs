@@ -1,7 +1,7 @@
 //! When those who wait may leave together: whether a batch is closed, and how many of it are still to
 //! go. It knows neither slots nor whose turn it is.
 
-use super::Ask;
+use super::AcquireRequest;
 use crate::priority::Urgency;
 
 /// The batches of one variant during a turn.
@@ -32,16 +32,21 @@ impl Batch {
     ///
     /// What was opened for somebody who has since left otherwise, or died, is not for who comes after:
     /// no more stays open than of those who waited then still wait.
-    pub(super) fn new<W>(ask: &Ask<'_, W>, open: u32, elsewhere: u32, waited: u32) -> Batch {
+    pub(super) fn new<W>(
+        ask: &AcquireRequest<'_, W>,
+        open: u32,
+        elsewhere: u32,
+        waited: u32,
+    ) -> Batch {
         if ask.batch <= 1 {
             return Batch::single();
         }
-        let still = elsewhere.saturating_add(waited.min(ask.waits));
+        let still = elsewhere.saturating_add(waited.min(ask.waiting_count));
         Batch {
             size: ask.batch,
             open: open.min(still),
-            waiting: elsewhere.saturating_add(ask.waits),
-            due: ask.due.filter(|_| ask.waits > 0),
+            waiting: elsewhere.saturating_add(ask.waiting_count),
+            due: ask.due.filter(|_| ask.waiting_count > 0),
         }
     }
 

@@ -1,14 +1,14 @@
-//! The board's bytes. Little-endian, no padding:
+//! The table's bytes. Little-endian, no padding:
 //!
 //! ```text
-//! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · entries u16
-//!          runs u16 · settling_until u64 · founder u64 · poller u64 · poller_until u64
+//! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · rows u16
+//!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32 · sent u32 · begun u32
 //!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
 //!          planned u64 · lay u64 · usual u64 · sure u8 · 2 means                                × columns
 //! mean     mean u64 · scatter u64 · last u64 · seen u16 · at u64
-//! entry    incarnation u64 · lease u64 · rung_at u64 · serving u8 · held u32        × entries
-//! cell     taken u32 · waits u32 · until u64 · head u64 (0: none)        × entries × columns
+//! row    incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
+//! usage     taken u32 · waiting_count u32 · until u64 · head u64 (0: none)        × rows × columns
 //! run      column u16 · first u32 · present u32 · began u64                         × runs
 //! ```
 //!
@@ -17,18 +17,18 @@
 
 use std::time::Duration;
 
-use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, RUNS_MAX, Run};
+use super::{COLUMNS_MAX, ROWS_MAX, RUNS_MAX, Run, SlotTable, Usage, VariantColumn, WorkerRow};
 use crate::coordination::lead::{Lead, Mean};
-use crate::health::{Failing, Failure, Health};
+use crate::health::{Failure, Health, Outage};
 use crate::priority::Urgency;
 use crate::time::{Mono, nanos};
-use crate::variant::Key;
+use crate::variant::VariantKey;
 
 /// "weirbrd" and the layout's version: another layout, another number, and another key in the store.
 const MAGIC: [u8; 8] = *b"weirbrd\x05";
 /// The magic and the checksum: what the checksum is over begins after them.
 const UNSUMMED: usize = 16;
-/// The header's, a column's, a lead's, a mean's, an entry's, a cell's and a run's bytes.
+/// The header's, a column's, a lead's, a mean's, an row's, a usage's and a run's bytes.
 const HEADER: usize = UNSUMMED + 42;
 const COLUMN: usize = 56 + LEAD;
 const LEAD: usize = 25 + 2 * MEAN;
@@ -37,13 +37,13 @@ const ENTRY: usize = 29;
 const CELL: usize = 24;
 const RUN: usize = 18;
 
-/// Not the bytes of a board of this layout.
+/// Not the bytes of a table of this layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a board of this layout")]
+#[error("not a slot table of this layout")]
 pub struct Unreadable;
 
-impl Board {
-    /// Reads a board into this one, whose tables are used again.
+impl SlotTable {
+    /// Reads a table into this one, whose tables are used again.
     ///
     /// # Errors
     /// [`Unreadable`]; this one is then empty.
@@ -56,11 +56,11 @@ impl Board {
         read.ok_or(Unreadable)
     }
 
-    /// Writes the board in place of what is in `out`.
+    /// Writes the table in place of what is in `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
-        let rows = self.columns.len() * COLUMN + self.entries.len() * ENTRY;
+        let rows = self.columns.len() * COLUMN + self.rows.len() * ENTRY;
         let rows = rows + self.runs.len() * RUN;
-        out.resize(HEADER + rows + self.cells.len() * CELL, 0);
+        out.resize(HEADER + rows + self.usages.len() * CELL, 0);
         let Some((unsummed, summed)) = out.split_first_chunk_mut::<UNSUMMED>() else {
             return;
         };
@@ -80,10 +80,10 @@ impl Board {
         let mut writer = Writer(header);
         writer.u32(self.resets);
         writer.put((self.columns.len() as u16).to_le_bytes());
-        writer.put((self.entries.len() as u16).to_le_bytes());
+        writer.put((self.rows.len() as u16).to_le_bytes());
         writer.put((self.runs.len() as u16).to_le_bytes());
-        writer.u64(self.settling_until.0);
-        writer.u64(self.founder);
+        writer.u64(self.quarantine_until.0);
+        writer.u64(self.process_id);
         writer.u64(self.poller.0);
         writer.u64(self.poller.1.0);
         let Some((columns, rows)) = rows.split_at_mut_checked(self.columns.len() * COLUMN) else {
@@ -100,26 +100,26 @@ impl Board {
             writer.health(&column.health);
             writer.lead(&column.lead);
         }
-        let Some((entries, cells)) = rows.split_at_mut_checked(self.entries.len() * ENTRY) else {
+        let Some((rows, usages)) = rows.split_at_mut_checked(self.rows.len() * ENTRY) else {
             return;
         };
-        for (entry, row) in self.entries.iter().zip(entries.as_chunks_mut::<ENTRY>().0) {
+        for (worker, row) in self.rows.iter().zip(rows.as_chunks_mut::<ENTRY>().0) {
             let mut writer = Writer(row);
-            writer.u64(entry.incarnation);
-            writer.u64(entry.lease.0);
-            writer.u64(entry.rung_at.0);
-            writer.put([u8::from(entry.serving)]);
-            writer.u32(entry.held);
+            writer.u64(worker.incarnation);
+            writer.u64(worker.lease.0);
+            writer.u64(worker.notified_at.0);
+            writer.put([u8::from(worker.serving)]);
+            writer.u32(worker.held);
         }
-        let Some((cells, runs)) = cells.split_at_mut_checked(self.cells.len() * CELL) else {
+        let Some((usages, runs)) = usages.split_at_mut_checked(self.usages.len() * CELL) else {
             return;
         };
-        for (cell, row) in self.cells.iter().zip(cells.as_chunks_mut::<CELL>().0) {
+        for (usage, row) in self.usages.iter().zip(usages.as_chunks_mut::<CELL>().0) {
             let mut writer = Writer(row);
-            writer.u32(cell.taken);
-            writer.u32(cell.waits);
-            writer.u64(cell.until.0);
-            writer.u64(cell.head.map_or(0, |head| head.0.max(1)));
+            writer.u32(usage.taken);
+            writer.u32(usage.waiting_count);
+            writer.u64(usage.until.0);
+            writer.u64(usage.head.map_or(0, |head| head.0.max(1)));
         }
         for (run, row) in self.runs.iter().zip(runs.as_chunks_mut::<RUN>().0) {
             let mut writer = Writer(row);
@@ -132,11 +132,11 @@ impl Board {
 
     fn clear(&mut self) {
         self.columns.clear();
-        self.entries.clear();
-        self.cells.clear();
+        self.rows.clear();
+        self.usages.clear();
         self.runs.clear();
-        (self.resets, self.settling_until) = Default::default();
-        (self.founder, self.poller) = Default::default();
+        (self.resets, self.quarantine_until) = Default::default();
+        (self.process_id, self.poller) = Default::default();
     }
 
     fn fill(&mut self, bytes: &[u8]) -> Option<()> {
@@ -150,17 +150,17 @@ impl Board {
         }
         self.resets = reader.u32()?;
         let columns = usize::from(u16::from_le_bytes(reader.take()?));
-        let entries = usize::from(u16::from_le_bytes(reader.take()?));
+        let rows = usize::from(u16::from_le_bytes(reader.take()?));
         let runs = usize::from(u16::from_le_bytes(reader.take()?));
-        if columns > COLUMNS_MAX || entries > ENTRIES_MAX || runs > columns * RUNS_MAX {
+        if columns > COLUMNS_MAX || rows > ROWS_MAX || runs > columns * RUNS_MAX {
             return None;
         }
-        self.settling_until = reader.mono()?;
-        self.founder = reader.u64()?;
+        self.quarantine_until = reader.mono()?;
+        self.process_id = reader.u64()?;
         self.poller = (reader.u64()?, reader.mono()?);
         for _ in 0..columns {
-            self.columns.push(Column {
-                key: Key(reader.u64()?),
+            self.columns.push(VariantColumn {
+                key: VariantKey(reader.u64()?),
                 idle_since: reader.some()?.map(Mono),
                 used_at: reader.mono()?,
                 open: reader.u32()?,
@@ -170,19 +170,19 @@ impl Board {
                 lead: reader.lead()?,
             });
         }
-        for _ in 0..entries {
-            self.entries.push(Entry {
+        for _ in 0..rows {
+            self.rows.push(WorkerRow {
                 incarnation: reader.u64()?,
                 lease: reader.mono()?,
-                rung_at: reader.mono()?,
+                notified_at: reader.mono()?,
                 serving: reader.take::<1>()? != [0],
                 held: reader.u32()?,
             });
         }
-        for _ in 0..entries * columns {
-            self.cells.push(Cell {
+        for _ in 0..rows * columns {
+            self.usages.push(Usage {
                 taken: reader.u32()?,
-                waits: reader.u32()?,
+                waiting_count: reader.u32()?,
                 until: reader.mono()?,
                 head: reader.some()?.map(Urgency),
             });
@@ -236,7 +236,7 @@ impl Reader<'_> {
             _ => return None,
         };
         Some(Health {
-            failing: failure.map(|failure| Failing {
+            failing: failure.map(|failure| Outage {
                 failure,
                 since,
                 next_trial,
@@ -249,11 +249,11 @@ impl Reader<'_> {
     fn lead(&mut self) -> Option<Lead> {
         Some(Lead {
             planned: Duration::from_nanos(self.u64()?),
-            lay: self.u64()?,
-            usual: self.u64()?,
-            sure: self.take::<1>()? != [0],
-            alone: self.mean()?,
-            behind: self.mean()?,
+            early_wait: self.u64()?,
+            recent_wait: self.u64()?,
+            confirmed: self.take::<1>()? != [0],
+            idle: self.mean()?,
+            early: self.mean()?,
         })
     }
 
@@ -262,7 +262,7 @@ impl Reader<'_> {
             mean: self.u64()?,
             scatter: self.u64()?,
             last: self.u64()?,
-            seen: u16::from_le_bytes(self.take()?),
+            count: u16::from_le_bytes(self.take()?),
             at: self.mono()?,
         })
     }
@@ -307,14 +307,14 @@ impl Writer<'_> {
     #[inline]
     fn lead(&mut self, lead: &Lead) {
         self.u64(nanos(lead.planned));
-        self.u64(lead.lay);
-        self.u64(lead.usual);
-        self.put([u8::from(lead.sure)]);
-        for mean in [&lead.alone, &lead.behind] {
+        self.u64(lead.early_wait);
+        self.u64(lead.recent_wait);
+        self.put([u8::from(lead.confirmed)]);
+        for mean in [&lead.idle, &lead.early] {
             self.u64(mean.mean);
             self.u64(mean.scatter);
             self.u64(mean.last);
-            self.put(mean.seen.to_le_bytes());
+            self.put(mean.count.to_le_bytes());
             self.u64(mean.at.0);
         }
     }

@@ -2,12 +2,12 @@
 //! when. Servers begin in the order of sending: who was sent to a full house begins with the next
 //! answer. Every worker reads here when a lane is about to get free.
 //!
-//! A guide, not a ledger: how many slots are taken stands in the cells, and what is wrong here is cut down
+//! A guide, not a ledger: how many slots are taken stands in the usages, and what is wrong here is trim down
 //! to them at each turn.
 
 use std::time::Duration;
 
-use super::Board;
+use super::SlotTable;
 use crate::coordination::lead::Lead;
 use crate::time::{Mono, nanos};
 
@@ -36,7 +36,7 @@ pub struct Run {
 /// Word and question of a VM on a variant whose lanes are kept busy across the gap between an answer and the
 /// next request.
 #[derive(Debug, Clone, Copy)]
-pub struct Ahead<'a> {
+pub struct LaneRequest<'a> {
     /// Time from an execution's beginning after which the next may be sent.
     pub after: Duration,
     /// Time of a request and its answer between here and an idle server.
@@ -45,17 +45,17 @@ pub struct Ahead<'a> {
     pub mean: Duration,
     /// Ordinals of those whose execution has ended since the last turn.
     pub ended: &'a [u32],
-    /// The last of them that the VM has to learn from.
-    pub landed: Option<Landed>,
+    /// The last of them that the VM has to record_gap from.
+    pub completed: Option<CompletedExecution>,
     /// The plan's service time.
     pub planned: Duration,
     /// Ordinals of executions whose end nobody can foretell.
-    pub endless: &'a [u32],
+    pub open_ended: &'a [u32],
 }
 
 /// An execution that has ended, as its VM saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Landed {
+pub struct CompletedExecution {
     /// Its ordinal.
     pub ordinal: u32,
     /// Moment of its dispatch.
@@ -63,14 +63,14 @@ pub struct Landed {
     /// Moment of its end.
     pub at: Mono,
     /// Whether it was sent to an idle lane.
-    pub alone: bool,
-    /// Whether its time says what the server takes.
-    pub says: bool,
+    pub was_idle: bool,
+    /// Whether its time is_measurement what the server takes.
+    pub is_measurement: bool,
 }
 
 /// Work before the lanes of a variant, as of a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Busy {
+pub struct LaneBacklog {
     /// Work left of all that is sent, in the time of one slot.
     pub rest: Duration,
     /// The shortest that is left of one that executes.
@@ -79,21 +79,21 @@ pub struct Busy {
 
 /// A turn's word on the lanes of its variant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sent {
-    /// The ordinal of the first that may go; the others' follow.
+pub struct LaneReport {
+    /// The ordinal of the first that may go; the others' update_runs.
     pub first: u32,
     /// Those that may go and lie behind others at the servers: the last so many.
     pub behind: u32,
     /// Time for which the first of these is expected to lie there.
-    pub waits: Duration,
-    /// Moment at which [`Ahead::landed`] began to be executed, where that is known.
+    pub first_wait: Duration,
+    /// Moment at which [`LaneRequest::completed`] began to be executed, where that is known.
     pub began: Option<Mono>,
     /// Moment from which one more may be sent before a lane gets free.
     pub lead_at: Option<Mono>,
     /// Work before the lanes.
-    pub busy: Busy,
+    pub backlog: LaneBacklog,
     /// Whether the lanes were asked for at all.
-    pub lanes: bool,
+    pub known: bool,
     /// Measurements of the gap, those of this turn included.
     pub lead: Lead,
 }
@@ -109,7 +109,7 @@ impl Run {
     }
 }
 
-impl Board {
+impl SlotTable {
     fn runs_of(&self, column: usize) -> impl Iterator<Item = &Run> {
         let of_it = move |run: &&Run| usize::from(run.column) == column;
         self.runs.iter().filter(of_it)
@@ -126,44 +126,46 @@ impl Board {
         state.map_or(0, |state| state.sent.wrapping_sub(state.begun))
     }
 
-    /// Takes note of what has ended, and of how many slots are `taken` in all; when [`Ahead::landed`]
+    /// Takes note of what has ended, and of how many slots are `taken` in all; when [`LaneRequest::completed`]
     /// began, if that is known, and whether anything is another than before.
-    pub(super) fn follow(
+    pub(super) fn update_runs(
         &mut self,
         column: usize,
-        ahead: &Ahead<'_>,
+        lanes: &LaneRequest<'_>,
         slots: u32,
         taken: u32,
         now: Mono,
     ) -> (Option<Mono>, bool) {
-        let before = self.mark_of(column);
+        let before = self.lane_fingerprint(column);
         let mut began = None;
-        for ordinal in ahead.ended {
-            let of_it = self.land(column, *ordinal, slots, now);
-            let is_asked = ahead
-                .landed
-                .is_some_and(|landed| landed.ordinal == *ordinal);
+        for ordinal in lanes.ended {
+            let of_it = self.finish(column, *ordinal, slots, now);
+            let is_asked = lanes
+                .completed
+                .is_some_and(|completed| completed.ordinal == *ordinal);
             began = began.or(of_it.filter(|_| is_asked));
         }
-        for ordinal in ahead.endless {
-            self.take_run(column, *ordinal);
+        for ordinal in lanes.open_ended {
+            self.remove_execution(column, *ordinal);
         }
-        self.cut(column, slots, taken);
-        let learnt = self.learn(column, ahead, began);
-        (began, learnt || before != self.mark_of(column))
+        self.trim(column, slots, taken);
+        let learnt = self.record_gap(column, lanes, began);
+        (began, learnt || before != self.lane_fingerprint(column))
     }
 
-    /// Adds the execution that has landed to the lead's measurements. Returns whether it did.
-    fn learn(&mut self, column: usize, ahead: &Ahead<'_>, began: Option<Mono>) -> bool {
-        let Some(landed) = ahead.landed.filter(|landed| landed.says) else {
+    /// Adds the execution that has completed to the lead's measurements. Returns whether it did.
+    fn record_gap(&mut self, column: usize, lanes: &LaneRequest<'_>, began: Option<Mono>) -> bool {
+        let Some(completed) = lanes.completed.filter(|completed| completed.is_measurement) else {
             return false;
         };
-        let mut lead = self.lead(column, ahead.planned);
+        let mut lead = self.lead(column, lanes.planned);
         match began {
-            _ if landed.alone => lead.alone(landed.at.since(landed.sent), landed.at),
+            _ if completed.was_idle => {
+                lead.record_idle(completed.at.since(completed.sent), completed.at)
+            }
             Some(began) => {
-                let lay = began.since(landed.sent);
-                lead.behind(landed.at.since(began), lay, landed.at);
+                let early_wait = began.since(completed.sent);
+                lead.record_early(completed.at.since(began), early_wait, completed.at);
             }
             None => return false,
         }
@@ -177,7 +179,7 @@ impl Board {
     pub(super) fn lead(&self, column: usize, planned: Duration) -> Lead {
         let known = self.columns.get(column).map(|state| state.lead);
         let of_it = known.filter(|lead| lead.planned == planned);
-        of_it.unwrap_or(Lead::of(planned))
+        of_it.unwrap_or(Lead::new(planned))
     }
 
     /// Sends `granted` more where `taken` slots were taken; the ordinal of the first, and how many of them,
@@ -197,7 +199,7 @@ impl Board {
         }
         if let Some(state) = self.columns.get_mut(column) {
             if begun > 0 {
-                // With a slot free nobody lay behind.
+                // With a slot free nobody early_wait behind.
                 state.begun = state.sent.wrapping_add(begun);
             }
             state.sent = state.sent.wrapping_add(granted);
@@ -207,22 +209,28 @@ impl Board {
 
     /// Executions of a variant that are about to end: the next may be sent for each. Not one that takes twice
     /// its time: its server may hang.
-    pub(super) fn ending(&self, column: usize, ahead: &Ahead<'_>, now: Mono) -> u32 {
+    pub(super) fn ending(&self, column: usize, lanes: &LaneRequest<'_>, now: Mono) -> u32 {
         let runs = self.runs_of(column);
         let ending = runs.filter(|run| {
-            run.began + ahead.after <= now && now.since(run.began) < ahead.mean * HANGS
+            run.began + lanes.after <= now && now.since(run.began) < lanes.mean * HANGS
         });
         ending.map(Run::size).sum()
     }
 
-    /// Moment at which the next execution will count among those of [`Board::ending`].
+    /// Moment at which the next execution will count among those of [`SlotTable::ending`].
     pub(super) fn next_ending(&self, column: usize, after: Duration, now: Mono) -> Option<Mono> {
         let moments = self.runs_of(column).map(|run| run.began + after);
         moments.filter(|at| *at > now).min()
     }
 
     /// Returns the work left of `taken` executions that take `mean` each.
-    pub(super) fn busy(&self, column: usize, taken: u32, mean: Duration, now: Mono) -> Busy {
+    pub(super) fn backlog(
+        &self,
+        column: usize,
+        taken: u32,
+        mean: Duration,
+        now: Mono,
+    ) -> LaneBacklog {
         let (mut rest, mut shortest, mut known) = (0_u64, None, 0);
         for run in self.runs_of(column) {
             let left = nanos((run.began + mean).since(now));
@@ -234,7 +242,7 @@ impl Board {
         // Of the others nobody knows when they began: they are taken for half done.
         let halves = behind * 2 + taken.saturating_sub(known + behind);
         let others = (nanos(mean) / 2).saturating_mul(u64::from(halves));
-        Busy {
+        LaneBacklog {
             rest: Duration::from_nanos(rest.saturating_add(others)),
             shortest: Duration::from_nanos(shortest.unwrap_or(0)),
         }
@@ -245,11 +253,11 @@ impl Board {
         self.runs.retain(|run| usize::from(run.column) != column);
     }
 
-    fn land(&mut self, column: usize, ordinal: u32, slots: u32, now: Mono) -> Option<Mono> {
+    fn finish(&mut self, column: usize, ordinal: u32, slots: u32, now: Mono) -> Option<Mono> {
         const HALF: u32 = 1 << 31;
         let since = self.sent(column).wrapping_sub(ordinal);
         if since >= HALF {
-            // Sent by the word of another board.
+            // LaneReport by the word of another table.
             return None;
         }
         if since < self.behind(column)
@@ -258,7 +266,7 @@ impl Board {
             // It ended before others were seen to: all up to it had begun.
             state.begun = ordinal;
         }
-        let began = self.take_run(column, ordinal);
+        let began = self.remove_execution(column, ordinal);
         if self.behind(column) > 0 && self.executing(column) < slots {
             let next = self.columns.get_mut(column).map(|state| {
                 state.begun = state.begun.wrapping_add(1);
@@ -293,7 +301,7 @@ impl Board {
     }
 
     /// Takes out one that executes; when it began.
-    fn take_run(&mut self, column: usize, ordinal: u32) -> Option<Mono> {
+    fn remove_execution(&mut self, column: usize, ordinal: u32) -> Option<Mono> {
         let place = self.runs.iter().position(|run| {
             let bit = run.bit(ordinal).unwrap_or(0);
             usize::from(run.column) == column && run.present & bit != 0
@@ -307,8 +315,8 @@ impl Board {
         Some(began)
     }
 
-    /// Cuts down what is kept to what is taken: of those who died nobody says that they have ended.
-    fn cut(&mut self, column: usize, slots: u32, taken: u32) {
+    /// Cuts down what is kept to what is taken: of those who died nobody is_measurement that they have ended.
+    fn trim(&mut self, column: usize, slots: u32, taken: u32) {
         if taken == 0 {
             self.forget_runs(column);
             if let Some(state) = self.columns.get_mut(column) {
@@ -343,7 +351,7 @@ impl Board {
     }
 
     /// Tells whether anything of a column's lanes is another than before.
-    fn mark_of(&self, column: usize) -> (u32, u32, u32, u64) {
+    fn lane_fingerprint(&self, column: usize) -> (u32, u32, u32, u64) {
         let state = self.columns.get(column);
         let sum = self.runs_of(column).fold(0_u64, |sum, run| {
             sum.wrapping_mul(31).wrapping_add(run.began.0)

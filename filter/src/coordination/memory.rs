@@ -4,94 +4,94 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use super::{Ring, Store};
+use super::{Notification, Store};
 
 /// A handle to a store that VMs of one thread share.
 #[derive(Debug, Default)]
 pub struct Memory {
-    kept: Rc<RefCell<Kept>>,
+    shared: Rc<RefCell<Shared>>,
     guess: Option<u32>,
 }
 
 impl Clone for Memory {
     fn clone(&self) -> Memory {
         Memory {
-            kept: Rc::clone(&self.kept),
+            shared: Rc::clone(&self.shared),
             guess: None,
         }
     }
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Shared {
     bytes: Option<Vec<u8>>,
     version: u32,
-    rings: Vec<(usize, Ring)>,
-    owned: Vec<usize>,
-    swaps_to_lose: u32,
+    notifies: Vec<(usize, Notification)>,
+    claimed_rows: Vec<usize>,
+    swaps_to_fail: u32,
 }
 
 impl Memory {
-    /// Whom to ring, by entry, since last asked.
+    /// Whom to notified, by row, since last asked.
     #[must_use]
-    pub fn take_rings(&self) -> Vec<(usize, Ring)> {
-        std::mem::take(&mut self.kept.borrow_mut().rings)
+    pub fn take_notifications(&self) -> Vec<(usize, Notification)> {
+        std::mem::take(&mut self.shared.borrow_mut().notifies)
     }
 
-    /// The entries taken over by their VMs since last asked: the last is that of the VM that last acted.
+    /// The rows taken over by their VMs since last asked: the last is that of the VM that last acted.
     #[must_use]
-    pub fn take_owned(&self) -> Vec<usize> {
-        std::mem::take(&mut self.kept.borrow_mut().owned)
+    pub fn take_claimed_rows(&self) -> Vec<usize> {
+        std::mem::take(&mut self.shared.borrow_mut().claimed_rows)
     }
 
-    /// Begins anew, as with a new process.
+    /// Begins after_reset, as with a new process.
     pub fn clear(&self) {
-        *self.kept.borrow_mut() = Kept::default();
+        *self.shared.borrow_mut() = Shared::default();
     }
 
-    /// The bytes kept.
+    /// The bytes shared.
     #[must_use]
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        self.kept.borrow().bytes.clone()
+        self.shared.borrow().bytes.clone()
     }
 
     /// Puts other bytes there, as somebody else might who uses our key.
     pub fn overwrite(&self, bytes: Vec<u8>) {
-        let mut kept = self.kept.borrow_mut();
-        kept.bytes = Some(bytes);
-        kept.version = kept.version.wrapping_add(1);
+        let mut shared = self.shared.borrow_mut();
+        shared.bytes = Some(bytes);
+        shared.version = shared.version.wrapping_add(1);
     }
 
     /// The next so many swaps are lost, as to another VM that was quicker.
-    pub fn lose_swaps(&self, count: u32) {
-        self.kept.borrow_mut().swaps_to_lose = count;
+    pub fn fail_swaps(&self, count: u32) {
+        self.shared.borrow_mut().swaps_to_fail = count;
     }
 }
 
 impl Store for Memory {
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32> {
         self.guess = None;
-        let kept = self.kept.borrow();
-        let bytes = kept.bytes.as_ref()?;
+        let shared = self.shared.borrow();
+        let bytes = shared.bytes.as_ref()?;
         into.clear();
         into.extend_from_slice(bytes);
-        Some(kept.version)
+        Some(shared.version)
     }
 
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool {
-        let mut kept = self.kept.borrow_mut();
-        if kept.swaps_to_lose > 0 {
-            kept.swaps_to_lose -= 1;
+        let mut shared = self.shared.borrow_mut();
+        if shared.swaps_to_fail > 0 {
+            shared.swaps_to_fail -= 1;
             return false;
         }
-        if kept.bytes.is_some().then_some(kept.version) != version {
+        if shared.bytes.is_some().then_some(shared.version) != version {
             return false;
         }
-        let into = kept.bytes.get_or_insert_default();
+        let into = shared.bytes.get_or_insert_default();
         into.clear();
         into.extend_from_slice(bytes);
-        kept.version = kept.version.wrapping_add(1);
-        self.guess = Some(kept.version);
+        shared.version = shared.version.wrapping_add(1);
+        self.guess = Some(shared.version);
         true
     }
 
@@ -99,11 +99,11 @@ impl Store for Memory {
         self.guess.take()
     }
 
-    fn own(&mut self, entry: usize) {
-        self.kept.borrow_mut().owned.push(entry);
+    fn claim_row(&mut self, row: usize) {
+        self.shared.borrow_mut().claimed_rows.push(row);
     }
 
-    fn ring(&mut self, entry: usize, why: Ring) {
-        self.kept.borrow_mut().rings.push((entry, why));
+    fn notify(&mut self, row: usize, why: Notification) {
+        self.shared.borrow_mut().notifies.push((row, why));
     }
 }

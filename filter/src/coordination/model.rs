@@ -1,9 +1,9 @@
 //! The protocol, checked: every order in which workers can take turns, with everything that can go
-//! wrong, tried mechanically on the code that runs in Envoy ([`Member`] over a store).
+//! wrong, tried mechanically on the code that runs in Envoy ([`Worker`] over a store).
 //!
-//! A turn is one step: its swap succeeds only if the board is what was loaded, so what others do in
-//! between is as if done before the load. Time goes by in steps too and is kept relative, so that
-//! states repeat and the check ends without a horizon. `docs/board.md` says what is assumed, what is
+//! A run_turn is one step: its swap succeeds only if the table is what was loaded, so what others do in
+//! between is as if done before the load. Time goes by in steps too and is stored relative, so that
+//! states repeat and the check ends without a horizon. `docs/table.md` says what is assumed, what is
 //! promised and which promise caught which mistake.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use stateright::{Checker, HasDiscoveries, Model, Property, UniformChooser};
 
 use self::state::{Budget, State};
 use self::steps::Step;
-use super::{Board, Terms};
+use super::{SlotTable, Timeouts};
 use crate::time::Mono;
 
 mod at_length;
@@ -30,26 +30,26 @@ const SLOTS: u32 = 3;
 const BRIEF: Duration = Duration::from_nanos(2);
 /// How long after an execution began another may be sent behind it.
 const AFTER: Duration = Duration::from_nanos(1);
-/// How long ago anything was at most: before that all is the same.
+/// How long ago anything was at limit: before that all is the same.
 const LONG_AGO: Mono = Mono(NOW.0 - 20);
 /// One that outlasts the lease.
 const LONG: Duration = Duration::from_nanos(7);
 /// Steps between two looks of a worker; a slow one comes a step later.
-const LOOK: u8 = 2;
-/// Steps after which nothing may be left on the board of a proxy where nothing happens any more.
+const TICK: u8 = 2;
+/// Steps after which nothing may be left on the table of a proxy where nothing happens any more.
 const QUIET: u8 = 8;
 /// Now, always: everything else moves.
 const NOW: Mono = Mono(1 << 40);
 
-/// The protocol's times in steps. As in Envoy: grace < look, and a lease outlasts a renewal that was
-/// not yet due at one look and comes with a late next one.
-const STEPS: Terms = Terms {
+/// The protocol's times in steps. As in Envoy: grace < tick, and a lease outlasts a renewal that was
+/// not yet due at one tick and comes with a late next one.
+const STEPS: Timeouts = Timeouts {
     lease: Duration::from_nanos(5),
     poller_lease: Duration::from_nanos(5),
     renewal: Duration::from_nanos(1),
     grace: Duration::from_nanos(1),
-    settling: Duration::from_nanos(5),
-    ghost_max: Duration::from_nanos(100),
+    quarantine: Duration::from_nanos(5),
+    orphan_max: Duration::from_nanos(100),
     column_idle: Duration::from_nanos(1 << 20),
 };
 
@@ -95,7 +95,7 @@ impl Proxy {
 
     /// How many looks a free slot may wait after the first. Each VM that came, was held off by another,
     /// and then died or stalled with it, costs one more: with many deaths on end there is no telling.
-    fn patience(&self) -> u8 {
+    fn ticks_allowed(&self) -> u8 {
         if self.budget.deaths > 2 {
             2 * WORKERS as u8
         } else {
@@ -141,53 +141,54 @@ impl Model for Proxy {
                 state.quiet < QUIET || state.counted() == 0
             }),
             Property::always(
-                "a free slot waits two looks at most after the first",
+                "a free slot waits at most two ticks after the first",
                 |proxy: &Proxy, state: &State| {
                     state
                         .workers
                         .iter()
                         .flatten()
-                        .all(|worker| worker.passed_over <= proxy.patience())
+                        .all(|worker| worker.passed_over <= proxy.ticks_allowed())
                 },
             ),
-            Property::always("the board does not grow", |_, state: &State| {
-                // At most one worker is dead at a time.
-                state.board.entries.len() <= WORKERS + 1 && state.board.columns.len() <= 1
+            Property::always("the slot table does not grow", |_, state: &State| {
+                // At limit one worker is dead at a time.
+                state.table.rows.len() <= WORKERS + 1 && state.table.columns.len() <= 1
             }),
-            Property::always("rung once until it comes", |_, state: &State| {
+            Property::always("notified once until it acquires", |_, state: &State| {
                 state
                     .workers
                     .iter()
                     .flatten()
-                    .all(|worker| worker.rings <= 1)
+                    .all(|worker| worker.notifies <= 1)
             }),
             Property::always("earliest deadline first", |_, state: &State| {
                 !state.out_of_order
             }),
             Property::always(
-                "nobody leaves before a batch is closed",
-                |_, state: &State| !state.left_alone,
+                "no request leaves before its batch is closed",
+                |_, state: &State| !state.left_incomplete_batch,
             ),
-            Property::always("no more may leave than wait", |_, state: &State| {
-                !state.open_for_nobody
-            }),
+            Property::always(
+                "open places of a batch do not exceed the waiting requests",
+                |_, state: &State| !state.open_exceeds_waiting,
+            ),
         ]
     }
 }
 
 /// The situations that every check has to meet, or it checks nothing.
 const MET: [&str; 14] = [
-    "hand-over within a worker, in one swap",
-    "hand-over to another worker, rung",
-    "a ring lost, and repaired by a look",
-    "a right struck off",
-    "an arrival before the one that was rung",
-    "all tries of a turn lost",
+    "slot passed on within a worker, in one swap",
+    "slot passed to another worker, which was notified",
+    "a notification lost, and repaired by a tick",
+    "a reservation revoked",
+    "an arrival ahead of a notified worker",
+    "all swaps of a transaction lost",
     "a request abandoned",
     "a dead worker's slots counted",
-    "an entry used again",
-    "a board begun anew",
-    "refused while the board settles",
+    "a row reused",
+    "a slot table reset",
+    "refused during quarantine",
     "a batch of several workers closed",
     "a batch closed because one was due",
     "sent before a lane is free",
@@ -237,12 +238,12 @@ fn report(
         }
         panic!("{name}: broken: {promise}");
     }
-    let counts = checker
+    let counted = checker
         .model()
         .met
         .iter()
         .map(|count| count.load(Ordering::Relaxed));
-    MET.into_iter().zip(counts).collect()
+    MET.into_iter().zip(counted).collect()
 }
 
 #[allow(clippy::disallowed_methods, reason = "how long a check took")]
@@ -268,7 +269,7 @@ fn check_all(proxies: Vec<(&str, Proxy, Bound)>) {
     assert!(missed.is_empty(), "never met: {missed:?}");
 }
 
-/// Few of everything, each check with another mix: part of every test run.
+/// Few of everything, each check with another mix: share of every test run.
 #[test]
 fn keeps_its_promises_in_short() {
     let base = Budget {
@@ -276,14 +277,14 @@ fn keeps_its_promises_in_short() {
         urgencies: 2,
         ..Budget::default()
     };
-    let [mut slow, mut early, mut ghosts] = [base; 3];
-    let [mut death, mut deaths, mut spoilt] = [base; 3];
+    let [mut slow, mut early, mut orphans] = [base; 3];
+    let [mut death, mut deaths, mut corrupted] = [base; 3];
     (slow.slow, slow.lost) = (1, 1);
     early.early = 1;
-    ghosts.abandons = 1;
+    orphans.abandons = 1;
     death.deaths = 1;
     (deaths.deaths, deaths.arrivals) = (2, 1);
-    (spoilt.spoils, spoilt.arrivals) = (1, 1);
+    (corrupted.corruptions, corrupted.arrivals) = (1, 1);
     let short = Budget {
         arrivals: 1,
         ..death
@@ -301,7 +302,7 @@ fn keeps_its_promises_in_short() {
         ("early", Proxy::new([3, 0, 0], BRIEF, early), Bound::All),
         (
             "clients leave",
-            Proxy::new([2, 1, 0], BRIEF, ghosts),
+            Proxy::new([2, 1, 0], BRIEF, orphans),
             Bound::All,
         ),
         (
@@ -315,15 +316,19 @@ fn keeps_its_promises_in_short() {
             Proxy::new([3, 0, 0], LONG, short),
             Bound::All,
         ),
-        ("spoilt", Proxy::new([2, 1, 0], BRIEF, spoilt), Bound::All),
+        (
+            "spoilt",
+            Proxy::new([2, 1, 0], BRIEF, corrupted),
+            Bound::All,
+        ),
         (
             "spoilt amid long work",
-            Proxy::new([3, 0, 0], LONG, spoilt),
+            Proxy::new([3, 0, 0], LONG, corrupted),
             Bound::All,
         ),
         (
             "in twos, clients leave",
-            Proxy::new([2, 1, 0], BRIEF, ghosts).in_twos(),
+            Proxy::new([2, 1, 0], BRIEF, orphans).in_twos(),
             Bound::All,
         ),
         (
@@ -333,7 +338,7 @@ fn keeps_its_promises_in_short() {
         ),
         (
             "sent ahead, clients leave",
-            Proxy::new([2, 1, 0], BRIEF, ghosts).ahead(),
+            Proxy::new([2, 1, 0], BRIEF, orphans).ahead(),
             Bound::All,
         ),
         (

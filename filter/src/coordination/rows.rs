@@ -1,99 +1,101 @@
 //! Rows and columns of the slot table: assignment, and reuse of those nobody needs any more.
 
-use super::{Board, COLUMNS_MAX, Cell, Column, ENTRIES_MAX, Entry, Terms};
+use super::{COLUMNS_MAX, ROWS_MAX, SlotTable, Timeouts, Usage, VariantColumn, WorkerRow};
 use crate::time::Mono;
-use crate::variant::Key;
+use crate::variant::VariantKey;
 
-impl Board {
-    /// Gives a VM that has none an entry, with all it has and holds: what the board knew of it, if
+impl SlotTable {
+    /// Gives a VM that has none an row, with all it has and holds: what the table knew of it, if
     /// anything, is lost. Whether it had none and has one now.
     pub(super) fn join(
         &mut self,
         incarnation: u64,
-        said: &[(Key, Cell)],
+        published: &[(VariantKey, Usage)],
         now: Mono,
-        terms: &Terms,
+        timeouts: &Timeouts,
     ) -> bool {
-        if self
-            .entries
-            .iter()
-            .any(|entry| entry.incarnation == incarnation)
-        {
+        if self.rows.iter().any(|row| row.incarnation == incarnation) {
             return false;
         }
-        let Some(own) = self.entry_of(incarnation, now) else {
+        let Some(own) = self.assign_row(incarnation, now) else {
             return false;
         };
-        self.restate(own, said, now, terms);
+        self.restate(own, published, now, timeouts);
         true
     }
 
-    /// Puts all that a VM has said of its variants, and nothing else, in its entry; whether that is news.
+    /// Puts all that a VM has published of its variants, and nothing else, in its row; whether that is news.
     pub(super) fn restate(
         &mut self,
         own: usize,
-        said: &[(Key, Cell)],
+        published: &[(VariantKey, Usage)],
         now: Mono,
-        terms: &Terms,
+        timeouts: &Timeouts,
     ) -> bool {
         let mut changed = false;
-        for (key, _) in said {
-            self.column_of(*key, now, terms);
+        for (key, _) in published {
+            self.assign_column(*key, now, timeouts);
         }
         for column in 0..self.columns.len() {
             let key = self.columns.get(column).map(|column| column.key);
-            let of_it = said.iter().find(|(known, _)| Some(*known) == key);
-            let cell = of_it.map(|(_, cell)| *cell).unwrap_or_default();
-            changed |= self.put_cell(own, column, cell, false);
+            let of_it = published.iter().find(|(known, _)| Some(*known) == key);
+            let usage = of_it.map(|(_, usage)| *usage).unwrap_or_default();
+            changed |= self.set_usage(own, column, usage, false);
         }
         changed
     }
 
-    /// A VM's entry: its own, one whose VM has died and whose work is over, or a new one. `None` where
-    /// the board is full.
-    pub(super) fn entry_of(&mut self, incarnation: u64, now: Mono) -> Option<usize> {
-        let own = |entry: &Entry| entry.incarnation == incarnation;
-        if let Some(index) = self.entries.iter().position(own) {
+    /// A VM's row: its own, one whose VM has died and whose work is over, or a new one. `None` where
+    /// the table is full.
+    pub(super) fn assign_row(&mut self, incarnation: u64, now: Mono) -> Option<usize> {
+        let own = |row: &WorkerRow| row.incarnation == incarnation;
+        if let Some(index) = self.rows.iter().position(own) {
             return Some(index);
         }
-        let fresh = Entry {
+        let fresh = WorkerRow {
             incarnation,
-            ..Entry::default()
+            ..WorkerRow::default()
         };
-        let left = (0..self.entries.len()).find(|index| self.is_left(*index, now));
+        let left = (0..self.rows.len()).find(|index| self.is_row_reusable(*index, now));
         if let Some(index) = left {
-            *self.entries.get_mut(index)? = fresh;
+            *self.rows.get_mut(index)? = fresh;
             (0..self.columns.len()).for_each(|column| {
-                self.put_cell(index, column, Cell::default(), true);
+                self.set_usage(index, column, Usage::default(), true);
             });
             return Some(index);
         }
-        if self.entries.len() >= ENTRIES_MAX {
+        if self.rows.len() >= ROWS_MAX {
             return None;
         }
-        self.entries.push(fresh);
-        self.cells
-            .resize(self.entries.len() * self.columns.len(), Cell::default());
-        Some(self.entries.len() - 1)
+        self.rows.push(fresh);
+        self.usages
+            .resize(self.rows.len() * self.columns.len(), Usage::default());
+        Some(self.rows.len() - 1)
     }
 
-    /// A variant's column: its own, that of a variant long gone, or a new one. `None` where the board
+    /// A variant's column: its own, that of a variant long gone, or a new one. `None` where the table
     /// is full.
-    pub(super) fn column_of(&mut self, key: Key, now: Mono, terms: &Terms) -> Option<usize> {
+    pub(super) fn assign_column(
+        &mut self,
+        key: VariantKey,
+        now: Mono,
+        timeouts: &Timeouts,
+    ) -> Option<usize> {
         if let Some(index) = self.column(key) {
             return Some(index);
         }
-        let fresh = Column {
+        let fresh = VariantColumn {
             key,
             used_at: now,
-            ..Column::default()
+            ..VariantColumn::default()
         };
-        let gone = (0..self.columns.len()).find(|index| self.is_gone(*index, now, terms));
+        let gone =
+            (0..self.columns.len()).find(|index| self.is_column_reusable(*index, now, timeouts));
         if let Some(index) = gone {
             *self.columns.get_mut(index)? = fresh;
             self.forget_runs(index);
-            (0..self.entries.len()).for_each(|entry| {
-                self.put_cell(entry, index, Cell::default(), true);
+            (0..self.rows.len()).for_each(|row| {
+                self.set_usage(row, index, Usage::default(), true);
             });
             return Some(index);
         }
@@ -102,34 +104,32 @@ impl Board {
             return None;
         }
         self.columns.push(fresh);
-        let rows = std::mem::take(&mut self.cells);
-        for entry in 0..self.entries.len() {
-            let row = rows
-                .get(entry * width..(entry + 1) * width)
-                .unwrap_or_default();
-            self.cells.extend_from_slice(row);
-            self.cells.push(Cell::default());
+        let rows = std::mem::take(&mut self.usages);
+        for row in 0..self.rows.len() {
+            let row = rows.get(row * width..(row + 1) * width).unwrap_or_default();
+            self.usages.extend_from_slice(row);
+            self.usages.push(Usage::default());
         }
         Some(width)
     }
 
-    fn is_left(&self, entry: usize, now: Mono) -> bool {
-        let lives = self.entries.get(entry).is_none_or(|entry| entry.lives(now));
+    fn is_row_reusable(&self, row: usize, now: Mono) -> bool {
+        let is_alive = self.rows.get(row).is_none_or(|row| row.is_alive(now));
         let mut columns = 0..self.columns.len();
-        !lives && columns.all(|column| self.cell(entry, column).counts(false, now) == 0)
+        !is_alive && columns.all(|column| self.usage(row, column).counted(false, now) == 0)
     }
 
-    fn is_gone(&self, column: usize, now: Mono, terms: &Terms) -> bool {
+    fn is_column_reusable(&self, column: usize, now: Mono, timeouts: &Timeouts) -> bool {
         let silent = self
             .columns
             .get(column)
-            .is_some_and(|state| state.used_at + terms.column_idle <= now);
-        let mut entries = self.entries.iter().enumerate();
+            .is_some_and(|state| state.used_at + timeouts.column_idle <= now);
+        let mut rows = self.rows.iter().enumerate();
         silent
-            && entries.all(|(index, entry)| {
-                let cell = self.cell(index, column);
-                let lives = entry.lives(now);
-                cell.counts(lives, now) == 0 && !(lives && cell.head.is_some())
+            && rows.all(|(index, row)| {
+                let usage = self.usage(index, column);
+                let is_alive = row.is_alive(now);
+                usage.counted(is_alive, now) == 0 && !(is_alive && usage.head.is_some())
             })
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::priority::Urgency;
 use crate::time::Mono;
-use crate::variant::Key;
+use crate::variant::VariantKey;
 
 mod batches;
 mod bounds;
@@ -12,7 +12,7 @@ mod faults;
 mod lanes;
 mod waits;
 
-const VARIANT: Key = Key(7);
+const VARIANT: VariantKey = VariantKey(7);
 const MS: u64 = 1_000_000;
 
 /// `ms` after some moment.
@@ -25,14 +25,14 @@ fn due_at(ms: u64) -> Urgency {
     Urgency::of(0, at(ms))
 }
 
-/// A VM as its engine sees it: what it has taken, who waits, what the board last heard.
+/// A VM as its engine sees it: what it has taken, who waiting_count, what the table last heard.
 #[derive(Debug)]
 struct Vm {
-    member: Member,
+    worker: Worker,
     /// Its incarnation.
     started: u64,
     taken: u32,
-    posted: u32,
+    reported: u32,
     waiting: Vec<u64>,
     /// Whether its first can wait no longer for company.
     due: bool,
@@ -43,7 +43,7 @@ struct Vm {
     until: Mono,
 }
 
-/// VMs of one proxy with `slots` slots, at one board.
+/// VMs of one proxy with `slots` slots, at one table.
 #[derive(Debug)]
 struct Proxy {
     store: Memory,
@@ -81,42 +81,42 @@ impl Proxy {
         self.turn(vm, true, ms).granted
     }
 
-    fn turn(&mut self, vm: usize, tick: bool, ms: u64) -> Outcome {
+    fn turn(&mut self, vm: usize, tick: bool, ms: u64) -> SyncResult {
         self.ask(vm, VARIANT, tick, at(ms))
     }
 
-    fn ask(&mut self, vm: usize, variant: Key, tick: bool, now: Mono) -> Outcome {
+    fn ask(&mut self, vm: usize, variant: VariantKey, tick: bool, now: Mono) -> SyncResult {
         let vm = &mut self.vms[vm];
-        let ask = Ask {
+        let ask = AcquireRequest {
             variant,
             slots: self.slots,
             taken: vm.taken,
-            posted: vm.posted,
+            reported: vm.reported,
             until: vm.until,
             service: Duration::from_millis(100),
             waiting: vm.waiting.iter().map(|ms| due_at(*ms)),
-            waits: vm.waiting.len() as u32,
-            most: u32::MAX,
+            waiting_count: vm.waiting.len() as u32,
+            limit: u32::MAX,
             batch: self.batch,
             due: vm.due.then_some(Urgency(u64::MAX)),
             tick,
-            ahead: None,
+            lanes: None,
         };
-        let outcome = vm.member.settle(ask, now);
+        let outcome = vm.worker.acquire(ask, now);
         vm.came = now;
         vm.waiting.drain(..outcome.granted as usize);
         vm.taken += outcome.granted;
         if outcome.granted > 0 {
             vm.until = now + Duration::from_millis(100);
         }
-        if !outcome.unsettled {
-            vm.posted = vm.taken;
+        if !outcome.contended {
+            vm.reported = vm.taken;
         }
         outcome
     }
 
-    fn renew(&mut self, vm: usize, ms: u64) -> (Option<Standing>, Outcome) {
-        self.vms[vm].member.renew(true, at(ms))
+    fn renew(&mut self, vm: usize, ms: u64) -> (Option<Membership>, SyncResult) {
+        self.vms[vm].worker.renew(true, at(ms))
     }
 
     /// Another VM in the place of one that is dead.
@@ -124,34 +124,34 @@ impl Proxy {
         self.vms[vm] = Vm::new(&self.store, incarnation);
     }
 
-    fn board(&self) -> Board {
-        let mut board = Board::default();
-        board.read(&self.store.bytes().unwrap()).unwrap();
-        board
+    fn table(&self) -> SlotTable {
+        let mut table = SlotTable::default();
+        table.read(&self.store.bytes().unwrap()).unwrap();
+        table
     }
 
     fn counted(&self, ms: u64) -> u32 {
-        self.board().taken(0, at(ms))
+        self.table().taken(0, at(ms))
     }
 
-    fn head(&self, entry: usize) -> Option<Urgency> {
-        self.board().cell(entry, 0).head
+    fn head(&self, row: usize) -> Option<Urgency> {
+        self.table().usage(row, 0).head
     }
 
-    /// Whom to ring for a slot since last asked.
-    fn rings(&self) -> Vec<usize> {
-        let rings = self.store.take_rings().into_iter();
-        rings.map(|(entry, _)| entry).collect()
+    /// Whom to notified for a slot since last asked.
+    fn notifies(&self) -> Vec<usize> {
+        let notifies = self.store.take_notifications().into_iter();
+        notifies.map(|(row, _)| row).collect()
     }
 }
 
 impl Vm {
     fn new(store: &Memory, incarnation: u64) -> Vm {
         Vm {
-            member: Member::new(Box::new(store.clone()), incarnation, Scope::Proxy),
+            worker: Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy),
             started: incarnation,
             taken: 0,
-            posted: 0,
+            reported: 0,
             waiting: Vec::new(),
             due: false,
             passed_over: 0,
@@ -167,7 +167,7 @@ fn queued(deadlines: [u64; 2]) -> Proxy {
     assert_eq!(proxy.wait(0, &[900], 0), 1);
     assert_eq!(proxy.wait(1, &deadlines[..1], 0), 0);
     assert_eq!(proxy.wait(2, &deadlines[1..], 0), 0);
-    assert!(proxy.rings().is_empty(), "nothing is free");
+    assert!(proxy.notifies().is_empty(), "nothing is free");
     proxy
 }
 
@@ -176,7 +176,7 @@ fn a_slot_goes_to_the_earliest_deadline_whoever_holds_it() {
     for (deadlines, first) in [([500, 400], 2), ([400, 500], 1)] {
         let mut proxy = queued(deadlines);
         assert_eq!(proxy.free(0, 1, 1), 0);
-        assert_eq!(proxy.rings(), [first]);
+        assert_eq!(proxy.notifies(), [first]);
         let second = 3 - first;
         assert_eq!(proxy.turn(second, false, 2).granted, 0, "the other's");
         assert_eq!(proxy.turn(first, false, 3).granted, 1);
@@ -190,7 +190,7 @@ fn who_frees_a_slot_and_holds_the_earliest_takes_it_in_the_same_swap() {
     proxy.wait(0, &[300], 1);
     assert_eq!(proxy.free(0, 1, 2), 1);
     assert_eq!(proxy.counted(2), 1);
-    assert!(proxy.rings().is_empty());
+    assert!(proxy.notifies().is_empty());
 }
 
 #[test]
@@ -208,9 +208,12 @@ fn nobody_is_rung_twice_until_it_comes() {
     proxy.wait(0, &[900, 901], 0);
     proxy.wait(1, &[500, 501], 0);
     proxy.free(0, 1, 1);
-    assert_eq!(proxy.rings(), [1]);
+    assert_eq!(proxy.notifies(), [1]);
     proxy.free(0, 1, 2);
-    assert!(proxy.rings().is_empty(), "the ring on its way serves both");
+    assert!(
+        proxy.notifies().is_empty(),
+        "the pending notification serves both"
+    );
     assert_eq!(proxy.turn(1, false, 3).granted, 2);
 }
 
@@ -240,9 +243,9 @@ fn who_was_struck_off_says_it_anew_and_has_its_right_again() {
     proxy.wait(0, &[600], 7);
     assert_eq!(proxy.tick(2, 10), 0);
     assert_eq!(proxy.head(2), Some(due_at(400)));
-    proxy.rings();
+    proxy.notifies();
     proxy.free(1, 1, 11);
-    assert_eq!(proxy.rings(), [2]);
+    assert_eq!(proxy.notifies(), [2]);
     assert_eq!(proxy.tick(2, 12), 1);
 }
 
@@ -254,20 +257,24 @@ fn a_tick_rings_all_who_stand_before_and_the_next_passes_them_over() {
         proxy.wait(vm, &[deadline], 0);
     }
     // The one with the slot dies; nobody is told.
-    let gone = TERMS.lease.as_millis() as u64;
+    let gone = TIMEOUTS.lease.as_millis() as u64;
     (0..3).for_each(|vm| _ = proxy.renew(vm, gone - 1));
     assert_eq!(proxy.tick(0, gone), 0);
-    assert_eq!(proxy.rings(), [2, 3], "by entry: the fourth was first");
+    assert_eq!(
+        proxy.notifies(),
+        [2, 3],
+        "by row: the fourth worker came first"
+    );
     assert_eq!(proxy.tick(0, gone + 10), 1);
 }
 
 #[test]
 fn the_dead_keep_their_slots_until_the_lease_and_the_predicted_end_are_past() {
-    let lease = TERMS.lease.as_millis() as u64;
+    let lease = TIMEOUTS.lease.as_millis() as u64;
     for until in [lease / 2, 2 * lease] {
         let mut proxy = Proxy::new(2, 1);
         proxy.vms[0].until = at(until);
-        (proxy.vms[0].taken, proxy.vms[0].posted) = (1, 1);
+        (proxy.vms[0].taken, proxy.vms[0].reported) = (1, 1);
         proxy.turn(0, false, 0);
         let gone = lease.max(until);
         assert_eq!(proxy.wait(1, &[5000], gone - 1), 0);
@@ -281,7 +288,7 @@ fn a_slot_is_free_for_so_long() {
     proxy.free(0, 1, 1);
     let taken = proxy.turn(2, false, 4);
     assert_eq!(taken.idle, Some(Duration::from_millis(3)));
-    assert_eq!(proxy.board().columns[0].idle_since, None);
+    assert_eq!(proxy.table().columns[0].idle_since, None);
 }
 
 #[test]
@@ -299,10 +306,10 @@ fn fewer_slots_in_a_new_plan_are_not_granted_again_until_enough_are_free() {
 #[test]
 fn one_polls_and_another_when_it_is_gone() {
     let mut proxy = Proxy::new(2, 1);
-    let polls = |(standing, _): (Option<Standing>, Outcome)| standing.unwrap().polls;
+    let polls = |(membership, _): (Option<Membership>, SyncResult)| membership.unwrap().polls;
     assert!(polls(proxy.renew(0, 0)));
     assert!(!polls(proxy.renew(1, 1)));
-    let lease = TERMS.poller_lease.as_millis() as u64;
+    let lease = TIMEOUTS.poller_lease.as_millis() as u64;
     assert!(!polls(proxy.renew(1, lease - 1)));
     assert!(polls(proxy.renew(1, lease)));
     assert!(!polls(proxy.renew(0, lease + 1)));
@@ -313,10 +320,10 @@ fn one_that_serves_reports_and_another_when_it_is_gone() {
     let mut proxy = Proxy::new(3, 1);
     let mut reports = |vm: usize, ms: u64, serves: bool| {
         if serves {
-            proxy.vms[vm].member.serve();
+            proxy.vms[vm].worker.mark_serving();
         }
-        let (standing, _) = proxy.renew(vm, ms);
-        standing.unwrap().reports
+        let (membership, _) = proxy.renew(vm, ms);
+        membership.unwrap().reports
     };
     // Nobody serves: whoever polls.
     assert!(reports(0, 0, false));
@@ -324,9 +331,9 @@ fn one_that_serves_reports_and_another_when_it_is_gone() {
     // Whoever serves, whether it polls or not.
     assert!(reports(2, 2, true));
     assert!(!reports(0, 3, false) && !reports(1, 3, false));
-    assert!(reports(1, 4, true), "the first entry of those that serve");
+    assert!(reports(1, 4, true), "the first row that serves");
     assert!(!reports(2, 5, false) && !reports(0, 5, false));
-    let gone = 4 + TERMS.lease.as_millis() as u64;
+    let gone = 4 + TIMEOUTS.lease.as_millis() as u64;
     assert!(reports(2, gone, false));
     assert!(!reports(0, gone, false));
     assert!(reports(1, gone + 1, false), "back again");
@@ -336,27 +343,33 @@ fn one_that_serves_reports_and_another_when_it_is_gone() {
 fn all_others_that_live_are_rung_for_a_plan() {
     let mut proxy = Proxy::new(3, 1);
     (0..3).for_each(|vm| _ = proxy.renew(vm, 0));
-    let lease = TERMS.lease.as_millis() as u64;
+    let lease = TIMEOUTS.lease.as_millis() as u64;
     (1..3).for_each(|vm| _ = proxy.renew(vm, lease - 1));
-    proxy.vms[1].member.ring_others(Ring::Plan, at(lease));
-    assert_eq!(proxy.store.take_rings(), [(2, Ring::Plan)], "0 is dead");
+    proxy.vms[1]
+        .worker
+        .notify_others(Notification::Plan, at(lease));
+    assert_eq!(
+        proxy.store.take_notifications(),
+        [(2, Notification::Plan)],
+        "0 is dead"
+    );
 }
 
 #[test]
 fn a_variants_health_is_for_all_and_lost_swaps_leave_it_as_it_was() {
     let mut proxy = Proxy::new(2, 1);
     let mut note = |vm: usize, ms, errors| {
-        let member = &mut proxy.vms[vm].member;
-        let (health, _) = member.note_health(VARIANT, at(ms), |health| health.errors += errors);
+        let worker = &mut proxy.vms[vm].worker;
+        let (health, _) = worker.note_health(VARIANT, at(ms), |health| health.errors += errors);
         health.map(|health| health.errors)
     };
     assert_eq!((note(0, 0, 1), note(1, 1, 2)), (Some(1), Some(3)));
-    proxy.store.lose_swaps(TRIES_MAX + 1);
+    proxy.store.fail_swaps(TRIES_MAX + 1);
     let (health, outcome) = proxy.vms[0]
-        .member
+        .worker
         .note_health(VARIANT, at(2), |health| health.errors += 1);
-    assert_eq!((health, outcome.unsettled), (None, true));
+    assert_eq!((health, outcome.contended), (None, true));
     proxy.renew(0, 3);
-    let seen = proxy.vms[0].member.health(VARIANT).unwrap();
+    let seen = proxy.vms[0].worker.health(VARIANT).unwrap();
     assert_eq!(seen.errors, 3);
 }

@@ -2,14 +2,14 @@
 
 use weir_api::metrics::Metric;
 
-use super::{Engine, Launch, Request, State, StreamId, Who};
+use super::{Engine, LanePosition, RefusalContext, Request, State, StreamId};
 use crate::config::Role;
 use crate::reason::Reason;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
-use crate::waiting::wait_queue::Turns;
+use crate::waiting::wait_queue::SchedulerState;
 
 impl Engine {
     /// Routes a request and sends it upstream, or holds it where no slot is its to take.
@@ -20,20 +20,20 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
-        request.whole = now.mono;
-        self.arrived(&request);
-        self.look(now.mono);
+        request.complete_at = now.mono;
+        self.count_arrival(&request);
+        self.refresh_other_workers(now.mono);
         request.variant = match self.choose(&request, true, now) {
             Ok(variant) => variant,
             Err(reason) => {
-                self.variants.contend(request.wish(now.mono));
-                let variant = self.fronted(&request);
-                let who = request.who();
-                return self.refuse_new(reason, Who { variant, ..who });
+                self.variants.mark_contended(request.requirements(now.mono));
+                let variant = self.gate_variant(&request);
+                let context = request.refusal_context();
+                return self.refuse_new(reason, RefusalContext { variant, ..context });
             }
         };
-        if request.uploads && self.owns_slots() && self.exceeds_streams(request.variant) {
-            return self.refuse_new(Reason::QueueFull, request.who());
+        if request.uploading && self.owns_slots() && self.exceeds_streams(request.variant) {
+            return self.refuse_new(Reason::QueueFull, request.refusal_context());
         }
         if self.config.role != Role::Gate {
             let variant = Label::Variant(request.variant);
@@ -41,36 +41,36 @@ impl Engine {
         }
         if !self.owns_slots() {
             // It asks the board for nothing, but counts among those that serve.
-            self.member.serve();
+            self.worker.mark_serving();
         }
-        let mut launch = if self.owns_slots() {
+        let mut lane = if self.owns_slots() {
             self.claim(&request, now.mono)
         } else {
-            Some(Launch::default())
+            Some(LanePosition::default())
         };
-        if launch.is_none() && self.config.overlap && self.is_hopeless(&request, now.mono) {
+        if lane.is_none() && self.config.overlap && self.is_hopeless(&request, now.mono) {
             // By what the claim has told of the other workers.
-            self.settle(request.variant, None, 0, false, now.mono);
-            let Some(to) = self.elsewhere(&request, now) else {
-                self.variants.contend(request.wish(now.mono));
-                return self.refuse_new(Reason::Infeasible, request.who());
+            self.acquire_slots(request.variant, None, 0, false, now.mono);
+            let Some(to) = self.downgrade_target(&request, now) else {
+                self.variants.mark_contended(request.requirements(now.mono));
+                return self.refuse_new(Reason::Infeasible, request.refusal_context());
             };
             request.variant = to;
-            launch = self.claim(&request, now.mono);
+            lane = self.claim(&request, now.mono);
         }
-        if let Some(launch) = launch {
-            self.admitted(&request);
-            return self.dispatch(stream, request, launch, now);
+        if let Some(lane) = lane {
+            self.count_admitted(&request);
+            return self.dispatch(stream, request, lane, now);
         }
         if let Err(reason) = self.make_room(&request, verdicts) {
-            self.take_back(&request, now);
-            return self.refuse_new(reason, request.who());
+            self.retract(&request, now);
+            return self.refuse_new(reason, request.refusal_context());
         }
-        self.admitted(&request);
+        self.count_admitted(&request);
         self.park(stream, request);
         if self.workers > 1 && self.config.overlap {
             // The others' forecasts count it.
-            self.settle(request.variant, None, 0, false, now.mono);
+            self.acquire_slots(request.variant, None, 0, false, now.mono);
         }
         Verdict::Park
     }
@@ -80,28 +80,28 @@ impl Engine {
         let (class, place) = (request.class, request.place());
         let variant = self.variants.get(request.variant);
         let left = request.due.since(now);
-        variant.is_some_and(|variant| variant.takes(class, place, now) > left)
+        variant.is_some_and(|variant| variant.response_time(class, place, now) > left)
     }
 
     /// Learns what other workers have of the variants, where that is old and matters.
-    fn look(&mut self, now: Mono) {
+    fn refresh_other_workers(&mut self, now: Mono) {
         let stale = self.variants.iter().any(|variant| variant.is_stale(now));
-        if !stale || !self.config.overlap || !self.owns_slots() || !self.member.look() {
+        if !stale || !self.config.overlap || !self.owns_slots() || !self.worker.load() {
             return;
         }
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index)) {
-                let (taken, mean) = (variant.gate.taken(), variant.predicted.mean);
-                let seen = self.member.view(variant.key, taken, mean, now);
+                let (taken, mean) = (variant.slots.taken(), variant.predicted.mean);
+                let seen = self.worker.view(variant.key, taken, mean, now);
                 if let Some((others, busy)) = seen {
-                    variant.gate.see(others, busy, now);
+                    variant.slots.set_other_workers(others, busy, now);
                 }
             }
         }
     }
 
-    /// Who gives the slot admits, who chooses routes: before a gate that is somebody else.
-    fn admitted(&mut self, request: &Request) {
+    /// RefusalContext gives the slot admits, who chooses routes: before a gate that is somebody else.
+    fn count_admitted(&mut self, request: &Request) {
         if self.owns_slots() {
             self.stats.count(Metric::Admitted, Label::None);
             self.count_class(Metric::ClassAdmitted, request.class);
@@ -109,45 +109,53 @@ impl Engine {
     }
 
     /// A request that was told to the board is not held after all.
-    fn take_back(&mut self, request: &Request, now: Now) {
+    fn retract(&mut self, request: &Request, now: Now) {
         let Some(variant) = self.variants.get(request.variant) else {
             return;
         };
-        let gate = &variant.gate;
-        let told = gate.room.order_with(request.class, request.place()).next();
-        if gate.posted_head == told {
-            self.settle(request.variant, None, 0, false, now.mono);
+        let slots = &variant.slots;
+        let told = slots
+            .queue
+            .order_with(request.class, request.place())
+            .next();
+        if slots.reported.head == told {
+            self.acquire_slots(request.variant, None, 0, false, now.mono);
         }
     }
 
     pub(super) fn park(&mut self, stream: StreamId, mut request: Request) {
         request.state = State::Held;
-        self.enter_room(stream, &request, None);
+        self.enter_queue(stream, &request, None);
         self.held.enter(request.class);
         self.requests.insert(stream, request);
     }
 
     /// Puts a request into the room of its variant; `from`: it waited in another, where turns stood so.
-    pub(super) fn enter_room(&mut self, stream: StreamId, request: &Request, from: Option<&Turns>) {
+    pub(super) fn enter_queue(
+        &mut self,
+        stream: StreamId,
+        request: &Request,
+        from: Option<&SchedulerState>,
+    ) {
         let Some(variant) = self.variants.get_mut(request.variant) else {
             return;
         };
-        variant.company_since.get_or_insert(request.whole);
-        // It may fill a batch, which then leaves from the next look, at once.
-        variant.gate.unsettled |= variant.batch > 1;
+        variant.batch_open_since.get_or_insert(request.complete_at);
+        // It may fill a batch, which then leaves from the next check_at, at once.
+        variant.slots.reported.stale |= variant.batch > 1;
         let (class, place) = (request.class, request.place());
-        let ahead = variant.gate.room.ahead(class, place);
-        variant.gate.note_rank(ahead);
+        let ahead = variant.slots.queue.ahead(class, place);
+        variant.slots.record_rank(ahead);
         match from {
-            None => variant.gate.room.push(class, place, stream),
-            Some(from) => variant.gate.room.push_from(from, class, place, stream),
+            None => variant.slots.queue.push(class, place, stream),
+            Some(from) => variant.slots.queue.push_from(from, class, place, stream),
         }
     }
 
-    pub(super) fn leave_room(&mut self, request: &Request) {
+    pub(super) fn leave_queue(&mut self, request: &Request) {
         let variant = self.variants.get_mut(request.variant);
         let was_there = variant.is_some_and(|variant| {
-            let room = &mut variant.gate.room;
+            let room = &mut variant.slots.queue;
             room.cancel(request.class, request.place())
         });
         debug_assert!(was_there, "a held request that no room knows");

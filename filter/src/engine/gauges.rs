@@ -3,8 +3,8 @@
 use weir_api::metrics::Metric;
 
 use super::Engine;
-use crate::coordination::Standing;
-use crate::plan::Source;
+use crate::coordination::Membership;
+use crate::plan::PlanSource;
 use crate::stats::Label;
 use crate::time::{Mono, millis};
 use crate::variant::VariantId;
@@ -27,46 +27,46 @@ impl Engine {
     /// The variants' gauges, in the order of their numbers.
     pub fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
         self.variants.iter().map(|variant| Gauge {
-            slots: variant.gate.slots(),
-            taken: variant.gate.taken(),
-            held: variant.gate.room.len(),
-            earliest: variant.gate.room.earliest(),
+            slots: variant.slots.total(),
+            taken: variant.slots.taken(),
+            held: variant.slots.queue.len(),
+            earliest: variant.slots.queue.earliest(),
         })
     }
 
     /// Says what all workers of the proxy hold and have taken. Set, not counted: what a VM that died
     /// had must not stay in a gauge for ever. What the board tells all VMs any of them may set; the rest
     /// only the one that reports, or a gauge would show whichever VM wrote last.
-    pub(super) fn gauge(&mut self, standing: &Standing, now: Mono) {
-        let held = u64::from(standing.held);
+    pub(super) fn gauge(&mut self, membership: &Membership, now: Mono) {
+        let held = u64::from(membership.held);
         self.stats.set(Metric::Held, Label::None, held);
-        let judges = self.judges();
+        let tracks_health = self.tracks_health();
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
-            let taken = self.member.taken(variant.key, now);
-            let waiting = self.member.waiting(variant.key, now);
+            let taken = self.worker.taken(variant.key, now);
+            let waiting = self.worker.waiting(variant.key, now);
             let (taken, waiting) = (u64::from(taken), u64::from(waiting));
             self.stats.set(Metric::InFlight, label, taken);
             self.stats.set(Metric::Waiting, label, waiting);
-            if judges {
+            if tracks_health {
                 let failing = u64::from(variant.health.failing.is_some());
                 self.stats.set(Metric::Failing, label, failing);
             }
         }
-        if standing.reports {
+        if membership.reports {
             self.report(now);
         }
     }
 
     /// What this VM knows for itself: the plan it goes by, what it has measured and chosen.
     fn report(&mut self, now: Mono) {
-        if let Source::Planner { received, .. } = self.source {
+        if let PlanSource::Planner { received, .. } = self.source {
             let age = millis(now.since(received));
             self.stats.set(Metric::PlanAgeMs, Label::None, age);
         }
         for (index, variant) in (0..).zip(self.variants.iter()) {
             let label = Label::Variant(VariantId(index));
-            let slots = u64::from(variant.gate.slots());
+            let slots = u64::from(variant.slots.total());
             let predicted = millis(variant.predicted.high);
             self.stats.set(Metric::Slots, label, slots);
             self.stats.set(Metric::PredictedMs, label, predicted);

@@ -11,20 +11,20 @@ use weir_api::metrics::Metric;
 use super::variant::Variant;
 use super::{Engine, Request, State, StreamId};
 use crate::config::Role;
-use crate::coordination::Ring;
-use crate::health::{Health, PROBE_PERIOD, Probed, Sign};
-use crate::routing::router::Wish;
+use crate::coordination::Notification;
+use crate::health::{Health, HealthSignal, PROBE_PERIOD, ProbeResult};
+use crate::routing::router::Requirements;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
-use crate::variant::Key;
 use crate::variant::VariantId;
+use crate::variant::VariantKey;
 use crate::verdict::Verdict;
 
 /// A probe to be sent: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
     /// The variant.
-    pub variant: Key,
+    pub variant: VariantKey,
     /// Its Envoy cluster.
     pub cluster: Rc<str>,
 }
@@ -40,7 +40,7 @@ pub(super) enum Avoid {
 
 impl Avoid {
     /// Whether a variant in this health is one of them.
-    pub(super) fn bars(self, health: &Health) -> bool {
+    pub(super) fn excludes(self, health: &Health) -> bool {
         match self {
             Avoid::None => false,
             Avoid::Failing => health.failing.is_some(),
@@ -49,8 +49,8 @@ impl Avoid {
 }
 
 impl Engine {
-    /// Returns the variants that a request with this wish is kept from.
-    pub(super) fn avoid(&self, wish: Wish) -> Avoid {
+    /// Returns the variants that a request with this requirements is kept from.
+    pub(super) fn avoid(&self, requirements: Requirements) -> Avoid {
         let fails = |health: &Health| health.failing.is_some();
         if !self.variants.iter().any(|variant| fails(&variant.health)) {
             return Avoid::None;
@@ -58,7 +58,7 @@ impl Engine {
         let mut able = self
             .variants
             .iter()
-            .filter(|variant| variant.gate.slots() > 0 && variant.suits(wish));
+            .filter(|variant| variant.slots.total() > 0 && variant.fits(requirements));
         if able.any(|variant| !fails(&variant.health)) {
             Avoid::Failing
         } else {
@@ -66,16 +66,23 @@ impl Engine {
         }
     }
 
-    /// A variant that fails and has its trial due, claimed for a request with this wish. Its share is of no
+    /// A variant that fails and has its trial due, claimed for a request with this requirements. Its share is of no
     /// account: it may be none because it fails.
-    pub(super) fn take_trial(&mut self, wish: Wish, avoid: Avoid, now: Mono) -> Option<VariantId> {
+    pub(super) fn take_trial(
+        &mut self,
+        requirements: Requirements,
+        avoid: Avoid,
+        now: Mono,
+    ) -> Option<VariantId> {
         if matches!(avoid, Avoid::None) {
             return None;
         }
         let policy = self.config.health.clone();
         let due = (0..).zip(self.variants.iter()).find(|(_, variant)| {
             let health = &variant.health;
-            health.wants_trial(now, &policy) && variant.gate.slots() > 0 && variant.suits(wish)
+            health.wants_trial(now, &policy)
+                && variant.slots.total() > 0
+                && variant.fits(requirements)
         });
         let id = VariantId(due?.0);
         let claimed = Cell::new(false);
@@ -86,11 +93,11 @@ impl Engine {
     }
 
     /// Takes note of what an answer, or its absence, says of a variant's servers.
-    pub(super) fn observe(&mut self, id: VariantId, sign: Sign, now: Mono) {
-        if !self.judges() {
+    pub(super) fn observe(&mut self, id: VariantId, sign: HealthSignal, now: Mono) {
+        if !self.tracks_health() {
             return;
         }
-        if matches!(sign, Sign::Erred | Sign::Unreachable) {
+        if matches!(sign, HealthSignal::Erred | HealthSignal::Unreachable) {
             self.stats.count(Metric::Failed, Label::Variant(id));
         }
         let Some(variant) = self.variants.get(id) else {
@@ -107,7 +114,7 @@ impl Engine {
     /// The probes that are to be sent now; they are this VM's to send if it is the one that reports.
     pub fn probes(&mut self, now: Mono) -> Vec<Probe> {
         let mut probes = Vec::new();
-        if !self.probes || !self.judges() {
+        if !self.sends_probes || !self.tracks_health() {
             return probes;
         }
         for index in 0..self.variants.len() {
@@ -134,8 +141,8 @@ impl Engine {
     /// A probe has been answered, or was not.
     pub fn on_probe(
         &mut self,
-        variant: Key,
-        probed: Probed,
+        variant: VariantKey,
+        probed: ProbeResult,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
@@ -143,27 +150,31 @@ impl Engine {
         if let Some(place) = place {
             let policy = self.config.health.clone();
             let id = VariantId(place as u16);
-            self.note_health(id, now.mono, |health| health.probed(probed, &policy));
+            self.note_health(id, now.mono, |health| health.on_probe(probed, &policy));
         }
-        self.follow_health(now, verdicts);
+        self.reroute_on_health_change(now, verdicts);
     }
 
     /// Reads from the board what the other workers have seen.
     pub(super) fn read_health(&mut self) {
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index))
-                && let Some(health) = self.member.health(variant.key)
+                && let Some(health) = self.worker.health(variant.key)
             {
-                self.turned |= health.failing.is_some() != variant.health.failing.is_some();
+                self.health_changed |= health.failing.is_some() != variant.health.failing.is_some();
                 variant.health = health;
             }
         }
     }
 
     /// Routes who is held anew where a variant has begun or ceased to fail.
-    pub(super) fn follow_health(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        if std::mem::take(&mut self.turned) {
-            self.route_anew(now, verdicts);
+    pub(super) fn reroute_on_health_change(
+        &mut self,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
+        if std::mem::take(&mut self.health_changed) {
+            self.reroute_waiting(now, verdicts);
         }
     }
 
@@ -178,7 +189,7 @@ impl Engine {
         let Some(variant) = self.variants.get_mut(id) else {
             return;
         };
-        let (noted, outcome) = self.member.note_health(variant.key, now, &change);
+        let (noted, outcome) = self.worker.note_health(variant.key, now, &change);
         let before = variant.health;
         variant.health = noted.unwrap_or_else(|| {
             // The others learn it by the next sign.
@@ -187,15 +198,15 @@ impl Engine {
             health
         });
         if variant.health.failing.is_some() != before.failing.is_some() {
-            self.turned = true;
-            self.member.ring_others(Ring::Health, now);
+            self.health_changed = true;
+            self.worker.notify_others(Notification::Health, now);
         }
         self.count(&outcome);
     }
 
     /// Whether a request may be answered by any other variant where its own refuses the connection: all in the plan
     /// are as accurate as it asks.
-    pub(super) fn may_move_on(&self, request: &Request) -> bool {
+    pub(super) fn may_fail_over(&self, request: &Request) -> bool {
         let planned = (0..self.variants.len()).map(VariantId);
         let mut planned =
             planned.filter(|id| self.variants.get(*id).is_some_and(Variant::is_planned));
@@ -204,7 +215,7 @@ impl Engine {
     }
 
     /// A request was refused by its own variant, and `by` has it: so has its slot.
-    pub(super) fn move_on(&mut self, stream: StreamId, by: VariantId, now: Mono) {
+    pub(super) fn reassign(&mut self, stream: StreamId, by: VariantId, now: Mono) {
         let Some(request) = self.requests.get_mut(&stream) else {
             return;
         };
@@ -215,28 +226,28 @@ impl Engine {
         if from == by {
             return;
         }
-        let (uploads, owns_slot) = (u32::from(request.uploads), flight.owns_slot);
+        let (uploads, owns_slot) = (u32::from(request.uploading), flight.owns_slot);
         // Among those sent to the lanes of the other it has no place.
-        let launch = std::mem::take(&mut flight.launch);
+        let lane = std::mem::take(&mut flight.lane);
         if let Some(variant) = self.variants.get(by) {
             flight.planned = variant.planned;
         }
         if let Some(variant) = self.variants.get_mut(from).filter(|_| owns_slot) {
             variant.uploads = variant.uploads.saturating_sub(uploads);
-            variant.gate.give_back(launch.ordinal);
+            variant.slots.release(lane.ordinal);
         }
         if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
             variant.uploads += uploads;
-            variant.gate.take(now + variant.predicted.high);
-            // The slot table hears of it at the next look, at once.
-            variant.gate.unsettled = true;
+            variant.slots.take(now + variant.predicted.high);
+            // The slot table hears of it at the next check_at, at once.
+            variant.slots.reported.stale = true;
         }
         self.stats.count(Metric::MovedOn, Label::Variant(from));
-        self.observe(from, Sign::Unreachable, now);
+        self.observe(from, HealthSignal::Unreachable, now);
     }
 
     /// Whether it tells failing variants from others: a gate has no other to send to.
-    pub(super) fn judges(&self) -> bool {
+    pub(super) fn tracks_health(&self) -> bool {
         self.config.health.eject && self.config.role != Role::Gate
     }
 }

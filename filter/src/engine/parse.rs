@@ -3,10 +3,10 @@
 
 use weir_api::metrics::Metric;
 
-use super::{Engine, Request, State, Who};
+use super::{Engine, RefusalContext, Request, State};
 use crate::config::Role;
 use crate::reason::Reason;
-use crate::request::body::Share;
+use crate::request::body::HeldBody;
 use crate::request::deadline::{self, Reading};
 use crate::request::protocol;
 use crate::request::wire::{Field, Wire};
@@ -17,24 +17,24 @@ use crate::waiting::class::{Claim, ClassId};
 
 /// A request as the shell has it.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Asked<'a> {
+pub struct IncomingRequest<'a> {
     /// Its headers.
     pub wire: Wire<'a>,
-    /// Who sent it, hashed; where [`Wants::source`] asked for it.
+    /// RefusalContext sent it, hashed; where [`RequiredLookups::source`] incoming for it.
     pub source: Option<u64>,
-    /// Who sent it, hashed, where no proxy says so: what is counted is bounded by it. `None`: unbounded.
+    /// RefusalContext sent it, hashed, where no proxy says so: what is counted is bounded by it. `None`: unbounded.
     pub sender: Option<u64>,
-    /// What proves its class; where [`Wants::proof`] asked for it.
+    /// What proves its class; where [`RequiredLookups::proof`] incoming for it.
     pub proof: Option<&'a [u8]>,
     /// Whether its body is still to come, and will be told of ([`Engine::on_body`]).
-    pub more: bool,
+    pub body_follows: bool,
 }
 
-impl<'a> From<Wire<'a>> for Asked<'a> {
-    fn from(wire: Wire<'a>) -> Asked<'a> {
-        Asked {
+impl<'a> From<Wire<'a>> for IncomingRequest<'a> {
+    fn from(wire: Wire<'a>) -> IncomingRequest<'a> {
+        IncomingRequest {
             wire,
-            ..Asked::default()
+            ..IncomingRequest::default()
         }
     }
 }
@@ -42,8 +42,8 @@ impl<'a> From<Wire<'a>> for Asked<'a> {
 /// What the shell is to find out before it asks: each costs a call into the host, and few requests
 /// need any.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wants<'a> {
-    /// Who sent it: it says by its own clock when.
+pub struct RequiredLookups<'a> {
+    /// RefusalContext sent it: it says by its own clock when.
     pub source: bool,
     /// The path of the property that proves its class.
     pub proof: Option<&'a [String]>,
@@ -54,11 +54,11 @@ pub struct Wants<'a> {
     clippy::large_enum_variant,
     reason = "made once a request and taken apart at once"
 )]
-pub(super) enum Read {
+pub(super) enum ParseOutcome {
     /// None of ours: through, untouched.
     Bypass,
     /// Refused at once.
-    Refused(Reason, Who),
+    Refused(Reason, RefusalContext),
     /// To be routed and admitted.
     Request(Request),
 }
@@ -66,45 +66,54 @@ pub(super) enum Read {
 impl Engine {
     /// What the shell has to find out of a request that came with these headers.
     #[must_use]
-    pub fn wants(&self, wire: &Wire<'_>) -> Wants<'_> {
+    pub fn required_lookups(&self, wire: &Wire<'_>) -> RequiredLookups<'_> {
         let stamped = Field::STARTS.iter().any(|field| wire.get(*field).is_some());
-        let wanted = self.config.classes.wanted(wire.get(Field::Class));
-        Wants {
+        let wanted = self.config.classes.lookup(wire.get(Field::Class));
+        RequiredLookups {
             source: stamped,
             proof: wanted.claim.and_then(Claim::property),
         }
     }
 
-    pub(super) fn read(&mut self, asked: &Asked<'_>, now: Now) -> Read {
-        let wire = &asked.wire;
+    pub(super) fn parse_request(
+        &mut self,
+        incoming: &IncomingRequest<'_>,
+        now: Now,
+    ) -> ParseOutcome {
+        let wire = &incoming.wire;
         let mut shape = protocol::shape(&self.config.bypass, &self.config.streams, wire);
         if shape.bypass {
             self.stats.count(Metric::Bypassed, Label::None);
-            return Read::Bypass;
+            return ParseOutcome::Bypass;
         }
-        let class = self.class(asked);
+        let class = self.class(incoming);
         shape.stream |= self
             .config
             .classes
             .get(class)
             .is_some_and(|class| class.streams);
-        let who = Who {
+        let context = RefusalContext {
             class,
             grpc: shape.grpc,
             variant: None,
         };
         let sources = Some(&mut self.sources).filter(|_| self.config.skew.estimate);
-        let reading = deadline::read(&self.config.deadline, wire, now, sources.zip(asked.source));
+        let reading = deadline::read(
+            &self.config.deadline,
+            wire,
+            now,
+            sources.zip(incoming.source),
+        );
         self.note(&reading);
-        let counts = !self.was_routed(wire);
+        let counts_as_demand = !self.was_routed(wire);
         let Ok(deadline) = reading.deadline else {
-            self.unservable(counts);
-            return Read::Refused(Reason::Expired, who);
+            self.count_unservable(counts_as_demand);
+            return ParseOutcome::Refused(Reason::Expired, context);
         };
-        let due = Mono(deadline.at.0.saturating_sub(nanos(self.rest)));
+        let due = Mono(deadline.at.0.saturating_sub(nanos(self.downstream)));
         if due <= now.mono {
-            self.unservable(counts);
-            return Read::Refused(Reason::Infeasible, who);
+            self.count_unservable(counts_as_demand);
+            return ParseOutcome::Refused(Reason::Infeasible, context);
         }
         let min_accuracy = wire.min_accuracy().unwrap_or_else(|| {
             self.stats
@@ -112,7 +121,7 @@ impl Engine {
             0.0
         });
         self.arrivals += 1;
-        Read::Request(Request {
+        ParseOutcome::Request(Request {
             deadline,
             due,
             arrived: now,
@@ -121,14 +130,14 @@ impl Engine {
             named: self.named(wire),
             stamped: reading.stamped,
             class,
-            renamed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
+            class_changed: wire.get(Field::Class).is_some() && !self.is_named(wire, class),
             arrival: self.arrivals,
             age: reading.age,
-            whole: now.mono,
-            sender: asked.sender,
-            counts,
-            uploads: false,
-            body: Share::default(),
+            complete_at: now.mono,
+            sender: incoming.sender,
+            counts_as_demand,
+            uploading: false,
+            body: HeldBody::default(),
             variant: VariantId(0),
             state: State::Held,
         })
@@ -151,19 +160,19 @@ impl Engine {
     }
 
     /// The class it asks for, if it may have it; else the default.
-    fn class(&mut self, asked: &Asked<'_>) -> ClassId {
+    fn class(&mut self, incoming: &IncomingRequest<'_>) -> ClassId {
         let classes = &self.config.classes;
-        let value = asked.wire.get(Field::Class);
-        let wanted = classes.wanted(value);
+        let value = incoming.wire.get(Field::Class);
+        let wanted = classes.lookup(value);
         let proof = match wanted.claim {
             Some(claim) if claim.property().is_none() => {
                 let header = self.config.claim_headers.iter();
                 let mut header = header
                     .enumerate()
                     .filter(|(_, name)| claim.header() == Some(name.as_str()));
-                header.next().and_then(|(at, _)| asked.wire.claim(at))
+                header.next().and_then(|(at, _)| incoming.wire.claim(at))
             }
-            _ => asked.proof,
+            _ => incoming.proof,
         };
         let admitted = wanted.known && wanted.claim.is_none_or(|claim| claim.admits(proof));
         if admitted || value.is_none() {
@@ -180,7 +189,7 @@ impl Engine {
     }
 
     fn note(&mut self, reading: &Reading) {
-        for field in reading.disbelieved.iter() {
+        for field in reading.invalid.iter() {
             self.stats.count(Metric::Disbelieved, Label::Header(field));
         }
         if reading.clamped {

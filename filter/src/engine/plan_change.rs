@@ -6,22 +6,22 @@ use std::time::Duration;
 use weir_api::Plan;
 use weir_api::metrics::Metric;
 
-use super::variants::Offer;
+use super::variants::RoutingState;
 use super::{Engine, State, StreamId};
 use crate::config::OnStale;
-use crate::plan::Source;
+use crate::plan::PlanSource;
 use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 use crate::waiting::queue::Place;
-use crate::waiting::wait_queue::{Room, Turns};
+use crate::waiting::wait_queue::{SchedulerState, WaitQueue};
 
 impl Engine {
     /// The planner gives this proxy no slot: until a plan says otherwise everything is refused.
-    pub fn on_no_part(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        self.variants.close();
-        self.route_anew(now, verdicts);
+    pub fn on_no_slots(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        self.variants.withdraw_slots();
+        self.reroute_waiting(now, verdicts);
     }
 
     /// A planner's plan, received at `received`, replaces the one in force.
@@ -32,7 +32,7 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        self.source = Source::planner(plan, received);
+        self.source = PlanSource::planner(plan, received);
         self.stats.count(Metric::PlanAccepted, Label::None);
         self.stats
             .set(Metric::PlanRevision, Label::None, plan.revision.0);
@@ -44,30 +44,30 @@ impl Engine {
                 Duration::from_millis(visible),
             );
         }
-        self.put_in_force(plan, now, verdicts);
+        self.apply_plan(plan, now, verdicts);
     }
 
     /// Takes over a plan. Where it changes what variants are for, those who are held are routed anew; most
     /// plans change less.
-    pub(super) fn put_in_force(
+    pub(super) fn apply_plan(
         &mut self,
         plan: &Plan,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        let before: Vec<Offer> = self.variants.offers().collect();
-        self.follow(plan);
-        if self.variants.offers().eq(before) {
-            self.hand_over_all(now, verdicts);
+        let before: Vec<RoutingState> = self.variants.routing_states().collect();
+        self.adopt_plan(plan);
+        if self.variants.routing_states().eq(before) {
+            self.dispatch_all(now, verdicts);
         } else {
-            self.route_anew(now, verdicts);
+            self.reroute_waiting(now, verdicts);
         }
     }
 
-    fn follow(&mut self, plan: &Plan) {
+    fn adopt_plan(&mut self, plan: &Plan) {
         let referred = self.referred(plan);
         self.variants.adopt(plan, |id| referred.contains(&id));
-        self.rest = Duration::from_secs_f64(plan.rest_ms / 1e3);
+        self.downstream = Duration::from_secs_f64(plan.rest_ms / 1e3);
     }
 
     /// The variants that requests refer to, held or in flight or named by a router, where the plan brings any
@@ -85,12 +85,12 @@ impl Engine {
             .collect()
     }
 
-    /// Routes who is held by the variants as they are now, the earliest deadline first. Who stays where it
+    /// Routes who is held by the variants as they are now, the earliest deadline first. RefusalContext stays where it
     /// was keeps its turn there, and whoever moves takes its class's with it: however often plans come, a
     /// class that waits gets its share.
-    pub(super) fn route_anew(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        let rooms = self.variants.iter().map(|variant| &variant.gate.room);
-        let turns: Vec<Turns> = rooms.map(Room::turns).collect();
+    pub(super) fn reroute_waiting(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        let queues = self.variants.iter().map(|variant| &variant.slots.queue);
+        let turns: Vec<SchedulerState> = queues.map(WaitQueue::scheduler_state).collect();
         for stream in self.held_by_deadline() {
             let Some(mut request) = self.requests.get(&stream).copied() else {
                 continue;
@@ -99,17 +99,17 @@ impl Engine {
             match self.choose(&request, false, now) {
                 Ok(to) if to == from => {}
                 Ok(to) => {
-                    self.leave_room(&request);
+                    self.leave_queue(&request);
                     request.variant = to;
-                    self.enter_room(stream, &request, turns.get(usize::from(from.0)));
+                    self.enter_queue(stream, &request, turns.get(usize::from(from.0)));
                     self.held.enter(request.class);
                     self.requests.insert(stream, request);
                 }
                 Err(reason) => verdicts.push((stream, self.refuse_held(stream, reason, now.mono))),
             }
         }
-        self.variants.forget_company();
-        self.hand_over_all(now, verdicts);
+        self.variants.reset_batch_windows();
+        self.dispatch_all(now, verdicts);
     }
 
     fn held_by_deadline(&self) -> Vec<StreamId> {
@@ -127,15 +127,15 @@ impl Engine {
             return;
         }
         if let Some(plan) = self.config.static_plan.clone() {
-            self.source = Source::Static;
-            self.put_in_force(&plan, now, verdicts);
+            self.source = PlanSource::Static;
+            self.apply_plan(&plan, now, verdicts);
         }
     }
 
     pub(super) fn fall_back_to_static(&mut self) {
         if let Some(plan) = self.config.static_plan.clone() {
-            self.follow(&plan);
-            self.source = Source::Static;
+            self.adopt_plan(&plan);
+            self.source = PlanSource::Static;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Requests whose bodies are still coming: heard, bounded, and admitted with their last byte.
+//! Requests whose bodies are still coming: gate_estimate, bounded, and admitted with their last byte.
 //!
 //! A request that has no body yet could not be worked on, so it owns no slot and stands before nobody. Its
 //! deadline runs on: when no variant could finish it any more it is refused. Two kinds go upstream while
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::config::Role;
 use crate::reason::Reason;
-use crate::request::body::{Exceeded, Received};
+use crate::request::body::{BodyChunk, LimitExceeded};
 use crate::slots::latest_start;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
@@ -19,7 +19,7 @@ use crate::verdict::Verdict;
 use super::{Engine, Request, State, StreamId};
 
 /// The least time between two looks at a request whose body is coming.
-const LOOK_LEAST: Duration = Duration::from_millis(5);
+const CHECK_PERIOD_MIN: Duration = Duration::from_millis(5);
 
 impl Engine {
     /// Holds a request whose body is still to come, unless it is a stream, whose headers decide.
@@ -30,15 +30,15 @@ impl Engine {
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
-        request.uploads = true;
+        request.uploading = true;
         if self.config.role == Role::Router || request.shape.upload {
             return self.admit_stream(stream, request, now, verdicts);
         }
         let least = match self.quickest(&request, now) {
             Ok(least) => least,
             Err(reason) => {
-                self.arrived(&request);
-                return self.refuse(reason, request.who());
+                self.count_arrival(&request);
+                return self.refuse(reason, request.refusal_context());
             }
         };
         if self.receiving.len() >= self.config.held_max
@@ -51,27 +51,27 @@ impl Engine {
         }
         self.receiving.add(request.arrival, stream);
         let until = latest_start(request.due, least);
-        self.set_receiving(stream, request, now.mono, until);
+        self.schedule_check(stream, request, now.mono, until);
         Verdict::Park
     }
 
-    /// Sets when to look at a request again: when half of its time is gone, at the latest when no variant could
+    /// Sets when to check_at at a request again: when half of its time is gone, at the latest when no variant could
     /// finish it any more.
-    fn set_receiving(&mut self, stream: StreamId, mut request: Request, now: Mono, until: Mono) {
+    fn schedule_check(&mut self, stream: StreamId, mut request: Request, now: Mono, until: Mono) {
         let half = request.due.since(now) / 2;
-        let look = if request.age.is_some() && half >= LOOK_LEAST {
+        let check_at = if request.age.is_some() && half >= CHECK_PERIOD_MIN {
             until.min(now + half)
         } else {
             until
         };
-        request.state = State::Receiving { look };
-        self.timers.set(look, stream);
+        request.state = State::Receiving { check_at };
+        self.timers.set(check_at, stream);
         self.requests.insert(stream, request);
     }
 
     /// Holds a body that has come to `bytes`, where it is not complete and no limit is near; `false`: it is for
     /// [`Engine::on_body`] to say. Most bodies come like this, and then need no clock.
-    pub fn hold_part(&mut self, stream: StreamId, bytes: u64) -> bool {
+    pub fn hold_body(&mut self, stream: StreamId, bytes: u64) -> bool {
         let limits = &self.config.body;
         let request = self.requests.get_mut(&stream);
         let Some(request) = request.filter(|of| matches!(of.state, State::Receiving { .. })) else {
@@ -85,13 +85,13 @@ impl Engine {
         holds
     }
 
-    /// A part of a request's body has come. `source` tells who sends a request's, and is asked only where
+    /// A part of a request's body has come. `source` tells who sends a request's, and is incoming only where
     /// more bytes are held than one source may hold. `None`: the request is upstream, or none of ours; its body
     /// follows it.
     pub fn on_body(
         &mut self,
         stream: StreamId,
-        received: Received,
+        received: BodyChunk,
         source: impl FnMut(StreamId) -> Option<u64>,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
@@ -99,22 +99,22 @@ impl Engine {
         let request = self.requests.get_mut(&stream)?;
         match &mut request.state {
             State::InFlight(flight) => {
-                if received.complete && request.uploads {
+                if received.complete && request.uploading {
                     // From here on the time is the server's.
                     flight.sent = now.mono;
-                    request.uploads = false;
-                    let ordinal = flight.launch.ordinal;
+                    request.uploading = false;
+                    let ordinal = flight.lane.ordinal;
                     if let Some(variant) = self.variants.get_mut(request.variant) {
                         variant.uploads = variant.uploads.saturating_sub(1);
                         if !request.shape.stream {
-                            variant.gate.forget_endless(ordinal);
+                            variant.slots.clear_open_ended(ordinal);
                         }
                     }
                 }
                 return None;
             }
             State::Held => {
-                request.uploads &= !received.complete;
+                request.uploading &= !received.complete;
                 let bytes = received.bytes.max(request.body.bytes);
                 if bytes > self.config.body.request_max && !received.complete {
                     return Some(self.refuse_held(stream, Reason::HeldBytes, now.mono));
@@ -135,14 +135,14 @@ impl Engine {
             );
         }
         if request.deadline.at <= now.mono {
-            // The timer that would have ended it counts whole ms.
-            let counts = request.counts;
-            self.unservable(counts);
+            // The timer that would have ended it counts complete_at ms.
+            let counts_as_demand = request.counts_as_demand;
+            self.count_unservable(counts_as_demand);
             return Some(self.refuse_held(stream, Reason::Expired, now.mono));
         }
         let mut request = self.leave_receiving(stream)?;
         let mut body = request.body;
-        request.uploads = !received.complete;
+        request.uploading = !received.complete;
         let verdict = self.admit_stream(stream, request, now, verdicts);
         match &verdict {
             Verdict::Park => {
@@ -166,7 +166,7 @@ impl Engine {
             let Some(mut request) = self.leave_receiving(stream) else {
                 continue;
             };
-            request.uploads = false;
+            request.uploading = false;
             self.ledger.release(&mut request.body);
             match self.admit(stream, request, now, verdicts) {
                 Verdict::Park => {}
@@ -188,7 +188,7 @@ impl Engine {
     }
 
     /// Looks at a request whose body is still coming; refuses it where that is too late for any variant to answer.
-    pub(super) fn look_at_receiving(
+    pub(super) fn check_receiving(
         &mut self,
         stream: StreamId,
         now: Now,
@@ -197,15 +197,15 @@ impl Engine {
         let Some(request) = self.requests.get(&stream).copied() else {
             return;
         };
-        self.delayed(&request, now.mono);
+        self.sample_delayed(&request, now.mono);
         // What the variants are predicted to take may be another than when it came.
         let least = self.quickest(&request, now);
         let until = least.map_or(Mono(0), |least| latest_start(request.due, least));
         if until >= now.mono {
-            self.set_receiving(stream, request, now.mono, until);
+            self.schedule_check(stream, request, now.mono, until);
             return;
         }
-        self.unservable(request.counts);
+        self.count_unservable(request.counts_as_demand);
         let verdict = self.refuse_held(stream, Reason::Expired, now.mono);
         verdicts.push((stream, verdict));
     }
@@ -213,10 +213,10 @@ impl Engine {
     /// Takes a request out of those that are received, with what is held of its body.
     pub(super) fn leave_receiving(&mut self, stream: StreamId) -> Option<Request> {
         let request = self.requests.get(&stream)?;
-        let State::Receiving { look } = request.state else {
+        let State::Receiving { check_at } = request.state else {
             return None;
         };
-        self.timers.cancel(look, stream);
+        self.timers.cancel(check_at, stream);
         self.receiving.remove(request.arrival);
         self.requests.remove(&stream)
     }
@@ -231,7 +231,7 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) -> Verdict {
         match self.admit(stream, request, now, verdicts) {
-            Verdict::Park if request.uploads && !request.shape.upload => {
+            Verdict::Park if request.uploading && !request.shape.upload => {
                 self.refuse_held(stream, Reason::HeldBytes, now.mono)
             }
             verdict => verdict,
@@ -242,7 +242,7 @@ impl Engine {
     /// one in any case.
     pub(super) fn exceeds_streams(&self, variant: VariantId) -> bool {
         self.variants.get(variant).is_some_and(|variant| {
-            let most = variant.gate.slots() / 2 / self.workers.max(1);
+            let most = variant.slots.total() / 2 / self.workers.max(1);
             variant.uploads >= most.max(1)
         })
     }
@@ -270,7 +270,7 @@ impl Engine {
             .ledger
             .has_room(&request.body, bytes, &self.config.body)
         {
-            self.ask_sources(stream, source);
+            self.look_up_sources(stream, source);
         }
         let Some(request) = self.requests.get(&stream) else {
             return Ok(());
@@ -279,11 +279,11 @@ impl Engine {
         let room = loop {
             match self.ledger.check(&share, bytes, &self.config.body) {
                 Ok(()) => break Ok(()),
-                Err(Exceeded::Source) => break Err(Reason::SourceLimit),
-                Err(Exceeded::All) if !self.evict_oldest_but(stream, now, verdicts) => {
+                Err(LimitExceeded::Source) => break Err(Reason::SourceLimit),
+                Err(LimitExceeded::All) if !self.evict_oldest_but(stream, now, verdicts) => {
                     break Err(Reason::HeldBytes);
                 }
-                Err(Exceeded::All) => {}
+                Err(LimitExceeded::All) => {}
             }
         };
         if room.is_ok() {
@@ -296,19 +296,23 @@ impl Engine {
     }
 
     /// Asks for the source of this request, and of all others of which bytes are held, where nobody has.
-    fn ask_sources(&mut self, stream: StreamId, mut source: impl FnMut(StreamId) -> Option<u64>) {
-        if self.ledger.has_unasked() {
+    fn look_up_sources(
+        &mut self,
+        stream: StreamId,
+        mut source: impl FnMut(StreamId) -> Option<u64>,
+    ) {
+        if self.ledger.has_unknown_sources() {
             let held = |(_, request): &(&StreamId, &mut Request)| request.body.bytes > 0;
             for (stream, request) in self.requests.iter_mut().filter(held) {
-                if !request.body.asked {
-                    self.ledger.name(&mut request.body, source(*stream));
+                if !request.body.source_known {
+                    self.ledger.set_source(&mut request.body, source(*stream));
                 }
             }
         }
         if let Some(request) = self.requests.get_mut(&stream)
-            && !request.body.asked
+            && !request.body.source_known
         {
-            self.ledger.name(&mut request.body, source(stream));
+            self.ledger.set_source(&mut request.body, source(stream));
         }
     }
 
@@ -333,16 +337,16 @@ impl Engine {
             Some(request) => request,
             None => match self.requests.remove(&stream) {
                 Some(request) => {
-                    self.leave_room(&request);
-                    // The slot table has yet to hear that it waits no more.
+                    self.leave_queue(&request);
+                    // The slot table has yet to record_gate_estimate that it waits no more.
                     if let Some(variant) = self.variants.get_mut(request.variant) {
-                        variant.gate.unsettled = true;
+                        variant.slots.reported.stale = true;
                     }
                     request
                 }
                 None => return Verdict::Park,
             },
         };
-        self.turn_away(&request, reason, now)
+        self.refuse_waiting(&request, reason, now)
     }
 }

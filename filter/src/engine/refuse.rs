@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_api::metrics::Metric;
 
-use super::{Engine, Request, State, Who};
+use super::{Engine, RefusalContext, Request, State};
 use crate::config::Role;
 use crate::reason::Reason;
 use crate::stats::Label;
@@ -14,40 +14,45 @@ use crate::waiting::class::ClassId;
 
 impl Engine {
     /// Refuses a request that has just become complete.
-    pub(super) fn refuse_new(&mut self, reason: Reason, who: Who) -> Verdict {
+    pub(super) fn refuse_new(&mut self, reason: Reason, context: RefusalContext) -> Verdict {
         self.stats
             .time(Metric::RefusedAfterMs, Label::None, Duration::ZERO);
-        self.refuse(reason, who)
+        self.refuse(reason, context)
     }
 
     /// Refuses a request that was held: what is held of its body goes.
-    pub(super) fn turn_away(&mut self, request: &Request, reason: Reason, now: Mono) -> Verdict {
+    pub(super) fn refuse_waiting(
+        &mut self,
+        request: &Request,
+        reason: Reason,
+        now: Mono,
+    ) -> Verdict {
         if matches!(request.state, State::Held) {
-            let after = now.since(request.whole);
+            let after = now.since(request.complete_at);
             self.stats.time(Metric::RefusedAfterMs, Label::None, after);
         }
         let mut body = request.body;
         self.ledger.release(&mut body);
-        self.refuse(reason, request.who())
+        self.refuse(reason, request.refusal_context())
     }
 
-    pub(super) fn refuse(&mut self, reason: Reason, who: Who) -> Verdict {
-        self.refused(reason, who.class);
-        self.refusal(reason, who)
+    pub(super) fn refuse(&mut self, reason: Reason, context: RefusalContext) -> Verdict {
+        self.count_refused(reason, context.class);
+        self.refusal(reason, context)
     }
 
     /// A refusal that has been counted.
-    pub(super) fn refusal(&self, reason: Reason, who: Who) -> Verdict {
+    pub(super) fn refusal(&self, reason: Reason, context: RefusalContext) -> Verdict {
         let gate = self.config.role == Role::Gate;
-        let variant = who.variant.filter(|_| gate);
+        let variant = context.variant.filter(|_| gate);
         let variant = variant.and_then(|id| self.variants.get(id));
         Verdict::Reject(Refusal {
-            expected: variant.map(|variant| variant.expected(variant.gate.sent.1)),
-            ..Refusal::new(reason, who.grpc)
+            expected: variant.map(|variant| variant.expected(variant.slots.lanes.1)),
+            ..Refusal::new(reason, context.grpc)
         })
     }
 
-    pub(super) fn refused(&mut self, reason: Reason, class: ClassId) {
+    pub(super) fn count_refused(&mut self, reason: Reason, class: ClassId) {
         self.stats.count(Metric::Refused, Label::Reason(reason));
         self.count_class(Metric::ClassRefused, class);
     }

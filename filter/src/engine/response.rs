@@ -7,7 +7,7 @@ use weir_api::metrics::Metric;
 
 use super::{End, Engine, State, StreamId};
 use crate::config::Role;
-use crate::health::Sign;
+use crate::health::HealthSignal;
 use crate::reason::Reason;
 use crate::stats::Label;
 use crate::time::{Now, Wall};
@@ -19,8 +19,8 @@ use crate::verdict::Verdict;
 pub struct Answer {
     /// Whether it is an error (4xx, 5xx): it says nothing of the service time.
     pub failed: bool,
-    /// Sign of the server's health; `None`: none.
-    pub sign: Option<Sign>,
+    /// HealthSignal of the server's health; `None`: none.
+    pub sign: Option<HealthSignal>,
     /// The variant that answered, where another could have than the one it was sent to.
     pub served_by: Option<VariantId>,
     /// What the gate before the server says a request takes there (`x-slo-expected-ms`).
@@ -44,7 +44,7 @@ pub struct Tags {
     /// Time held (`server-timing: queue;dur=…`); a router holds nobody.
     pub waited: Option<Duration>,
     /// What a request that came now would take here, wait and service (`x-slo-expected-ms`): for the
-    /// router before this gate.
+    /// router before this slots.
     pub expected: Option<Duration>,
     /// When the request came, for a client that says when it sends (`x-slo-clock`).
     pub came: Option<Wall>,
@@ -55,7 +55,7 @@ impl Engine {
     pub fn on_answer(&mut self, stream: StreamId, answer: Answer, now: Now) -> Option<Tags> {
         let role = self.config.role;
         if let Some(by) = answer.served_by {
-            self.move_on(stream, by, now.mono);
+            self.reassign(stream, by, now.mono);
         }
         let request = self.requests.get_mut(&stream)?;
         let State::InFlight(flight) = &mut request.state else {
@@ -76,12 +76,12 @@ impl Engine {
         }
         let variant = self.variants.get_mut(request.variant)?;
         if let Some(expected) = answer.expected.filter(|_| role == Role::Router) {
-            variant.hear(expected, now.mono);
+            variant.record_gate_estimate(expected, now.mono);
         }
         Some(Tags {
             variant: variant.name.clone(),
             remaining: request.deadline.client_at.since(now.mono),
-            waited: (role != Role::Router).then(|| flight.sent.since(request.whole)),
+            waited: (role != Role::Router).then(|| flight.sent.since(request.complete_at)),
             expected: (role == Role::Gate).then(|| variant.expected(now.mono)),
             came: request.stamped.then_some(request.arrived.wall),
         })
@@ -89,7 +89,12 @@ impl Engine {
 
     /// So much of an answer has come that its client's reading may hold up the rest: the server's part in
     /// it is over, and its slot free. Not so of a stream, which the server goes on making.
-    pub fn on_bulk(&mut self, stream: StreamId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    pub fn on_response_exceeds_buffer(
+        &mut self,
+        stream: StreamId,
+        now: Now,
+        verdicts: &mut Vec<(StreamId, Verdict)>,
+    ) {
         let Some(request) = self.requests.get_mut(&stream) else {
             return;
         };
@@ -101,10 +106,10 @@ impl Engine {
         }
         let (flight, freed) = (*flight, *request);
         // Counted out with its slot: the end of its body must not count it out again.
-        request.uploads = false;
+        request.uploading = false;
         let request = freed;
-        self.free(stream, &request, flight, End::Answered, now);
-        self.hand_over(request.variant, false, now, verdicts);
+        self.free_slot(stream, &request, flight, End::Answered, now);
+        self.dispatch_variant(request.variant, false, now, verdicts);
     }
 
     /// Ends a flight that has outlived its deadline without an answer.
@@ -118,8 +123,8 @@ impl Engine {
             return;
         };
         if let State::InFlight(flight) = request.state {
-            self.land(stream, &request, flight, End::TimedOut, now);
-            let refusal = self.refusal(Reason::Expired, request.who());
+            self.finish_flight(stream, &request, flight, End::TimedOut, now);
+            let refusal = self.refusal(Reason::Expired, request.refusal_context());
             verdicts.push((stream, refusal));
         }
     }

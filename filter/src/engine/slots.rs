@@ -1,10 +1,10 @@
-//! Slots: what is asked of the board, and what its answer lets go.
+//! Slots: what is incoming of the board, and what its answer lets go.
 
 use weir_api::metrics::Metric;
 
 use super::variant::Variant;
-use super::{Engine, Launch, Request, StreamId};
-use crate::coordination::{Ask, Member, Outcome, Sent};
+use super::{Engine, LanePosition, Request, StreamId};
+use crate::coordination::{AcquireRequest, LaneReport, SyncResult, Worker};
 use crate::priority::Urgency;
 use crate::reason::Reason;
 use crate::slots::latest_start;
@@ -17,82 +17,82 @@ use crate::waiting::queue::Place;
 
 impl Engine {
     /// Time has passed, or somebody has rung: every variant's turn.
-    pub(super) fn hand_over_all(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    pub(super) fn dispatch_all(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         if !self.owns_slots() {
             return;
         }
-        // Who is moved is in a hurry: it has its say where it comes to before slots are given there.
+        // RefusalContext is moved is in a hurry: it has its say where it comes to before slots are given there.
         for index in 0..self.variants.len() {
-            self.clear(VariantId(index), now, verdicts);
+            self.evict_overdue(VariantId(index), now, verdicts);
         }
         for index in 0..self.variants.len() {
-            self.turn(VariantId(index), true, now, verdicts);
+            self.dispatch_waiting(VariantId(index), true, now, verdicts);
         }
-        self.settle_stirred(now, verdicts);
+        self.dispatch_dirty(now, verdicts);
     }
 
     /// One variant's turn, and that of those to which somebody was moved from it.
-    pub(super) fn hand_over(
+    pub(super) fn dispatch_variant(
         &mut self,
         id: VariantId,
         tick: bool,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        self.turn(id, tick, now, verdicts);
-        self.settle_stirred(now, verdicts);
+        self.dispatch_waiting(id, tick, now, verdicts);
+        self.dispatch_dirty(now, verdicts);
     }
 
     /// Ends, because who is moved can answer in time where it is moved to, and is not moved again at
     /// the same moment.
-    fn settle_stirred(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        while let Some(id) = self.stirred.pop() {
-            self.turn(id, false, now, verdicts);
+    fn dispatch_dirty(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+        while let Some(id) = self.dirty_variants.pop() {
+            self.dispatch_waiting(id, false, now, verdicts);
         }
     }
 
     /// Moves or refuses those whose time here is up, tells the board what it should know, and
     /// dispatches as many as it grants. `tick`: time has passed or somebody has rung.
-    fn turn(
+    fn dispatch_waiting(
         &mut self,
         id: VariantId,
         tick: bool,
         now: Now,
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
-        self.clear(id, now, verdicts);
+        self.evict_overdue(id, now, verdicts);
         let settled = self
             .variants
             .get(id)
-            .is_none_or(|variant| variant.gate.is_settled());
+            .is_none_or(|variant| variant.slots.is_synced());
         if settled {
             return;
         }
-        let (granted, sent) = self.settle(id, None, u32::MAX, tick, now.mono);
+        let (granted, sent) = self.acquire_slots(id, None, u32::MAX, tick, now.mono);
         for place in 0..granted {
-            let next = self.variants.get_mut(id).and_then(|v| v.gate.room.pop());
+            let next = self.variants.get_mut(id).and_then(|v| v.slots.queue.pop());
             let Some((_, _, stream)) = next else {
                 break;
             };
             if let Some(request) = self.forget_held(stream) {
-                let launch = Launch::new(&sent, place, granted);
-                verdicts.push((stream, self.dispatch(stream, request, launch, now)));
+                let lane = LanePosition::new(&sent, place, granted);
+                verdicts.push((stream, self.dispatch(stream, request, lane, now)));
             }
         }
         self.count_batch(id, granted);
     }
 
     /// Lays the ghosts, and moves or refuses those whose time here is up.
-    fn clear(&mut self, id: VariantId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
+    fn evict_overdue(&mut self, id: VariantId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         if let Some(variant) = self.variants.get_mut(id) {
-            variant.gate.lay_ghosts(now.mono);
+            variant.slots.expire_orphans(now.mono);
         }
         while let Some(stream) = self.overdue(id, now.mono) {
-            self.move_or_refuse(stream, now, verdicts);
+            self.downgrade_or_refuse(stream, now, verdicts);
         }
     }
 
-    fn move_or_refuse(
+    fn downgrade_or_refuse(
         &mut self,
         stream: StreamId,
         now: Now,
@@ -101,7 +101,7 @@ impl Engine {
         let Some(mut request) = self.forget_held(stream) else {
             return;
         };
-        let to = (request.due > now.mono).then(|| self.elsewhere(&request, now));
+        let to = (request.due > now.mono).then(|| self.downgrade_target(&request, now));
         // Where there is no time left but for the rest of the pipeline, nothing has expired yet.
         let reason = if request.deadline.at <= now.mono {
             Reason::Expired
@@ -112,88 +112,88 @@ impl Engine {
             Some(to) => {
                 request.variant = to;
                 self.park(stream, request);
-                if !self.stirred.contains(&to) {
-                    self.stirred.push(to);
+                if !self.dirty_variants.contains(&to) {
+                    self.dirty_variants.push(to);
                 }
             }
-            None => verdicts.push((stream, self.turn_away(&request, reason, now.mono))),
+            None => verdicts.push((stream, self.refuse_waiting(&request, reason, now.mono))),
         }
     }
 
     /// Claims a slot for a request that has just come, unless somebody here goes before it.
-    pub(super) fn claim(&mut self, request: &Request, now: Mono) -> Option<Launch> {
+    pub(super) fn claim(&mut self, request: &Request, now: Mono) -> Option<LanePosition> {
         let variant = self.variants.get_mut(request.variant)?;
-        variant.gate.lay_ghosts(now);
+        variant.slots.expire_orphans(now);
         let newcomer = (request.class, request.place());
-        if !variant.gate.room.goes_first(request.class, request.place()) {
+        if !variant.slots.queue.is_next(request.class, request.place()) {
             return None;
         }
-        let (granted, sent) = self.settle(request.variant, Some(newcomer), 1, false, now);
+        let (granted, sent) = self.acquire_slots(request.variant, Some(newcomer), 1, false, now);
         if granted == 0 {
             return None;
         }
         let variant = self.variants.get_mut(request.variant)?;
-        variant.gate.room.charge(request.class);
-        Some(Launch::new(&sent, 0, granted))
+        variant.slots.queue.charge(request.class);
+        Some(LanePosition::new(&sent, 0, granted))
     }
 
     /// Tells the board of a variant; a newcomer stands before those in the room. How many may go,
     /// and what was sent.
-    pub(super) fn settle(
+    pub(super) fn acquire_slots(
         &mut self,
         id: VariantId,
         newcomer: Option<(ClassId, Place)>,
-        most: u32,
+        limit: u32,
         tick: bool,
         now: Mono,
-    ) -> (u32, Sent) {
+    ) -> (u32, LaneReport) {
         let Some(variant) = self.variants.get_mut(id) else {
-            return (0, Sent::default());
+            return (0, LaneReport::default());
         };
         let more = u32::from(newcomer.is_some());
-        let waits = u32::try_from(variant.gate.room.len()).unwrap_or(u32::MAX);
-        let question = Question {
-            waits: waits.saturating_add(more),
+        let waiting_count = u32::try_from(variant.slots.queue.len()).unwrap_or(u32::MAX);
+        let params = AcquireParams {
+            waiting_count: waiting_count.saturating_add(more),
             due: variant.due(self.config.batch_wait, now),
-            most,
+            limit,
             tick,
             overlaps: self.config.overlap,
         };
-        let room = &variant.gate.room;
-        let member = &mut self.member;
-        let (outcome, head) = match (newcomer, room.line()) {
+        let room = &variant.slots.queue;
+        let worker = &mut self.worker;
+        let (outcome, head) = match (newcomer, room.single_class_order()) {
             (Some((class, place)), Some(line)) => {
                 let order = std::iter::once(room.urgency(class, place)).chain(line);
-                question.put(member, variant, order, now)
+                params.put(worker, variant, order, now)
             }
             (Some((class, place)), None) => {
                 let order = room.order_with(class, place);
-                question.put(member, variant, order, now)
+                params.put(worker, variant, order, now)
             }
-            (None, Some(line)) => question.put(member, variant, line, now),
-            (None, None) => question.put(member, variant, room.order(), now),
+            (None, Some(line)) => params.put(worker, variant, line, now),
+            (None, None) => params.put(worker, variant, room.order(), now),
         };
-        let gate = &mut variant.gate;
-        // Of a batch that was closed with a newcomer the others go at the next look, at once.
-        gate.unsettled = outcome.unsettled || outcome.more;
-        if !outcome.unsettled {
-            gate.posted_head = head;
-            gate.posted = gate.taken().saturating_add(outcome.granted);
-            gate.others = outcome.others;
-            gate.sent = (outcome.sent, now);
-            gate.heard();
+        let slots = &mut variant.slots;
+        // Of a batch that was closed with a newcomer the others go at the next check_at, at once.
+        slots.reported.stale = outcome.contended || outcome.more;
+        if !outcome.contended {
+            slots.reported.head = head;
+            slots.reported.taken = slots.taken().saturating_add(outcome.granted);
+            slots.others = outcome.others;
+            slots.lanes = (outcome.lanes, now);
+            slots.mark_reported();
         }
         if outcome.granted > 0 {
-            variant.company_since = head.map(|_| now);
+            variant.batch_open_since = head.map(|_| now);
         }
         self.count(&outcome);
-        self.learn(id, outcome.sent.began, now);
-        (outcome.granted, outcome.sent)
+        self.record_service_time(id, outcome.lanes.began, now);
+        (outcome.granted, outcome.lanes)
     }
 
-    pub(super) fn count(&mut self, outcome: &Outcome) {
-        if outcome.lost > 0 {
-            let lost = i64::from(outcome.lost);
+    pub(super) fn count(&mut self, outcome: &SyncResult) {
+        if outcome.conflicts > 0 {
+            let lost = i64::from(outcome.conflicts);
             self.stats.by(Metric::SwapsLost, Label::None, lost);
         }
         if outcome.reset {
@@ -219,53 +219,58 @@ impl Engine {
     /// One held for a variant that can wait there no longer.
     fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
         let variant = self.variants.get_mut(id)?;
-        if variant.gate.room.is_empty() {
+        if variant.slots.queue.is_empty() {
             return None;
         }
         let service = variant.predicted.high;
         let begins = variant.must_begin(now);
         let late = |deadline| deadline <= now || latest_start(deadline, service) < begins;
-        let (_, _, stream) = variant.gate.room.pop_if(|place| late(place.deadline))?;
+        let (_, _, stream) = variant
+            .slots
+            .queue
+            .pop_where(|place| late(place.deadline))?;
         Some(stream)
     }
 }
 
-/// What is asked of the board beside what the variant's gate says by itself.
+/// What is incoming of the board beside what the variant's gate says by itself.
 #[derive(Debug, Clone, Copy)]
-struct Question {
-    waits: u32,
+struct AcquireParams {
+    waiting_count: u32,
     due: Option<Urgency>,
-    most: u32,
+    limit: u32,
     tick: bool,
     overlaps: bool,
 }
 
-impl Question {
+impl AcquireParams {
     /// The board's answer, and who is first of those who then still wait.
     fn put<W: Iterator<Item = Urgency> + Clone>(
         self,
-        member: &mut Member,
+        worker: &mut Worker,
         variant: &Variant,
         waiting: W,
         now: Mono,
-    ) -> (Outcome, Option<Urgency>) {
-        let gate = &variant.gate;
-        let ask = Ask {
+    ) -> (SyncResult, Option<Urgency>) {
+        let slots = &variant.slots;
+        let ask = AcquireRequest {
             variant: variant.key,
-            slots: gate.slots(),
-            taken: gate.taken(),
-            posted: gate.posted,
-            until: gate.until(),
+            slots: slots.total(),
+            taken: slots.taken(),
+            reported: slots.reported.taken,
+            until: slots.until(),
             service: variant.predicted.high,
-            waits: self.waits,
+            waiting_count: self.waiting_count,
             waiting: waiting.clone(),
             batch: variant.batch,
             due: self.due,
-            most: self.most,
+            limit: self.limit,
             tick: self.tick,
-            ahead: self.overlaps.then(|| variant.ahead(self.waits, now)),
+            lanes: self
+                .overlaps
+                .then(|| variant.ahead(self.waiting_count, now)),
         };
-        let outcome = member.settle(ask, now);
+        let outcome = worker.acquire(ask, now);
         let head = waiting.into_iter().nth(outcome.granted as usize);
         (outcome, head)
     }

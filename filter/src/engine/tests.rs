@@ -63,8 +63,8 @@ fn ask(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verdi
 
 fn request(engine: &mut Engine, stream: StreamId, headers: &[(&str, &[u8])], now: Now) -> Verdict {
     let mut others = Vec::new();
-    let asked = Wire::pick(headers.iter().copied()).into();
-    let verdict = engine.on_request(stream, &asked, now, &mut others);
+    let incoming = Wire::pick(headers.iter().copied()).into();
+    let verdict = engine.on_request(stream, &incoming, now, &mut others);
     assert_eq!(others, []);
     verdict
 }
@@ -158,7 +158,10 @@ fn what_expires_while_held_is_refused_at_its_deadline_and_not_before() {
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 200, at(0));
     assert_eq!(engine.next_wake(at(195).mono), Some(at(200).mono));
-    assert_eq!(engine.next_wake(at(0).mono), Some(at(0).mono + LOOK));
+    assert_eq!(
+        engine.next_wake(at(0).mono),
+        Some(at(0).mono + CHECK_PERIOD)
+    );
     assert!(release(&mut engine, at(199)).is_empty());
     let verdicts = release(&mut engine, at(200));
     assert_eq!(verdicts.len(), 1);
@@ -273,7 +276,7 @@ fn a_proxy_without_a_part_refuses_until_a_plan_gives_it_one() {
     ask(&mut engine, 0, 1000, at(0));
     assert_eq!(ask(&mut engine, 1, 1000, at(0)), Verdict::Park);
     let mut verdicts = Vec::new();
-    engine.on_no_part(at(1), &mut verdicts);
+    engine.on_no_slots(at(1), &mut verdicts);
     assert_eq!(reason(&verdicts[0].1), Some(Reason::NoCapacity));
     let refused = ask(&mut engine, 2, 1000, at(2));
     assert_eq!(reason(&refused), Some(Reason::NoCapacity));

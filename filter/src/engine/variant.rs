@@ -6,26 +6,26 @@ use std::time::Duration;
 use weir_api::VariantPlan;
 
 use crate::coordination::lead::Lead;
-use crate::engine::LOOK;
-use crate::engine::completion::Landing;
+use crate::engine::CHECK_PERIOD;
+use crate::engine::completion::Completion;
 use crate::health::Health;
 use crate::priority::Urgency;
-use crate::routing::router::Wish;
-use crate::routing::service_time::{Observed, Predicted};
-use crate::slots::{Gate, latest_start};
+use crate::routing::router::Requirements;
+use crate::routing::service_time::{ServiceTime, ServiceTimeEstimator};
+use crate::slots::{VariantSlots, latest_start};
 use crate::time::Mono;
-use crate::variant::Key;
+use crate::variant::VariantKey;
 use crate::waiting::class::Classes;
-use crate::waiting::wait_queue::Room;
+use crate::waiting::wait_queue::WaitQueue;
 
 /// How long before the last moment a batch is closed that is not full, at the least: the timer that
-/// comes for it counts whole ms and may be late by a few.
+/// comes for it counts complete_at ms and may be late by a few.
 const BATCH_MARGIN: Duration = Duration::from_millis(5);
 /// The same, as a part of the service time: a prediction is told to within a sixteenth, and who was
 /// refused because the timer came a moment too late has waited for nothing but company.
 const BATCH_MARGIN_PART: u32 = 16;
-/// How long a router goes by what it has heard of a variant's gate.
-const HEARSAY: Duration = Duration::from_secs(2);
+/// How long a router goes by what it has gate_estimate of a variant's slots.
+const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
 
 /// A variant as the engine sees it.
 #[derive(Debug)]
@@ -34,14 +34,14 @@ pub(super) struct Variant {
     pub(super) cluster: Rc<str>,
     /// The cluster that moves on to other variants where a connection is refused, where there is one.
     pub(super) failover: Option<Rc<str>>,
-    pub(super) key: Key,
+    pub(super) key: VariantKey,
     /// The plan's service time.
     pub(super) planned: Duration,
     /// The same, corrected by what was seen.
-    pub(super) predicted: Predicted,
+    pub(super) predicted: ServiceTime,
     pub(super) batch: u32,
     pub(super) cancels: bool,
-    pub(super) gate: Gate,
+    pub(super) slots: VariantSlots,
     /// Requests upstream whose bodies are still coming.
     pub(super) uploads: u32,
     /// Health of its servers, as the workers of the proxy know.
@@ -49,11 +49,11 @@ pub(super) struct Variant {
     /// Moment at which it was last probed from here.
     pub(super) probed_at: Option<Mono>,
     /// Since when the room has been waiting for a batch to fill.
-    pub(super) company_since: Option<Mono>,
+    pub(super) batch_open_since: Option<Mono>,
     /// The last execution that is over, until the board has told of it.
-    pub(super) landing: Option<Landing>,
-    pub(super) observed: Observed,
-    pub(super) heard: Option<(Duration, Mono)>,
+    pub(super) completion: Option<Completion>,
+    pub(super) service_time: ServiceTimeEstimator,
+    pub(super) gate_estimate: Option<(Duration, Mono)>,
     /// Shortest that it could take with all it may be given; `None` where the plan does not name it.
     pub(super) shortest: Option<Duration>,
     pub(super) share: f64,
@@ -61,35 +61,35 @@ pub(super) struct Variant {
 }
 
 impl Variant {
-    /// When the engine has to look at it by itself.
+    /// When the engine has to check_at at it by itself.
     pub(super) fn next_wake(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Mono> {
-        if self.gate.unsettled {
+        if self.slots.reported.stale {
             return Some(now);
         }
-        let look = (!self.gate.room.is_empty()).then(|| now + LOOK);
-        let wake = self.gate.next_wake(self.predicted.high);
-        let due = self.due_at(batch_wait);
-        look.into_iter().chain(wake).chain(due).min()
+        let check_at = (!self.slots.queue.is_empty()).then(|| now + CHECK_PERIOD);
+        let wake = self.slots.next_wake(self.predicted.high);
+        let due = self.batch_due_at(batch_wait);
+        check_at.into_iter().chain(wake).chain(due).min()
     }
 
     /// The least urgent for whom a batch is to be closed though it is not full.
     pub(super) fn due(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Urgency> {
-        self.due_at(batch_wait).filter(|at| *at <= now)?;
-        let waited = self.company_since.zip(batch_wait);
+        self.batch_due_at(batch_wait).filter(|at| *at <= now)?;
+        let waited = self.batch_open_since.zip(batch_wait);
         if waited.is_some_and(|(since, wait)| since + wait <= now) {
             return Some(Urgency(u64::MAX));
         }
-        Some(self.gate.room.urgency_by(now + self.batch_service()))
+        Some(self.slots.queue.urgency_by(now + self.batch_service()))
     }
 
     /// When the first who wait can wait for company no longer.
-    fn due_at(&self, batch_wait: Option<Duration>) -> Option<Mono> {
+    fn batch_due_at(&self, batch_wait: Option<Duration>) -> Option<Mono> {
         if self.batch <= 1 {
             return None;
         }
-        let earliest = self.gate.room.earliest()?;
+        let earliest = self.slots.queue.earliest()?;
         let last = latest_start(earliest, self.batch_service());
-        let since = self.company_since.zip(batch_wait);
+        let since = self.batch_open_since.zip(batch_wait);
         let patience = since.map(|(since, wait)| since + wait);
         patience.into_iter().chain([last]).min()
     }
@@ -100,9 +100,9 @@ impl Variant {
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
-    /// Whether it could serve this wish if nobody waited.
-    pub(super) fn suits(&self, wish: Wish) -> bool {
-        self.predicted.high <= wish.left && self.accuracy >= wish.min_accuracy
+    /// Whether it could serve this requirements if nobody waited.
+    pub(super) fn fits(&self, requirements: Requirements) -> bool {
+        self.predicted.high <= requirements.left && self.accuracy >= requirements.min_accuracy
     }
 
     /// Whether the plan in force names it.
@@ -111,19 +111,19 @@ impl Variant {
     }
 
     /// A gate before this variant's servers says what a request takes there.
-    pub(super) fn hear(&mut self, expected: Duration, now: Mono) {
-        let expected = match self.heard {
+    pub(super) fn record_gate_estimate(&mut self, expected: Duration, now: Mono) {
+        let expected = match self.gate_estimate {
             // Several gates take turns at answering: none of them for all.
             Some((before, until)) if now < until => (before * 3 + expected) / 4,
             _ => expected,
         };
-        self.heard = Some((expected, now + HEARSAY));
+        self.gate_estimate = Some((expected, now + GATE_ESTIMATE_TTL));
     }
 
     /// An execution took, or was given up after, so long.
     pub(super) fn observe(&mut self, planned: Duration, took: Duration, now: Mono) {
-        if self.observed.record(planned, took, now) {
-            self.predicted = self.observed.foresee(self.planned);
+        if self.service_time.record(planned, took, now) {
+            self.predicted = self.service_time.estimate(self.planned);
         }
     }
 
@@ -132,34 +132,34 @@ impl Variant {
             name: Rc::from(""),
             cluster: Rc::from(""),
             failover: None,
-            key: Key::default(),
+            key: VariantKey::default(),
             planned: Duration::ZERO,
-            predicted: Predicted::default(),
+            predicted: ServiceTime::default(),
             batch: 1,
             cancels: false,
-            gate: Gate::new(Room::new(classes)),
+            slots: VariantSlots::new(WaitQueue::new(classes)),
             uploads: 0,
             health: Health::default(),
             probed_at: None,
-            company_since: None,
-            landing: None,
-            observed: Observed::default(),
-            heard: None,
+            batch_open_since: None,
+            completion: None,
+            service_time: ServiceTimeEstimator::default(),
+            gate_estimate: None,
             shortest: None,
             share: 0.0,
             accuracy: 0.0,
         };
-        variant.follow(planned, suffix);
+        variant.apply(planned, suffix);
         variant
     }
 
-    pub(super) fn follow(&mut self, plan: &VariantPlan, suffix: Option<&str>) {
+    pub(super) fn apply(&mut self, plan: &VariantPlan, suffix: Option<&str>) {
         if *self.name != *plan.name {
             self.name = Rc::from(plan.name.as_str());
-            self.key = Key::of(&plan.name);
-            (self.observed, self.heard) = (Observed::default(), None);
+            self.key = VariantKey::of(&plan.name);
+            (self.service_time, self.gate_estimate) = (ServiceTimeEstimator::default(), None);
             (self.health, self.probed_at) = (Health::default(), None);
-            self.gate.sent.0.lead = Lead::default();
+            self.slots.lanes.0.lead = Lead::default();
         }
         if *self.cluster != *plan.cluster {
             self.cluster = Rc::from(plan.cluster.as_str());
@@ -167,15 +167,15 @@ impl Variant {
         }
         let planned = Duration::from_secs_f64(plan.service_ms / 1e3);
         if planned != self.planned {
-            self.gate.sent.0.lead = Lead::default();
+            self.slots.lanes.0.lead = Lead::default();
         }
         self.planned = planned;
         self.shortest = Some(Duration::from_secs_f64(plan.service_min_ms / 1e3));
-        self.predicted = self.observed.foresee(self.planned);
+        self.predicted = self.service_time.estimate(self.planned);
         self.batch = plan.batch;
         self.cancels = plan.cancels;
         self.share = plan.share.0;
-        self.gate.set_slots(plan.slots);
+        self.slots.set_total(plan.slots);
         self.accuracy = plan.accuracy;
     }
 }

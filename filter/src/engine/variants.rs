@@ -7,15 +7,15 @@ use weir_api::{Plan, VariantPlan};
 
 use crate::engine::health::Avoid;
 use crate::engine::variant::Variant;
-use crate::routing::router::{Candidate, NoRoute, Wish};
+use crate::routing::router::{Candidate, NoRoute, Requirements};
 use crate::time::Mono;
 use crate::variant::VariantId;
 use crate::waiting::class::{ClassId, Classes};
 use crate::waiting::queue::Place;
 
-/// What a variant is for, as requests are routed; how long it takes is asked of each anew.
+/// What a variant is for, as requests are routed; how long it takes is incoming of each anew.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Offer {
+pub(super) struct RoutingState {
     share: f64,
     slots: u32,
     accuracy: f64,
@@ -31,7 +31,7 @@ pub(super) struct Variants {
 }
 
 impl Variants {
-    /// None yet; their rooms will know these classes.
+    /// None yet; their queues will know these classes.
     pub(super) fn new(classes: &Classes, failover: Option<&str>) -> Variants {
         Variants {
             table: Vec::new(),
@@ -68,7 +68,7 @@ impl Variants {
 
     /// The one variant that has slots, if there is but one.
     pub(super) fn only(&self) -> Option<VariantId> {
-        let mut open = (0..).zip(&self.table).filter(|(_, v)| v.gate.slots() > 0);
+        let mut open = (0..).zip(&self.table).filter(|(_, v)| v.slots.total() > 0);
         let (first, _) = open.next()?;
         open.next().is_none().then_some(VariantId(first))
     }
@@ -83,37 +83,41 @@ impl Variants {
     ) -> impl Iterator<Item = Candidate<impl Fn() -> Duration>> + Clone {
         self.table.iter().map(move |variant| Candidate {
             share: variant.share,
-            has_slots: variant.gate.slots() > 0 && !avoid.bars(&variant.health),
-            takes: move || variant.takes(class, place, now),
+            has_slots: variant.slots.total() > 0 && !avoid.excludes(&variant.health),
+            response_time: move || variant.response_time(class, place, now),
             accuracy: variant.accuracy,
         })
     }
 
-    /// A request with this wish was refused: where it would have made it but for those who wait, slots
+    /// A request with this requirements was refused: where it would have made it but for those who wait, slots
     /// are short. One that nobody could have served in time says nothing of them.
-    pub(super) fn contend(&mut self, wish: Wish) {
-        for variant in self.table.iter_mut().filter(|variant| variant.suits(wish)) {
-            variant.gate.room.contend();
+    pub(super) fn mark_contended(&mut self, requirements: Requirements) {
+        for variant in self
+            .table
+            .iter_mut()
+            .filter(|variant| variant.fits(requirements))
+        {
+            variant.slots.queue.set_contended();
         }
     }
 
-    /// How long the quickest that could serve this wish would take if nobody waited; `only` this one may.
+    /// How long the quickest that could serve this requirements would take if nobody waited; `only` this one may.
     ///
     /// # Errors
     /// Why none could.
     pub(super) fn quickest(
         &self,
-        wish: Wish,
+        requirements: Requirements,
         only: Option<VariantId>,
         avoid: Avoid,
     ) -> Result<Duration, NoRoute> {
         let allowed = (0..).zip(&self.table).filter(|(id, variant)| {
-            only.is_none_or(|only| only.0 == *id) && variant.gate.slots() > 0
+            only.is_none_or(|only| only.0 == *id) && variant.slots.total() > 0
         });
         let mut any_slots = false;
         let times = allowed.filter_map(|(_, variant)| {
             any_slots = true;
-            let able = variant.suits(wish) && !avoid.bars(&variant.health);
+            let able = variant.fits(requirements) && !avoid.excludes(&variant.health);
             able.then_some(variant.predicted.high)
         });
         match times.min() {
@@ -126,14 +130,16 @@ impl Variants {
     /// Whether some variant of the plan could serve such a request if nobody else were there and it had all
     /// that it may be given: what it takes with what it has now says nothing, or a plan that is too small would
     /// hide the demand that it is too small for. Without a plan any request could be served.
-    pub(super) fn could_serve(&self, wish: Wish) -> bool {
+    pub(super) fn could_serve(&self, requirements: Requirements) -> bool {
         let mut planned = self.table.iter().filter_map(|variant| {
             let shortest = variant.shortest?.min(variant.predicted.high);
-            let heard = variant.heard.map_or(shortest, |(heard, _)| heard);
-            Some((variant.accuracy, shortest.min(heard)))
+            let gate_estimate = variant
+                .gate_estimate
+                .map_or(shortest, |(gate_estimate, _)| gate_estimate);
+            Some((variant.accuracy, shortest.min(gate_estimate)))
         });
         let could = |(accuracy, takes): (f64, Duration)| {
-            accuracy >= wish.min_accuracy && takes <= wish.left
+            accuracy >= requirements.min_accuracy && takes <= requirements.left
         };
         let mut any = false;
         let could = planned.any(|one| {
@@ -144,9 +150,9 @@ impl Variants {
     }
 
     /// Renews the predictions.
-    pub(super) fn predict(&mut self, now: Mono) {
+    pub(super) fn update_predictions(&mut self, now: Mono) {
         for variant in &mut self.table {
-            variant.predicted = variant.observed.predict(variant.planned, now);
+            variant.predicted = variant.service_time.predict(variant.planned, now);
         }
     }
 
@@ -156,23 +162,23 @@ impl Variants {
     }
 
     /// No variant has a share or a slot.
-    pub(super) fn close(&mut self) {
+    pub(super) fn withdraw_slots(&mut self) {
         for variant in &mut self.table {
             variant.share = 0.0;
             variant.shortest = None;
-            variant.gate.set_slots(0);
+            variant.slots.set_total(0);
         }
     }
 
     /// Takes over a plan's variants. One the plan no longer names gets no share and no slot; its
     /// place is used again once nothing refers to it: no slot taken, and no request as `refers` says.
     pub(super) fn adopt(&mut self, plan: &Plan, refers: impl Fn(VariantId) -> bool) {
-        self.close();
+        self.withdraw_slots();
         let suffix = self.failover.as_deref();
         for planned in &plan.variants {
             let place = self.place(planned, plan, &refers);
             match place.and_then(|place| self.table.get_mut(place)) {
-                Some(variant) => variant.follow(planned, suffix),
+                Some(variant) => variant.apply(planned, suffix),
                 None => {
                     let variant = Variant::new(planned, suffix, &self.classes);
                     self.table.push(variant);
@@ -182,19 +188,19 @@ impl Variants {
     }
 
     /// What each variant is for, as requests are routed.
-    pub(super) fn offers(&self) -> impl Iterator<Item = Offer> + '_ {
-        self.table.iter().map(|variant| Offer {
+    pub(super) fn routing_states(&self) -> impl Iterator<Item = RoutingState> + '_ {
+        self.table.iter().map(|variant| RoutingState {
             share: variant.share,
-            slots: variant.gate.slots(),
+            slots: variant.slots.total(),
             accuracy: variant.accuracy,
         })
     }
 
     /// Rooms in which nobody waits do not wait for company either.
-    pub(super) fn forget_company(&mut self) {
+    pub(super) fn reset_batch_windows(&mut self) {
         for variant in &mut self.table {
-            if variant.gate.room.is_empty() {
-                variant.company_since = None;
+            if variant.slots.queue.is_empty() {
+                variant.batch_open_since = None;
             }
         }
     }
@@ -218,7 +224,7 @@ impl Variants {
                     .variants
                     .iter()
                     .any(|other| *other.name == *variant.name);
-                !named && variant.gate.is_idle() && variant.gate.is_settled() && !refers(id)
+                !named && variant.slots.is_idle() && variant.slots.is_synced() && !refers(id)
             })
         })
     }

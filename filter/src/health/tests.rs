@@ -9,7 +9,7 @@ fn at(ms: u64) -> Mono {
     Mono(ms * MS)
 }
 
-fn after(signs: &[Sign]) -> Health {
+fn after(signs: &[HealthSignal]) -> Health {
     let mut health = Health::default();
     for sign in signs {
         health.observe(*sign, at(1000), &Policy::default());
@@ -20,31 +20,45 @@ fn after(signs: &[Sign]) -> Health {
 #[test]
 fn an_answer_says_something_of_the_server_or_of_the_client() {
     for (status, grpc, dropped, sign) in [
-        (200, None, None, Some(Sign::Served)),
-        (302, None, None, Some(Sign::Served)),
-        (400, None, None, Some(Sign::Answered)),
-        (404, None, None, Some(Sign::Erred)),
-        (422, None, None, Some(Sign::Answered)),
-        (429, None, None, Some(Sign::Answered)),
-        (500, None, None, Some(Sign::Erred)),
-        (503, None, None, Some(Sign::Erred)),
-        (200, Some(0), None, Some(Sign::Served)),
-        (200, Some(3), None, Some(Sign::Answered)),
-        (200, Some(5), None, Some(Sign::Erred)),
-        (200, Some(14), None, Some(Sign::Erred)),
+        (200, None, None, Some(HealthSignal::Served)),
+        (302, None, None, Some(HealthSignal::Served)),
+        (400, None, None, Some(HealthSignal::Answered)),
+        (404, None, None, Some(HealthSignal::Erred)),
+        (422, None, None, Some(HealthSignal::Answered)),
+        (429, None, None, Some(HealthSignal::Answered)),
+        (500, None, None, Some(HealthSignal::Erred)),
+        (503, None, None, Some(HealthSignal::Erred)),
+        (200, Some(0), None, Some(HealthSignal::Served)),
+        (200, Some(3), None, Some(HealthSignal::Answered)),
+        (200, Some(5), None, Some(HealthSignal::Erred)),
+        (200, Some(14), None, Some(HealthSignal::Erred)),
         (429, None, Some("queue-full"), None),
         (504, None, Some("expired"), None),
-        (503, None, Some("no-backend"), Some(Sign::Unreachable)),
-        (200, Some(14), Some("no-backend"), Some(Sign::Unreachable)),
+        (
+            503,
+            None,
+            Some("no-backend"),
+            Some(HealthSignal::Unreachable),
+        ),
+        (
+            200,
+            Some(14),
+            Some("no-backend"),
+            Some(HealthSignal::Unreachable),
+        ),
     ] {
         let dropped = dropped.map(str::as_bytes);
-        assert_eq!(Sign::of(status, grpc, dropped), sign, "{status} {grpc:?}");
+        assert_eq!(
+            HealthSignal::of(status, grpc, dropped),
+            sign,
+            "{status} {grpc:?}"
+        );
     }
 }
 
 #[test]
 fn a_variant_fails_at_one_refused_connection_or_at_several_errors_in_a_row() {
-    use Sign::{Answered, Erred, Served, Unreachable};
+    use HealthSignal::{Answered, Erred, Served, Unreachable};
     let errors = Some(Failure::Errors);
     let unreachable = Some(Failure::Unreachable);
     for (signs, failure) in [
@@ -76,20 +90,20 @@ fn a_probe_brings_back_what_it_shows_to_be_well() {
         ..Policy::default()
     };
     let plain = Policy::default();
-    let dead = after(&[Sign::Unreachable]);
-    let erring = after(&[Sign::Erred; 5]);
+    let dead = after(&[HealthSignal::Unreachable]);
+    let erring = after(&[HealthSignal::Erred; 5]);
     for (health, policy, probed, back) in [
-        (dead, &plain, Probed::Nobody, false),
-        (dead, &plain, Probed::Status(404), true),
-        (dead, &ready, Probed::Status(503), false),
-        (dead, &ready, Probed::Status(200), true),
-        (erring, &plain, Probed::Status(200), false),
-        (erring, &ready, Probed::Status(204), true),
-        (erring, &ready, Probed::Status(500), false),
-        (erring, &ready, Probed::Nobody, false),
+        (dead, &plain, ProbeResult::Nobody, false),
+        (dead, &plain, ProbeResult::Status(404), true),
+        (dead, &ready, ProbeResult::Status(503), false),
+        (dead, &ready, ProbeResult::Status(200), true),
+        (erring, &plain, ProbeResult::Status(200), false),
+        (erring, &ready, ProbeResult::Status(204), true),
+        (erring, &ready, ProbeResult::Status(500), false),
+        (erring, &ready, ProbeResult::Nobody, false),
     ] {
         let mut tried = health;
-        tried.probed(probed, policy);
+        tried.on_probe(probed, policy);
         assert_eq!(tried.failing.is_none(), back, "{health:?} {probed:?}");
     }
     assert!(dead.wants_probe(at(1000), &plain), "at once");
@@ -101,13 +115,13 @@ fn a_probe_brings_back_what_it_shows_to_be_well() {
 #[test]
 fn trials_are_one_at_a_time_and_ever_less_often() {
     let policy = Policy::default();
-    let mut health = after(&[Sign::Erred; 5]);
+    let mut health = after(&[HealthSignal::Erred; 5]);
     let mut trials = Vec::new();
     for ms in 1000..60_000 {
         if health.take_trial(at(ms), &policy) {
             trials.push(ms - 1000);
             assert!(!health.take_trial(at(ms), &policy));
-            health.observe(Sign::Erred, at(ms), &policy);
+            health.observe(HealthSignal::Erred, at(ms), &policy);
         }
     }
     assert_eq!(
@@ -116,7 +130,7 @@ fn trials_are_one_at_a_time_and_ever_less_often() {
             500, 1500, 3500, 7500, 15_500, 25_500, 35_500, 45_500, 55_500
         ]
     );
-    health.observe(Sign::Served, at(60_000), &policy);
+    health.observe(HealthSignal::Served, at(60_000), &policy);
     assert_eq!(health, Health::default());
 }
 
@@ -127,14 +141,14 @@ fn what_fails_again_before_it_has_served_is_left_for_longer() {
     let mut health = Health::default();
     let pauses = [0, 500, 1000, 2000, 4000, 8000, 10_000, 10_000];
     for pause in pauses {
-        health.observe(Sign::Unreachable, at(0), &policy);
+        health.observe(HealthSignal::Unreachable, at(0), &policy);
         assert!(health.wants_probe(at(pause), &policy));
         assert!(pause == 0 || !health.wants_probe(at(pause - 1), &policy));
-        health.probed(Probed::Status(200), &policy);
+        health.on_probe(ProbeResult::Status(200), &policy);
         assert_eq!(health.failing, None);
     }
-    health.observe(Sign::Served, at(0), &policy);
-    health.observe(Sign::Unreachable, at(0), &policy);
+    health.observe(HealthSignal::Served, at(0), &policy);
+    health.observe(HealthSignal::Unreachable, at(0), &policy);
     assert!(health.wants_probe(at(0), &policy), "forgotten");
 }
 
@@ -151,11 +165,11 @@ proptest! {
         for (event, later) in events {
             now += later;
             match event {
-                0 => health.observe(Sign::Served, at(now), &policy),
-                1 => health.observe(Sign::Answered, at(now), &policy),
-                2 => health.observe(Sign::Erred, at(now), &policy),
-                3 => health.observe(Sign::Unreachable, at(now), &policy),
-                4 => health.probed(Probed::Nobody, &policy),
+                0 => health.observe(HealthSignal::Served, at(now), &policy),
+                1 => health.observe(HealthSignal::Answered, at(now), &policy),
+                2 => health.observe(HealthSignal::Erred, at(now), &policy),
+                3 => health.observe(HealthSignal::Unreachable, at(now), &policy),
+                4 => health.on_probe(ProbeResult::Nobody, &policy),
                 _ => { health.take_trial(at(now), &policy); }
             }
             let latest = at(now) + policy.max;

@@ -17,7 +17,7 @@ const WHOLE_MAX: u32 = 64;
 
 /// Knowledge of it in this VM.
 #[derive(Debug)]
-pub(super) enum Hearing {
+pub(super) enum BodyEvents {
     /// Nothing yet.
     Unknown {
         /// Requests that are held for their bodies, each with the bytes it had come to then.
@@ -31,36 +31,36 @@ pub(super) enum Hearing {
     Unheard,
 }
 
-impl Default for Hearing {
-    fn default() -> Hearing {
-        Hearing::Unknown {
+impl Default for BodyEvents {
+    fn default() -> BodyEvents {
+        BodyEvents::Unknown {
             watched: Vec::new(),
             whole: 0,
         }
     }
 }
 
-impl Hearing {
+impl BodyEvents {
     /// Whether the body of the current request, which has these headers, is to be waited for.
     pub(super) fn expects(&mut self, headers: &[(String, Bytes)]) -> bool {
         let whole = match self {
-            Hearing::Heard => return true,
-            Hearing::Unheard => return false,
-            Hearing::Unknown { whole, .. } => whole,
+            BodyEvents::Heard => return true,
+            BodyEvents::Unheard => return false,
+            BodyEvents::Unknown { whole, .. } => whole,
         };
         if !is_whole(headers) {
             return true;
         }
         *whole += 1;
         if *whole >= WHOLE_MAX {
-            *self = Hearing::Unheard;
+            *self = BodyEvents::Unheard;
         }
         false
     }
 
     /// The current request is held for its body.
     pub(super) fn watch(&mut self, stream: StreamId) {
-        if let Hearing::Unknown { watched, .. } = self
+        if let BodyEvents::Unknown { watched, .. } = self
             && watched.len() < WATCHED_MAX
         {
             watched.push((stream, size()));
@@ -69,26 +69,26 @@ impl Hearing {
 
     /// The body of a request that is held was told of.
     pub(super) fn heard(&mut self) {
-        if matches!(self, Hearing::Unknown { .. }) {
-            *self = Hearing::Heard;
+        if matches!(self, BodyEvents::Unknown { .. }) {
+            *self = BodyEvents::Heard;
         }
     }
 
     /// Whether it has just turned out that bodies are not told of. Turns back to `root`.
     pub(super) fn look(&mut self, root: u32) -> bool {
-        let Hearing::Unknown { watched, .. } = self else {
+        let BodyEvents::Unknown { watched, .. } = self else {
             return false;
         };
         if watched.is_empty() {
             return false;
         }
-        watched.retain(|(stream, _)| call::turn_to(*stream));
+        watched.retain(|(stream, _)| call::set_context(*stream));
         let unheard = watched
             .iter()
-            .any(|(stream, before)| call::turn_to(*stream) && size() > *before);
-        call::turn_to(root);
+            .any(|(stream, before)| call::set_context(*stream) && size() > *before);
+        call::set_context(root);
         if unheard {
-            *self = Hearing::Unheard;
+            *self = BodyEvents::Unheard;
             log::error!(
                 "weir: request bodies are not told of, so that slow uploads take slots: set \
                  `allow_on_headers_stop_iteration: true` beside `configuration` in the plugin's `config`, or put \
@@ -99,7 +99,7 @@ impl Hearing {
     }
 }
 
-/// Whether as much of the current request's body has come as its `content-length` says.
+/// Whether as much of the current request's body has come as its `content-length` body_contains.
 fn is_whole(headers: &[(String, Bytes)]) -> bool {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let length = length.and_then(|(_, value)| std::str::from_utf8(value).ok());

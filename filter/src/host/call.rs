@@ -7,7 +7,7 @@ use std::time::Duration;
 use proxy_wasm::hostcalls;
 use proxy_wasm::types::{BufferType, Bytes, GrpcStatusCode, MapType, MetricType};
 
-use crate::coordination::Ring;
+use crate::coordination::Notification;
 use crate::reason::GrpcCode;
 use crate::time::{Mono, Now, Wall};
 
@@ -18,18 +18,18 @@ const HEALTH: &[u8] = b"h";
 
 /// For how long the wall clock is told by the monotonic one. Each look at a clock leaves the VM; a step
 /// of the wall clock is seen so much later.
-const WALL_HOLDS: Duration = Duration::from_millis(50);
+const WALL_OFFSET_TTL: Duration = Duration::from_millis(50);
 /// The wall clock less the monotonic one, ns, as seen last.
 static OFFSET: AtomicU64 = AtomicU64::new(0);
 /// Until when that holds, by the monotonic clock, ns.
-static HOLDS_UNTIL: AtomicU64 = AtomicU64::new(0);
+static OFFSET_VALID_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// Both clocks. The monotonic one is Envoy's, the same for all its VMs.
 pub(super) fn now() -> Now {
     let mono = mono();
-    if HOLDS_UNTIL.load(Ordering::Relaxed) <= mono.0 {
+    if OFFSET_VALID_UNTIL.load(Ordering::Relaxed) <= mono.0 {
         OFFSET.store(wall_ns().saturating_sub(mono.0), Ordering::Relaxed);
-        HOLDS_UNTIL.store((mono + WALL_HOLDS).0, Ordering::Relaxed);
+        OFFSET_VALID_UNTIL.store((mono + WALL_OFFSET_TTL).0, Ordering::Relaxed);
     }
     let offset = OFFSET.load(Ordering::Relaxed);
     Now {
@@ -114,7 +114,7 @@ pub(super) fn number(path: &[&str]) -> Option<u64> {
 }
 
 /// Makes `context` the one the next hostcalls are about; whether it still exists.
-pub(super) fn turn_to(context: u32) -> bool {
+pub(super) fn set_context(context: u32) -> bool {
     hostcalls::set_effective_context(context).is_ok()
 }
 
@@ -129,7 +129,7 @@ pub(super) fn answer(status: u32, headers: Vec<(&str, &str)>, body: &[u8]) {
 }
 
 /// Answers the current gRPC request here, with trailers only.
-pub(super) fn answer_grpc(code: GrpcCode, says: &str, headers: Vec<(&str, &str)>) {
+pub(super) fn answer_grpc(code: GrpcCode, body_contains: &str, headers: Vec<(&str, &str)>) {
     let status = match code {
         GrpcCode::DeadlineExceeded => GrpcStatusCode::DeadlineExceeded,
         GrpcCode::ResourceExhausted => GrpcStatusCode::ResourceExhausted,
@@ -139,7 +139,7 @@ pub(super) fn answer_grpc(code: GrpcCode, says: &str, headers: Vec<(&str, &str)>
         .into_iter()
         .map(|(name, value)| (name, value.as_bytes()))
         .collect();
-    let _ = hostcalls::send_grpc_response(status, Some(says), metadata);
+    let _ = hostcalls::send_grpc_response(status, Some(body_contains), metadata);
 }
 
 /// Makes Envoy pick the route again: another filter may have had it picked before ours.
@@ -163,7 +163,7 @@ pub(super) fn set_shared(key: &str, value: &[u8], version: Option<u32>) -> bool 
 }
 
 /// Makes this VM the owner of a queue.
-pub(super) fn own_queue(name: &str) {
+pub(super) fn register_queue(name: &str) {
     let _ = hostcalls::register_shared_queue(name);
 }
 
@@ -173,20 +173,20 @@ pub(super) fn find_queue(vm_id: &str, name: &str) -> Option<u32> {
 }
 
 /// Wakes the owner of a queue; whether there is such a queue.
-pub(super) fn ring(queue: u32, why: Ring) -> bool {
+pub(super) fn notify(queue: u32, why: Notification) -> bool {
     let word: &[u8] = match why {
-        Ring::Slot => SLOT,
-        Ring::Plan => PLAN,
-        Ring::Health => HEALTH,
+        Notification::Slot => SLOT,
+        Notification::Plan => PLAN,
+        Notification::Health => HEALTH,
     };
     hostcalls::enqueue_shared_queue(queue, Some(word)).is_ok()
 }
 
 /// Empties our own queue; whether more than a free slot was among what it said. Bounded: what is left rings again.
-pub(super) fn hear(queue: u32) -> bool {
-    const RINGS_MAX: usize = 1024;
+pub(super) fn drain_queue(queue: u32) -> bool {
+    const NOTIFICATIONS_MAX: usize = 1024;
     let mut plan = false;
-    for _ in 0..RINGS_MAX {
+    for _ in 0..NOTIFICATIONS_MAX {
         match hostcalls::dequeue_shared_queue(queue) {
             Ok(Some(word)) => plan |= word != SLOT,
             _ => break,

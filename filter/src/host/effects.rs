@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::engine::Tags;
 use crate::time::{Now, millis, millis_up, nanos};
-use crate::verdict::{Dispatch, Refusal, Stage, Verdict};
+use crate::verdict::{Dispatch, Refusal, StageHeader, Verdict};
 
 use super::call;
 use super::response_origin::{DROPPED_REASON, EXPECTED};
@@ -47,9 +47,9 @@ pub(super) fn forward(dispatch: &Dispatch) {
     let deadline = digits.format(dispatch.deadline.as_ms());
     call::set_request_header("x-slo-deadline", Some(deadline));
     match dispatch.stage {
-        Stage::Absent => {}
-        Stage::Foreign => call::set_request_header("x-slo-stage-ms", None),
-        Stage::Left(left) => {
+        StageHeader::Absent => {}
+        StageHeader::Remove => call::set_request_header("x-slo-stage-ms", None),
+        StageHeader::Set(left) => {
             call::set_request_header("x-slo-stage-ms", Some(digits.format(ms(left))));
         }
     }
@@ -89,8 +89,8 @@ pub(super) fn refuse(refusal: Refusal) {
     }
     let body = format!("{{\"error\":\"refused by weir: {label}\"}}\n");
     if refusal.grpc {
-        let says = format!("refused by weir: {label}");
-        call::answer_grpc(refusal.reason.grpc_code(), &says, headers);
+        let body_contains = format!("refused by weir: {label}");
+        call::answer_grpc(refusal.reason.grpc_code(), &body_contains, headers);
     } else {
         headers.push(("content-type", "application/json"));
         call::answer(refusal.reason.status(), headers, body.as_bytes());

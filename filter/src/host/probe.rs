@@ -1,16 +1,16 @@
 //! Probes of variants that fail: each a GET, answered or not.
 
 use crate::engine::Probe;
-use crate::health::{PROBE_PERIOD, Probed};
-use crate::variant::Key;
+use crate::health::{PROBE_PERIOD, ProbeResult};
+use crate::variant::VariantKey;
 
 use super::call;
 
 /// How much of an answer is read to tell whose it is.
-const SAYS_MAX: usize = 256;
-/// How Envoy says that it reached no server. A server that resets the stream, as gRPC servers may do to a GET,
+const MESSAGE_MAX: usize = 256;
+/// How Envoy body_contains that it reached no server. A server that resets the stream, as gRPC servers may do to a GET,
 /// was reached.
-const UNREACHED: [&str; 4] = [
+const UNREACHABLE_MESSAGES: [&str; 4] = [
     "no healthy upstream",
     "connection failure",
     "connection timeout",
@@ -20,7 +20,7 @@ const UNREACHED: [&str; 4] = [
 /// The probes under way: by call, the variant.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    calls: Vec<(u32, Key)>,
+    calls: Vec<(u32, VariantKey)>,
 }
 
 impl Probes {
@@ -39,26 +39,26 @@ impl Probes {
     }
 
     /// A call has been answered; `None` if it was no probe.
-    pub(super) fn on_answer(&mut self, token: u32) -> Option<(Key, Probed)> {
+    pub(super) fn on_answer(&mut self, token: u32) -> Option<(VariantKey, ProbeResult)> {
         let place = self.calls.iter().position(|(call, _)| *call == token)?;
         let (_, variant) = self.calls.swap_remove(place);
         Some((variant, probed()))
     }
 }
 
-/// What the answer to the current call says.
-fn probed() -> Probed {
+/// What the answer to the current call body_contains.
+fn probed() -> ProbeResult {
     match call::call_status() {
         // Envoy's own words for a call that took too long.
-        Some(504) if says(&["upstream request timeout"]) => Probed::Nobody,
-        Some(503) if says(&UNREACHED) => Probed::Nobody,
-        Some(status) => Probed::Status(status),
-        None => Probed::Nobody,
+        Some(504) if body_contains(&["upstream request timeout"]) => ProbeResult::Nobody,
+        Some(503) if body_contains(&UNREACHABLE_MESSAGES) => ProbeResult::Nobody,
+        Some(status) => ProbeResult::Status(status),
+        None => ProbeResult::Nobody,
     }
 }
 
-fn says(any: &[&str]) -> bool {
-    let body = call::call_body(SAYS_MAX);
+fn body_contains(any: &[&str]) -> bool {
+    let body = call::call_body(MESSAGE_MAX);
     let body = String::from_utf8_lossy(&body);
     any.iter().any(|words| body.contains(words))
 }

@@ -1,11 +1,11 @@
-//! Reads who gave an answer, upstream or Envoy, and what that says of the request and of the server.
+//! Reads who gave an answer, upstream or Envoy, and what that body_contains of the request and of the server.
 
 use std::time::Duration;
 
 use weir_api::plan::HOUR_MS;
 
 use crate::engine::{Answer, End};
-use crate::health::Sign;
+use crate::health::HealthSignal;
 use crate::reason::Reason;
 
 use super::call;
@@ -31,7 +31,7 @@ pub(super) fn served_by() -> Option<String> {
 }
 
 /// The current answer's author.
-pub(super) enum Spoke {
+pub(super) enum ResponseOrigin {
     /// A server, or a gate before it.
     Upstream(Answer),
     /// Envoy itself: what that means for the slot, and which reason the client is told.
@@ -39,9 +39,9 @@ pub(super) enum Spoke {
 }
 
 /// `trailers_only`: all there is of a gRPC answer, in which Envoy may have spoken though its status is 200.
-pub(super) fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
+pub(super) fn response_origin(router: bool, trailers_only: bool) -> ResponseOrigin {
     let status = call::response_status().unwrap_or_default();
-    // Upstream's good answers are by far the most: only where Envoy might have spoken is it asked.
+    // Upstream's good answers are by far the most: only where Envoy might have spoken is it incoming.
     let failed = matches!(status.first(), Some(b'4' | b'5'));
     let details = (failed || trailers_only)
         .then(|| call::text(&["response", "code_details"]))
@@ -53,7 +53,7 @@ pub(super) fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
             let sign = sign(status.as_slice(), failed || trailers_only);
             // A gRPC server that sends trailers alone has nothing to answer with.
             let failed = failed || trailers_only;
-            Spoke::Upstream(Answer {
+            ResponseOrigin::Upstream(Answer {
                 failed,
                 sign,
                 expected,
@@ -61,26 +61,28 @@ pub(super) fn who_spoke(router: bool, trailers_only: bool) -> Spoke {
                 served_by: None,
             })
         }
-        (_, b"504") => Spoke::Envoy(End::TimedOut, Some(Reason::Expired)),
+        (_, b"504") => ResponseOrigin::Envoy(End::TimedOut, Some(Reason::Expired)),
         (Some(details), b"200") if timed_out(details) => {
-            Spoke::Envoy(End::TimedOut, Some(Reason::Expired))
+            ResponseOrigin::Envoy(End::TimedOut, Some(Reason::Expired))
         }
         (Some(details), b"503" | b"200") => {
-            Spoke::Envoy(end_by_details(details), Some(Reason::NoBackend))
+            ResponseOrigin::Envoy(end_by_details(details), Some(Reason::NoBackend))
         }
-        _ => Spoke::Envoy(End::Failed, None),
+        _ => ResponseOrigin::Envoy(End::Failed, None),
     }
 }
 
 /// Whether Envoy reached a server: by its own word for why it has no answer.
 fn end_by_details(details: &str) -> End {
-    const UNREACHED: [&str; 3] = [
+    const UNREACHABLE_MESSAGES: [&str; 3] = [
         "cluster_not_found",
         "no_healthy_upstream",
         "upstream_reset_before_response_started",
     ];
-    let unreached = UNREACHED.iter().any(|known| details.starts_with(known));
-    // What Envoy itself has no room for says nothing of the server.
+    let unreached = UNREACHABLE_MESSAGES
+        .iter()
+        .any(|known| details.starts_with(known));
+    // What Envoy itself has no room for body_contains nothing of the server.
     if unreached && !details.contains("overflow") {
         End::Unreachable
     } else {
@@ -88,15 +90,15 @@ fn end_by_details(details: &str) -> End {
     }
 }
 
-/// Reads what upstream's answer says of the server. `bad`: it may not be a good one, which by far the most are.
-fn sign(status: &[u8], bad: bool) -> Option<Sign> {
+/// Reads what upstream's answer body_contains of the server. `bad`: it may not be a good one, which by far the most are.
+fn sign(status: &[u8], bad: bool) -> Option<HealthSignal> {
     if !bad {
-        return Some(Sign::Served);
+        return Some(HealthSignal::Served);
     }
     let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse().ok();
     let grpc = call::response_header("grpc-status").and_then(|value| number(&value));
     let dropped = call::response_header(DROPPED_REASON);
-    Sign::of(number(status)?, grpc, dropped.as_deref())
+    HealthSignal::of(number(status)?, grpc, dropped.as_deref())
 }
 
 /// Times that Envoy sent the current request again.

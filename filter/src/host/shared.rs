@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use crate::config::{Config, Role};
-use crate::coordination::{Ring, Store};
+use crate::coordination::{Notification, Store};
 use crate::shared_plan::{SharedBytes, SharedPlan};
 
 use super::call;
@@ -22,7 +22,7 @@ pub(super) fn incarnation() -> u64 {
 }
 
 /// Where a service's board is; the number is the layout's.
-pub(super) fn board_key(service: &str, role: Role) -> String {
+pub(super) fn slot_table_key(service: &str, role: Role) -> String {
     format!("weir/{service}/{}/board4", role.label())
 }
 
@@ -85,15 +85,15 @@ impl Store for Shared {
         self.guess.take()
     }
 
-    fn own(&mut self, entry: usize) {
+    fn claim_row(&mut self, entry: usize) {
         // Also from a stream's callback the queue is its root's.
-        call::own_queue(&self.queue_name(entry));
+        call::register_queue(&self.queue_name(entry));
     }
 
-    fn ring(&mut self, entry: usize, why: Ring) {
+    fn notify(&mut self, entry: usize, why: Notification) {
         // A queue is gone with the last VM that shared data with it; its name is found anew.
         if let Some(queue) = self.queue(entry)
-            && !call::ring(queue, why)
+            && !call::notify(queue, why)
             && let Some(known) = self.queues.get_mut(entry)
         {
             *known = None;

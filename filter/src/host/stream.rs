@@ -4,15 +4,17 @@ use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
 
 use crate::config::Role;
-use crate::engine::{ANSWER_BUFFERED, Asked, End};
-use crate::request::body::Received;
+use crate::engine::{ANSWER_BUFFERED, End, IncomingRequest};
+use crate::request::body::BodyChunk;
 use crate::request::protocol;
 use crate::request::wire::Wire;
 use crate::verdict::Verdict;
 
 use super::call;
 use super::effects::{forward, pass, refuse, tag};
-use super::response_origin::{DROPPED_REASON, Spoke, end_by_flags, retried, served_by, who_spoke};
+use super::response_origin::{
+    DROPPED_REASON, ResponseOrigin, end_by_flags, response_origin, retried, served_by,
+};
 use super::service::{self, Handle};
 use super::source::{peer, source};
 
@@ -43,10 +45,10 @@ impl Stream {
         let Some(service) = self.service.as_ref().filter(|_| self.open) else {
             return Action::Continue;
         };
-        if !complete && service.borrow_mut().hold_part(self.id, size) {
+        if !complete && service.borrow_mut().hold_body(self.id, size) {
             return Action::Pause;
         }
-        let received = Received {
+        let received = BodyChunk {
             bytes: size as u64,
             complete,
         };
@@ -80,9 +82,9 @@ impl Stream {
     }
 
     /// More of the answer has come than Envoy keeps for a client that does not read.
-    fn bulk(&self) {
+    fn exceeds_buffer(&self) {
         if let Some(service) = self.service.as_ref().filter(|_| self.open) {
-            service::on_bulk(service, self.id, call::now());
+            service::on_response_exceeds_buffer(service, self.id, call::now());
         }
     }
 }
@@ -106,19 +108,19 @@ impl HttpContext for Stream {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_slice()));
             let wire = Wire::pick_with(named, claims);
-            let wants = service.engine().wants(&wire);
+            let wants = service.engine().required_lookups(&wire);
             let proof = wants.proof.and_then(call::property);
             let source = wants.source.then(|| source(&service, &wire)).flatten();
             let sender = source.or_else(|| wants.source.then(peer).flatten());
-            let asked = Asked {
+            let incoming = IncomingRequest {
                 wire,
                 source,
                 sender,
                 proof: proof.as_deref(),
-                more: !end_of_stream && service.expects_body(&headers),
+                body_follows: !end_of_stream && service.expects_body(&headers),
             };
             self.grpc = protocol::is_grpc(&wire);
-            service.on_request(self.id, &asked, call::now())
+            service.on_request(self.id, &incoming, call::now())
         };
         self.carry_out(verdict)
     }
@@ -148,8 +150,8 @@ impl HttpContext for Stream {
             )
         };
         let served_by = moves_on.then(served_by).flatten();
-        match who_spoke(role == Role::Router, self.grpc && end_of_stream) {
-            Spoke::Envoy(end, reason) => {
+        match response_origin(role == Role::Router, self.grpc && end_of_stream) {
+            ResponseOrigin::Envoy(end, reason) => {
                 if let Some(reason) = reason {
                     call::set_response_header(DROPPED_REASON, Some(reason.label()));
                     if self.grpc {
@@ -160,7 +162,7 @@ impl HttpContext for Stream {
                 }
                 self.end(end);
             }
-            Spoke::Upstream(mut answer) => {
+            ResponseOrigin::Upstream(mut answer) => {
                 if retries {
                     answer.retried = retried();
                 }
@@ -186,7 +188,7 @@ impl HttpContext for Stream {
         if end_of_stream {
             self.end(End::Answered);
         } else if before <= ANSWER_BUFFERED && self.answered > ANSWER_BUFFERED {
-            self.bulk();
+            self.exceeds_buffer();
         }
         Action::Continue
     }

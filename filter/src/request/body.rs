@@ -26,7 +26,7 @@ pub struct Limits {
 
 /// A part of a request's body that has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
+pub struct BodyChunk {
     /// Bytes of the body so far.
     pub bytes: u64,
     /// Whether it was the last.
@@ -35,18 +35,18 @@ pub struct Received {
 
 /// The bytes held of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct HeldBody {
     /// Bytes held.
     pub bytes: u64,
     /// The source that they are counted for, hashed; `None` where it is not known.
     pub source: Option<u64>,
     /// Whether the source was asked for.
-    pub asked: bool,
+    pub source_known: bool,
 }
 
 /// A limit that more bytes would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exceeded {
+pub enum LimitExceeded {
     /// That of the source.
     Source,
     /// That of all.
@@ -55,13 +55,13 @@ pub enum Exceeded {
 
 /// Bytes held by one worker, in all and by source.
 ///
-/// While all together hold no more than one source may, no source can hold more. Until then nobody is asked
+/// While all together hold no more than one source may, no source can hold more. Until then nobody is source_known
 /// for a source: it is a call into the host, dearer than all else that is done for a small body.
 #[derive(Debug, Default)]
 pub struct Ledger {
     all: u64,
     /// Bytes of requests whose source was not asked for.
-    unasked: u64,
+    unknown_source: u64,
     of_source: HashMap<u64, u64, Hasher>,
 }
 
@@ -80,13 +80,13 @@ impl Ledger {
 
     /// Whether bytes are held whose source was not asked for.
     #[must_use]
-    pub fn has_unasked(&self) -> bool {
-        self.unasked > 0
+    pub fn has_unknown_sources(&self) -> bool {
+        self.unknown_source > 0
     }
 
     /// Whether no limit can be exceeded by `share` growing to `bytes`, whatever the sources.
     #[must_use]
-    pub fn has_room(&self, share: &Share, bytes: u64, limits: &Limits) -> bool {
+    pub fn has_room(&self, share: &HeldBody, bytes: u64, limits: &Limits) -> bool {
         let more = bytes.saturating_sub(share.bytes);
         self.all.saturating_add(more) <= limits.source_max.min(limits.held_max)
     }
@@ -95,28 +95,33 @@ impl Ledger {
     ///
     /// # Errors
     /// The limit that it would be.
-    pub fn check(&self, share: &Share, bytes: u64, limits: &Limits) -> Result<(), Exceeded> {
+    pub fn check(
+        &self,
+        share: &HeldBody,
+        bytes: u64,
+        limits: &Limits,
+    ) -> Result<(), LimitExceeded> {
         let more = bytes.saturating_sub(share.bytes);
         if let Some(source) = share.source {
             let held = self.of_source.get(&source).copied().unwrap_or_default();
             if held.saturating_add(more) > limits.source_max {
-                return Err(Exceeded::Source);
+                return Err(LimitExceeded::Source);
             }
         }
         if self.all.saturating_add(more) > limits.held_max {
-            return Err(Exceeded::All);
+            return Err(LimitExceeded::All);
         }
         Ok(())
     }
 
     /// Names the source that a request's bytes are counted for, those already held included; `None`: it is
     /// not known, and only the limit of all bounds them.
-    pub fn name(&mut self, share: &mut Share, source: Option<u64>) {
-        if share.asked {
+    pub fn set_source(&mut self, share: &mut HeldBody, source: Option<u64>) {
+        if share.source_known {
             return;
         }
-        share.asked = true;
-        self.unasked = self.unasked.saturating_sub(share.bytes);
+        share.source_known = true;
+        self.unknown_source = self.unknown_source.saturating_sub(share.bytes);
         share.source = source;
         if let Some(source) = source {
             *self.of_source.entry(source).or_default() += share.bytes;
@@ -124,11 +129,11 @@ impl Ledger {
     }
 
     /// Sets what is held of a request.
-    pub fn set(&mut self, share: &mut Share, bytes: u64) {
+    pub fn set(&mut self, share: &mut HeldBody, bytes: u64) {
         let grow = |sum: u64| sum.saturating_sub(share.bytes).saturating_add(bytes);
         self.all = grow(self.all);
-        if !share.asked {
-            self.unasked = grow(self.unasked);
+        if !share.source_known {
+            self.unknown_source = grow(self.unknown_source);
         }
         if let Some(source) = share.source {
             let held = self.of_source.entry(source).or_default();
@@ -138,14 +143,14 @@ impl Ledger {
     }
 
     /// Gives back what is held of a request: it goes upstream, or has ended.
-    pub fn release(&mut self, share: &mut Share) {
+    pub fn release(&mut self, share: &mut HeldBody) {
         self.set(share, 0);
         if let Some(source) = share.source.take()
             && self.of_source.get(&source) == Some(&0)
         {
             self.of_source.remove(&source);
         }
-        share.asked = false;
+        share.source_known = false;
     }
 }
 
@@ -220,10 +225,10 @@ mod tests {
         ) {
             let limits = limits();
             let mut ledger = Ledger::default();
-            let mut held = [Share::default(); 8];
+            let mut held = [HeldBody::default(); 8];
             let mut sources = [0; 8];
             for (at, source, bytes, leaves) in steps {
-                if held[at] == Share::default() {
+                if held[at] == HeldBody::default() {
                     sources[at] = source;
                 }
                 if leaves {
@@ -232,7 +237,7 @@ mod tests {
                     ledger.set(&mut held[at], bytes);
                 } else {
                     for (share, source) in held.iter_mut().zip(sources) {
-                        ledger.name(share, Some(source));
+                        ledger.set_source(share, Some(source));
                     }
                     if ledger.check(&held[at], bytes, &limits).is_ok() {
                         ledger.set(&mut held[at], bytes);
@@ -243,7 +248,7 @@ mod tests {
                     its.map(|(_, share)| share.bytes).sum::<u64>()
                 };
                 prop_assert_eq!(ledger.all(), sum(&|_| true));
-                prop_assert_eq!(ledger.unasked, sum(&|at| !held[at].asked));
+                prop_assert_eq!(ledger.unknown_source, sum(&|at| !held[at].source_known));
                 prop_assert!(ledger.all() <= limits.held_max);
                 for source in 0..3 {
                     prop_assert!(sum(&|at| sources[at] == source) <= limits.source_max);
@@ -252,7 +257,7 @@ mod tests {
             for share in &mut held {
                 ledger.release(share);
             }
-            prop_assert_eq!((ledger.all(), ledger.unasked, ledger.of_source.len()), (0, 0, 0));
+            prop_assert_eq!((ledger.all(), ledger.unknown_source, ledger.of_source.len()), (0, 0, 0));
         }
     }
 
@@ -260,20 +265,20 @@ mod tests {
     fn each_limit_is_told_apart() {
         let limits = limits();
         let mut ledger = Ledger::default();
-        let mut shares = [Share::default(); 4];
+        let mut shares = [HeldBody::default(); 4];
         for (at, share) in shares.iter_mut().enumerate() {
-            ledger.name(share, Some(at as u64 / 2));
+            ledger.set_source(share, Some(at as u64 / 2));
             ledger.set(share, 70);
         }
-        let check = |share: &Share, bytes| ledger.check(share, bytes, &limits);
+        let check = |share: &HeldBody, bytes| ledger.check(share, bytes, &limits);
         assert_eq!(check(&shares[0], 80), Ok(()));
-        assert_eq!(check(&shares[0], 81), Err(Exceeded::Source));
-        let unnamed = Share::default();
+        assert_eq!(check(&shares[0], 81), Err(LimitExceeded::Source));
+        let unnamed = HeldBody::default();
         assert_eq!(
             check(&unnamed, 120),
             Ok(()),
             "nobody has asked for its source"
         );
-        assert_eq!(check(&unnamed, 121), Err(Exceeded::All));
+        assert_eq!(check(&unnamed, 121), Err(LimitExceeded::All));
     }
 }

@@ -24,12 +24,12 @@ pub struct Policy {
     /// Budget of a request that names none.
     pub default: Duration,
     /// Least budget; smaller ones are raised to it.
-    pub least: Duration,
+    pub min: Duration,
     /// Greatest budget; larger ones are cut to it.
-    pub greatest: Duration,
+    pub max: Duration,
     /// Oldest believable start; an older one counts as now.
-    pub greatest_age: Duration,
-    /// How far ahead of ours a client's clock may be without being counted as disbelieved; and the most
+    pub max_age: Duration,
+    /// How far ahead of ours a client's clock may be without being counted as invalid; and the most
     /// that a start is corrected by, either way.
     pub skew_allowance: Duration,
     /// The longest a way here can be of which no request is quicker; what a source's starts are older
@@ -64,7 +64,7 @@ pub struct Reading {
     /// The deadline, if there is time left.
     pub deadline: Result<Deadline, Expired>,
     /// The fields whose values were not believed.
-    pub disbelieved: Disbelieved,
+    pub invalid: InvalidHeaders,
     /// Whether it says at all when it was sent.
     pub stamped: bool,
     /// How long it was under way, where that was asked and believed.
@@ -75,9 +75,9 @@ pub struct Reading {
 
 /// A set of [`Field`]s.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Disbelieved(u16);
+pub struct InvalidHeaders(u16);
 
-impl Disbelieved {
+impl InvalidHeaders {
     /// Adds one.
     pub fn add(&mut self, field: Field) {
         self.0 |= 1 << field as u16;
@@ -85,7 +85,7 @@ impl Disbelieved {
 
     /// Those in the set.
     pub fn iter(self) -> impl Iterator<Item = Field> {
-        Field::DOUBTED
+        Field::VALIDATED
             .into_iter()
             .filter(move |field| self.0 & (1 << *field as u16) != 0)
     }
@@ -100,13 +100,13 @@ pub fn read(
     now: Now,
     skew: Option<(&mut Sources, u64)>,
 ) -> Reading {
-    let mut disbelieved = Disbelieved::default();
+    let mut invalid = InvalidHeaders::default();
     let mut sent = None;
-    let left = match trusted_left(policy, wire, now, &mut disbelieved) {
+    let left = match trusted_left(policy, wire, now, &mut invalid) {
         Some(left) => left,
         None => {
-            let budget = budget(policy, wire, &mut disbelieved);
-            sent = read_sent(policy, wire, now, skew, &mut disbelieved);
+            let budget = budget(policy, wire, &mut invalid);
+            sent = read_start(policy, wire, now, skew, &mut invalid);
             budget.saturating_sub(sent.map_or(Duration::ZERO, |sent| sent.age))
         }
     };
@@ -122,7 +122,7 @@ pub fn read(
     };
     Reading {
         deadline,
-        disbelieved,
+        invalid,
         stamped: Field::STARTS.iter().any(|start| wire.get(*start).is_some()),
         age: sent.map(|sent| sent.age),
         clamped: sent.is_some_and(|sent| sent.clamped),
@@ -134,23 +134,23 @@ fn trusted_left(
     policy: &Policy,
     wire: &Wire<'_>,
     now: Now,
-    disbelieved: &mut Disbelieved,
+    invalid: &mut InvalidHeaders,
 ) -> Option<Duration> {
     let value = wire
         .get(Field::Deadline)
         .filter(|_| policy.trust_deadline)?;
     let Some(at) = parse::epoch(value) else {
-        disbelieved.add(Field::Deadline);
+        invalid.add(Field::Deadline);
         return None;
     };
-    if now.wall.since(at) > policy.greatest_age {
-        disbelieved.add(Field::Deadline);
+    if now.wall.since(at) > policy.max_age {
+        invalid.add(Field::Deadline);
         return None;
     }
-    Some(at.since(now.wall).min(policy.greatest))
+    Some(at.since(now.wall).min(policy.max))
 }
 
-fn budget(policy: &Policy, wire: &Wire<'_>, disbelieved: &mut Disbelieved) -> Duration {
+fn budget(policy: &Policy, wire: &Wire<'_>, invalid: &mut InvalidHeaders) -> Duration {
     for field in Field::BUDGETS {
         let Some(value) = wire.get(field) else {
             continue;
@@ -160,8 +160,8 @@ fn budget(policy: &Policy, wire: &Wire<'_>, disbelieved: &mut Disbelieved) -> Du
             _ => parse::millis(value),
         };
         match parsed {
-            Some(budget) => return budget.clamp(policy.least, policy.greatest),
-            None => disbelieved.add(field),
+            Some(budget) => return budget.clamp(policy.min, policy.max),
+            None => invalid.add(field),
         }
     }
     policy.default
@@ -169,39 +169,44 @@ fn budget(policy: &Policy, wire: &Wire<'_>, disbelieved: &mut Disbelieved) -> Du
 
 /// What is believed of a client's word on when it sent its request.
 #[derive(Debug, Clone, Copy)]
-struct Sent {
+struct SendTime {
     age: Duration,
     clamped: bool,
 }
 
 /// How long ago the client sent it, by what of its word is believable.
-fn read_sent(
+fn read_start(
     policy: &Policy,
     wire: &Wire<'_>,
     now: Now,
     skew: Option<(&mut Sources, u64)>,
-    disbelieved: &mut Disbelieved,
-) -> Option<Sent> {
+    invalid: &mut InvalidHeaders,
+) -> Option<SendTime> {
     for field in Field::STARTS {
         let Some(value) = wire.get(field) else {
             continue;
         };
         let believed = parse::epoch(value).filter(|start| {
-            now.wall.since(*start) <= policy.greatest_age
+            now.wall.since(*start) <= policy.max_age
                 && start.since(now.wall) <= policy.skew_allowance
         });
         match believed {
             Some(start) => return Some(corrected(policy, start, now, skew)),
-            None => disbelieved.add(field),
+            None => invalid.add(field),
         }
     }
     None
 }
 
 /// A believable start's age, less what of it is its source's clock.
-fn corrected(policy: &Policy, start: Wall, now: Now, skew: Option<(&mut Sources, u64)>) -> Sent {
+fn corrected(
+    policy: &Policy,
+    start: Wall,
+    now: Now,
+    skew: Option<(&mut Sources, u64)>,
+) -> SendTime {
     let Some((sources, source)) = skew else {
-        return Sent {
+        return SendTime {
             age: now.wall.since(start),
             clamped: false,
         };
@@ -212,8 +217,8 @@ fn corrected(policy: &Policy, start: Wall, now: Now, skew: Option<(&mut Sources,
     let Correction { ns, clamped } =
         offset.correction(policy.delay_allowance, policy.skew_allowance);
     let age_ns = u64::try_from(delta_ns.saturating_sub(ns)).unwrap_or(0);
-    Sent {
-        age: Duration::from_nanos(age_ns).min(policy.greatest_age),
+    SendTime {
+        age: Duration::from_nanos(age_ns).min(policy.max_age),
         clamped,
     }
 }

@@ -169,7 +169,7 @@ impl Pattern {
         let query = rest.iter().position(|byte| *byte == b'?');
         let rest = query.and_then(|at| rest.get(..at)).unwrap_or(rest);
         rest.strip_suffix(suffix.as_bytes())
-            .is_some_and(|part| part.iter().all(is_plain) && !climbs(&self.prefix, rest))
+            .is_some_and(|part| part.iter().all(is_plain) && !escapes_prefix(&self.prefix, rest))
     }
 }
 
@@ -180,7 +180,7 @@ fn is_plain(byte: &u8) -> bool {
 }
 
 /// Whether it may lead out of where it begins, for a server that resolves `..`.
-fn climbs(prefix: &str, rest: &[u8]) -> bool {
+fn escapes_prefix(prefix: &str, rest: &[u8]) -> bool {
     let across = prefix.ends_with('.') && rest.first() == Some(&b'.');
     across || rest.windows(2).any(|two| two == b"..")
 }

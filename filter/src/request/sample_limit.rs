@@ -17,12 +17,12 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// What sources have added lately.
 #[derive(Debug, Default)]
-pub struct Samples {
+pub struct SampleLimit {
     /// By the standard library's seeded hasher: clients choose what they are told apart by.
     allowances: HashMap<u64, Mono>,
 }
 
-impl Samples {
+impl SampleLimit {
     /// Whether a value of this source is taken now.
     pub fn admits(&mut self, source: u64, now: Mono) -> bool {
         if self.allowances.len() >= SOURCES_MAX && !self.allowances.contains_key(&source) {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn source_that_sends_most_adds_no_more_than_its_allowance() {
-        let mut samples = Samples::default();
+        let mut samples = SampleLimit::default();
         let mut taken = |source, from_ms: u64| {
             let moments = (0..1000).map(|ms| at(from_ms + ms));
             moments.filter(|now| samples.admits(source, *now)).count()
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn table_is_bounded_and_forgets_who_is_silent() {
-        let mut samples = Samples::default();
+        let mut samples = SampleLimit::default();
         let many = SOURCES_MAX as u64;
         assert!((0..many).all(|source| samples.admits(source, at(5))));
         assert!(!samples.admits(many, at(5)));
@@ -88,7 +88,7 @@ mod tests {
         /// In any second at most twice the allowance, however values come.
         #[test]
         fn any_second_has_a_bound(gaps in prop::collection::vec(0..200_u64, 1..400)) {
-            let mut samples = Samples::default();
+            let mut samples = SampleLimit::default();
             let mut now_ms = 1_000;
             let mut taken: Vec<u64> = Vec::new();
             for gap_ms in gaps {

@@ -4,7 +4,7 @@
 //! That least is the quickest way here plus what their clock is behind ours. Of it only what cannot be
 //! the way is taken for the clock: below zero, all of it (nothing arrives before it is sent: their
 //! clock is ahead); above the delay allowance, the rest (no network is *never* quicker: theirs is
-//! behind, once [`SAMPLES_LEAST`] stamps say so). Between the two, stamps count as they are written.
+//! behind, once [`SAMPLES_MIN`] stamps say so). Between the two, stamps count as they are written.
 //!
 //! What holds, whatever is stamped:
 //! - a correction is at most the skew allowance, either way. A source makes its requests more urgent
@@ -30,7 +30,7 @@ const GENERATION: usize = SOURCES_MAX / 2;
 const HALF_NS: u64 = 30_000_000_000;
 
 /// How many stamps it takes to say that none came quicker.
-pub const SAMPLES_LEAST: u8 = 4;
+pub const SAMPLES_MIN: u8 = 4;
 
 /// What is known of clients' clocks.
 #[derive(Debug, Default)]
@@ -44,8 +44,8 @@ pub struct Sources {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset {
     /// Least (arrival − stamped start) in the window, in ns.
-    pub least_ns: i64,
-    /// Of how many stamps; no more than [`SAMPLES_LEAST`] are counted for each half.
+    pub min_ns: i64,
+    /// Of how many stamps; no more than [`SAMPLES_MIN`] are counted for each half.
     pub samples: u8,
 }
 
@@ -98,7 +98,7 @@ impl Sources {
 
 impl Offset {
     const NONE: Offset = Offset {
-        least_ns: i64::MAX,
+        min_ns: i64::MAX,
         samples: 0,
     };
 
@@ -106,9 +106,9 @@ impl Offset {
     #[must_use]
     pub fn correction(self, delay_allowance: Duration, skew_allowance: Duration) -> Correction {
         let (delay, most) = (nanos(delay_allowance), nanos(skew_allowance));
-        let whole = match self.least_ns {
+        let whole = match self.min_ns {
             ahead if ahead < 0 => ahead,
-            least if self.samples >= SAMPLES_LEAST => least.saturating_sub(delay).max(0),
+            least if self.samples >= SAMPLES_MIN => least.saturating_sub(delay).max(0),
             _ => 0,
         };
         let ns = whole.clamp(-most, most);
@@ -119,8 +119,8 @@ impl Offset {
     }
 
     fn add(&mut self, delta_ns: i64) {
-        self.least_ns = self.least_ns.min(delta_ns);
-        self.samples = self.samples.saturating_add(1).min(SAMPLES_LEAST);
+        self.min_ns = self.min_ns.min(delta_ns);
+        self.samples = self.samples.saturating_add(1).min(SAMPLES_MIN);
     }
 }
 
@@ -143,7 +143,7 @@ impl Estimate {
         self.this.add(delta_ns);
         let last = self.last.unwrap_or(Offset::NONE);
         Offset {
-            least_ns: self.this.least_ns.min(last.least_ns),
+            min_ns: self.this.min_ns.min(last.min_ns),
             samples: self.this.samples.saturating_add(last.samples),
         }
     }

@@ -25,7 +25,7 @@ pub enum Field {
     RequestStart,
     /// `x-slo-deadline`: an earlier hop's deadline, epoch ms.
     Deadline,
-    /// `x-slo-min-accuracy`: least accuracy, percent.
+    /// `x-slo-min-accuracy`: min accuracy, percent.
     MinAccuracy,
     /// `x-slo-class`: the class asked for.
     Class,
@@ -63,8 +63,8 @@ impl Field {
         Field::ContentType,
         Field::Upgrade,
     ];
-    /// Those whose values can be disbelieved: what a client says of its urgency and rank.
-    pub const DOUBTED: [Field; 10] = [
+    /// Those whose values can be invalid: what a client says of its urgency and rank.
+    pub const VALIDATED: [Field; 10] = [
         Field::SloMs,
         Field::TtftMs,
         Field::InferenceTtl,
@@ -140,24 +140,24 @@ impl Field {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wire<'a> {
     values: [Option<&'a [u8]>; Field::ALL.len()],
-    claims: [Claimed<'a>; CLAIMS_MAX],
+    claims: [ClaimHeader<'a>; CLAIMS_MAX],
 }
 
 /// A header that proves something only where it stands once: proxies append to what a client sent, by
 /// default as a line of their own, and nobody can tell which line is whose.
 #[derive(Debug, Clone, Copy, Default)]
-enum Claimed<'a> {
+enum ClaimHeader<'a> {
     #[default]
     Absent,
     Once(&'a [u8]),
     Repeated,
 }
 
-impl<'a> Claimed<'a> {
-    fn and(self, value: &'a [u8]) -> Claimed<'a> {
+impl<'a> ClaimHeader<'a> {
+    fn and(self, value: &'a [u8]) -> ClaimHeader<'a> {
         match self {
-            Claimed::Absent => Claimed::Once(value),
-            Claimed::Once(_) | Claimed::Repeated => Claimed::Repeated,
+            ClaimHeader::Absent => ClaimHeader::Once(value),
+            ClaimHeader::Once(_) | ClaimHeader::Repeated => ClaimHeader::Repeated,
         }
     }
 }
@@ -200,12 +200,12 @@ impl<'a> Wire<'a> {
     #[must_use]
     pub fn claim(&self, index: usize) -> Option<&'a [u8]> {
         match self.claims.get(index) {
-            Some(Claimed::Once(value)) => Some(value),
+            Some(ClaimHeader::Once(value)) => Some(value),
             _ => None,
         }
     }
 
-    /// The least accuracy asked for, percent; 0 where none is. `None` where it is nonsense.
+    /// The min accuracy asked for, percent; 0 where none is. `None` where it is nonsense.
     #[must_use]
     pub fn min_accuracy(&self) -> Option<f64> {
         self.get(Field::MinAccuracy)

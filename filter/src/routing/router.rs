@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-/// What the choice needs to know of a variant. How long it takes is worked out only where it matters.
+/// What the choice needs to know of a variant. How long it response_time is worked out only where it matters.
 #[derive(Clone, Copy)]
 pub struct Candidate<T> {
     /// Its quota, 0 to 1.
@@ -19,14 +19,14 @@ pub struct Candidate<T> {
     /// Whether it has slots at all.
     pub has_slots: bool,
     /// Predicted time from now to the answer: wait and service.
-    pub takes: T,
+    pub response_time: T,
     /// Accuracy, percent.
     pub accuracy: f64,
 }
 
 /// What the request asks for.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wish {
+pub struct Requirements {
     /// Time left.
     pub left: Duration,
     /// Least accuracy, percent.
@@ -44,7 +44,7 @@ pub enum NoRoute {
 
 /// What was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Choice {
+pub struct RouteChoice {
     /// Which variant, by index.
     pub variant: usize,
     /// The one whose turn it was by quota, and which will not do.
@@ -69,22 +69,26 @@ struct Credit {
 }
 
 impl Router {
-    /// Picks one of `candidates` (by index) for `wish`.
+    /// Picks one of `candidates` (by index) for `requirements`.
     ///
     /// # Errors
     /// Why none will do.
-    pub fn choose<I, T>(&mut self, candidates: I, wish: Wish) -> Result<Choice, NoRoute>
+    pub fn choose<I, T>(
+        &mut self,
+        candidates: I,
+        requirements: Requirements,
+    ) -> Result<RouteChoice, NoRoute>
     where
         I: Iterator<Item = Candidate<T>> + Clone,
         T: Fn() -> Duration,
     {
-        let (chosen, turn) = self.by_quota(candidates.clone(), wish);
+        let (chosen, turn) = self.by_quota(candidates.clone(), requirements);
         let variant = match chosen {
             Some(chosen) => chosen,
-            None => best(candidates, wish)?,
+            None => best(candidates, requirements)?,
         };
-        self.book(variant, chosen.is_some());
-        Ok(Choice {
+        self.charge(variant, chosen.is_some());
+        Ok(RouteChoice {
             variant,
             instead_of: turn.filter(|turn| *turn != variant),
         })
@@ -103,7 +107,7 @@ impl Router {
     fn by_quota(
         &mut self,
         candidates: impl Iterator<Item = Candidate<impl Fn() -> Duration>>,
-        wish: Wish,
+        requirements: Requirements,
     ) -> (Option<usize>, Option<usize>) {
         let (mut soonest, mut turn) = (None, None);
         for (index, candidate) in candidates.enumerate() {
@@ -117,12 +121,12 @@ impl Router {
             if candidate.share <= 0.0 {
                 continue;
             }
-            let due = due(credit.due, candidate.share);
+            let due = requests_until_due(credit.due, candidate.share);
             let sooner = |than: Option<(usize, f64)>| than.is_none_or(|(_, least)| due < least);
             if sooner(turn) {
                 turn = Some((index, due));
             }
-            if sooner(soonest) && candidate.suits(wish) {
+            if sooner(soonest) && candidate.fits(requirements) {
                 soonest = Some((index, due));
             }
         }
@@ -133,7 +137,7 @@ impl Router {
     }
 
     /// The chosen one pays, if it was chosen by quota; all shares fade by one request.
-    fn book(&mut self, chosen: usize, pays: bool) {
+    fn charge(&mut self, chosen: usize, pays: bool) {
         for (index, credit) in self.credits.iter_mut().enumerate() {
             let got = if index == chosen { 1.0 } else { 0.0 };
             credit.observed += (got - credit.observed) * (1.0 / FADING);
@@ -150,14 +154,14 @@ impl Router {
 /// Why none will.
 pub fn best<T: Fn() -> Duration>(
     candidates: impl Iterator<Item = Candidate<T>>,
-    wish: Wish,
+    requirements: Requirements,
 ) -> Result<usize, NoRoute> {
     let mut any_slots = false;
     let mut best: Option<(usize, Candidate<T>)> = None;
     for (index, candidate) in candidates.enumerate().filter(|(_, c)| c.has_slots) {
         any_slots = true;
         let better = best.as_ref().is_none_or(|(_, best)| candidate.beats(best));
-        if candidate.suits(wish) && better {
+        if candidate.fits(requirements) && better {
             best = Some((index, candidate));
         }
     }
@@ -170,7 +174,7 @@ pub fn best<T: Fn() -> Duration>(
 
 /// After how many more requests a variant would be owed a whole one. One that is not in credit
 /// comes after all that are; that it is chosen at all means the others cannot be.
-fn due(credit: f64, share: f64) -> f64 {
+fn requests_until_due(credit: f64, share: f64) -> f64 {
     const AFTER_ALL: f64 = 1e9;
     if credit > 0.0 {
         (1.0 - credit) / share
@@ -180,13 +184,15 @@ fn due(credit: f64, share: f64) -> f64 {
 }
 
 impl<T: Fn() -> Duration> Candidate<T> {
-    fn suits(&self, wish: Wish) -> bool {
-        self.has_slots && self.accuracy >= wish.min_accuracy && (self.takes)() <= wish.left
+    fn fits(&self, requirements: Requirements) -> bool {
+        self.has_slots
+            && self.accuracy >= requirements.min_accuracy
+            && (self.response_time)() <= requirements.left
     }
 
     fn beats(&self, other: &Candidate<T>) -> bool {
         self.accuracy > other.accuracy
-            || (self.accuracy >= other.accuracy && (self.takes)() < (other.takes)())
+            || (self.accuracy >= other.accuracy && (self.response_time)() < (other.response_time)())
     }
 }
 
@@ -203,13 +209,13 @@ mod tests {
         Candidate {
             share,
             has_slots: true,
-            takes: move || Duration::from_millis(service_ms),
+            response_time: move || Duration::from_millis(service_ms),
             accuracy,
         }
     }
 
-    fn wish(left_ms: u64) -> Wish {
-        Wish {
+    fn requirements(left_ms: u64) -> Requirements {
+        Requirements {
             left: Duration::from_millis(left_ms),
             min_accuracy: 0.0,
         }
@@ -229,7 +235,7 @@ mod tests {
             let mut router = Router::default();
             let mut counts = vec![0_usize; candidates.len()];
             for _ in 0..requests {
-                counts[router.choose(candidates.iter().copied(), wish(100)).unwrap().variant] += 1;
+                counts[router.choose(candidates.iter().copied(), requirements(100)).unwrap().variant] += 1;
             }
             for (count, candidate) in counts.iter().zip(&candidates) {
                 let due = candidate.share * requests as f64;
@@ -243,13 +249,15 @@ mod tests {
         let candidates = [variant(0.5, 10, 70.0), variant(0.5, 500, 78.0)];
         let mut router = Router::default();
         for _ in 0..100 {
-            let choice = router.choose(candidates.into_iter(), wish(100)).unwrap();
+            let choice = router
+                .choose(candidates.into_iter(), requirements(100))
+                .unwrap();
             assert_eq!(choice.variant, 0);
         }
         let next: Vec<_> = (0..10)
             .map(|_| {
                 router
-                    .choose(candidates.into_iter(), wish(1000))
+                    .choose(candidates.into_iter(), requirements(1000))
                     .unwrap()
                     .variant
             })
@@ -269,25 +277,25 @@ mod tests {
             variant(0.0, 50, 70.0),
         ];
         let mut router = Router::default();
-        let mut choose = |wish| {
-            let choice = router.choose(candidates.into_iter(), wish);
+        let mut choose = |requirements| {
+            let choice = router.choose(candidates.into_iter(), requirements);
             choice.map(|choice| (choice.variant, choice.instead_of))
         };
-        assert_eq!(choose(wish(600)), Ok((0, None)));
-        assert_eq!(choose(wish(200)), Ok((1, Some(0))));
-        assert_eq!(choose(wish(60)), Ok((2, Some(0))));
-        assert_eq!(choose(wish(40)), Err(NoRoute::Infeasible));
+        assert_eq!(choose(requirements(600)), Ok((0, None)));
+        assert_eq!(choose(requirements(200)), Ok((1, Some(0))));
+        assert_eq!(choose(requirements(60)), Ok((2, Some(0))));
+        assert_eq!(choose(requirements(40)), Err(NoRoute::Infeasible));
         assert_eq!(
-            choose(Wish {
+            choose(Requirements {
                 min_accuracy: 77.0,
-                ..wish(200)
+                ..requirements(200)
             }),
             Err(NoRoute::Infeasible)
         );
         assert_eq!(
-            choose(Wish {
+            choose(Requirements {
                 min_accuracy: 76.0,
-                ..wish(200)
+                ..requirements(200)
             }),
             Ok((1, Some(0)))
         );
@@ -299,7 +307,9 @@ mod tests {
         let mut router = Router::default();
         assert_eq!(router.observed_share(0), None, "of no request at all");
         for requests in 1..=4 * FADING as usize {
-            router.choose(candidates.into_iter(), wish(100)).unwrap();
+            router
+                .choose(candidates.into_iter(), requirements(100))
+                .unwrap();
             if requests >= 100 {
                 let off = router.observed_share(0).unwrap() - 0.75;
                 assert!(off.abs() < 0.02, "{off} after {requests}");
@@ -307,7 +317,9 @@ mod tests {
         }
         for _ in 0..4 * FADING as usize {
             let pressed = [candidates[0], variant(0.25, 500, 78.0)];
-            router.choose(pressed.into_iter(), wish(100)).unwrap();
+            router
+                .choose(pressed.into_iter(), requirements(100))
+                .unwrap();
         }
         assert!(router.observed_share(1).unwrap() < 0.02);
     }
@@ -320,11 +332,11 @@ mod tests {
         };
         let mut router = Router::default();
         assert_eq!(
-            router.choose([closed].into_iter(), wish(100)),
+            router.choose([closed].into_iter(), requirements(100)),
             Err(NoRoute::NoCapacity)
         );
         assert_eq!(
-            router.choose([closed; 0].into_iter(), wish(100)),
+            router.choose([closed; 0].into_iter(), requirements(100)),
             Err(NoRoute::NoCapacity)
         );
     }

@@ -1,9 +1,9 @@
-//! How a variant's predictions compare with what it really takes: the plan's service time, corrected
+//! How a variant's predictions compare with what it really response_time: the plan's service time, corrected
 //! by the times that this worker has seen between dispatch and answer.
 //!
 //! What is kept is not the times but their *ratio* to what was planned when each request was sent, so
 //! that a correction outlives a plan that gives the variant other cores. The ratios of the last
-//! [`WINDOW`] to two of them are counted; while there are fewer than [`LEAST`] the plan is believed as
+//! [`WINDOW`] to two of them are counted; while there are fewer than [`SAMPLES_MIN`] the plan is believed as
 //! it is, and again after so long without any: a prediction that grew so large that nobody is sent there
 //! forgets itself.
 
@@ -14,7 +14,7 @@ use crate::time::{Mono, nanos};
 /// Half of what is remembered.
 pub const WINDOW: Duration = Duration::from_secs(5);
 /// Fewer ratios than this say nothing of a high percentile.
-pub const LEAST: u32 = 20;
+pub const SAMPLES_MIN: u32 = 20;
 /// The percentile that a prediction stands for. In replay, where servers stall and recover, a higher one
 /// refuses many who would have been in time, for as long as the stall is remembered (95: a tenth fewer
 /// on time than 80); in steady overload a lower one sends more who are late (50: half a point fewer).
@@ -30,11 +30,11 @@ const STEPS_LOG2: u32 = 4;
 /// Ratios from 1/64 to 4096.
 const BUCKETS: usize = 18 * STEPS as usize;
 /// How many new ratios there are before the percentile is worked out anew.
-const RENEWED_EVERY: u32 = 8;
+const UPDATE_EVERY: u32 = 8;
 
 /// What a variant is expected to take from dispatch to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Predicted {
+pub struct ServiceTime {
     /// The [`PERCENTILE`]: what a deadline is held against.
     pub high: Duration,
     /// The mean: by what those who wait move up.
@@ -43,10 +43,10 @@ pub struct Predicted {
 
 /// The ratios seen of one variant.
 #[derive(Debug)]
-pub struct Observed {
+pub struct ServiceTimeEstimator {
     windows: [Window; 2],
-    turns_at: Mono,
-    fresh: u32,
+    window_ends: Mono,
+    unprocessed: u32,
     correction: Option<Correction>,
 }
 
@@ -65,44 +65,44 @@ struct Window {
     sum: u64,
 }
 
-impl Default for Observed {
-    fn default() -> Observed {
-        Observed {
+impl Default for ServiceTimeEstimator {
+    fn default() -> ServiceTimeEstimator {
+        ServiceTimeEstimator {
             windows: [Window::new(), Window::new()],
-            turns_at: Mono(0),
-            fresh: 0,
+            window_ends: Mono(0),
+            unprocessed: 0,
             correction: None,
         }
     }
 }
 
-impl Observed {
+impl ServiceTimeEstimator {
     /// An execution for which `planned` was foreseen took, or was given up after, `took`. Whether
     /// what is foreseen may be another now.
     pub fn record(&mut self, planned: Duration, took: Duration, now: Mono) -> bool {
-        let turned = self.turn(now);
+        let rotated = self.rotate(now);
         let ratio = ratio(took, planned);
         let [current, _] = &mut self.windows;
         current.record(ratio);
-        self.fresh += 1;
-        let renews = self.fresh >= RENEWED_EVERY || self.correction.is_none();
+        self.unprocessed += 1;
+        let renews = self.unprocessed >= UPDATE_EVERY || self.correction.is_none();
         if renews {
             self.renew();
         }
-        renews || turned
+        renews || rotated
     }
 
     /// What an execution for which `planned` is foreseen will take.
-    pub fn predict(&mut self, planned: Duration, now: Mono) -> Predicted {
-        self.turn(now);
-        self.foresee(planned)
+    pub fn predict(&mut self, planned: Duration, now: Mono) -> ServiceTime {
+        self.rotate(now);
+        self.estimate(planned)
     }
 
     /// The same, by what is known so far.
     #[must_use]
-    pub fn foresee(&self, planned: Duration) -> Predicted {
+    pub fn estimate(&self, planned: Duration) -> ServiceTime {
         match self.correction {
-            None => Predicted {
+            None => ServiceTime {
                 high: planned,
                 mean: planned,
             },
@@ -112,7 +112,7 @@ impl Observed {
                 } else {
                     planned
                 };
-                Predicted {
+                ServiceTime {
                     high: scale(base, correction.high),
                     mean: scale(base, correction.mean),
                 }
@@ -121,40 +121,40 @@ impl Observed {
     }
 
     /// Forgets what is older than two windows; whether there was a window's end.
-    fn turn(&mut self, now: Mono) -> bool {
-        if now < self.turns_at {
+    fn rotate(&mut self, now: Mono) -> bool {
+        if now < self.window_ends {
             return false;
         }
-        let silent = now.since(self.turns_at) >= WINDOW;
+        let silent = now.since(self.window_ends) >= WINDOW;
         self.windows.swap(0, 1);
         let [current, before] = &mut self.windows;
         current.clear();
         if silent {
             before.clear();
         }
-        self.turns_at = now + WINDOW;
+        self.window_ends = now + WINDOW;
         self.renew();
         true
     }
 
     fn renew(&mut self) {
-        self.fresh = 0;
+        self.unprocessed = 0;
         let [current, before] = &self.windows;
         let seen = current.seen + before.seen;
-        if seen < LEAST {
+        if seen < SAMPLES_MIN {
             self.correction = None;
             return;
         }
         let mean = (current.sum + before.sum) / u64::from(seen);
         let above = seen - seen * PERCENTILE / 100;
         self.correction = Some(Correction {
-            high: self.exceeded_by(above).max(mean),
+            high: self.quantile_from_top(above).max(mean),
             mean,
         });
     }
 
     /// The ratio that `above` of those seen exceed or reach.
-    fn exceeded_by(&self, above: u32) -> u64 {
+    fn quantile_from_top(&self, above: u32) -> u64 {
         let [current, before] = &self.windows;
         let mut left = above.max(1);
         let highest = current.highest.max(before.highest);
@@ -179,7 +179,7 @@ impl Window {
         }
     }
 
-    /// Full, it takes no more until it is turned: it says enough.
+    /// Full, it response_time no more until it is rotated: it says enough.
     fn record(&mut self, ratio: u64) {
         let bucket = bucket_of(ratio);
         if let Some(count) = self.counts.get_mut(bucket)
@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn few_samples_change_nothing_and_enough_of_them_do() {
-        let mut observed = Observed::default();
-        for n in 0..LEAST {
-            let plan_holds = Predicted {
+        let mut observed = ServiceTimeEstimator::default();
+        for n in 0..SAMPLES_MIN {
+            let plan_holds = ServiceTime {
                 high: PLANNED,
                 mean: PLANNED,
             };
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_correction_is_a_ratio_and_outlives_other_cores() {
-        let mut observed = Observed::default();
+        let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
             observed.record(PLANNED, ms(60), Mono(0));
         }
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn what_is_older_than_two_windows_is_forgotten() {
-        let mut observed = Observed::default();
+        let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
             observed.record(PLANNED, ms(4000), Mono(0));
         }
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_variant_without_a_planned_time_gets_what_is_seen() {
-        let mut observed = Observed::default();
+        let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
             observed.record(Duration::ZERO, ms(33), Mono(0));
         }
@@ -302,7 +302,7 @@ mod tests {
             planned in 0_u64..100_000_000,
         ) {
             let planned = Duration::from_nanos(planned);
-            let mut observed = Observed::default();
+            let mut observed = ServiceTimeEstimator::default();
             for took in &took {
                 observed.record(planned, Duration::from_nanos(*took), Mono(0));
             }

@@ -8,76 +8,83 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::coordination::{Busy, Others, Sent};
-use crate::priority::{GHOST_MAX, Urgency};
+use crate::coordination::{LaneBacklog, LaneReport, OtherWorkers};
+use crate::priority::{ORPHAN_MAX, Urgency};
 use crate::time::{Mono, nanos};
-use crate::waiting::wait_queue::Room;
+use crate::waiting::wait_queue::WaitQueue;
 
-/// The whole, in the fixed point of [`Gate::usual_rank`].
-const RANK: u64 = 1 << 10;
+/// The whole, in the fixed point of [`VariantSlots::mean_rank`].
+const RANK_ONE: u64 = 1 << 10;
 
 /// Requests that must wait besides one that is sent ahead of a free lane, if every newcomer went before all that wait.
 /// With 8, and budgets between 100 and 600 ms, fewer than 1 % of pairs are out of order at 0.95 × capacity
 /// (`engine/tests/lanes.rs`); with none up to 2.2 % are, and 0.3 points more are on time.
-const AHEAD_BESIDES: u64 = 8;
+const EARLY_SEND_BESIDES: u64 = 8;
+
+/// State of a variant that the slot table last got from this worker.
+#[derive(Debug, Default)]
+pub struct Reported {
+    /// Slots taken.
+    pub taken: u32,
+    /// Most urgent request that waits here.
+    pub head: Option<Urgency>,
+    /// Whether the last update was not written (all CAS attempts failed); it is retried on the next tick.
+    pub stale: bool,
+}
 
 /// This worker's part in one variant: what it has taken of its slots, and who waits here.
 #[derive(Debug, Default)]
-pub struct Gate {
-    slots: u32,
+pub struct VariantSlots {
+    total: u32,
     in_flight: u32,
-    ghosts: BTreeSet<(Mono, u64, u32)>,
+    orphans: BTreeSet<(Mono, u64, u32)>,
     until: Mono,
-    /// How many slots the board last heard we had taken.
-    pub posted: u32,
-    /// The first of those who wait here, as the board last heard.
-    pub posted_head: Option<Urgency>,
-    /// Whether the board has not heard what it should have: all tries to tell it were lost.
-    pub unsettled: bool,
+    /// State that the slot table last got from this worker.
+    pub reported: Reported,
     /// What the board last said of the other workers.
-    pub others: Others,
+    pub others: OtherWorkers,
     /// The board's last word on the lanes, and when it was said.
-    pub sent: (Sent, Mono),
-    /// Ordinals of executions that have ended, which the board has not heard.
+    pub lanes: (LaneReport, Mono),
+    /// Ordinals of executions that have ended, which the board has not mark_reported.
     pub ended: Vec<u32>,
-    /// Ordinals of executions whose end nobody can foretell: ghosts and streams.
-    endless: Vec<u32>,
-    /// Whether the board has not heard of the last of these.
-    endless_news: bool,
-    /// The part of those who waited here that newcomers had before them, of [`RANK`].
-    usual_rank: u32,
+    /// Ordinals of executions whose end nobody can foretell: orphans and streams.
+    open_ended: Vec<u32>,
+    /// Whether the board has not mark_reported of the last of these.
+    open_ended_changed: bool,
+    /// The part of those who waited here that newcomers had before them, of [`RANK_ONE`].
+    mean_rank: u32,
     /// Those that wait for a slot.
-    pub room: Room,
+    pub queue: WaitQueue,
 }
 
-impl Gate {
-    /// A gate with this waiting room, and without a slot.
+impl VariantSlots {
+    /// A slots with this waiting queue, and without a slot.
     #[must_use]
-    pub fn new(room: Room) -> Gate {
-        Gate {
-            room,
-            usual_rank: RANK as u32 / 2,
-            ..Gate::default()
+    pub fn new(queue: WaitQueue) -> VariantSlots {
+        VariantSlots {
+            queue,
+            mean_rank: RANK_ONE as u32 / 2,
+            ..VariantSlots::default()
         }
     }
 
     /// Sets how many slots the proxy has. Fewer than are taken: none is free until enough are given
     /// back.
-    pub fn set_slots(&mut self, slots: u32) {
-        self.slots = slots;
+    pub fn set_total(&mut self, slots: u32) {
+        self.total = slots;
     }
 
     /// How many slots the proxy has, all its workers together.
     #[must_use]
-    pub fn slots(&self) -> u32 {
-        self.slots
+    pub fn total(&self) -> u32 {
+        self.total
     }
 
-    /// Slots this worker has taken, ghosts included.
+    /// Slots this worker has taken, orphans included.
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.in_flight
-            .saturating_add(u32::try_from(self.ghosts.len()).unwrap_or(u32::MAX))
+            .saturating_add(u32::try_from(self.orphans.len()).unwrap_or(u32::MAX))
     }
 
     /// The latest predicted end of what is taken.
@@ -89,18 +96,18 @@ impl Gate {
     /// Whether nothing is left of it: no slot taken, nobody waiting.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.taken() == 0 && self.room.is_empty()
+        self.taken() == 0 && self.queue.is_empty()
     }
 
     /// Whether the board knows all there is to say, and nobody waits who could ask it for more.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
-        !self.unsettled
-            && self.room.is_empty()
-            && self.posted_head.is_none()
-            && self.posted == self.taken()
+    pub fn is_synced(&self) -> bool {
+        !self.reported.stale
+            && self.queue.is_empty()
+            && self.reported.head.is_none()
+            && self.reported.taken == self.taken()
             && self.ended.is_empty()
-            && !self.endless_news
+            && !self.open_ended_changed
     }
 
     /// Takes a slot whose execution should end at `end`.
@@ -110,8 +117,8 @@ impl Gate {
     }
 
     /// Gives back the slot of an execution that is over.
-    pub fn give_back(&mut self, ordinal: u32) {
-        self.forget_endless(ordinal);
+    pub fn release(&mut self, ordinal: u32) {
+        self.clear_open_ended(ordinal);
         self.end(ordinal);
         self.leave();
     }
@@ -119,7 +126,7 @@ impl Gate {
     fn leave(&mut self) {
         debug_assert!(self.in_flight > 0, "a slot given back that was not taken");
         self.in_flight = self.in_flight.saturating_sub(1);
-        self.forget_until();
+        self.reset_until();
     }
 
     fn end(&mut self, ordinal: u32) {
@@ -129,60 +136,60 @@ impl Gate {
     }
 
     /// Nobody can foretell the end of that execution.
-    pub fn set_endless(&mut self, ordinal: u32) {
-        if ordinal > 0 && !self.endless.contains(&ordinal) {
-            self.endless.push(ordinal);
-            self.endless_news = true;
+    pub fn mark_open_ended(&mut self, ordinal: u32) {
+        if ordinal > 0 && !self.open_ended.contains(&ordinal) {
+            self.open_ended.push(ordinal);
+            self.open_ended_changed = true;
         }
     }
 
     /// The end of that execution can be foretold, or is over.
-    pub fn forget_endless(&mut self, ordinal: u32) {
-        self.endless.retain(|endless| *endless != ordinal);
+    pub fn clear_open_ended(&mut self, ordinal: u32) {
+        self.open_ended.retain(|open_ended| *open_ended != ordinal);
     }
 
     /// Ordinals of executions whose end nobody can foretell.
     #[must_use]
-    pub fn endless(&self) -> &[u32] {
-        &self.endless
+    pub fn open_ended(&self) -> &[u32] {
+        &self.open_ended
     }
 
     /// The board has been looked at: what the others have, and what the lanes have before them.
-    pub fn see(&mut self, others: Others, busy: Busy, now: Mono) {
+    pub fn set_other_workers(&mut self, others: OtherWorkers, busy: LaneBacklog, now: Mono) {
         self.others = others;
-        (self.sent.0.busy, self.sent.1) = (busy, now);
+        (self.lanes.0.backlog, self.lanes.1) = (busy, now);
     }
 
-    /// The board has heard what there was to say.
-    pub fn heard(&mut self) {
+    /// The board has mark_reported what there was to say.
+    pub fn mark_reported(&mut self) {
         self.ended.clear();
-        self.endless_news = false;
+        self.open_ended_changed = false;
     }
 
-    /// Leaves a slot to a ghost until the server's predicted end, at the latest [`GHOST_MAX`] from
-    /// `now`; `unique` tells ghosts of the same end apart.
-    pub fn abandon(&mut self, now: Mono, end: Mono, unique: u64, ordinal: u32) {
+    /// Leaves a slot to a ghost until the server's predicted end, at the latest [`ORPHAN_MAX`] from
+    /// `now`; `unique` tells orphans of the same end apart.
+    pub fn orphan(&mut self, now: Mono, end: Mono, unique: u64, ordinal: u32) {
         if end > now {
-            let end = end.min(now + GHOST_MAX);
-            self.ghosts.insert((end, unique, ordinal));
-            self.set_endless(ordinal);
+            let end = end.min(now + ORPHAN_MAX);
+            self.orphans.insert((end, unique, ordinal));
+            self.mark_open_ended(ordinal);
             self.leave();
         } else {
-            self.give_back(ordinal);
+            self.release(ordinal);
         }
     }
 
-    /// Lays the ghosts whose end has come; whether there were any.
-    pub fn lay_ghosts(&mut self, now: Mono) -> bool {
-        let before = self.ghosts.len();
-        while self.ghosts.first().is_some_and(|(end, ..)| *end <= now)
-            && let Some((_, _, ordinal)) = self.ghosts.pop_first()
+    /// Lays the orphans whose end has come; whether there were any.
+    pub fn expire_orphans(&mut self, now: Mono) -> bool {
+        let before = self.orphans.len();
+        while self.orphans.first().is_some_and(|(end, ..)| *end <= now)
+            && let Some((_, _, ordinal)) = self.orphans.pop_first()
         {
-            self.forget_endless(ordinal);
+            self.clear_open_ended(ordinal);
             self.end(ordinal);
         }
-        self.forget_until();
-        self.ghosts.len() < before
+        self.reset_until();
+        self.orphans.len() < before
     }
 
     /// When something changes by itself: a ghost's end, which frees a slot for whoever waits at any
@@ -190,10 +197,10 @@ impl Gate {
     /// met in `service` any more.
     #[must_use]
     pub fn next_wake(&self, service: Duration) -> Option<Mono> {
-        let ghost = self.ghosts.first().map(|(end, ..)| *end);
-        let lead = self.sent.0.lead_at.filter(|_| !self.room.is_empty());
+        let ghost = self.orphans.first().map(|(end, ..)| *end);
+        let lead = self.lanes.0.lead_at.filter(|_| !self.queue.is_empty());
         let head = self
-            .room
+            .queue
             .earliest()
             .map(|deadline| latest_start(deadline, service));
         ghost.into_iter().chain(lead).chain(head).min()
@@ -205,12 +212,12 @@ impl Gate {
     #[must_use]
     pub fn wait(&self, ahead: u32, mean: Duration, batch: u32, now: Mono) -> Duration {
         let taken = self.taken().saturating_add(self.others.taken);
-        let nobody_waits = self.room.is_empty() && self.others.waiting == 0;
-        if self.slots == 0 || (nobody_waits && taken < self.slots) {
+        let nobody_waits = self.queue.is_empty() && self.others.waiting == 0;
+        if self.total == 0 || (nobody_waits && taken < self.total) {
             return Duration::ZERO;
         }
-        let Some(busy) = self.busy(now) else {
-            return self.wait_told_low(ahead, mean);
+        let Some(busy) = self.backlog_at(now) else {
+            return self.optimistic_wait(ahead, mean);
         };
         let ahead = u64::from(ahead) + self.others_ahead(ahead);
         if ahead == 0 {
@@ -222,48 +229,48 @@ impl Gate {
 
     /// Where nothing is known of what is under way it counts as ending now, because a request that is refused
     /// for nothing is worse than one that is refused, or moved, when its last moment has come.
-    fn wait_told_low(&self, ahead: u32, mean: Duration) -> Duration {
-        let here = self.room.len() as u64;
+    fn optimistic_wait(&self, ahead: u32, mean: Duration) -> Duration {
+        let here = self.queue.len() as u64;
         let others = u64::from(self.others.waiting);
         let others_ahead = match here {
             0 => others / 2,
             here => others * u64::from(ahead) / here,
         };
         let ahead = u64::from(ahead) + others_ahead;
-        let ns = mean.as_nanos() * u128::from(ahead) / u128::from(self.slots.max(1));
+        let ns = mean.as_nanos() * u128::from(ahead) / u128::from(self.total.max(1));
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
     /// Whether the board tells what is under way.
     #[must_use]
-    pub fn foresees(&self) -> bool {
-        self.sent.0.lanes
+    pub fn knows_lanes(&self) -> bool {
+        self.lanes.0.known
     }
 
     /// Time until what is sent is done, and `work` ns more.
-    fn backlog(&self, busy: Busy, work: u64, mean: Duration, batch: u32) -> Duration {
+    fn backlog(&self, busy: LaneBacklog, work: u64, mean: Duration, batch: u32) -> Duration {
         // When the next begins the other lanes are half done, each in the mean.
-        let others = u64::from(self.slots.saturating_sub(batch.max(1)));
+        let others = u64::from(self.total.saturating_sub(batch.max(1)));
         let work = work.saturating_add(nanos(busy.rest));
         let work = work.saturating_sub(nanos(mean) / 2 * others);
-        Duration::from_nanos(work / u64::from(self.slots.max(1))).max(busy.shortest)
+        Duration::from_nanos(work / u64::from(self.total.max(1))).max(busy.shortest)
     }
 
     /// Of those who wait at other workers as many go first, in proportion, as of those here; where few wait
     /// here, as of those who came before.
     fn others_ahead(&self, ahead: u32) -> u64 {
         let others = u64::from(self.others.waiting);
-        let here = self.room.len() as u64;
-        let (ahead, usual) = (u64::from(ahead), u64::from(self.usual_rank));
-        others * (ahead * RANK + usual) / ((here + 1) * RANK)
+        let here = self.queue.len() as u64;
+        let (ahead, usual) = (u64::from(ahead), u64::from(self.mean_rank));
+        others * (ahead * RANK_ONE + usual) / ((here + 1) * RANK_ONE)
     }
 
-    /// A newcomer has found its place in the room.
-    pub fn note_rank(&mut self, ahead: u32) {
-        let here = self.room.len() as u64;
-        if let Some(rank) = (u64::from(ahead) * RANK).checked_div(here) {
-            let usual = u64::from(self.usual_rank) * 15 + rank.min(RANK);
-            self.usual_rank = u32::try_from(usual / 16).unwrap_or(0);
+    /// A newcomer has found its place in the queue.
+    pub fn record_rank(&mut self, ahead: u32) {
+        let here = self.queue.len() as u64;
+        if let Some(rank) = (u64::from(ahead) * RANK_ONE).checked_div(here) {
+            let usual = u64::from(self.mean_rank) * 15 + rank.min(RANK_ONE);
+            self.mean_rank = u32::try_from(usual / 16).unwrap_or(0);
         }
     }
 
@@ -271,33 +278,33 @@ impl Gate {
     /// comes a moment later may be more urgent: the likelier that is, the more must wait, because among many the first
     /// is seldom overtaken. Where all newcomers go last, one.
     #[must_use]
-    pub fn ahead_min(&self) -> u32 {
-        let first = RANK - u64::from(self.usual_rank).min(RANK);
-        1 + u32::try_from(first * AHEAD_BESIDES / RANK).unwrap_or(0)
+    pub fn early_send_min(&self) -> u32 {
+        let first = RANK_ONE - u64::from(self.mean_rank).min(RANK_ONE);
+        1 + u32::try_from(first * EARLY_SEND_BESIDES / RANK_ONE).unwrap_or(0)
     }
 
     /// Time until the first lane gets free, as far as the board tells; none where one is.
     #[must_use]
-    pub fn until_free(&self, now: Mono) -> Duration {
+    pub fn time_until_free(&self, now: Mono) -> Duration {
         let taken = self.taken().saturating_add(self.others.taken);
-        let busy = self.busy(now).filter(|_| taken >= self.slots);
+        let busy = self.backlog_at(now).filter(|_| taken >= self.total);
         busy.map_or(Duration::ZERO, |busy| busy.shortest)
     }
 
     /// Work before the lanes by now.
-    fn busy(&self, now: Mono) -> Option<Busy> {
-        let (sent, at) = &self.sent;
-        sent.lanes.then(|| {
+    fn backlog_at(&self, now: Mono) -> Option<LaneBacklog> {
+        let (sent, at) = &self.lanes;
+        sent.known.then(|| {
             let gone = now.since(*at);
-            let gone_by_all = gone * self.slots;
-            Busy {
-                rest: sent.busy.rest.saturating_sub(gone_by_all),
-                shortest: sent.busy.shortest.saturating_sub(gone),
+            let gone_by_all = gone * self.total;
+            LaneBacklog {
+                rest: sent.backlog.rest.saturating_sub(gone_by_all),
+                shortest: sent.backlog.shortest.saturating_sub(gone),
             }
         })
     }
 
-    fn forget_until(&mut self) {
+    fn reset_until(&mut self) {
         if self.taken() == 0 {
             self.until = Mono(0);
         }
@@ -318,36 +325,36 @@ mod tests {
 
     #[test]
     fn a_ghost_keeps_its_slot_until_the_predicted_end() {
-        let mut gate = Gate::default();
-        gate.take(Mono(100));
-        gate.abandon(Mono(10), Mono(100), 0, 0);
-        assert!(!gate.lay_ghosts(Mono(99)));
-        assert_eq!((gate.taken(), gate.until()), (1, Mono(100)));
-        assert!(gate.lay_ghosts(Mono(100)));
-        assert_eq!((gate.taken(), gate.until()), (0, Mono(0)));
-        assert!(gate.is_idle());
+        let mut slots = VariantSlots::default();
+        slots.take(Mono(100));
+        slots.orphan(Mono(10), Mono(100), 0, 0);
+        assert!(!slots.expire_orphans(Mono(99)));
+        assert_eq!((slots.taken(), slots.until()), (1, Mono(100)));
+        assert!(slots.expire_orphans(Mono(100)));
+        assert_eq!((slots.taken(), slots.until()), (0, Mono(0)));
+        assert!(slots.is_idle());
     }
 
     #[test]
     fn a_ghost_is_bounded_and_one_past_its_end_is_none() {
-        let mut gate = Gate::default();
-        gate.take(Mono(0));
-        gate.take(Mono(0));
-        gate.abandon(Mono(10), Mono(10), 0, 0);
-        gate.abandon(Mono(10), Mono(u64::MAX), 1, 0);
-        assert_eq!(gate.taken(), 1);
-        gate.lay_ghosts(Mono(10) + GHOST_MAX);
-        assert_eq!(gate.taken(), 0);
+        let mut slots = VariantSlots::default();
+        slots.take(Mono(0));
+        slots.take(Mono(0));
+        slots.orphan(Mono(10), Mono(10), 0, 0);
+        slots.orphan(Mono(10), Mono(u64::MAX), 1, 0);
+        assert_eq!(slots.taken(), 1);
+        slots.expire_orphans(Mono(10) + ORPHAN_MAX);
+        assert_eq!(slots.taken(), 0);
     }
 
     #[test]
     fn wakes_for_a_ghost_and_for_the_last_moment_to_start() {
-        let mut gate = Gate::default();
+        let mut slots = VariantSlots::default();
         let service = Duration::from_nanos(30);
-        gate.take(Mono(50));
-        gate.abandon(Mono(0), Mono(50), 0, 0);
+        slots.take(Mono(50));
+        slots.orphan(Mono(0), Mono(50), 0, 0);
         assert_eq!(
-            gate.next_wake(service),
+            slots.next_wake(service),
             Some(Mono(50)),
             "others may wait for it"
         );
@@ -355,22 +362,22 @@ mod tests {
             deadline: Mono(70),
             arrival: 0,
         };
-        gate.room.push(ClassId(0), place, 7);
-        assert_eq!(gate.next_wake(service), Some(Mono(40)));
-        gate.room.cancel(ClassId(0), place);
-        gate.lay_ghosts(Mono(50));
-        assert_eq!(gate.next_wake(service), None);
+        slots.queue.push(ClassId(0), place, 7);
+        assert_eq!(slots.next_wake(service), Some(Mono(40)));
+        slots.queue.cancel(ClassId(0), place);
+        slots.expire_orphans(Mono(50));
+        assert_eq!(slots.next_wake(service), None);
     }
 
     #[test]
     fn is_settled_when_the_board_knows_all() {
-        let mut gate = Gate::default();
-        assert!(gate.is_settled());
-        gate.take(Mono(1));
-        assert!(!gate.is_settled());
-        gate.posted = 1;
-        assert!(gate.is_settled());
-        gate.posted_head = Some(Urgency(9));
-        assert!(!gate.is_settled());
+        let mut slots = VariantSlots::default();
+        assert!(slots.is_synced());
+        slots.take(Mono(1));
+        assert!(!slots.is_synced());
+        slots.reported.taken = 1;
+        assert!(slots.is_synced());
+        slots.reported.head = Some(Urgency(9));
+        assert!(!slots.is_synced());
     }
 }

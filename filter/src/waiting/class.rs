@@ -7,7 +7,7 @@ pub const CLASSES_MAX: usize = 8;
 pub const PRIORITY_MAX: u8 = 7;
 /// How often in a row a waiting class is passed over where the configuration says nothing: it then
 /// gets about 5 % of the grants, little for those above it and enough to go on.
-pub const STARVATION: u32 = 20;
+pub const MAX_SKIPS_DEFAULT: u32 = 20;
 /// The one class of a service that has none configured.
 const ONLY: &str = "default";
 
@@ -59,12 +59,12 @@ pub struct Classes {
     /// For those that name none, an unknown one, or one they may not claim.
     pub default: ClassId,
     /// How often in a row a class with somebody waiting may be passed over by higher priorities.
-    pub starvation: u32,
+    pub max_skips: u32,
 }
 
 /// What a request's wish for a class comes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct ClassRequest<'a> {
     /// The class it names, or the default.
     pub class: ClassId,
     /// What it must show for it; who cannot is of the default class.
@@ -86,7 +86,7 @@ impl Default for Classes {
         Classes {
             list: vec![only],
             default: ClassId(0),
-            starvation: STARVATION,
+            max_skips: MAX_SKIPS_DEFAULT,
         }
     }
 }
@@ -124,8 +124,8 @@ impl Classes {
     /// Which class a request's `x-slo-class` asks for. Names are taken as they are, in lower case;
     /// several in one value are an unknown name.
     #[must_use]
-    pub fn wanted(&self, value: Option<&[u8]>) -> Wanted<'_> {
-        let fallback = |known| Wanted {
+    pub fn lookup(&self, value: Option<&[u8]>) -> ClassRequest<'_> {
+        let fallback = |known| ClassRequest {
             class: self.default,
             claim: None,
             known,
@@ -135,7 +135,7 @@ impl Classes {
         };
         self.iter()
             .find(|(_, class)| class.name.as_bytes() == value)
-            .map_or(fallback(false), |(id, class)| Wanted {
+            .map_or(fallback(false), |(id, class)| ClassRequest {
                 class: id,
                 claim: class.claim.as_ref(),
                 known: true,
@@ -214,7 +214,7 @@ mod tests {
             (Some(b""), 0, false, false),
             (Some(b"\xff\0"), 0, false, false),
         ] {
-            let wanted = classes.wanted(value);
+            let wanted = classes.lookup(value);
             let got = (wanted.class.0, wanted.known, wanted.claim.is_some());
             assert_eq!(got, (class, known, claimed), "{value:?}");
         }

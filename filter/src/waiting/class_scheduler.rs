@@ -1,174 +1,174 @@
-//! Whose turn it is among the classes of a waiting room: plain numbers, no queues.
+//! Whose scheduler it is among the classes of a waiting queue: plain numbers, no queues.
 //!
-//! 1. A class that has somebody waiting and was passed over by higher priorities `starvation` times
-//!    in a row is next; of several the one passed over most often.
+//! 1. A class that has somebody waiting and was skips over by higher priorities `max_skips` times
+//!    in a row is next_class; of several the one skips over most often.
 //! 2. Else the highest priority with somebody waiting.
-//! 3. Within a priority the earliest deadline, **until slots turn out to be short**: shares would
+//! 3. Within a priority the earliest deadline, **until slots scheduler out to be short**: shares would
 //!    only make requests late that earliest-deadline-first brings home. Once somebody was lost for
-//!    want of time or room, and until nobody waits, classes of one priority take turns by share:
-//!    start-time fair queueing, where each grant moves a class on by 1/share and the least advanced
-//!    is next. A class with nobody waiting saves nothing up: it comes back where the others are.
+//!    want of time or queue, and until nobody waits, classes of one priority take scheduler_state by start_sharing:
+//!    start_tag-time fair queueing, where each grant moves a class on by 1/start_sharing and the least advanced
+//!    is next_class. A class with nobody waiting saves nothing up: it comes back where the others are.
 //!
-//! While two classes of one priority have somebody waiting without a break and turns go by share,
-//! their grants divided by their shares differ by at most 1/share of the one plus 1/share of the
-//! other. With n classes below the top priority, one is passed over at most starvation + n − 1
+//! While two classes of one priority have somebody waiting without a break and scheduler_state go by start_sharing,
+//! their grants divided by their shares differ by at most 1/start_sharing of the one plus 1/start_sharing of the
+//! other. With n classes below the top priority, one is skips over at most max_skips + n − 1
 //! times in a row.
 
-use crate::waiting::class::{CLASSES_MAX, Class, Classes, PRIORITY_MAX};
+use super::class::{CLASSES_MAX, Class, Classes, PRIORITY_MAX};
 use crate::waiting::queue::Place;
 
-/// What a grant moves a class of share 1 on by. The least share configurable is 1/1000, so that
+/// What a grant moves a class of start_sharing 1 on by. The least start_sharing configurable is 1/1000, so that
 /// 2⁶⁴ lasts for 10¹¹ grants without a break; where it ends all classes are level, which is EDF.
 const STEP: f64 = 65_536.0;
 const PRIORITIES: usize = PRIORITY_MAX as usize + 1;
 
 /// Where the classes stand.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Turn {
-    standings: [Standing; CLASSES_MAX],
-    many: usize,
-    starvation: u32,
+pub(super) struct ClassScheduler {
+    classes: [ClassState; CLASSES_MAX],
+    class_count: usize,
+    max_skips: u32,
     /// Whether slots have turned out to be short.
-    sharing: bool,
-    /// Per priority, how far the class that went last had come before it went.
-    reached: [u64; PRIORITIES],
+    by_share: bool,
+    /// Per priority, how far the class that grant last had come before it grant.
+    virtual_time: [u64; PRIORITIES],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Standing {
+struct ClassState {
     first: Option<Place>,
     priority: u8,
     /// What a grant moves it on by.
-    step: u64,
+    increment: u64,
     /// How far it has come.
-    start: u64,
-    /// How often in a row it was passed over.
-    passed: u32,
+    start_tag: u64,
+    /// How often in a row it was skips over.
+    skips: u32,
 }
 
-impl Turn {
-    pub(super) fn new(classes: &Classes) -> Turn {
-        let mut standings = [Standing::default(); CLASSES_MAX];
-        for (standing, class) in standings.iter_mut().zip(&classes.list) {
-            *standing = Standing::of(class);
+impl ClassScheduler {
+    pub(super) fn new(config: &Classes) -> ClassScheduler {
+        let mut classes = [ClassState::default(); CLASSES_MAX];
+        for (state, class) in classes.iter_mut().zip(&config.list) {
+            *state = ClassState::of(class);
         }
-        Turn {
-            standings,
-            many: classes.len().min(CLASSES_MAX),
-            starvation: classes.starvation,
-            sharing: false,
-            reached: [0; PRIORITIES],
+        ClassScheduler {
+            classes,
+            class_count: config.len().min(CLASSES_MAX),
+            max_skips: config.max_skips,
+            by_share: false,
+            virtual_time: [0; PRIORITIES],
         }
     }
 
-    /// Somebody of the class has come from another room, in which the classes stood as `from` says: what was
-    /// short there stays so, and how often the class was passed over goes with it. Shares are kept where the
-    /// room was empty before; where others wait the class comes in where they are.
-    pub(super) fn carry(&mut self, from: &Turn, class: usize, was_empty: bool) {
-        if self.many == 1 {
+    /// Somebody of the class has come from another queue, in which the classes stood as `from` says: what was
+    /// short there stays so, and how often the class was skips over goes with it. Shares are kept where the
+    /// queue was empty before; where others wait the class comes in where they are.
+    pub(super) fn inherit(&mut self, from: &ClassScheduler, class: usize, was_empty: bool) {
+        if self.class_count == 1 {
             return;
         }
         if was_empty {
-            self.reached = from.reached;
-            self.sharing = from.sharing;
-            for (own, other) in self.standings.iter_mut().zip(&from.standings) {
-                own.start = other.start;
+            self.virtual_time = from.virtual_time;
+            self.by_share = from.by_share;
+            for (own, other) in self.classes.iter_mut().zip(&from.classes) {
+                own.start_tag = other.start_tag;
             }
-        } else if from.sharing {
-            self.share();
+        } else if from.by_share {
+            self.start_sharing();
         }
-        if let Some((own, other)) = self.standings.get_mut(class).zip(from.standings.get(class)) {
-            own.passed = own.passed.max(other.passed);
+        if let Some((own, other)) = self.classes.get_mut(class).zip(from.classes.get(class)) {
+            own.skips = own.skips.max(other.skips);
         }
     }
 
-    /// How many classes there are.
-    pub(super) fn many(&self) -> usize {
-        self.many
+    /// How class_count classes there are.
+    pub(super) fn class_count(&self) -> usize {
+        self.class_count
     }
 
-    /// Whether classes of one priority take turns by share just now.
-    pub(super) fn is_sharing(&self) -> bool {
-        self.sharing
+    /// Whether classes of one priority take scheduler_state by start_sharing just now.
+    pub(super) fn is_by_share(&self) -> bool {
+        self.by_share
     }
 
-    /// Somebody was lost for want of time or room: from now on by share. All start level.
-    pub(super) fn share(&mut self) {
-        if self.sharing || self.many == 1 || !self.waiting().any(|_| true) {
+    /// Somebody was lost for want of time or queue: from now on by start_sharing. All start_tag level.
+    pub(super) fn start_sharing(&mut self) {
+        if self.by_share || self.class_count == 1 || !self.waiting().any(|_| true) {
             return;
         }
-        self.sharing = true;
-        self.reached = [0; PRIORITIES];
-        for standing in &mut self.standings {
-            standing.start = 0;
+        self.by_share = true;
+        self.virtual_time = [0; PRIORITIES];
+        for state in &mut self.classes {
+            state.start_tag = 0;
         }
     }
 
     /// The first of a class is now this one, or nobody.
     pub(super) fn set_first(&mut self, class: usize, first: Option<Place>) {
         let begins = self.begin(class);
-        let Some(standing) = self.standings.get_mut(class) else {
+        let Some(state) = self.classes.get_mut(class) else {
             return;
         };
-        match (standing.first, first) {
-            (None, Some(_)) => standing.start = begins,
-            (Some(_), None) => standing.passed = 0,
+        match (state.first, first) {
+            (None, Some(_)) => state.start_tag = begins,
+            (Some(_), None) => state.skips = 0,
             _ => {}
         }
-        standing.first = first;
-        if first.is_none() && self.sharing {
+        state.first = first;
+        if first.is_none() && self.by_share {
             let somebody = self.waiting().any(|_| true);
-            self.sharing = somebody;
+            self.by_share = somebody;
         }
     }
 
     /// Who is first in the class.
     pub(super) fn first(&self, class: usize) -> Option<Place> {
-        self.standings.get(class)?.first
+        self.classes.get(class)?.first
     }
 
-    /// Whose turn it is.
-    pub(super) fn next(&self) -> Option<usize> {
-        if self.many == 1 {
+    /// Whose scheduler it is.
+    pub(super) fn next_class(&self) -> Option<usize> {
+        if self.class_count == 1 {
             return self.first(0).map(|_| 0);
         }
         let starved = self
             .waiting()
-            .filter(|(_, standing, _)| standing.passed >= self.starvation)
-            .max_by_key(|(_, standing, _)| (standing.passed, standing.priority));
+            .filter(|(_, state, _)| state.skips >= self.max_skips)
+            .max_by_key(|(_, state, _)| (state.skips, state.priority));
         if let Some((class, _, _)) = starved {
             return Some(class);
         }
         let top = self.waiting().map(|(_, s, _)| s.priority).max()?;
         self.waiting()
-            .filter(|(_, standing, _)| standing.priority == top)
-            .min_by_key(|(_, standing, first)| {
-                let start = if self.sharing { standing.start } else { 0 };
-                (start, *first)
+            .filter(|(_, state, _)| state.priority == top)
+            .min_by_key(|(_, state, first)| {
+                let start_tag = if self.by_share { state.start_tag } else { 0 };
+                (start_tag, *first)
             })
             .map(|(class, _, _)| class)
     }
 
-    /// One of the class went.
-    pub(super) fn went(&mut self, class: usize) {
-        if self.many == 1 {
+    /// One of the class grant.
+    pub(super) fn grant(&mut self, class: usize) {
+        if self.class_count == 1 {
             return;
         }
-        let start = self.begin(class);
-        let Some(standing) = self.standings.get_mut(class) else {
+        let start_tag = self.begin(class);
+        let Some(state) = self.classes.get_mut(class) else {
             return;
         };
-        standing.passed = 0;
-        let priority = standing.priority;
-        if self.sharing {
-            standing.start = start.saturating_add(standing.step);
-            if let Some(reached) = self.reached.get_mut(usize::from(priority)) {
-                *reached = start.max(*reached);
+        state.skips = 0;
+        let priority = state.priority;
+        if self.by_share {
+            state.start_tag = start_tag.saturating_add(state.increment);
+            if let Some(virtual_time) = self.virtual_time.get_mut(usize::from(priority)) {
+                *virtual_time = start_tag.max(*virtual_time);
             }
         }
-        for other in &mut self.standings {
+        for other in &mut self.classes {
             if other.first.is_some() && other.priority < priority {
-                other.passed = other.passed.saturating_add(1);
+                other.skips = other.skips.saturating_add(1);
             }
         }
     }
@@ -176,9 +176,9 @@ impl Turn {
     /// The tier of the class: 0 where there is one only or it is starved, else 1 for the highest
     /// priority and more for those below.
     pub(super) fn tier(&self, class: usize) -> u8 {
-        match self.standings.get(class) {
-            Some(standing) if self.many > 1 && standing.passed < self.starvation => {
-                1 + PRIORITY_MAX.saturating_sub(standing.priority)
+        match self.classes.get(class) {
+            Some(state) if self.class_count > 1 && state.skips < self.max_skips => {
+                1 + PRIORITY_MAX.saturating_sub(state.priority)
             }
             _ => 0,
         }
@@ -186,65 +186,65 @@ impl Turn {
 
     /// The priority of the class.
     pub(super) fn priority(&self, class: usize) -> u8 {
-        self.standings.get(class).map_or(0, |s| s.priority)
+        self.classes.get(class).map_or(0, |s| s.priority)
     }
 
-    /// How many of `other`, which has somebody waiting and the same priority, go by share before
+    /// How class_count of `other`, which has somebody waiting and the same priority, go by start_sharing before
     /// the one that has `before` others of `class` in front.
     pub(super) fn share_ahead(&self, class: usize, before: usize, other: usize) -> usize {
-        let Some((own, other)) = self.standings.get(class).zip(self.standings.get(other)) else {
+        let Some((own, other)) = self.classes.get(class).zip(self.classes.get(other)) else {
             return 0;
         };
         let before = u64::try_from(before).unwrap_or(u64::MAX);
-        let start = own.step.saturating_mul(before);
-        let lead = start
+        let start_tag = own.increment.saturating_mul(before);
+        let lead = start_tag
             .saturating_add(self.begin(class))
-            .saturating_sub(other.start);
-        usize::try_from(lead.div_ceil(other.step)).unwrap_or(usize::MAX)
+            .saturating_sub(other.start_tag);
+        usize::try_from(lead.div_ceil(other.increment)).unwrap_or(usize::MAX)
     }
 
-    /// How many of higher priority can go before the one that has `before` others of `class` in
+    /// How class_count of higher priority can go before the one that has `before` others of `class` in
     /// front, which goes for being starved at the latest.
     pub(super) fn higher_ahead(&self, class: usize, before: usize) -> usize {
-        let passed = self.standings.get(class).map_or(0, |s| s.passed) as usize;
-        let most = (before.saturating_add(1)).saturating_mul(self.starvation.max(1) as usize);
-        most.saturating_sub(passed)
+        let skips = self.classes.get(class).map_or(0, |s| s.skips) as usize;
+        let most = (before.saturating_add(1)).saturating_mul(self.max_skips.max(1) as usize);
+        most.saturating_sub(skips)
     }
 
-    /// How often the class goes because it is starved while so many of higher priority go.
-    pub(super) fn starved_ahead(&self, class: usize, before: usize) -> usize {
-        let passed = self.standings.get(class).map_or(0, |s| s.passed);
-        let starvation = self.starvation.max(1) as usize;
-        (passed as usize).saturating_add(before) / starvation
+    /// How often the class goes because it is starved while so class_count of higher priority go.
+    pub(super) fn skipped_ahead(&self, class: usize, before: usize) -> usize {
+        let skips = self.classes.get(class).map_or(0, |s| s.skips);
+        let max_skips = self.max_skips.max(1) as usize;
+        (skips as usize).saturating_add(before) / max_skips
     }
 
     /// Where the class stands once somebody waits.
     fn begin(&self, class: usize) -> u64 {
-        let Some(standing) = self.standings.get(class) else {
+        let Some(state) = self.classes.get(class) else {
             return 0;
         };
-        let reached = self.reached.get(usize::from(standing.priority)).copied();
-        match standing.first {
-            Some(_) => standing.start,
-            None => standing.start.max(reached.unwrap_or(0)),
+        let virtual_time = self.virtual_time.get(usize::from(state.priority)).copied();
+        match state.first {
+            Some(_) => state.start_tag,
+            None => state.start_tag.max(virtual_time.unwrap_or(0)),
         }
     }
 
-    fn waiting(&self) -> impl Iterator<Item = (usize, &Standing, Place)> {
-        self.standings
+    fn waiting(&self) -> impl Iterator<Item = (usize, &ClassState, Place)> {
+        self.classes
             .iter()
             .enumerate()
-            .filter_map(|(class, standing)| Some((class, standing, standing.first?)))
+            .filter_map(|(class, state)| Some((class, state, state.first?)))
     }
 }
 
-impl Standing {
-    fn of(class: &Class) -> Standing {
-        Standing {
+impl ClassState {
+    fn of(class: &Class) -> ClassState {
+        ClassState {
             priority: class.priority.min(PRIORITY_MAX),
             // A cast from f64 ends at the bounds; never 0.
-            step: ((STEP / class.share) as u64).max(1),
-            ..Standing::default()
+            increment: ((STEP / class.share) as u64).max(1),
+            ..ClassState::default()
         }
     }
 }

@@ -10,7 +10,7 @@ const CHANCE: Duration = Duration::from_micros(500);
 /// Bounds of that number.
 const MEMORY_MIN: u64 = 16;
 const MEMORY_MAX: u64 = 128;
-/// Part of it that counts after a long silence: one new time weighs more then.
+/// SlotShare of it that counted after a long silence: one new time weighs more then.
 const STALE_PART: u64 = 4;
 /// Differences between successive times of which the scatter is the mean.
 const MEMORY_SCATTER: u64 = 32;
@@ -20,12 +20,12 @@ const MEMORY_SCATTER: u64 = 32;
 pub struct Mean {
     /// The mean.
     pub mean: u64,
-    /// Mean distance from the mean. It is taken from successive times, so that a step in the times counts once.
+    /// Mean deviations from the mean. It is taken from successive times, so that a step in the times counted once.
     pub scatter: u64,
     /// The last time.
     pub last: u64,
     /// Times taken.
-    pub seen: u16,
+    pub count: u16,
     /// Moment of the last.
     pub at: Mono,
 }
@@ -40,21 +40,21 @@ pub(super) fn fade(mean: u64, value: u64, count: u64) -> u64 {
 }
 
 impl Mean {
-    /// Takes a time. Returns the number of times among which it counts.
-    pub(super) fn take(&mut self, time: Duration, now: Mono) -> u64 {
+    /// Takes a time. Returns the number of times sample_count which it counted.
+    pub(super) fn record(&mut self, time: Duration, now: Mono) -> u64 {
         let time = nanos(time);
         let is_stale = self.is_stale(now);
-        if self.seen > 0 {
+        if self.count > 0 {
             // Two times, normally distributed, are 10/7 as far apart as each is from the mean.
-            let distance = time.abs_diff(self.last) / 10 * 7;
-            let count = u64::from(self.seen).min(MEMORY_SCATTER);
-            self.scatter = fade(self.scatter, distance, count);
+            let deviations = time.abs_diff(self.last) / 10 * 7;
+            let count = u64::from(self.count).min(MEMORY_SCATTER);
+            self.scatter = fade(self.scatter, deviations, count);
         }
-        self.seen = self.seen.saturating_add(1);
+        self.count = self.count.saturating_add(1);
         let count = if is_stale {
-            self.among() / STALE_PART
+            self.sample_count() / STALE_PART
         } else {
-            self.among()
+            self.sample_count()
         };
         self.mean = fade(self.mean, time, count);
         (self.last, self.at) = (time, now);
@@ -62,8 +62,8 @@ impl Mean {
     }
 
     /// Number of times that the mean is of.
-    fn among(&self) -> u64 {
-        u64::from(self.seen).clamp(1, self.memory())
+    fn sample_count(&self) -> u64 {
+        u64::from(self.count).clamp(1, self.memory())
     }
 
     /// Number of times whose mean has the wanted error.
@@ -73,12 +73,12 @@ impl Mean {
     }
 
     /// Whether the mean may have a greater error than wanted.
-    pub(super) fn is_of_few(&self) -> bool {
-        u64::from(self.seen) < self.memory()
+    pub(super) fn has_few_samples(&self) -> bool {
+        u64::from(self.count) < self.memory()
     }
 
     pub(super) fn is_stale(&self, now: Mono) -> bool {
-        self.seen > 0 && now.since(self.at) > STALE
+        self.count > 0 && now.since(self.at) > STALE
     }
 
     pub(super) fn time(&self) -> Duration {

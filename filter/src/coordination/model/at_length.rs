@@ -13,20 +13,20 @@ fn keeps_its_promises_at_length() {
         urgencies: 3,
         ..Budget::default()
     };
-    let [mut slow, mut lost, mut ghosts] = [base; 3];
+    let [mut slow, mut lost, mut orphans] = [base; 3];
     slow.slow = 2;
     (lost.lost, lost.early) = (1, 1);
-    ghosts.abandons = 2;
+    orphans.abandons = 2;
     let two = Budget {
         arrivals: 2,
         urgencies: 2,
         ..base
     };
-    let [mut deaths, mut long, mut spoilt, mut worst] = [two; 4];
+    let [mut deaths, mut long, mut corrupted, mut worst] = [two; 4];
     deaths.deaths = 2;
     long.deaths = 1;
-    (spoilt.spoils, spoilt.lost) = (1, 1);
-    (worst.spoils, worst.deaths, worst.arrivals) = (1, 1, 1);
+    (corrupted.corruptions, corrupted.lost) = (1, 1);
+    (worst.corruptions, worst.deaths, worst.arrivals) = (1, 1, 1);
     let all = Budget {
         arrivals: 40,
         urgencies: 4,
@@ -35,7 +35,7 @@ fn keeps_its_promises_at_length() {
         lost: 10,
         slow: 20,
         early: 20,
-        spoils: 2,
+        corruptions: 2,
     };
     let span = Duration::from_secs(30);
     check_all(vec![
@@ -44,7 +44,7 @@ fn keeps_its_promises_at_length() {
         ("contended", Proxy::new([3, 0, 0], BRIEF, lost), Bound::All),
         (
             "clients leave",
-            Proxy::new([2, 1, 0], BRIEF, ghosts),
+            Proxy::new([2, 1, 0], BRIEF, orphans),
             Bound::All,
         ),
         ("deaths", Proxy::new([2, 1, 0], BRIEF, deaths), Bound::All),
@@ -53,7 +53,11 @@ fn keeps_its_promises_at_length() {
             Proxy::new([2, 1, 0], LONG, long),
             Bound::All,
         ),
-        ("spoilt", Proxy::new([1, 1, 1], BRIEF, spoilt), Bound::All),
+        (
+            "spoilt",
+            Proxy::new([1, 1, 1], BRIEF, corrupted),
+            Bound::All,
+        ),
         (
             "spoilt and a death",
             Proxy::new([2, 1, 0], BRIEF, worst),

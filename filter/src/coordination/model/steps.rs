@@ -1,7 +1,7 @@
 //! What can happen next, and what it does.
 
-use super::state::{Left, State};
-use super::worker::{Cause, Done, Kept, Running, Worker};
+use super::state::{OrphanedExecution, State};
+use super::worker::{Cause, ModelWorker, Running, StepResult, StoredTable};
 use super::{NOW, WORKERS};
 use crate::priority::Urgency;
 
@@ -22,22 +22,22 @@ pub(super) enum Step {
     },
     /// The client of what executes leaves; the server goes on.
     Abandon { worker: usize, index: usize },
-    /// The client of one who waits leaves, or its time is up.
+    /// The client of one who waiting_count leaves, or its time is up.
     Leave { worker: usize, index: usize },
     /// A worker's tick.
-    Look { worker: usize, lost: bool },
+    Tick { worker: usize, lost: bool },
     /// A renewal alone: what else its tick does comes later.
     Renew { worker: usize },
     /// A ring is heard.
-    Ring { worker: usize, lost: bool },
+    Notified { worker: usize, lost: bool },
     /// A worker dies; its servers go on.
     Die { worker: usize },
     /// A worker claims at its tick, and dies before it can use what it claimed.
     ClaimAndDie { worker: usize },
     /// Another VM in its place.
     Return { worker: usize },
-    /// The board's bytes are changed by somebody else.
-    Spoil,
+    /// The table's bytes are changed by somebody else.
+    Corrupt,
     /// Time goes by.
     Time,
 }
@@ -47,19 +47,19 @@ impl State {
     pub(super) fn steps(&self, steps: &mut Vec<Step>) {
         for worker in 0..WORKERS {
             match &self.workers[worker] {
-                Some(one) => self.steps_of(worker, one, steps),
+                Some(one) => self.worker_steps(worker, one, steps),
                 None => steps.push(Step::Return { worker }),
             }
         }
-        if self.budget.spoils > 0 {
-            steps.push(Step::Spoil);
+        if self.budget.corruptions > 0 {
+            steps.push(Step::Corrupt);
         }
-        if self.can_wait() {
+        if self.can_advance_time() {
             steps.push(Step::Time);
         }
     }
 
-    fn steps_of(&self, worker: usize, one: &Worker, steps: &mut Vec<Step>) {
+    fn worker_steps(&self, worker: usize, one: &ModelWorker, steps: &mut Vec<Step>) {
         let budget = &self.budget;
         for lost in [false, true]
             .into_iter()
@@ -73,29 +73,31 @@ impl State {
                     lost,
                 }));
             }
-            for index in firsts(&one.running) {
+            for index in distinct_indices(&one.running) {
                 steps.push(Step::Finish {
                     worker,
                     index,
                     lost,
                 });
             }
-            if one.is_due() || one.unsettled || (budget.early > 0 && one.looked > 0) {
-                steps.push(Step::Look { worker, lost });
+            if one.is_due() || one.stale || (budget.early > 0 && one.ticked > 0) {
+                steps.push(Step::Tick { worker, lost });
             }
-            if one.ring != (false, false) {
-                steps.push(Step::Ring { worker, lost });
+            if one.notification != (false, false) {
+                steps.push(Step::Notified { worker, lost });
             }
         }
         if budget.early > 0 {
             steps.push(Step::Renew { worker });
         }
         if budget.abandons > 0 {
-            steps.extend(firsts(&one.running).map(|index| Step::Abandon { worker, index }));
+            steps.extend(
+                distinct_indices(&one.running).map(|index| Step::Abandon { worker, index }),
+            );
             let waiting = 0..one.waiting.len();
             steps.extend(waiting.map(|index| Step::Leave { worker, index }));
         }
-        if budget.deaths > 0 && self.all_dead_are_left() {
+        if budget.deaths > 0 && self.dead_rows_are_reusable() {
             steps.push(Step::Die { worker });
             if !one.waiting.is_empty() {
                 steps.push(Step::ClaimAndDie { worker });
@@ -106,7 +108,9 @@ impl State {
     /// Takes a step; says in `met` what of interest was met.
     pub(super) fn take(&mut self, step: Step, met: &mut Vec<&'static str>) {
         let due = match step {
-            Step::Look { worker, .. } => self.workers[worker].as_ref().is_some_and(Worker::is_due),
+            Step::Tick { worker, .. } => self.workers[worker]
+                .as_ref()
+                .is_some_and(ModelWorker::is_due),
             _ => false,
         };
         match step {
@@ -117,12 +121,12 @@ impl State {
             } => {
                 self.budget.arrivals -= 1;
                 let deadline = Urgency((NOW.0 << 1) + u64::from(urgency));
-                let before = self.someone_else_is_rung(worker);
-                let done = self.turn(worker, lost, met, |one, kept| {
-                    one.arrive(worker, deadline, kept)
+                let before = self.other_is_notified(worker);
+                let done = self.run_turn(worker, lost, met, |one, stored| {
+                    one.arrive(worker, deadline, stored)
                 });
                 if done.granted > 0 && before {
-                    met.push("an arrival before the one that was rung");
+                    met.push("an arrival ahead of a notified worker");
                 }
             }
             Step::Finish {
@@ -130,120 +134,121 @@ impl State {
                 index,
                 lost,
             } => {
-                let done = self.turn(worker, lost, met, |one, kept| {
+                let done = self.run_turn(worker, lost, met, |one, stored| {
                     one.finish(index);
-                    one.hand_over(worker, Cause::Event, kept)
+                    one.dispatch_waiting(worker, Cause::Event, stored)
                 });
                 if done.granted > 0 {
-                    met.push("hand-over within a worker, in one swap");
+                    met.push("slot passed on within a worker, in one swap");
                 }
             }
             Step::Abandon { worker, index } => {
                 self.budget.abandons -= 1;
-                self.turn(worker, false, met, |one, kept| {
+                self.run_turn(worker, false, met, |one, stored| {
                     one.abandon(index);
-                    one.hand_over(worker, Cause::Event, kept)
+                    one.dispatch_waiting(worker, Cause::Event, stored)
                 });
                 met.push("a request abandoned");
             }
             Step::Leave { worker, index } => {
                 self.budget.abandons -= 1;
-                self.turn(worker, false, met, |one, kept| {
+                self.run_turn(worker, false, met, |one, stored| {
                     one.waiting.remove(index);
-                    one.hand_over(worker, Cause::Event, kept)
+                    one.dispatch_waiting(worker, Cause::Event, stored)
                 });
             }
-            Step::Look { worker, lost } => self.look(worker, lost, met),
-            Step::Ring { worker, lost } => {
-                let done = self.turn(worker, lost, met, |one, kept| {
-                    one.ring = (false, false);
-                    one.hand_over(worker, Cause::Ring, kept)
+            Step::Tick { worker, lost } => self.tick(worker, lost, met),
+            Step::Notified { worker, lost } => {
+                let done = self.run_turn(worker, lost, met, |one, stored| {
+                    one.notification = (false, false);
+                    one.dispatch_waiting(worker, Cause::Notification, stored)
                 });
                 if done.granted > 0 {
-                    met.push("hand-over to another worker, rung");
+                    met.push("slot passed to another worker, which was notified");
                 }
             }
             Step::Renew { worker } => {
                 self.budget.early -= 1;
-                self.turn(worker, false, met, |one, kept| one.renew(worker, kept));
+                self.run_turn(worker, false, met, |one, stored| one.renew(worker, stored));
             }
             Step::Die { worker } => self.die(worker, 0),
             Step::ClaimAndDie { worker } => {
-                let done = self.turn(worker, false, met, |one, kept| one.look(worker, kept));
+                let done =
+                    self.run_turn(worker, false, met, |one, stored| one.tick(worker, stored));
                 self.die(worker, done.granted as usize);
             }
-            Step::Return { worker } => self.workers[worker] = Some(Worker::default()),
-            Step::Spoil => self.spoil(),
-            Step::Time => self.age(met),
+            Step::Return { worker } => self.workers[worker] = Some(ModelWorker::default()),
+            Step::Corrupt => self.corrupt(),
+            Step::Time => self.advance_time(met),
         }
-        self.judge(step, due);
+        self.note_passed_over(step, due);
     }
 
-    fn look(&mut self, worker: usize, lost: bool, met: &mut Vec<&'static str>) {
+    fn tick(&mut self, worker: usize, lost: bool, met: &mut Vec<&'static str>) {
         let Some(before) = &self.workers[worker] else {
             return;
         };
-        self.budget.early -= u8::from(!before.is_due() && !before.unsettled);
-        let (rung, was_here) = (before.ring != (false, false), before.entry.is_some());
-        let entries = self.board.entries.len();
-        let done = self.turn(worker, lost, met, |one, kept| one.look(worker, kept));
-        if done.granted > 0 && rung {
-            met.push("a ring lost, and repaired by a look");
+        self.budget.early -= u8::from(!before.is_due() && !before.stale);
+        let (notified, was_here) = (before.notification != (false, false), before.row.is_some());
+        let rows = self.table.rows.len();
+        let done = self.run_turn(worker, lost, met, |one, stored| one.tick(worker, stored));
+        if done.granted > 0 && notified {
+            met.push("a notification lost, and repaired by a tick");
         }
         let joined = !was_here
             && self.workers[worker]
                 .as_ref()
-                .is_some_and(|one| one.entry.is_some());
-        if joined && self.board.entries.len() == entries && !done.reset {
-            met.push("an entry used again");
+                .is_some_and(|one| one.row.is_some());
+        if joined && self.table.rows.len() == rows && !done.reset {
+            met.push("a row reused");
         }
     }
 
-    /// A turn of a worker: what it does to the board, whom it rings.
-    fn turn(
+    /// A run_turn of a worker: what it does to the table, whom it notifies.
+    fn run_turn(
         &mut self,
         worker: usize,
         lost: bool,
         met: &mut Vec<&'static str>,
-        act: impl FnOnce(&mut Worker, &mut Kept<'_>) -> Done,
-    ) -> Done {
-        let before = (!self.spoilt).then(|| self.board.clone());
+        act: impl FnOnce(&mut ModelWorker, &mut StoredTable<'_>) -> StepResult,
+    ) -> StepResult {
+        let before = (!self.corrupted).then(|| self.table.clone());
         let Some(mut one) = self.workers[worker].take() else {
-            return Done::default();
+            return StepResult::default();
         };
-        let (board, spoilt) = (&mut self.board, &mut self.spoilt);
-        let mut kept = Kept {
-            board,
-            spoilt,
+        let (table, corrupted) = (&mut self.table, &mut self.corrupted);
+        let mut stored = StoredTable {
+            table,
+            corrupted,
             lost,
             service: self.service,
             batch: self.batch,
             ahead: self.ahead,
         };
-        let done = act(&mut one, &mut kept);
-        let waits = !one.waiting.is_empty();
-        if done.sent.behind > 0 {
+        let done = act(&mut one, &mut stored);
+        let waiting_count = !one.waiting.is_empty();
+        if done.lanes.behind > 0 {
             met.push("sent before a lane is free");
         }
         self.workers[worker] = Some(one);
-        for entry in &done.rung {
-            self.ring(*entry);
+        for row in &done.notified {
+            self.notify(*row);
         }
         if lost {
             self.budget.lost -= 1;
-            met.push("all tries of a turn lost");
+            met.push("all swaps of a transaction lost");
         }
         if done.reset {
-            met.push("a board begun anew");
+            met.push("a slot table reset");
         }
         if let Some(before) = before {
             self.note_order(worker, &before, &done);
             self.note_batch(worker, &before, &done, met);
-            if self.has_struck(worker, &before) {
-                met.push("a right struck off");
+            if self.has_revoked(worker, &before) {
+                met.push("a reservation revoked");
             }
-            if waits && self.settles() && done.granted == 0 && self.has_free_slot() {
-                met.push("refused while the board settles");
+            if waiting_count && self.in_quarantine() && done.granted == 0 && self.has_free_slot() {
+                met.push("refused during quarantine");
             }
         }
         done
@@ -255,22 +260,22 @@ impl State {
         let Some(one) = self.workers[worker].take() else {
             return;
         };
-        let own = Worker::incarnation(worker);
-        let entry = self
-            .board
-            .entries
+        let own = ModelWorker::incarnation(worker);
+        let row = self
+            .table
+            .rows
             .iter_mut()
-            .find(|entry| entry.incarnation == own);
-        // What had not been said anew when it died is not known to anybody.
-        let forgotten = self.spoilt || entry.is_none();
-        if let Some(entry) = entry {
-            entry.incarnation = 0;
+            .find(|row| row.incarnation == own);
+        // What had not been published after_reset when it died is not known to anybody.
+        let forgotten = self.corrupted || row.is_none();
+        if let Some(row) = row {
+            row.incarnation = 0;
         }
         // The latest end is that of what it has just claimed.
         let ran = one.running.len() - unused;
-        let ends = one.running.into_iter().take(ran).chain(one.ghosts);
+        let ends = one.running.into_iter().take(ran).chain(one.orphans);
         let left = ends.filter(|one| one.end > NOW);
-        self.left.extend(left.map(|one| Left {
+        self.left.extend(left.map(|one| OrphanedExecution {
             end: one.end,
             sent: one.sent,
             forgotten,
@@ -278,16 +283,16 @@ impl State {
         self.left.sort_unstable();
     }
 
-    fn spoil(&mut self) {
-        self.budget.spoils -= 1;
-        self.spoilt = true;
-        self.board = super::Board::default();
+    fn corrupt(&mut self) {
+        self.budget.corruptions -= 1;
+        self.corrupted = true;
+        self.table = super::SlotTable::default();
         self.left.iter_mut().for_each(|left| left.forgotten = true);
     }
 }
 
 /// The places of those that are not the same as the one before.
-fn firsts(ends: &[Running]) -> impl Iterator<Item = usize> {
+fn distinct_indices(ends: &[Running]) -> impl Iterator<Item = usize> {
     let new = |index: &usize| *index == 0 || ends[*index] != ends[index - 1];
     (0..ends.len()).filter(new)
 }

@@ -1,4 +1,4 @@
-//! Batches across workers: who leaves with whom, and that nobody waits for those who do not come.
+//! Batches across workers: who leaves with whom, and that nobody waiting_count for those who do not come.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn batching(vms: u64, slots: u32, batch: u32) -> Proxy {
 }
 
 fn open(proxy: &Proxy) -> u32 {
-    proxy.board().columns[0].open
+    proxy.table().columns[0].open
 }
 
 /// A turn of a VM whose first can wait no longer for company.
@@ -30,14 +30,14 @@ fn nobody_leaves_before_a_batch_is_full() {
     assert_eq!(proxy.wait(0, &[500], 1), 0);
     assert_eq!(proxy.wait(1, &[600], 1), 0);
     assert_eq!(proxy.tick(0, 11), 0);
-    assert!(proxy.rings().is_empty(), "nobody may leave");
-    // The third closes it; the most urgent goes first, wherever it waits.
+    assert!(proxy.notifies().is_empty(), "nobody may leave");
+    // The third closes it; the limit urgent goes first, wherever it waiting_count.
     assert_eq!(proxy.wait(1, &[700], 12), 0);
-    assert_eq!(proxy.rings(), [0]);
+    assert_eq!(proxy.notifies(), [0]);
     assert_eq!(proxy.turn(0, false, 13).granted, 1);
-    assert_eq!(proxy.rings(), [1], "with it leave the others");
+    assert_eq!(proxy.notifies(), [1], "with it leave the others");
     assert_eq!(proxy.turn(1, false, 14).granted, 2);
-    assert_eq!((open(&proxy), proxy.rings()), (0, vec![]));
+    assert_eq!((open(&proxy), proxy.notifies()), (0, vec![]));
 }
 
 #[test]
@@ -48,26 +48,26 @@ fn all_who_make_up_the_batch_are_rung_in_order_and_no_more() {
     assert_eq!(of(1, &[900]), 0);
     assert_eq!(of(2, &[600, 700]), 0);
     assert_eq!(
-        proxy.rings(),
+        proxy.notifies(),
         [0],
-        "what stands after its own it rings when it has left"
+        "workers behind it are notified once it has left"
     );
     assert_eq!(proxy.turn(0, false, 2).granted, 1);
-    assert_eq!(proxy.rings(), [2]);
+    assert_eq!(proxy.notifies(), [2]);
     assert_eq!(proxy.turn(2, false, 2).granted, 2);
     assert_eq!(
-        (open(&proxy), proxy.rings()),
+        (open(&proxy), proxy.notifies()),
         (0, vec![]),
-        "1 waits for company"
+        "1 waits for its batch to fill"
     );
-    // Who frees a slot and has nobody rings as many as may leave.
+    // Who frees a slot and has nobody notifies as many as may leave.
     let mut proxy = batching(4, 3, 3);
     proxy.vms[3].taken = 3;
     proxy.turn(3, false, 0);
     (0..3).for_each(|vm| _ = proxy.wait(vm, &[900 - 100 * vm as u64], 1));
     assert_eq!(open(&proxy), 0, "closed when there is a slot");
     proxy.free(3, 2, 2);
-    assert_eq!((open(&proxy), proxy.rings()), (3, vec![1, 2]));
+    assert_eq!((open(&proxy), proxy.notifies()), (3, vec![1, 2]));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn who_can_wait_no_longer_takes_all_who_wait_with_it() {
     proxy.wait(0, &[500, 501], 1);
     proxy.wait(1, &[600], 1);
     assert_eq!(due(&mut proxy, 0, 2), 2);
-    assert_eq!((open(&proxy), proxy.rings()), (1, vec![1]));
+    assert_eq!((open(&proxy), proxy.notifies()), (1, vec![1]));
     assert_eq!(proxy.turn(1, false, 3).granted, 1);
     // Without anybody here nobody here is due.
     proxy.wait(1, &[600], 4);
@@ -107,14 +107,14 @@ fn slots_bound_what_leaves_and_the_rest_of_the_batch_is_next() {
 
 #[test]
 fn what_those_leave_open_who_go_otherwise_is_for_nobody() {
-    // All of a batch but one go otherwise, or their VM dies; who comes then waits for company.
+    // All of a batch but one go otherwise, or their VM dies; who comes then waiting_count for company.
     for dies in [false, true] {
         let mut proxy = batching(2, 2, 4);
         assert_eq!(proxy.wait(1, &[501, 502, 503, 504], 1), 2);
         assert_eq!(open(&proxy), 2);
         let mut ms = 2;
         if dies {
-            ms += 2 * TERMS.lease.as_millis() as u64;
+            ms += 2 * TIMEOUTS.lease.as_millis() as u64;
         } else {
             proxy.vms[1].waiting.clear();
             proxy.turn(1, false, ms);
@@ -129,23 +129,23 @@ fn what_those_leave_open_who_go_otherwise_is_for_nobody() {
 #[test]
 fn how_many_more_would_go_is_said_where_not_all_were_asked_for() {
     let mut proxy = batching(1, 8, 2);
-    let mut ask = |taken: u32, waits: u32, most: u32| {
-        let ask = Ask {
+    let mut ask = |taken: u32, waiting_count: u32, limit: u32| {
+        let ask = AcquireRequest {
             variant: VARIANT,
             slots: 8,
             taken,
-            posted: taken,
+            reported: taken,
             until: at(500),
             service: Duration::ZERO,
-            waiting: (0..u64::from(waits)).map(due_at),
-            waits,
-            most,
+            waiting: (0..u64::from(waiting_count)).map(due_at),
+            waiting_count,
+            limit,
             batch: 2,
             due: None,
             tick: false,
-            ahead: None,
+            lanes: None,
         };
-        let outcome = proxy.vms[0].member.settle(ask, at(0));
+        let outcome = proxy.vms[0].worker.acquire(ask, at(0));
         (outcome.granted, outcome.more)
     };
     assert_eq!(ask(0, 1, 1), (0, false));
@@ -159,7 +159,7 @@ fn a_lost_ring_holds_a_batch_up_for_a_grace() {
     let mut proxy = batching(2, 8, 2);
     proxy.wait(0, &[500], 1);
     assert_eq!(proxy.wait(1, &[600], 1), 0);
-    assert_eq!(proxy.rings(), [0], "and is not heard");
+    assert_eq!(proxy.notifies(), [0], "and is not heard");
     assert_eq!(proxy.tick(1, 5), 0);
     assert_eq!(proxy.tick(1, 6), 1);
     assert_eq!(proxy.tick(0, 11), 1, "its place in the batch is kept");
@@ -169,7 +169,7 @@ fn a_lost_ring_holds_a_batch_up_for_a_grace() {
 fn who_waits_for_itself_has_batches_of_its_own() {
     let mut proxy = Proxy::new(1, 4);
     proxy.batch = 3;
-    proxy.vms[0].member = Member::new(Box::new(proxy.store.clone()), 1, Scope::Worker);
+    proxy.vms[0].worker = Worker::new(Box::new(proxy.store.clone()), 1, Scope::Worker);
     assert_eq!(proxy.wait(0, &[500, 501], 0), 0);
     assert_eq!(proxy.wait(0, &[502, 503, 504], 0), 3);
     proxy.vms[0].waiting = vec![500, 501, 502];

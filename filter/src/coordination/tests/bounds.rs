@@ -4,18 +4,18 @@ use proptest::prelude::*;
 
 use super::*;
 
-const LEASE_MS: u64 = TERMS.lease.as_millis() as u64;
+const LEASE_MS: u64 = TIMEOUTS.lease.as_millis() as u64;
 
 #[test]
 fn an_entry_is_used_again_once_its_vm_is_dead_and_its_work_over() {
     let mut proxy = Proxy::new(1, 1);
     proxy.vms[0].until = at(2 * LEASE_MS);
-    (proxy.vms[0].taken, proxy.vms[0].posted) = (1, 1);
+    (proxy.vms[0].taken, proxy.vms[0].reported) = (1, 1);
     proxy.turn(0, false, 0);
-    for (ms, entries) in [(LEASE_MS, 2), (2 * LEASE_MS, 2), (3 * LEASE_MS, 2)] {
+    for (ms, rows) in [(LEASE_MS, 2), (2 * LEASE_MS, 2), (3 * LEASE_MS, 2)] {
         proxy.follow(0, ms + 2);
         proxy.renew(0, ms);
-        assert_eq!(proxy.board().entries.len(), entries, "{ms} ms");
+        assert_eq!(proxy.table().rows.len(), rows, "{ms} ms");
     }
 }
 
@@ -26,27 +26,23 @@ fn restarts_do_not_make_the_board_grow() {
         proxy.follow(0, start + 1);
         proxy.wait(0, &[u64::MAX / MS / 2], start * (LEASE_MS + 200));
     }
-    assert_eq!(proxy.board().entries.len(), 1);
+    assert_eq!(proxy.table().rows.len(), 1);
 }
 
 #[test]
 fn a_vm_beyond_the_table_has_one_slot_and_is_never_rung() {
-    let mut proxy = Proxy::new(ENTRIES_MAX as u64 + 1, 4);
-    (0..ENTRIES_MAX).for_each(|vm| _ = proxy.renew(vm, 0));
-    assert_eq!(proxy.renew(ENTRIES_MAX, 1).0, None);
-    assert_eq!(proxy.wait(ENTRIES_MAX, &[400, 401], 2), 1);
-    assert_eq!(
-        proxy.turn(ENTRIES_MAX, true, 3).granted,
-        0,
-        "it has its one"
-    );
-    assert_eq!(proxy.board().entries.len(), ENTRIES_MAX);
+    let mut proxy = Proxy::new(ROWS_MAX as u64 + 1, 4);
+    (0..ROWS_MAX).for_each(|vm| _ = proxy.renew(vm, 0));
+    assert_eq!(proxy.renew(ROWS_MAX, 1).0, None);
+    assert_eq!(proxy.wait(ROWS_MAX, &[400, 401], 2), 1);
+    assert_eq!(proxy.turn(ROWS_MAX, true, 3).granted, 0, "it has its one");
+    assert_eq!(proxy.table().rows.len(), ROWS_MAX);
     assert_eq!(proxy.wait(0, &[500, 501, 502, 503], 4), 4);
-    // When one is gone it joins, and what it has counts.
-    proxy.vms[ENTRIES_MAX].until = at(LEASE_MS + 500);
-    proxy.turn(ENTRIES_MAX, true, 3);
-    assert!(proxy.renew(ENTRIES_MAX, LEASE_MS).0.is_some());
-    assert_eq!(proxy.board().taken(0, at(LEASE_MS)), 1);
+    // When one is gone it joins, and what it has counted.
+    proxy.vms[ROWS_MAX].until = at(LEASE_MS + 500);
+    proxy.turn(ROWS_MAX, true, 3);
+    assert!(proxy.renew(ROWS_MAX, LEASE_MS).0.is_some());
+    assert_eq!(proxy.table().taken(0, at(LEASE_MS)), 1);
 }
 
 #[test]
@@ -54,26 +50,26 @@ fn a_variant_beyond_the_table_has_one_slot_a_vm() {
     let mut proxy = Proxy::new(1, 0);
     proxy.vms[0].waiting = vec![400, 401];
     for key in 0..COLUMNS_MAX as u64 {
-        proxy.ask(0, Key(1000 + key), false, at(0));
+        proxy.ask(0, VariantKey(1000 + key), false, at(0));
     }
     proxy.slots = 4;
     assert_eq!(proxy.turn(0, false, 1).granted, 1);
-    assert_eq!(proxy.board().columns.len(), COLUMNS_MAX);
-    assert_eq!(proxy.board().column(VARIANT), None);
+    assert_eq!(proxy.table().columns.len(), COLUMNS_MAX);
+    assert_eq!(proxy.table().column(VARIANT), None);
 }
 
 #[test]
 fn a_column_is_used_again_when_nobody_has_spoken_of_it_for_long_and_nothing_counts() {
     let mut proxy = Proxy::new(1, 4);
-    let idle = TERMS.column_idle.as_millis() as u64;
-    proxy.ask(0, Key(1), false, at(0));
+    let idle = TIMEOUTS.column_idle.as_millis() as u64;
+    proxy.ask(0, VariantKey(1), false, at(0));
     proxy.vms[0].waiting = vec![u64::MAX / MS / 2];
-    proxy.ask(0, Key(2), false, at(0));
-    proxy.ask(0, Key(3), false, at(idle - 1));
-    assert_eq!(proxy.board().columns.len(), 3);
-    proxy.ask(0, Key(4), false, at(idle));
+    proxy.ask(0, VariantKey(2), false, at(0));
+    proxy.ask(0, VariantKey(3), false, at(idle - 1));
+    assert_eq!(proxy.table().columns.len(), 3);
+    proxy.ask(0, VariantKey(4), false, at(idle));
     let keys = proxy
-        .board()
+        .table()
         .columns
         .iter()
         .map(|column| column.key.0)
@@ -85,18 +81,18 @@ fn a_column_is_used_again_when_nobody_has_spoken_of_it_for_long_and_nothing_coun
 fn the_parts_of_workers_for_themselves_sum_to_the_whole() {
     for (workers, slots) in [(1, 5), (2, 5), (3, 5), (3, 6), (4, 4)] {
         let store = Memory::default();
-        let member = |index: u64| Member::new(Box::new(store.clone()), index + 1, Scope::Worker);
-        let mut members: Vec<Member> = (0..workers).map(member).collect();
+        let worker = |index: u64| Worker::new(Box::new(store.clone()), index + 1, Scope::Worker);
+        let mut members: Vec<Worker> = (0..workers).map(worker).collect();
         for _ in 0..2 {
-            for member in &mut members {
-                member.serve();
-                member.renew(false, at(0));
+            for worker in &mut members {
+                worker.mark_serving();
+                worker.renew(false, at(0));
             }
         }
         for variant in 0..5 {
             let granted = members
                 .iter_mut()
-                .map(|member| granted_alone(member, Key(variant), slots));
+                .map(|worker| granted_alone(worker, VariantKey(variant), slots));
             assert_eq!(
                 granted.sum::<u32>(),
                 slots,
@@ -110,31 +106,31 @@ fn the_parts_of_workers_for_themselves_sum_to_the_whole() {
 fn a_worker_for_itself_has_a_slot_even_where_there_are_fewer_than_workers() {
     let store = Memory::default();
     for index in 0..3 {
-        let mut member = Member::new(Box::new(store.clone()), index + 1, Scope::Worker);
-        member.serve();
-        member.renew(false, at(0));
-        assert_eq!(granted_alone(&mut member, VARIANT, 1), 1);
-        assert_eq!(granted_alone(&mut member, VARIANT, 0), 0);
+        let mut worker = Worker::new(Box::new(store.clone()), index + 1, Scope::Worker);
+        worker.mark_serving();
+        worker.renew(false, at(0));
+        assert_eq!(granted_alone(&mut worker, VARIANT, 1), 1);
+        assert_eq!(granted_alone(&mut worker, VARIANT, 0), 0);
     }
 }
 
-fn granted_alone(member: &mut Member, variant: Key, slots: u32) -> u32 {
-    let ask = Ask {
+fn granted_alone(worker: &mut Worker, variant: VariantKey, slots: u32) -> u32 {
+    let ask = AcquireRequest {
         variant,
         slots,
         taken: 0,
-        posted: 0,
+        reported: 0,
         until: Mono(0),
         service: Duration::ZERO,
         waiting: (0..100).map(due_at),
-        waits: 100,
-        most: u32::MAX,
+        waiting_count: 100,
+        limit: u32::MAX,
         batch: 1,
         due: None,
         tick: false,
-        ahead: None,
+        lanes: None,
     };
-    member.settle(ask, at(0)).granted
+    worker.acquire(ask, at(0)).granted
 }
 
 /// What may happen to a proxy of three VMs within 10 ms.
@@ -190,7 +186,7 @@ proptest! {
             (0..3).for_each(|vm| { proxy.renew(vm, ms); proxy.tick(vm, ms); });
             prop_assert!(proxy.vms.iter().map(|vm| vm.taken).sum::<u32>() <= 3);
         }
-        // All of it ends; the board knows.
+        // All of it ends; the table knows.
         for _ in 0..200 {
             ms += 10;
             (0..3).for_each(|vm| {

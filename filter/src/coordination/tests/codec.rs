@@ -1,10 +1,10 @@
-//! The board's bytes: there and back, and anything else that may be found in their place.
+//! The table's bytes: there and back, and anything else that may be found in their place.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::coordination::lead::{Lead, Mean};
-use crate::health::{Failing, Failure, Health};
+use crate::health::{Failure, Health, Outage};
 
 fn mono() -> impl Strategy<Value = Mono> {
     any::<u64>().prop_map(Mono)
@@ -16,7 +16,7 @@ fn moment() -> impl Strategy<Value = Option<Mono>> {
 
 prop_compose! {
     fn health()(failing: Option<(bool, u64, u64)>, errors: u16, rounds: u8) -> Health {
-        let failing = failing.map(|(errors, since, next_trial)| Failing {
+        let failing = failing.map(|(errors, since, next_trial)| Outage {
             failure: if errors { Failure::Errors } else { Failure::Unreachable },
             since: Mono(since),
             next_trial: Mono(next_trial),
@@ -26,14 +26,14 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn mean()(mean: u64, scatter: u64, last: u64, seen: u16, at in mono()) -> Mean {
-        Mean { mean, scatter, last, seen, at }
+    fn mean()(mean: u64, scatter: u64, last: u64, count: u16, at in mono()) -> Mean {
+        Mean { mean, scatter, last, count, at }
     }
 }
 
 prop_compose! {
-    fn lead()(planned: u64, alone in mean(), behind in mean(), lay: u64, usual: u64, sure: bool) -> Lead {
-        Lead { planned: Duration::from_nanos(planned), alone, behind, lay, usual, sure }
+    fn lead()(planned: u64, idle in mean(), early in mean(), early_wait: u64, recent_wait: u64, confirmed: bool) -> Lead {
+        Lead { planned: Duration::from_nanos(planned), idle, early, early_wait, recent_wait, confirmed }
     }
 }
 
@@ -41,20 +41,20 @@ prop_compose! {
     fn column()(
         key: u64, idle_since in moment(), used_at in mono(), open: u32, sent: u32, begun: u32,
         health in health(), lead in lead(),
-    ) -> Column {
-        Column { key: Key(key), idle_since, used_at, open, sent, begun, health, lead }
+    ) -> VariantColumn {
+        VariantColumn { key: VariantKey(key), idle_since, used_at, open, sent, begun, health, lead }
     }
 }
 
 prop_compose! {
-    fn entry()(incarnation: u64, lease in mono(), rung_at in mono(), serving: bool, held: u32) -> Entry {
-        Entry { incarnation, lease, rung_at, serving, held }
+    fn row()(incarnation: u64, lease in mono(), notified_at in mono(), serving: bool, held: u32) -> WorkerRow {
+        WorkerRow { incarnation, lease, notified_at, serving, held }
     }
 }
 
 prop_compose! {
-    fn cell()(taken: u32, waits: u32, until in mono(), head in moment()) -> Cell {
-        Cell { taken, waits, until, head: head.map(|at| Urgency(at.0)) }
+    fn usage()(taken: u32, waiting_count: u32, until in mono(), head in moment()) -> Usage {
+        Usage { taken, waiting_count, until, head: head.map(|at| Urgency(at.0)) }
     }
 }
 
@@ -64,74 +64,74 @@ prop_compose! {
     }
 }
 
-fn board() -> impl Strategy<Value = Board> {
-    let tables = (0..5usize, 0..5usize).prop_flat_map(|(columns, entries)| {
+fn table() -> impl Strategy<Value = SlotTable> {
+    let tables = (0..5usize, 0..5usize).prop_flat_map(|(columns, rows)| {
         (
             proptest::collection::vec(column(), columns),
-            proptest::collection::vec(entry(), entries),
-            proptest::collection::vec(cell(), columns * entries),
+            proptest::collection::vec(row(), rows),
+            proptest::collection::vec(usage(), columns * rows),
             proptest::collection::vec(run(), 0..=columns * RUNS_MAX),
         )
     });
     let header = (any::<u32>(), mono(), any::<u64>(), (any::<u64>(), mono()));
-    (header, tables).prop_map(|(header, (columns, entries, cells, runs))| {
-        let (resets, settling_until, founder, poller) = header;
-        Board {
+    (header, tables).prop_map(|(header, (columns, rows, usages, runs))| {
+        let (resets, quarantine_until, process_id, poller) = header;
+        SlotTable {
             resets,
-            settling_until,
-            founder,
+            quarantine_until,
+            process_id,
             poller,
             columns,
-            entries,
-            cells,
+            rows,
+            usages,
             runs,
         }
     })
 }
 
-fn bytes(board: &Board) -> Vec<u8> {
+fn bytes(table: &SlotTable) -> Vec<u8> {
     let mut bytes = vec![1, 2, 3];
-    board.write(&mut bytes);
+    table.write(&mut bytes);
     bytes
 }
 
-/// What was on the board that `bytes` are read into is of no account.
-fn read(bytes: &[u8]) -> Result<Board, Unreadable> {
-    let mut board = Board::anew(at(0), &TERMS);
-    let mut other = Board::default();
-    other.join(1, &[(VARIANT, Cell::default())], at(0), &TERMS);
-    board.clone_from(&other);
-    let read = board.read(bytes);
+/// What was on the table that `bytes` are read into is of no account.
+fn read(bytes: &[u8]) -> Result<SlotTable, Unreadable> {
+    let mut table = SlotTable::after_reset(at(0), &TIMEOUTS);
+    let mut other = SlotTable::default();
+    other.join(1, &[(VARIANT, Usage::default())], at(0), &TIMEOUTS);
+    table.clone_from(&other);
+    let read = table.read(bytes);
     if read.is_err() {
-        assert_eq!(board, Board::default());
+        assert_eq!(table, SlotTable::default());
     }
-    read.map(|()| board)
+    read.map(|()| table)
 }
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(board in board()) {
-        prop_assert_eq!(read(&bytes(&board)), Ok(board));
+    fn what_is_written_is_read(table in table()) {
+        prop_assert_eq!(read(&bytes(&table)), Ok(table));
     }
 
     #[test]
     fn any_bytes_are_unreadable_or_written_back_the_same(given: Vec<u8>) {
-        if let Ok(board) = read(&given) {
-            prop_assert_eq!(bytes(&board), given);
+        if let Ok(table) = read(&given) {
+            prop_assert_eq!(bytes(&table), given);
         }
     }
 
     #[test]
-    fn a_changed_byte_is_noticed(board in board(), place: prop::sample::Index, bits in 1..=255u8) {
-        let mut bytes = bytes(&board);
+    fn a_changed_byte_is_noticed(table in table(), place: prop::sample::Index, bits in 1..=255u8) {
+        let mut bytes = bytes(&table);
         let place = place.index(bytes.len());
         bytes[place] ^= bits;
         prop_assert_eq!(read(&bytes), Err(Unreadable));
     }
 
     #[test]
-    fn a_cut_or_extended_board_is_unreadable(board in board(), length: prop::sample::Index) {
-        let mut bytes = bytes(&board);
+    fn a_cut_or_extended_board_is_unreadable(table in table(), length: prop::sample::Index) {
+        let mut bytes = bytes(&table);
         let length = length.index(bytes.len());
         prop_assert_eq!(read(&bytes[..length]), Err(Unreadable));
         bytes.push(0);
@@ -141,9 +141,9 @@ proptest! {
     #[test]
     fn with_a_checksum_that_fits_any_bytes_do_no_harm(given: Vec<u8>, flips: [(u8, u8); 4]) {
         // What a program that means harm could write: no promise but that nothing traps.
-        let mut board = Board::default();
-        board.join(1, &[(VARIANT, Cell::default())], at(0), &TERMS);
-        let mut bytes = bytes(&board);
+        let mut table = SlotTable::default();
+        table.join(1, &[(VARIANT, Usage::default())], at(0), &TIMEOUTS);
+        let mut bytes = bytes(&table);
         let end = bytes.len();
         bytes.extend(given);
         for (place, bits) in flips {
@@ -164,21 +164,21 @@ proptest! {
 
 #[test]
 fn another_version_of_the_layout_is_unreadable() {
-    let mut bytes = bytes(&Board::default());
-    assert_eq!(read(&bytes), Ok(Board::default()));
+    let mut bytes = bytes(&SlotTable::default());
+    assert_eq!(read(&bytes), Ok(SlotTable::default()));
     bytes[7] += 1;
     assert_eq!(read(&bytes), Err(Unreadable));
 }
 
 #[test]
 fn a_board_beyond_the_limits_is_unreadable() {
-    let full = |entries, columns| Board {
-        entries: vec![Entry::default(); entries],
-        columns: vec![Column::default(); columns],
-        cells: vec![Cell::default(); entries * columns],
-        ..Board::default()
+    let full = |rows, columns| SlotTable {
+        rows: vec![WorkerRow::default(); rows],
+        columns: vec![VariantColumn::default(); columns],
+        usages: vec![Usage::default(); rows * columns],
+        ..SlotTable::default()
     };
-    assert!(read(&bytes(&full(ENTRIES_MAX, COLUMNS_MAX))).is_ok());
-    assert!(read(&bytes(&full(ENTRIES_MAX + 1, 0))).is_err());
+    assert!(read(&bytes(&full(ROWS_MAX, COLUMNS_MAX))).is_ok());
+    assert!(read(&bytes(&full(ROWS_MAX + 1, 0))).is_err());
     assert!(read(&bytes(&full(0, COLUMNS_MAX + 1))).is_err());
 }

@@ -1,4 +1,4 @@
-//! What the board knows of the servers' lanes: who executes since when, and who lies behind.
+//! What the table knows of the servers' lanes: who executes since when, and who lies behind.
 
 use super::*;
 use crate::coordination::lead::Lead;
@@ -7,28 +7,28 @@ const SERVICE: Duration = Duration::from_millis(20);
 const AFTER: Duration = Duration::from_millis(15);
 
 /// The word of a VM that has nothing to teach of what has ended.
-fn ahead<'a>(ended: &'a [u32], endless: &'a [u32]) -> Ahead<'a> {
-    let landed = ended.last().map(|ordinal| Landed {
+fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
+    let completed = ended.last().map(|ordinal| CompletedExecution {
         ordinal: *ordinal,
         sent: at(0),
         at: at(0),
-        alone: false,
-        says: false,
+        was_idle: false,
+        is_measurement: false,
     });
-    Ahead {
+    LaneRequest {
         after: AFTER,
         gap: Duration::ZERO,
         mean: SERVICE,
-        landed,
+        completed,
         planned: SERVICE,
         ended,
-        endless,
+        open_ended,
     }
 }
 
-/// A VM with so many slots at the board.
+/// A VM with so many slots at the table.
 struct Vm {
-    member: Member,
+    worker: Worker,
     slots: u32,
     taken: u32,
 }
@@ -36,35 +36,41 @@ struct Vm {
 impl Vm {
     fn of(store: &Memory, incarnation: u64, slots: u32) -> Vm {
         Vm {
-            member: Member::new(Box::new(store.clone()), incarnation, Scope::Proxy),
+            worker: Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy),
             slots,
             taken: 0,
         }
     }
 
-    /// The executions `ended` are over, and `waits` would go.
-    fn turn(&mut self, ended: &[u32], endless: &[u32], waits: u32, ms: u64) -> Outcome {
-        self.turn_with(ahead(ended, endless), waits, ms)
+    /// The executions `ended` are over, and `waiting_count` would go.
+    fn turn(
+        &mut self,
+        ended: &[u32],
+        open_ended: &[u32],
+        waiting_count: u32,
+        ms: u64,
+    ) -> SyncResult {
+        self.turn_with(lanes(ended, open_ended), waiting_count, ms)
     }
 
-    fn turn_with(&mut self, ahead: Ahead<'_>, waits: u32, ms: u64) -> Outcome {
-        self.taken -= ahead.ended.len() as u32;
-        let ask = Ask {
+    fn turn_with(&mut self, lanes: LaneRequest<'_>, waiting_count: u32, ms: u64) -> SyncResult {
+        self.taken -= lanes.ended.len() as u32;
+        let ask = AcquireRequest {
             variant: VARIANT,
             slots: self.slots,
             taken: self.taken,
-            posted: self.taken,
+            reported: self.taken,
             until: at(ms),
             service: SERVICE,
-            waiting: (0..waits).map(|place| due_at(u64::from(place))),
-            waits,
-            most: u32::MAX,
+            waiting: (0..waiting_count).map(|place| due_at(u64::from(place))),
+            waiting_count,
+            limit: u32::MAX,
             batch: 1,
             due: None,
             tick: true,
-            ahead: Some(ahead),
+            lanes: Some(lanes),
         };
-        let outcome = self.member.settle(ask, at(ms));
+        let outcome = self.worker.acquire(ask, at(ms));
         self.taken += outcome.granted;
         outcome
     }
@@ -76,24 +82,24 @@ fn next_is_sent_within_the_lead_and_lies_behind_until_the_answer() {
     let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
     let first = a.turn(&[], &[], 1, 0);
     assert_eq!(
-        (first.granted, first.sent.first, first.sent.behind),
+        (first.granted, first.lanes.first, first.lanes.behind),
         (1, 1, 0)
     );
     let early = b.turn(&[], &[], 1, 14);
-    assert_eq!((early.granted, early.sent.lead_at), (0, Some(at(15))));
+    assert_eq!((early.granted, early.lanes.lead_at), (0, Some(at(15))));
     let second = b.turn(&[], &[], 2, 15);
-    assert_eq!((second.granted, second.sent.behind), (1, 1));
-    assert_eq!(second.sent.waits, Duration::from_millis(5));
-    assert_eq!(second.sent.busy.rest, Duration::from_millis(25));
-    assert_eq!(b.turn(&[], &[], 1, 19).granted, 0, "one ahead at most");
+    assert_eq!((second.granted, second.lanes.behind), (1, 1));
+    assert_eq!(second.lanes.first_wait, Duration::from_millis(5));
+    assert_eq!(second.lanes.backlog.rest, Duration::from_millis(25));
+    assert_eq!(b.turn(&[], &[], 1, 19).granted, 0, "one lane at most");
     let answer = a.turn(&[1], &[], 1, 22);
-    assert_eq!((answer.granted, answer.sent.began), (0, Some(at(0))));
+    assert_eq!((answer.granted, answer.lanes.began), (0, Some(at(0))));
     // The second began with the first's answer, whoever had that.
-    assert_eq!(answer.sent.lead_at, Some(at(37)));
+    assert_eq!(answer.lanes.lead_at, Some(at(37)));
     let next = b.turn(&[2], &[], 1, 42);
-    assert_eq!((next.granted, next.sent.began), (1, Some(at(22))));
+    assert_eq!((next.granted, next.lanes.began), (1, Some(at(22))));
     assert_eq!(
-        (next.sent.first, next.sent.behind),
+        (next.lanes.first, next.lanes.behind),
         (1, 0),
         "to an idle lane"
     );
@@ -103,38 +109,41 @@ fn next_is_sent_within_the_lead_and_lies_behind_until_the_answer() {
 fn all_vms_learn_from_what_each_has_seen_of_the_same_plan() {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
-    let landed = |ordinal, sent, end, alone| Landed {
+    let completed = |ordinal, sent, end, was_idle| CompletedExecution {
         ordinal,
         sent: at(sent),
         at: at(end),
-        alone,
-        says: true,
+        was_idle,
+        is_measurement: true,
     };
-    let ended = |ended, landed| Ahead {
-        landed: Some(landed),
-        ..ahead(ended, &[])
+    let ended = |ended, completed| LaneRequest {
+        completed: Some(completed),
+        ..lanes(ended, &[])
     };
     a.turn(&[], &[], 1, 0);
     b.turn(&[], &[], 1, 16);
-    let first = a.turn_with(ended(&[1], landed(1, 0, 23, true)), 0, 23);
+    let first = a.turn_with(ended(&[1], completed(1, 0, 23, true)), 0, 23);
     assert_eq!(
-        (first.sent.lead.alone.mean, first.sent.lead.alone.seen),
+        (first.lanes.lead.idle.mean, first.lanes.lead.idle.count),
         (23_000_000, 1)
     );
-    let second = b.turn_with(ended(&[2], landed(2, 16, 43, false)), 0, 43);
+    let second = b.turn_with(ended(&[2], completed(2, 16, 43, false)), 0, 43);
     let Lead {
-        alone, behind, lay, ..
-    } = second.sent.lead;
-    assert_eq!((alone.seen, behind.seen), (1, 1));
+        idle,
+        early,
+        early_wait,
+        ..
+    } = second.lanes.lead;
+    assert_eq!((idle.count, early.count), (1, 1));
     // From the answer before it, until which it lay there.
-    assert_eq!((behind.mean, lay), (20_000_000, 7_000_000));
-    assert_eq!(a.turn(&[], &[], 0, 44).sent.lead, second.sent.lead);
+    assert_eq!((early.mean, early_wait), (20_000_000, 7_000_000));
+    assert_eq!(a.turn(&[], &[], 0, 44).lanes.lead, second.lanes.lead);
     let planned = SERVICE * 2;
-    let other = Ahead {
+    let other = LaneRequest {
         planned,
-        ..ahead(&[], &[])
+        ..lanes(&[], &[])
     };
-    assert_eq!(a.turn_with(other, 0, 45).sent.lead, Lead::of(planned));
+    assert_eq!(a.turn_with(other, 0, 45).lanes.lead, Lead::new(planned));
 }
 
 #[test]
@@ -149,9 +158,9 @@ fn lanes_overlap_one_each() {
     // Whichever ends, the first that lies behind begins.
     assert_eq!(vm.turn(&[2], &[], 0, 31).granted, 0);
     let ended = vm.turn(&[1], &[], 0, 33);
-    assert_eq!(ended.sent.began, Some(at(0)));
-    assert_eq!(vm.turn(&[3], &[], 0, 50).sent.began, Some(at(31)));
-    assert_eq!(vm.turn(&[4], &[], 0, 51).sent.began, Some(at(33)));
+    assert_eq!(ended.lanes.began, Some(at(0)));
+    assert_eq!(vm.turn(&[3], &[], 0, 50).lanes.began, Some(at(31)));
+    assert_eq!(vm.turn(&[4], &[], 0, 51).lanes.began, Some(at(33)));
 }
 
 #[test]
@@ -159,7 +168,7 @@ fn nobody_is_sent_behind_what_has_no_foreseeable_end_or_hangs() {
     let store = Memory::default();
     let mut vm = Vm::of(&store, 1, 1);
     vm.turn(&[], &[], 1, 0);
-    assert_eq!(vm.turn(&[], &[1], 1, 19).granted, 0, "endless");
+    assert_eq!(vm.turn(&[], &[1], 1, 19).granted, 0, "open-ended");
     assert_eq!(vm.turn(&[1], &[], 1, 20).granted, 1);
     assert_eq!(vm.turn(&[], &[], 1, 60).granted, 0, "hangs");
 }
@@ -171,10 +180,10 @@ fn what_the_dead_left_is_cut_down_to_what_is_taken() {
     assert_eq!(a.turn(&[], &[], 2, 0).granted, 2);
     // Its lease and its executions' predicted ends are past.
     let after = b.turn(&[], &[], 2, 1000);
-    assert_eq!((after.granted, after.sent.behind), (2, 0));
-    let mut board = Board::default();
-    board.read(&store.bytes().unwrap()).unwrap();
-    let known: u32 = board.runs.iter().map(|run| run.present.count_ones()).sum();
+    assert_eq!((after.granted, after.lanes.behind), (2, 0));
+    let mut table = SlotTable::default();
+    table.read(&store.bytes().unwrap()).unwrap();
+    let known: u32 = table.runs.iter().map(|run| run.present.count_ones()).sum();
     assert_eq!(known, 2);
-    assert!(board.runs.iter().all(|run| run.began == at(1000)));
+    assert!(table.runs.iter().all(|run| run.began == at(1000)));
 }

@@ -1,4 +1,4 @@
-//! How many wait: what others are told, how often that is written, and what the board orders by.
+//! How many wait: what others are told, how often that is written, and what the table orders by.
 
 use super::*;
 
@@ -26,61 +26,61 @@ fn a_turn_says_what_the_others_have() {
     proxy.wait(2, &some(2, 600), 1);
     for (vm, taken, waiting) in [(0, 0, 5), (1, 1, 2), (2, 1, 3)] {
         let others = outcome(&mut proxy, vm);
-        assert_eq!(others, Others { taken, waiting }, "{vm}");
+        assert_eq!(others, OtherWorkers { taken, waiting }, "{vm}");
     }
     assert_eq!(
-        proxy.vms[1].member.waiting(VARIANT, at(2)),
+        proxy.vms[1].worker.waiting(VARIANT, at(2)),
         5,
         "its own too"
     );
-    assert_eq!(proxy.vms[1].member.waiting(Key(1), at(2)), 0);
+    assert_eq!(proxy.vms[1].worker.waiting(VariantKey(1), at(2)), 0);
     // Who waited at one that is dead waits no more, but what it executes goes on.
-    let gone = TERMS.lease.as_millis() as u64;
+    let gone = TIMEOUTS.lease.as_millis() as u64;
     proxy.vms[0].until = at(2 * gone);
     proxy.turn(0, false, 3);
     proxy.renew(1, gone - 1);
     let others = proxy.turn(1, false, gone + 3).others;
     assert_eq!(
         others,
-        Others {
+        OtherWorkers {
             taken: 1,
             waiting: 0
         }
     );
-    assert_eq!(proxy.vms[1].member.waiting(VARIANT, at(gone + 3)), 3);
+    assert_eq!(proxy.vms[1].worker.waiting(VARIANT, at(gone + 3)), 3);
 }
 
 #[test]
 fn without_a_board_there_are_no_others() {
     let store = Memory::default();
-    let mut members: Vec<Member> = (1..3)
-        .map(|index| Member::new(Box::new(store.clone()), index, Scope::Worker))
+    let mut members: Vec<Worker> = (1..3)
+        .map(|index| Worker::new(Box::new(store.clone()), index, Scope::Worker))
         .collect();
-    for member in &mut members {
-        let ask = Ask {
+    for worker in &mut members {
+        let ask = AcquireRequest {
             variant: VARIANT,
             slots: 1,
             taken: 0,
-            posted: 0,
+            reported: 0,
             until: Mono(0),
             service: Duration::ZERO,
             waiting: (0..9).map(due_at),
-            waits: 9,
-            most: u32::MAX,
+            waiting_count: 9,
+            limit: u32::MAX,
             batch: 1,
             due: None,
             tick: false,
-            ahead: None,
+            lanes: None,
         };
-        assert_eq!(member.settle(ask, at(0)).others, Others::default());
-        member.renew(false, at(0));
+        assert_eq!(worker.acquire(ask, at(0)).others, OtherWorkers::default());
+        worker.renew(false, at(0));
     }
     assert_eq!(members[1].waiting(VARIANT, at(0)), 16, "for the gauge");
 }
 
 #[test]
 fn that_more_wait_is_written_when_it_is_much_or_something_else_is() {
-    // By the board so many wait, and so many do: whether that alone is written.
+    // By the table so many wait, and so many do: whether that alone is written.
     let cases = [
         (1, 9, false),
         (1, 10, true),
@@ -99,9 +99,9 @@ fn that_more_wait_is_written_when_it_is_much_or_something_else_is() {
         proxy.tick(1, 1);
         assert_eq!(proxy.store.bytes() != bytes, written, "{before} → {after}");
         let waits = if written { after } else { before };
-        assert_eq!(u64::from(proxy.board().cell(1, 0).waits), waits);
+        assert_eq!(u64::from(proxy.table().usage(1, 0).waiting_count), waits);
         proxy.wait(1, &[200], 2);
-        let waits = u64::from(proxy.board().cell(1, 0).waits);
+        let waits = u64::from(proxy.table().usage(1, 0).waiting_count);
         assert_eq!(waits, after + 1, "with another head");
     }
 }
@@ -113,5 +113,5 @@ fn where_they_leave_in_batches_each_is_written() {
     proxy.batch = 4;
     proxy.wait(1, &some(1, 300), 0);
     proxy.wait(1, &some(1, 301), 0);
-    assert_eq!(proxy.board().cell(1, 0).waits, 2);
+    assert_eq!(proxy.table().usage(1, 0).waiting_count, 2);
 }

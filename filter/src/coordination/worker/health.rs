@@ -1,45 +1,45 @@
-//! Variants' health on the board: read by every VM at its renewal, written by whichever sees a sign of it.
+//! Variants' health on the table: read by every VM at its renewal, written by whichever sees a sign of it.
 
-use super::{Member, Outcome, Turn};
+use super::{AcquireResult, SyncResult, Worker};
 use crate::health::Health;
 use crate::time::Mono;
-use crate::variant::Key;
+use crate::variant::VariantKey;
 
-impl Member {
-    /// How a variant's servers are, as any VM had seen them when the board was last looked at; `None` where
+impl Worker {
+    /// How a variant's servers are, as any VM had seen them when the table was last looked at; `None` where
     /// it has no column.
     #[must_use]
-    pub fn health(&self, variant: Key) -> Option<Health> {
-        let column = self.board.columns.get(self.board.column(variant)?)?;
+    pub fn health(&self, variant: VariantKey) -> Option<Health> {
+        let column = self.table.columns.get(self.table.column(variant)?)?;
         Some(column.health)
     }
 
-    /// Changes a variant's health for all VMs; what it is then. `None` where the board is full or all tries
+    /// Changes a variant's health for all VMs; what it is then. `None` where the table is full or all tries
     /// were lost.
     pub fn note_health(
         &mut self,
-        variant: Key,
+        variant: VariantKey,
         now: Mono,
         change: impl Fn(&mut Health),
-    ) -> (Option<Health>, Outcome) {
+    ) -> (Option<Health>, SyncResult) {
         let incarnation = self.incarnation;
         let mut noted = None;
-        let outcome = self.write(now, |board, terms| {
-            let own = board.entry_of(incarnation, now)?;
-            let column = board.column_of(variant, now, terms)?;
-            let health = &mut board.columns.get_mut(column)?.health;
+        let outcome = self.write(now, |table, timeouts| {
+            let own = table.assign_row(incarnation, now)?;
+            let column = table.assign_column(variant, now, timeouts)?;
+            let health = &mut table.columns.get_mut(column)?.health;
             let before = *health;
             change(health);
             noted = Some(*health);
             let changed = *health != before;
             Some((
                 own,
-                Turn {
+                AcquireResult {
                     changed,
-                    ..Turn::default()
+                    ..AcquireResult::default()
                 },
             ))
         });
-        (noted.filter(|_| !outcome.unsettled), outcome)
+        (noted.filter(|_| !outcome.contended), outcome)
     }
 }

@@ -81,7 +81,7 @@ struct Watched {
     engine: Engine,
     batch: usize,
     slots: usize,
-    /// Who waits, with the deadline in ms.
+    /// RefusalContext waits, with the deadline in ms.
     waiting: Vec<(StreamId, u64)>,
     running: Vec<StreamId>,
     /// How many may still leave of batches closed.
@@ -115,7 +115,7 @@ impl Watched {
     }
 
     fn obey(&mut self, verdicts: &[(StreamId, Verdict)]) {
-        // Who is refused leaves first, and leaves its place in a closed batch to nobody.
+        // RefusalContext is refused leaves first, and leaves its place in a closed batch to nobody.
         for (stream, verdict) in verdicts {
             if matches!(verdict, Verdict::Reject(_)) {
                 self.waiting.retain(|(id, _)| id != stream);
@@ -162,7 +162,7 @@ impl Watched {
         self.obey(&verdicts);
     }
 
-    fn look(&mut self) {
+    fn check_at(&mut self) {
         // What a newcomer or an end has left to do is done at the next looks, at once.
         for _ in 0..3 {
             let verdicts = release(&mut self.engine, at(self.now_ms));
@@ -187,7 +187,7 @@ proptest::proptest! {
         for (stream, (pause_ms, kind, chance)) in (1..).zip(events) {
             for _ in 0..pause_ms {
                 watched.now_ms += 1;
-                watched.look();
+                watched.check_at();
             }
             let one_of = |list: &[StreamId]| list.get(chance as usize % list.len().max(1)).copied();
             let waiting: Vec<_> = watched.waiting.iter().map(|(id, _)| *id).collect();
@@ -204,7 +204,7 @@ proptest::proptest! {
                     }
                 }
             }
-            watched.look();
+            watched.check_at();
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Demand: what some variant could have served, and how much one source says of the network.
 
 use super::*;
-use crate::request::body::Received;
+use crate::request::body::BodyChunk;
 use crate::stats::{Change, Sample};
 
-/// How often each was counted or recorded since last asked: arrivals, those none could serve, ways here.
+/// How often each was counted or recorded since last incoming: arrivals, those none could serve, ways here.
 fn counts(engine: &mut Engine) -> (i64, i64, usize) {
     let mut samples: Vec<Sample> = Vec::new();
     engine.stats.swap(&mut samples);
@@ -27,17 +27,17 @@ fn slow_now() -> String {
     variant.replace('}', r#","service_min_ms":100}"#)
 }
 
-fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: Asked<'_>) -> Verdict {
+fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: IncomingRequest<'_>) -> Verdict {
     let start = (1_790_000_000_000 - sent_ms_ago).to_string();
     let headers = [
         ("x-slo-ms", ms.as_bytes()),
         ("x-slo-start", start.as_bytes()),
     ];
-    let asked = Asked {
+    let incoming = IncomingRequest {
         wire: Wire::pick(headers),
         ..rest
     };
-    engine.on_request(1, &asked, at(0), &mut Vec::new())
+    engine.on_request(1, &incoming, at(0), &mut Vec::new())
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn request_that_none_could_serve_is_no_demand() {
 #[test]
 fn request_that_more_cores_could_serve_is_demand_before_its_body_has_come() {
     let mut engine = engine(&[slow_now()], "");
-    let body = Asked {
-        more: true,
-        ..Asked::default()
+    let body = IncomingRequest {
+        body_follows: true,
+        ..IncomingRequest::default()
     };
     for (ms, expected) in [("250", (1, 0, 1)), ("99", (0, 1, 0))] {
         let verdict = stamped(&mut engine, ms, 0, body);
@@ -109,7 +109,7 @@ fn demand_is_counted_before_the_first_plan_too() {
         let mut engine = alone(&json);
         ask(&mut engine, 1, 10, at(0));
         assert_eq!(counts(&mut engine), (1, 0, 0), "{on_stale}");
-        stamped(&mut engine, "100", 900, Asked::default());
+        stamped(&mut engine, "100", 900, IncomingRequest::default());
         assert_eq!(counts(&mut engine), (0, 1, 0), "{on_stale}");
     }
 }
@@ -131,9 +131,9 @@ fn slacks(engine: &mut Engine) -> Vec<i64> {
 #[test]
 fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
     let config = r#","deadline":{"reserve_ms":50}"#;
-    let body = Asked {
-        more: true,
-        ..Asked::default()
+    let body = IncomingRequest {
+        body_follows: true,
+        ..IncomingRequest::default()
     };
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], config);
     // 1000 ms less 150 under way and 50 kept back.
@@ -142,7 +142,7 @@ fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
     assert_eq!(slacks(&mut engine), [399]);
     assert!(release(&mut engine, at(601)).is_empty());
     assert_eq!(slacks(&mut engine), [199]);
-    let all = Received {
+    let all = BodyChunk {
         bytes: 9,
         complete: true,
     };
@@ -150,7 +150,7 @@ fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
     assert!(matches!(verdict, Some(Verdict::Forward(_))), "{verdict:?}");
     assert_eq!(slacks(&mut engine), [150]);
     // One that says not when it was sent, and one that nobody can serve in what is left.
-    let unknown = Asked {
+    let unknown = IncomingRequest {
         wire: Wire::pick([("x-slo-ms", &b"800"[..])]),
         ..body
     };
@@ -173,14 +173,14 @@ fn slow_uploads_of_one_source_say_no_more_of_slack_than_its_allowance() {
         ("x-slo-start", start.as_bytes()),
     ];
     for stream in 0..100 {
-        let asked = Asked {
+        let incoming = IncomingRequest {
             wire: Wire::pick(wire),
-            more: true,
+            body_follows: true,
             sender: Some(1),
-            ..Asked::default()
+            ..IncomingRequest::default()
         };
         assert_eq!(
-            engine.on_request(stream, &asked, at(0), &mut Vec::new()),
+            engine.on_request(stream, &incoming, at(0), &mut Vec::new()),
             Verdict::Park
         );
     }
@@ -197,14 +197,14 @@ fn one_source_adds_no_more_than_its_allowance_to_the_network_times() {
     let mut engine = engine(&[variant("a", 1.0, 1000, 1.0)], "");
     let mut ways = |sender: Option<u64>| {
         for _ in 0..200 {
-            let rest = Asked {
+            let rest = IncomingRequest {
                 sender,
-                ..Asked::default()
+                ..IncomingRequest::default()
             };
             stamped(&mut engine, "1000", 900, rest);
         }
-        let (arrivals, unservable, ways) = counts(&mut engine);
-        assert_eq!((arrivals, unservable), (200, 0));
+        let (arrivals, count_unservable, ways) = counts(&mut engine);
+        assert_eq!((arrivals, count_unservable), (200, 0));
         ways
     };
     let most = crate::request::sample_limit::PER_SECOND as usize;
@@ -212,5 +212,5 @@ fn one_source_adds_no_more_than_its_allowance_to_the_network_times() {
         (ways(Some(1)), ways(Some(1)), ways(Some(2))),
         (most, 0, most)
     );
-    assert_eq!(ways(None), 200, "nobody asked who sent it");
+    assert_eq!(ways(None), 200, "the source was not looked up");
 }

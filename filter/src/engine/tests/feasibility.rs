@@ -1,7 +1,7 @@
-//! Who can still finish: on arrival, while held, and by what was measured.
+//! RefusalContext can still finish: on arrival, while held, and by what was measured.
 
 use super::*;
-use crate::verdict::Stage;
+use crate::verdict::StageHeader;
 
 fn two(fast_slots: u32, slow_slots: u32) -> Engine {
     let accurate = |name: &str, share, slots, service, accuracy: f64| {
@@ -187,8 +187,8 @@ fn at_a_full_queue_the_least_urgent_makes_room() {
     let late = ask(&mut engine, 3, 950, at(0));
     assert_eq!(reason(&late), Some(Reason::QueueFull));
     let mut others = Vec::new();
-    let asked = Wire::pick([("x-slo-ms", b"600".as_slice())]).into();
-    let verdict = engine.on_request(4, &asked, at(0), &mut others);
+    let incoming = Wire::pick([("x-slo-ms", b"600".as_slice())]).into();
+    let verdict = engine.on_request(4, &incoming, at(0), &mut others);
     assert_eq!(verdict, Verdict::Park);
     assert_eq!(others.len(), 1);
     assert_eq!(
@@ -210,7 +210,7 @@ fn the_rest_of_a_pipeline_has_to_fit_too() {
         panic!("not forwarded")
     };
     assert_eq!(dispatch.remaining.as_millis(), 450);
-    assert_eq!(dispatch.stage, Stage::Left(Duration::from_millis(150)));
+    assert_eq!(dispatch.stage, StageHeader::Set(Duration::from_millis(150)));
 }
 
 /// Its own deadline is far: what has passed is the last moment from which the rest could be done.

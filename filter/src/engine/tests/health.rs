@@ -1,7 +1,7 @@
 //! Failing variants: left, tried, taken back; by all workers.
 
 use super::*;
-use crate::health::{Probed, Sign};
+use crate::health::{HealthSignal, ProbeResult};
 
 fn two(rest: &str) -> Engine {
     engine(
@@ -18,9 +18,9 @@ fn goes(engine: &mut Engine, stream: StreamId, now: Now) -> String {
     }
 }
 
-fn answer(engine: &mut Engine, stream: StreamId, sign: Sign, now: Now) {
+fn answer(engine: &mut Engine, stream: StreamId, sign: HealthSignal, now: Now) {
     let answer = Answer {
-        failed: sign != Sign::Served,
+        failed: sign != HealthSignal::Served,
         sign: Some(sign),
         ..Answer::default()
     };
@@ -33,7 +33,7 @@ fn answer(engine: &mut Engine, stream: StreamId, sign: Sign, now: Now) {
 fn play(
     engine: &mut Engine,
     ms: std::ops::Range<u64>,
-    signs: impl Fn(&str) -> Option<Sign>,
+    signs: impl Fn(&str) -> Option<HealthSignal>,
 ) -> [usize; 2] {
     let mut went = [0; 2];
     for ms in ms.step_by(10) {
@@ -49,8 +49,14 @@ fn play(
     went
 }
 
-fn is(name: &'static str, sign: Option<Sign>) -> impl Fn(&str) -> Option<Sign> {
-    move |to| if to == name { sign } else { Some(Sign::Served) }
+fn is(name: &'static str, sign: Option<HealthSignal>) -> impl Fn(&str) -> Option<HealthSignal> {
+    move |to| {
+        if to == name {
+            sign
+        } else {
+            Some(HealthSignal::Served)
+        }
+    }
 }
 
 #[test]
@@ -66,10 +72,10 @@ fn one_refused_connection_is_enough_and_a_probe_brings_it_back() {
     let probed = |engine: &mut Engine, probed, ms| {
         engine.on_probe(probes[0].variant, probed, at(ms), &mut Vec::new());
     };
-    probed(&mut engine, Probed::Nobody, 2100);
+    probed(&mut engine, ProbeResult::Nobody, 2100);
     assert_eq!(play(&mut engine, 2100..2500, is("", None)), [0, 40]);
     assert_eq!(engine.probes(at(2500).mono).len(), 1);
-    probed(&mut engine, Probed::Status(404), 2600);
+    probed(&mut engine, ProbeResult::Status(404), 2600);
     let [a, b] = play(&mut engine, 2600..3600, is("", None));
     assert!(a.abs_diff(b) <= 2, "its share at once: {a}, {b}");
     assert_eq!(engine.probes(at(3600).mono), []);
@@ -78,10 +84,10 @@ fn one_refused_connection_is_enough_and_a_probe_brings_it_back() {
 #[test]
 fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
     let mut engine = two("");
-    let went = play(&mut engine, 0..400, is("a", Some(Sign::Erred)));
+    let went = play(&mut engine, 0..400, is("a", Some(HealthSignal::Erred)));
     assert_eq!(went[0], 5);
     // Trials 0.5 s, 1 s, 2 s … apart.
-    let went = play(&mut engine, 400..4000, is("a", Some(Sign::Erred)));
+    let went = play(&mut engine, 400..4000, is("a", Some(HealthSignal::Erred)));
     assert_eq!(went[0], 3);
     let [a, b] = play(&mut engine, 4000..9000, is("", None));
     assert!(a > 40 && b > a, "from the next trial on: {a}, {b}");
@@ -89,11 +95,11 @@ fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
     assert_eq!(a, b);
 }
 
-/// A planner that has heard of it takes its share away.
+/// A planner that has gate_estimate of it takes its share away.
 #[test]
 fn a_trial_needs_no_share() {
     let mut engine = two("");
-    play(&mut engine, 0..400, is("a", Some(Sign::Erred)));
+    play(&mut engine, 0..400, is("a", Some(HealthSignal::Erred)));
     let without = [variant("a", 0.0, 4, 10.0), variant("b", 1.0, 4, 10.0)];
     engine.on_plan(&plan(9, &without), at(400).mono, at(400), &mut Vec::new());
     assert_eq!(play(&mut engine, 400..900, is("", None)), [1, 49]);
@@ -104,9 +110,9 @@ fn one_request_at_a_time_is_the_trial() {
     let mut engine = two("");
     for stream in 0..5 {
         while goes(&mut engine, stream, at(0)) != "a" {
-            answer(&mut engine, stream, Sign::Served, at(0));
+            answer(&mut engine, stream, HealthSignal::Served, at(0));
         }
-        answer(&mut engine, stream, Sign::Erred, at(0));
+        answer(&mut engine, stream, HealthSignal::Erred, at(0));
     }
     let trials = |engine: &mut Engine, from: StreamId, ms| {
         let went = (from..from + 4).map(|stream| goes(engine, stream, at(ms)));
@@ -114,7 +120,7 @@ fn one_request_at_a_time_is_the_trial() {
     };
     assert_eq!(trials(&mut engine, 10, 499), 0);
     for stream in 10..14 {
-        answer(&mut engine, stream, Sign::Served, at(500));
+        answer(&mut engine, stream, HealthSignal::Served, at(500));
     }
     assert_eq!(trials(&mut engine, 20, 500), 1);
 }
@@ -122,17 +128,17 @@ fn one_request_at_a_time_is_the_trial() {
 /// A client that provokes 404 everywhere, by its path, does not stop the service.
 #[test]
 fn where_all_fail_none_does() {
-    for sign in [Some(Sign::Erred), None] {
+    for sign in [Some(HealthSignal::Erred), None] {
         let mut engine = two("");
         play(&mut engine, 0..1000, |_| sign);
         let [a, b] = play(&mut engine, 1000..2000, |_| sign);
         assert!(a > 40 && b > 40, "{a} {b}");
-        // Who is well is known by the first answer, or the next probe.
+        // RefusalContext is well is known by the first answer, or the next probe.
         play(&mut engine, 2000..2010, is("", None));
         for probe in engine.probes(at(2010).mono) {
             engine.on_probe(
                 probe.variant,
-                Probed::Status(200),
+                ProbeResult::Status(200),
                 at(2010),
                 &mut Vec::new(),
             );
@@ -160,7 +166,7 @@ fn where_all_that_could_take_it_fail_none_does_for_it() {
 #[test]
 fn mistakes_of_clients_and_refusals_say_nothing() {
     let mut engine = two("");
-    let [a, b] = play(&mut engine, 0..1000, is("a", Some(Sign::Answered)));
+    let [a, b] = play(&mut engine, 0..1000, is("a", Some(HealthSignal::Answered)));
     assert_eq!(a, b);
     for stream in 0..100 {
         goes(&mut engine, stream, at(1000));
@@ -208,18 +214,18 @@ fn all_workers_leave_together_and_take_trials_in_turn() {
         loop {
             stream += 1;
             if goes(worker, stream, now) == "a" {
-                return answer(worker, stream, Sign::Erred, now);
+                return answer(worker, stream, HealthSignal::Erred, now);
             }
-            answer(worker, stream, Sign::Served, now);
+            answer(worker, stream, HealthSignal::Served, now);
         }
     };
     for n in [0, 1, 2, 0, 1] {
         err_at_a(&mut workers[n], at(1));
     }
-    let rings = store.take_rings();
+    let rings = store.take_notifications();
     let health = rings
         .iter()
-        .filter(|(_, why)| *why == crate::coordination::Ring::Health);
+        .filter(|(_, why)| *why == crate::coordination::Notification::Health);
     assert_eq!(health.count(), 2, "{rings:?}");
     let to_a = |workers: &mut [Engine], from: StreamId, now| {
         let mut count = 0;
@@ -227,7 +233,7 @@ fn all_workers_leave_together_and_take_trials_in_turn() {
             let worker = &mut workers[stream as usize % 3];
             worker.renew(true, now);
             count += usize::from(goes(worker, stream, Now { mono: now, ..at(0) }) == "a");
-            answer(worker, stream, Sign::Answered, at(2));
+            answer(worker, stream, HealthSignal::Answered, at(2));
         }
         count
     };
@@ -255,7 +261,7 @@ fn who_moved_on_has_a_slot_where_it_was_answered_and_none_where_it_was_refused()
     let cluster = format!("c-{from}-failover");
     assert_eq!(dispatch.cluster.as_deref(), Some(&*cluster));
     let answer = Answer {
-        sign: Some(Sign::Served),
+        sign: Some(HealthSignal::Served),
         served_by: engine.variant(by),
         ..Answer::default()
     };

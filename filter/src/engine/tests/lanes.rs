@@ -31,11 +31,11 @@ enum What {
     Done(u32),
     Answer(u32),
     Tick(usize),
-    Ring(usize),
+    Notification(usize),
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Sent {
+struct LaneReport {
     worker: usize,
     arrived: u64,
     due: u64,
@@ -60,7 +60,7 @@ struct Sim {
     queue: VecDeque<u32>,
     busy: bool,
     busy_ns: u64,
-    requests: Vec<Sent>,
+    requests: Vec<LaneReport>,
     order: Vec<u32>,
 }
 
@@ -133,11 +133,11 @@ impl Sim {
                 at as u64,
             );
             self.add(at, What::Arrive(self.requests.len() as u32));
-            self.requests.push(Sent {
+            self.requests.push(LaneReport {
                 worker,
                 arrived: at,
                 due: at + budget * MS,
-                ..Sent::default()
+                ..LaneReport::default()
             });
         }
         while let Some(Reverse((at, _, what))) = self.agenda.pop() {
@@ -153,11 +153,11 @@ impl Sim {
         let (now, mut verdicts) = (self.clocks(), Vec::new());
         match what {
             What::Arrive(id) => {
-                let Sent { worker, due, .. } = self.requests[id as usize];
+                let LaneReport { worker, due, .. } = self.requests[id as usize];
                 let budget = ((due - self.now) / MS).to_string();
                 let headers = [("x-slo-ms", budget.as_bytes())];
-                let asked = Wire::pick(headers).into();
-                let verdict = self.engines[worker].on_request(id, &asked, now, &mut verdicts);
+                let incoming = Wire::pick(headers).into();
+                let verdict = self.engines[worker].on_request(id, &incoming, now, &mut verdicts);
                 verdicts.push((id, verdict));
                 self.after(worker, verdicts);
             }
@@ -200,7 +200,7 @@ impl Sim {
                 self.engines[worker].release(now, &mut verdicts);
                 self.after(worker, verdicts);
             }
-            What::Ring(worker) => {
+            What::Notification(worker) => {
                 self.engines[worker].release(now, &mut verdicts);
                 self.after(worker, verdicts);
             }
@@ -223,13 +223,13 @@ impl Sim {
     }
 
     fn after(&mut self, worker: usize, verdicts: Vec<(StreamId, Verdict)>) {
-        if let Some(entry) = self.store.take_owned().last() {
+        if let Some(entry) = self.store.take_claimed_rows().last() {
             self.entries[worker] = Some(*entry);
         }
-        for (entry, _) in self.store.take_rings() {
+        for (entry, _) in self.store.take_notifications() {
             let rung = self.entries.iter().position(|known| *known == Some(entry));
             if let Some(rung) = rung {
-                self.add(self.now + RING, What::Ring(rung));
+                self.add(self.now + RING, What::Notification(rung));
             }
         }
         for (stream, verdict) in verdicts {
@@ -295,8 +295,8 @@ fn measure(case: Case) -> Figures {
     let mut sim = Sim::new(case);
     sim.run();
     let from = 1000 * MS + WARM;
-    let all: Vec<&Sent> = sim.requests.iter().filter(|r| r.arrived >= from).collect();
-    let count = |what: &dyn Fn(&Sent) -> bool| all.iter().filter(|r| what(r)).count() as f64;
+    let all: Vec<&LaneReport> = sim.requests.iter().filter(|r| r.arrived >= from).collect();
+    let count = |what: &dyn Fn(&LaneReport) -> bool| all.iter().filter(|r| what(r)).count() as f64;
     let refused = count(&|r| r.refused.is_some());
     let soon = count(&|r| r.refused.is_some_and(|at| at - r.arrived <= 50 * MS));
     Figures {

@@ -1,18 +1,18 @@
-//! Who makes room where as many are held as may be, against a list of all that are held.
+//! RefusalContext makes room where as many are held as may be, against a list of all that are held.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A request with these words. Who makes room is told beside.
+/// A request with these words. RefusalContext makes room is told beside.
 fn come(
     engine: &mut Engine,
     stream: StreamId,
     headers: &[(&str, &[u8])],
 ) -> (Verdict, Vec<(StreamId, Reason)>) {
     let mut others = Vec::new();
-    let asked = Wire::pick(headers.iter().copied()).into();
-    let verdict = engine.on_request(stream, &asked, at(0), &mut others);
+    let incoming = Wire::pick(headers.iter().copied()).into();
+    let verdict = engine.on_request(stream, &incoming, at(0), &mut others);
     let others = others.iter();
     let others = others.map(|(other, verdict)| (*other, reason(verdict).unwrap()));
     (verdict, others.collect())
@@ -58,7 +58,7 @@ fn full_queue_makes_room_for_the_more_urgent_of_another_variant() {
     release(&mut engine, at(0));
     let gauges: Vec<usize> = engine.gauges().map(|gauge| gauge.held).collect();
     assert_eq!(gauges, [3, 0]);
-    assert!(engine.variants.get(VariantId(1)).unwrap().gate.is_settled());
+    assert!(engine.variants.get(VariantId(1)).unwrap().slots.is_synced());
 }
 
 #[test]
@@ -115,7 +115,7 @@ impl Waiting {
     }
 }
 
-/// Who goes once `newcomer` has come: by the class's limit, else by the limit on all.
+/// RefusalContext goes once `newcomer` has come: by the class's limit, else by the limit on all.
 fn goes(held: &[Waiting], newcomer: Waiting, held_max: usize) -> Option<(StreamId, Reason)> {
     let of_class = |other: &&Waiting| other.class == newcomer.class;
     let least = |among: Vec<&Waiting>| {

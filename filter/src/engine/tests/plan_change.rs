@@ -76,15 +76,15 @@ fn plans_do_not_end_turns_by_share() {
             at(u64::from(stream)),
         );
     }
-    let held = engine.variants.iter().next().unwrap().gate.room.len();
+    let held = engine.variants.iter().next().unwrap().slots.queue.len();
     assert_eq!(held, 80);
     engine
         .variants
         .get_mut(VariantId(0))
         .unwrap()
-        .gate
-        .room
-        .contend();
+        .slots
+        .queue
+        .set_contended();
     let mut running = std::collections::VecDeque::from([0]);
     let mut gone = Vec::new();
     for turn in 1.. {
@@ -135,7 +135,10 @@ fn plan_without_change_leaves_who_waits_where_it_waits() {
     assert!(follow(&mut engine, 1, &two(200.0)).is_empty());
     assert_eq!((places(&engine), engine.router.observed_share(0)), before);
     // The service time did change.
-    assert_eq!(engine.next_wake(at(0).mono), Some(at(0).mono + LOOK));
+    assert_eq!(
+        engine.next_wake(at(0).mono),
+        Some(at(0).mono + CHECK_PERIOD)
+    );
     let predicted = engine.variants.get(VariantId(0)).unwrap().predicted.high;
     assert_eq!(predicted, Duration::from_millis(200));
 }
@@ -196,7 +199,7 @@ fn step(most: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Who waits, beside the engine.
+/// RefusalContext waits, beside the engine.
 #[derive(Default)]
 struct Watch {
     /// The class of each that waits, and how often in a row its class was passed over where it waited.

@@ -1,7 +1,7 @@
 //! Bodies that come slowly, never, or in floods: who owns a slot, who is refused, and what is learnt.
 
 use super::*;
-use crate::request::body::Received;
+use crate::request::body::BodyChunk;
 
 /// Two slots of one variant, 100 ms an execution.
 fn two_slots(rest: &str) -> Engine {
@@ -16,10 +16,10 @@ fn head(engine: &mut Engine, stream: StreamId, budget_ms: u64, now: Now) -> Verd
 fn head_to(engine: &mut Engine, stream: StreamId, budget_ms: u64, path: &str, now: Now) -> Verdict {
     let budget = budget_ms.to_string();
     let headers = [("x-slo-ms", budget.as_bytes()), (":path", path.as_bytes())];
-    let mut asked: Asked<'_> = Wire::pick(headers).into();
-    asked.more = true;
+    let mut incoming: IncomingRequest<'_> = Wire::pick(headers).into();
+    incoming.body_follows = true;
     let mut others = Vec::new();
-    let verdict = engine.on_request(stream, &asked, now, &mut others);
+    let verdict = engine.on_request(stream, &incoming, now, &mut others);
     assert_eq!(others, []);
     verdict
 }
@@ -32,7 +32,7 @@ fn part(
     complete: bool,
     now: Now,
 ) -> (Option<Verdict>, Vec<(StreamId, Verdict)>) {
-    let received = Received { bytes, complete };
+    let received = BodyChunk { bytes, complete };
     let mut others = Vec::new();
     // Streams of one hundred are one source.
     let source = |stream| Some(u64::from(stream / 100));
@@ -113,7 +113,7 @@ fn nobody_waits_for_the_body_of_what_cannot_be_served() {
 
 fn engine_without_slots() -> Engine {
     let mut engine = two_slots("");
-    engine.on_no_part(at(0), &mut Vec::new());
+    engine.on_no_slots(at(0), &mut Vec::new());
     engine
 }
 
@@ -263,18 +263,18 @@ fn sources_are_asked_for_once_more_bytes_are_held_than_one_may_hold() {
     for stream in 1..=4 {
         head(&mut engine, stream, 1000, at(0));
     }
-    assert!(engine.hold_part(1, 900) && engine.hold_part(2, 900));
-    assert!(!engine.hold_part(3, 201), "that makes 2001 bytes");
+    assert!(engine.hold_body(1, 900) && engine.hold_body(2, 900));
+    assert!(!engine.hold_body(3, 201), "that makes 2001 bytes");
     let part = |engine: &mut Engine, stream, bytes, complete| {
-        let mut asked = Vec::new();
+        let mut incoming = Vec::new();
         let source = |of| {
-            asked.push(of);
+            incoming.push(of);
             Some(7)
         };
-        let received = Received { bytes, complete };
+        let received = BodyChunk { bytes, complete };
         let verdict = engine.on_body(stream, received, source, at(1), &mut Vec::new());
-        asked.sort_unstable();
-        (verdict.and_then(|it| reason(&it)), asked)
+        incoming.sort_unstable();
+        (verdict.and_then(|it| reason(&it)), incoming)
     };
     let limit = Some(Reason::SourceLimit);
     assert_eq!(part(&mut engine, 3, 201, false), (limit, vec![1, 2, 3]));
@@ -293,11 +293,11 @@ fn at_the_limit_of_requests_the_oldest_unfinished_makes_room() {
         head(&mut engine, stream, 1000, at(u64::from(stream)));
     }
     let headers = [("x-slo-ms", &b"1000"[..])];
-    let mut asked: Asked<'_> = Wire::pick(headers).into();
-    asked.more = true;
+    let mut incoming: IncomingRequest<'_> = Wire::pick(headers).into();
+    incoming.body_follows = true;
     let mut others = Vec::new();
     assert_eq!(
-        engine.on_request(4, &asked, at(4), &mut others),
+        engine.on_request(4, &incoming, at(4), &mut others),
         Verdict::Park
     );
     assert_eq!(
@@ -353,9 +353,9 @@ fn a_slow_reader_keeps_no_slot() {
     assert_eq!(ask(&mut engine, 2, 10_000, at(0)), Verdict::Park);
     engine.on_answer(1, Answer::default(), at(90)).unwrap();
     let mut verdicts = Vec::new();
-    engine.on_bulk(1, at(100), &mut verdicts);
+    engine.on_response_exceeds_buffer(1, at(100), &mut verdicts);
     assert_eq!(forwarded(&verdicts), [2]);
-    engine.on_bulk(1, at(101), &mut verdicts);
+    engine.on_response_exceeds_buffer(1, at(101), &mut verdicts);
     assert!(end(&mut engine, 1, End::Answered, at(9000)).is_empty());
     assert_eq!(engine.gauges().map(|gauge| gauge.taken).sum::<u32>(), 1);
 }
@@ -370,7 +370,7 @@ fn upload_that_is_answered_at_length_is_counted_out_once() {
         assert!(matches!(verdict, Verdict::Forward(_)));
     }
     engine.on_answer(0, Answer::default(), at(1)).unwrap();
-    engine.on_bulk(0, at(2), &mut Vec::new());
+    engine.on_response_exceeds_buffer(0, at(2), &mut Vec::new());
     assert_eq!(part(&mut engine, 0, 10, true, at(3)).0, None);
     end(&mut engine, 0, End::Answered, at(4));
     let uploads = |engine: &Engine| engine.variants.get(VariantId(0)).unwrap().uploads;

@@ -60,7 +60,10 @@ fn a_router_goes_by_what_the_gates_say_and_for_a_while_only() {
             _ => None,
         })
         .collect();
-    assert!(later.contains(&first.name), "what was heard grows old");
+    assert!(
+        later.contains(&first.name),
+        "the gate's estimate has expired"
+    );
 }
 
 #[test]

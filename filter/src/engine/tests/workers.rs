@@ -1,12 +1,12 @@
 //! Three workers of one proxy through anything that can happen to them: conservation.
 
 use super::*;
-use crate::coordination::Board;
+use crate::coordination::SlotTable;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Event {
-    Ask { worker: usize, budget_ms: u64 },
+    AcquireRequest { worker: usize, budget_ms: u64 },
     End { nth: usize, end: End },
     Pass { ms: u64 },
     Plan { slots: [u32; 2], share: f64 },
@@ -18,7 +18,7 @@ enum Event {
 fn event() -> impl Strategy<Value = Event> {
     let end = prop::sample::select(vec![End::Answered, End::Failed, End::TimedOut, End::Gone]);
     prop_oneof![
-        12 => (0..WORKERS, 10..500_u64).prop_map(|(worker, budget_ms)| Event::Ask { worker, budget_ms }),
+        12 => (0..WORKERS, 10..500_u64).prop_map(|(worker, budget_ms)| Event::AcquireRequest { worker, budget_ms }),
         10 => (0..64_usize, end).prop_map(|(nth, end)| Event::End { nth, end }),
         4 => (1..100_u64).prop_map(|ms| Event::Pass { ms }),
         2 => ([1..6_u32, 1..6_u32], 0.0..1.0_f64).prop_map(|(slots, share)| Event::Plan { slots, share }),
@@ -86,7 +86,7 @@ impl Proxy {
         }
     }
 
-    /// So much time goes by, with every tick that is asked for and no ring.
+    /// So much time goes by, with every tick that is incoming for and no ring.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;
@@ -115,19 +115,19 @@ proptest! {
     #[test]
     fn every_request_ends_once(events in prop::collection::vec(event(), 1..300)) {
         let mut proxy = Proxy::new();
-        let (mut asked, mut ended, mut revision) = (0_u32, 0_u32, 1);
+        let (mut incoming, mut ended, mut revision) = (0_u32, 0_u32, 1);
         for event in events {
             match event {
-                Event::Ask { worker, budget_ms } => {
-                    asked += 1;
+                Event::AcquireRequest { worker, budget_ms } => {
+                    incoming += 1;
                     let now = at(proxy.now_ms);
                     let budget = budget_ms.to_string();
                     let wire = Wire::pick([("x-slo-ms", budget.as_bytes())]);
                     let mut others = Vec::new();
-                    let verdict = proxy.workers[worker].on_request(asked, &wire.into(), now, &mut others);
-                    proxy.open.push((worker, asked));
+                    let verdict = proxy.workers[worker].on_request(incoming, &wire.into(), now, &mut others);
+                    proxy.open.push((worker, incoming));
                     if verdict != Verdict::Park {
-                        proxy.take(worker, asked, &verdict);
+                        proxy.take(worker, incoming, &verdict);
                     }
                     for (stream, verdict) in others {
                         proxy.take(worker, stream, &verdict);
@@ -148,7 +148,7 @@ proptest! {
                         proxy.tell(worker, |engine, now, verdicts| engine.on_plan(&next, now.mono, now, verdicts));
                     }
                 }
-                Event::LoseSwaps { count } => proxy.store.lose_swaps(count),
+                Event::LoseSwaps { count } => proxy.store.fail_swaps(count),
                 Event::Trap { worker: index } => {
                     // Whatever it had is gone with it.
                     let before = proxy.open.len();
@@ -167,7 +167,7 @@ proptest! {
             }
             for engine in &proxy.workers {
                 prop_assert!(engine.held.all <= 8);
-                prop_assert_eq!(engine.held.all, engine.variants.iter().map(|v| v.gate.room.len()).sum::<usize>());
+                prop_assert_eq!(engine.held.all, engine.variants.iter().map(|v| v.slots.queue.len()).sum::<usize>());
             }
             let known: usize = proxy.workers.iter().map(|engine| engine.requests.len()).sum();
             prop_assert_eq!(known, proxy.open.len());
@@ -178,16 +178,16 @@ proptest! {
             let engine = &mut proxy.workers[worker];
             engine.on_end(stream, End::Answered, at(proxy.now_ms), &mut Vec::new());
         }
-        prop_assert_eq!(asked, proxy.refused + ended);
+        prop_assert_eq!(incoming, proxy.refused + ended);
         proxy.pass(2000);
-        let mut board = Board::default();
+        let mut board = SlotTable::default();
         if let Some(bytes) = proxy.store.bytes() {
             prop_assert!(board.read(&bytes).is_ok());
             let now = at(proxy.now_ms).mono;
             for column in 0..board.columns.len() {
                 prop_assert_eq!(board.taken(column, now), 0);
             }
-            prop_assert!(board.entries.len() <= WORKERS + 1 + proxy.started as usize);
+            prop_assert!(board.rows.len() <= WORKERS + 1 + proxy.started as usize);
         }
         for engine in &mut proxy.workers {
             prop_assert_eq!((engine.requests.len(), engine.held.all), (0, 0));

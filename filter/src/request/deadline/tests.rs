@@ -11,9 +11,9 @@ fn policy() -> Policy {
     let ms = Duration::from_millis;
     Policy {
         default: ms(1000),
-        least: ms(10),
-        greatest: ms(60_000),
-        greatest_age: ms(30_000),
+        min: ms(10),
+        max: ms(60_000),
+        max_age: ms(30_000),
         skew_allowance: ms(50),
         delay_allowance: ms(250),
         finish: Duration::from_secs(10),
@@ -38,7 +38,7 @@ fn read_at_now(policy: &Policy, headers: &[(&str, &str)]) -> Reading {
 
 /// ms left, `None` for expired; and the fields not believed.
 #[track_caller]
-fn check(headers: &[(&str, &str)], left_ms: Option<u64>, disbelieved: &[Field]) {
+fn check(headers: &[(&str, &str)], left_ms: Option<u64>, invalid: &[Field]) {
     let reading = read_at_now(&policy(), headers);
     let left = reading
         .deadline
@@ -46,8 +46,8 @@ fn check(headers: &[(&str, &str)], left_ms: Option<u64>, disbelieved: &[Field]) 
         .map(|d| d.at.since(now().mono).as_millis() as u64);
     assert_eq!(left, left_ms, "{headers:?}");
     assert_eq!(
-        reading.disbelieved.iter().collect::<Vec<_>>(),
-        disbelieved,
+        reading.invalid.iter().collect::<Vec<_>>(),
+        invalid,
         "{headers:?}"
     );
 }
@@ -260,7 +260,7 @@ proptest! {
     }
 
     /// Whatever a client writes, its request is no more urgent than the most urgent honest one
-    /// could be, no less urgent than the greatest budget, and nothing panics.
+    /// could be, no less urgent than the max budget, and nothing panics.
     #[test]
     fn nonsense_never_gains_urgency(
         fields in prop::collection::vec(
@@ -271,17 +271,17 @@ proptest! {
         let headers: Vec<(&str, &str)> = fields.iter().map(|(f, v)| (f.name(), v.as_str())).collect();
         if let Ok(deadline) = read_at_now(&policy(), &headers).deadline {
             prop_assert!(deadline.at > now().mono);
-            prop_assert!(deadline.at <= now().mono + policy().greatest);
-            prop_assert!(deadline.client_wall <= now().wall + policy().greatest);
+            prop_assert!(deadline.at <= now().mono + policy().max);
+            prop_assert!(deadline.client_wall <= now().wall + policy().max);
         }
     }
 
-    /// A start never adds time, and without a believed start the least budget is granted whole.
+    /// A start never adds time, and without a believed start the min budget is granted whole.
     #[test]
     fn a_start_only_takes_time_away(budget_ms in 0..100_000_u64, start in "[0-9.]{0,20}") {
         let budget = budget_ms.to_string();
         let whole = read_at_now(&policy(), &[("x-slo-ms", &budget)]).deadline.unwrap();
-        prop_assert!(whole.at.since(now().mono) >= policy().least);
+        prop_assert!(whole.at.since(now().mono) >= policy().min);
         if let Ok(deadline) = read_at_now(&policy(), &[("x-slo-ms", &budget), ("x-slo-start", &start)]).deadline {
             prop_assert!(deadline.at <= whole.at);
         }

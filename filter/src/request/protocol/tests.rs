@@ -191,7 +191,7 @@ fn a_pattern_that_could_match_none_or_all_is_none() {
 }
 
 proptest! {
-    /// A path without a `*` matches itself alone; with one, what begins and ends so and climbs out of
+    /// A path without a `*` matches itself alone; with one, what begins and ends so and escapes_prefix out of
     /// nothing. The two halves do not overlap.
     #[test]
     fn a_pattern_matches_by_its_halves(

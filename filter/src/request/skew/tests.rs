@@ -15,9 +15,9 @@ fn policy() -> Policy {
     let ms = Duration::from_millis;
     Policy {
         default: BUDGET,
-        least: ms(10),
-        greatest: ms(60_000),
-        greatest_age: ms(30_000),
+        min: ms(10),
+        max: ms(60_000),
+        max_age: ms(30_000),
         skew_allowance: ms(50),
         delay_allowance: ms(250),
         finish: Duration::from_secs(10),
@@ -82,7 +82,7 @@ fn an_honest_clock_is_left_alone() {
 
 #[test]
 fn a_clock_ahead_is_known_from_the_first_stamp_on() {
-    // 30 ms ahead and 10 ms away at the least.
+    // 30 ms ahead and 10 ms away at the min.
     check(&[-20, -20, 0, 30], &[Some(0), Some(0), Some(20), Some(50)]);
 }
 
@@ -118,10 +118,7 @@ fn what_is_not_believable_is_not_learned_from() {
             let reading = stamped(&mut sources, 1, nonsense, at(second * 1000));
             assert_eq!(reading.age, None, "{nonsense}");
             assert!(reading.stamped);
-            assert_eq!(
-                reading.disbelieved.iter().collect::<Vec<_>>(),
-                [Field::Start]
-            );
+            assert_eq!(reading.invalid.iter().collect::<Vec<_>>(), [Field::Start]);
             assert_eq!(
                 reading.deadline.unwrap().at,
                 at(second * 1000).mono + BUDGET
@@ -166,7 +163,7 @@ fn a_window_forgets_what_is_a_minute_old_and_nothing_younger_than_half() {
         }
         last.unwrap()
     };
-    let of = |least_ns, samples| Offset { least_ns, samples };
+    let of = |min_ns, samples| Offset { min_ns, samples };
     assert_eq!(offset(&[(0, 5), (29, 9)]), of(5, 2));
     assert_eq!(offset(&[(29, 5), (59, 9)]), of(5, 2));
     assert_eq!(offset(&[(29, 5), (60, 9)]), of(9, 1));
@@ -215,7 +212,7 @@ fn one_that_is_seen_again_in_time_outlasts_any_flood() {
     for source in 0..20_000_u64 {
         sources.observe(source, 5, at(1).mono);
         if source % (GENERATION as u64 - 1) == 0 {
-            assert_eq!(sources.observe(u64::MAX, 3, at(2).mono).least_ns, -7);
+            assert_eq!(sources.observe(u64::MAX, 3, at(2).mono).min_ns, -7);
         }
     }
 }
@@ -247,7 +244,7 @@ proptest! {
             let wire = Wire::pick([("x-slo-start", wire_start.as_bytes())]);
             let without = read(&policy(), &wire, now, None);
             prop_assert_eq!(with.age.is_some(), without.age.is_some());
-            prop_assert_eq!(with.disbelieved, without.disbelieved);
+            prop_assert_eq!(with.invalid, without.invalid);
             match (with.age, without.age) {
                 (Some(with), Some(without)) => prop_assert!(with.abs_diff(without) <= policy().skew_allowance),
                 _ => prop_assert_eq!(with.deadline.unwrap().at, now.mono + BUDGET),
@@ -300,11 +297,11 @@ proptest! {
         let mut sources = Sources::default();
         for (delta_ns, at_ns) in stamps {
             let offset = sources.observe(1, delta_ns, Mono(at_ns));
-            prop_assert!(offset.least_ns <= delta_ns);
+            prop_assert!(offset.min_ns <= delta_ns);
             let allowance = Duration::from_nanos(allowance_ns);
             let correction = offset.correction(Duration::from_nanos(delay_ns), allowance);
             prop_assert!(u128::from(correction.ns.unsigned_abs()) <= allowance.as_nanos());
-            prop_assert!(correction.ns <= 0 || offset.samples >= SAMPLES_LEAST);
+            prop_assert!(correction.ns <= 0 || offset.samples >= SAMPLES_MIN);
         }
     }
 }

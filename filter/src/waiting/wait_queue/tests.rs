@@ -1,4 +1,4 @@
-//! Against an order worked out the slow way: who is next, in which order, and how many go before.
+//! Against an order worked out the slow way: who is next, in which order, and how class_count go before.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 mod near_capacity;
 
-fn classes(list: &[(f64, u8)], starvation: u32) -> Classes {
+fn classes(list: &[(f64, u8)], max_skips: u32) -> Classes {
     let class = |(i, (share, priority)): (usize, &(f64, u8))| Class {
         name: format!("c{i}"),
         share: *share,
@@ -20,7 +20,7 @@ fn classes(list: &[(f64, u8)], starvation: u32) -> Classes {
     Classes {
         list: list.iter().enumerate().map(class).collect(),
         default: ClassId(0),
-        starvation,
+        max_skips,
     }
 }
 
@@ -54,15 +54,15 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 prop_compose! {
-    fn any_classes()(list in prop::collection::vec((0.01..1.0_f64, 0..4_u8), 1..=8), starvation in 1..6_u32) -> Classes {
-        classes(&list, starvation)
+    fn any_classes()(list in prop::collection::vec((0.01..1.0_f64, 0..4_u8), 1..=8), max_skips in 1..6_u32) -> Classes {
+        classes(&list, max_skips)
     }
 }
 
-/// A room and all that is in it beside it.
+/// A queue and all that is in it beside it.
 struct Pair {
-    room: Room,
-    many: u8,
+    queue: WaitQueue,
+    class_count: u8,
     model: BTreeMap<(u8, Place), u32>,
     arrivals: u64,
 }
@@ -70,8 +70,8 @@ struct Pair {
 impl Pair {
     fn new(classes: &Classes) -> Pair {
         Pair {
-            room: Room::new(classes),
-            many: classes.len() as u8,
+            queue: WaitQueue::new(classes),
+            class_count: classes.len() as u8,
             model: BTreeMap::new(),
             arrivals: 0,
         }
@@ -79,12 +79,15 @@ impl Pair {
 
     fn arrive(&mut self, class: u8, deadline: u64) -> (ClassId, Place) {
         self.arrivals += 1;
-        (ClassId(class % self.many), place(deadline, self.arrivals))
+        (
+            ClassId(class % self.class_count),
+            place(deadline, self.arrivals),
+        )
     }
 
     fn push(&mut self, class: ClassId, place: Place) {
         let stream = self.arrivals as u32;
-        self.room.push(class, place, stream);
+        self.queue.push(class, place, stream);
         self.model.insert((class.0, place), stream);
     }
 
@@ -96,8 +99,8 @@ impl Pair {
     }
 
     fn pop(&mut self) -> Option<(ClassId, Place, u32)> {
-        let order: Vec<Urgency> = self.room.order().take(3).collect();
-        let left = self.room.pop();
+        let order: Vec<Urgency> = self.queue.order().take(3).collect();
+        let left = self.queue.pop();
         match left {
             Some((class, place, stream)) => {
                 let cap = (1 << 60) - 1;
@@ -119,7 +122,7 @@ impl Pair {
             Step::Expire(until) => {
                 let late = |place: Place| place.deadline.0 <= until;
                 let least = self.model.keys().map(|(_, place)| *place).min();
-                let left = self.room.pop_if(late);
+                let left = self.queue.pop_where(late);
                 assert_eq!(left.map(|(_, place, _)| place), least.filter(|p| late(*p)));
                 left.into_iter().for_each(|left| self.left(left));
             }
@@ -128,18 +131,18 @@ impl Pair {
                     return;
                 };
                 self.model.remove(&(class, place));
-                assert!(self.room.cancel(ClassId(class), place));
-                assert!(!self.room.cancel(ClassId(class), place));
+                assert!(self.queue.cancel(ClassId(class), place));
+                assert!(!self.queue.cancel(ClassId(class), place));
             }
-            Step::Contend => self.room.contend(),
+            Step::Contend => self.queue.set_contended(),
             Step::Pass(class, deadline) => {
                 let (class, place) = self.arrive(class, deadline);
-                if self.room.goes_first(class, place) {
-                    let then: Vec<Urgency> = self.room.order_with(class, place).collect();
-                    assert_eq!(then.len(), self.room.len() + 1);
+                if self.queue.is_next(class, place) {
+                    let then: Vec<Urgency> = self.queue.order_with(class, place).collect();
+                    assert_eq!(then.len(), self.queue.len() + 1);
                     assert_eq!(then[0].0 << 4, place.deadline.0 << 4);
-                    self.room.charge(class);
-                    assert!(self.room.order().eq(then.into_iter().skip(1)));
+                    self.queue.charge(class);
+                    assert!(self.queue.order().eq(then.into_iter().skip(1)));
                 } else {
                     self.push(class, place);
                     assert_ne!(self.pop().map(|(_, other, _)| other), Some(place));
@@ -149,15 +152,15 @@ impl Pair {
     }
 
     fn agree(&self) {
-        assert_eq!(self.room.len(), self.model.len());
-        assert_eq!(self.room.is_empty(), self.model.is_empty());
-        for class in 0..self.many {
+        assert_eq!(self.queue.len(), self.model.len());
+        assert_eq!(self.queue.is_empty(), self.model.is_empty());
+        for class in 0..self.class_count {
             let held = self.model.keys().filter(|(c, _)| *c == class).count();
-            assert_eq!(self.room.len_of(ClassId(class)), held);
+            assert_eq!(self.queue.len_of(ClassId(class)), held);
         }
         let earliest = self.model.keys().map(|(_, place)| place.deadline).min();
-        assert_eq!(self.room.earliest(), earliest);
-        assert!(!(self.room.is_contended() && self.room.is_empty()));
+        assert_eq!(self.queue.earliest(), earliest);
+        assert!(!(self.queue.is_contended() && self.queue.is_empty()));
     }
 }
 
@@ -174,12 +177,12 @@ proptest! {
             pair.step(step);
             pair.agree();
         }
-        let told: Vec<Urgency> = pair.room.order().collect();
-        let is_line = classes.len() == 1 || pair.room.is_empty();
-        prop_assert_eq!(pair.room.line().map(Vec::from_iter), is_line.then(|| told.clone()));
+        let told: Vec<Urgency> = pair.queue.order().collect();
+        let is_line = classes.len() == 1 || pair.queue.is_empty();
+        prop_assert_eq!(pair.queue.single_class_order().map(Vec::from_iter), is_line.then(|| told.clone()));
         let mut kept = Vec::new();
-        while let Some(first) = pair.room.turn.next() {
-            let tier = pair.room.turn.tier(first);
+        while let Some(first) = pair.queue.scheduler.next_class() {
+            let tier = pair.queue.scheduler.tier(first);
             let (class, place, _) = pair.pop().unwrap();
             prop_assert_eq!(usize::from(class.0), first);
             kept.push(Urgency::of(tier, place.deadline));
@@ -194,13 +197,13 @@ proptest! {
         for step in &steps {
             pair.step(step);
             let least = pair.model.keys().next().map(|(_, place)| place.deadline.0);
-            prop_assert_eq!(pair.room.order().next().map(|u| u.0), least);
+            prop_assert_eq!(pair.queue.order().next().map(|u| u.0), least);
             for (i, (_, place)) in pair.model.keys().enumerate() {
-                prop_assert_eq!(pair.room.ahead(ClassId(0), *place), i as u32);
+                prop_assert_eq!(pair.queue.ahead(ClassId(0), *place), i as u32);
             }
         }
         let expected: Vec<u32> = pair.model.values().copied().collect();
-        let drained = std::iter::from_fn(|| pair.room.pop());
+        let drained = std::iter::from_fn(|| pair.queue.pop());
         let drained: Vec<u32> = drained.map(|(_, _, stream)| stream).collect();
         prop_assert_eq!(drained, expected);
     }
@@ -213,19 +216,19 @@ proptest! {
         deadlines in prop::collection::vec(0..1000_u64, 400),
     ) {
         let list: Vec<(f64, u8)> = shares.iter().map(|share| (*share, 3)).collect();
-        let mut room = Room::new(&classes(&list, 1));
+        let mut queue = WaitQueue::new(&classes(&list, 1));
         let mut arrivals = 0;
-        let mut arrive = |room: &mut Room, class: u8, deadline: u64| {
+        let mut arrive = |queue: &mut WaitQueue, class: u8, deadline: u64| {
             arrivals += 1;
-            room.push(ClassId(class), place(deadline, arrivals), 0);
+            queue.push(ClassId(class), place(deadline, arrivals), 0);
         };
-        (0..list.len() as u8).for_each(|class| arrive(&mut room, class, 0));
-        room.contend();
+        (0..list.len() as u8).for_each(|class| arrive(&mut queue, class, 0));
+        queue.set_contended();
         let mut grants = vec![0_u32; list.len()];
         for deadline in deadlines {
-            let (class, _, _) = room.pop().unwrap();
+            let (class, _, _) = queue.pop().unwrap();
             grants[usize::from(class.0)] += 1;
-            arrive(&mut room, class.0, deadline);
+            arrive(&mut queue, class.0, deadline);
             for (a, share_a) in shares.iter().enumerate() {
                 for (b, share_b) in shares.iter().enumerate() {
                     let (got_a, got_b) = (f64::from(grants[a]), f64::from(grants[b]));
@@ -237,47 +240,47 @@ proptest! {
         }
     }
 
-    /// Nobody waits for longer than the bound, however many of higher priority come.
+    /// Nobody waits for longer than the bound, however class_count of higher priority come.
     #[test]
     fn starves_nobody(
         priorities in prop::collection::vec(0..8_u8, 2..=8),
-        starvation in 1..10_u32,
+        max_skips in 1..10_u32,
         contended in any::<bool>(),
     ) {
         let list: Vec<(f64, u8)> = priorities.iter().map(|p| (0.1, *p)).collect();
-        let mut room = Room::new(&classes(&list, starvation));
-        (0..list.len()).for_each(|class| room.push(id(class), place(0, class as u64), 0));
+        let mut queue = WaitQueue::new(&classes(&list, max_skips));
+        (0..list.len()).for_each(|class| queue.push(id(class), place(0, class as u64), 0));
         if contended {
-            room.contend();
+            queue.set_contended();
         }
         let lower = priorities.iter().filter(|p| *p < priorities.iter().max().unwrap()).count();
-        let most = starvation + (lower as u32).saturating_sub(1);
+        let most = max_skips + (lower as u32).saturating_sub(1);
         let mut passed = [0_u32; 8];
         for arrival in 100..600 {
-            let (class, _, _) = room.pop().unwrap();
-            let went = priorities[usize::from(class.0)];
+            let (class, _, _) = queue.pop().unwrap();
+            let grant = priorities[usize::from(class.0)];
             for (passed, priority) in passed.iter_mut().zip(&priorities) {
-                *passed += u32::from(went > *priority);
+                *passed += u32::from(grant > *priority);
             }
             passed[usize::from(class.0)] = 0;
             prop_assert!(passed.iter().all(|passed| *passed <= most), "{passed:?} > {most}");
-            room.push(class, place(arrival, arrival), 0);
+            queue.push(class, place(arrival, arrival), 0);
         }
     }
 
-    /// With two classes the wait of a newcomer is foreseen, to one grant where turns go by share.
+    /// With two classes the wait of a newcomer is foreseen, to one grant where scheduler_state go by share.
     #[test]
     fn foresees_who_goes_before(
         list in prop::collection::vec((0.05..1.0_f64, 0..2_u8), 2),
-        starvation in 1..6_u32,
+        max_skips in 1..6_u32,
         steps in prop::collection::vec(step(), 0..120),
         class in 0..2_u8,
         deadline in 0..60_u64,
     ) {
-        let mut pair = Pair::new(&classes(&list, starvation));
+        let mut pair = Pair::new(&classes(&list, max_skips));
         steps.iter().for_each(|step| pair.step(step));
         let (class, newcomer) = pair.arrive(class, deadline);
-        let foreseen = i64::from(pair.room.ahead(class, newcomer));
+        let foreseen = i64::from(pair.queue.ahead(class, newcomer));
         pair.push(class, newcomer);
         let mut ahead = 0;
         while pair.pop().map(|(_, place, _)| place) != Some(newcomer) {
@@ -290,13 +293,13 @@ proptest! {
 
 #[test]
 fn higher_priorities_go_first_and_the_starved_before_them() {
-    let mut room = Room::new(&classes(&[(0.5, 0), (0.5, 7)], 2));
+    let mut queue = WaitQueue::new(&classes(&[(0.5, 0), (0.5, 7)], 2));
     for i in 0..4 {
-        room.push(ClassId(0), place(i, i), 0);
-        room.push(ClassId(1), place(10 + i, 10 + i), 1);
+        queue.push(ClassId(0), place(i, i), 0);
+        queue.push(ClassId(1), place(10 + i, 10 + i), 1);
     }
     let tier = |urgency: Urgency| (urgency.0 >> 60, urgency.0 << 4 >> 4);
-    let order: Vec<(u64, u64)> = room.order().map(tier).collect();
+    let order: Vec<(u64, u64)> = queue.order().map(tier).collect();
     let expected = [
         (1, 10),
         (1, 11),
@@ -308,27 +311,27 @@ fn higher_priorities_go_first_and_the_starved_before_them() {
         (8, 3),
     ];
     assert_eq!(order, expected);
-    assert!(room.goes_first(ClassId(1), place(5, 99)));
-    assert!(!room.goes_first(ClassId(0), place(0, 0)));
+    assert!(queue.is_next(ClassId(1), place(5, 99)));
+    assert!(!queue.is_next(ClassId(0), place(0, 0)));
 }
 
 #[test]
 fn least_urgent_is_the_latest_of_the_lowest_priority() {
-    let mut room = Room::new(&classes(&[(0.5, 0), (0.5, 0), (1.0, 5)], 9));
-    assert_eq!(room.least_urgent(), None);
+    let mut queue = WaitQueue::new(&classes(&[(0.5, 0), (0.5, 0), (1.0, 5)], 9));
+    assert_eq!(queue.least_urgent(), None);
     let mut push = |class, deadline, arrival| {
-        room.push(ClassId(class), place(deadline, arrival), arrival as u32);
+        queue.push(ClassId(class), place(deadline, arrival), arrival as u32);
         let stream = |found: Option<(Precedence, u32)>| found.map(|(_, stream)| stream);
-        let of = [0, 1, 2].map(|class| stream(room.least_urgent_of(ClassId(class))));
-        (stream(room.least_urgent()), of)
+        let of = [0, 1, 2].map(|class| stream(queue.least_urgent_of(ClassId(class))));
+        (stream(queue.least_urgent()), of)
     };
     assert_eq!(push(2, 50, 1), (Some(1), [None, None, Some(1)]));
     assert_eq!(push(2, 40, 2), (Some(1), [None, None, Some(1)]));
     assert_eq!(push(0, 20, 3), (Some(3), [Some(3), None, Some(1)]));
     assert_eq!(push(1, 30, 4), (Some(4), [Some(3), Some(4), Some(1)]));
     assert_eq!(push(1, 10, 5), (Some(4), [Some(3), Some(4), Some(1)]));
-    // Whoever comes later makes room first among equals; a higher priority comes before all deadlines.
-    let of = |class, deadline, arrival| room.precedence(ClassId(class), place(deadline, arrival));
+    // Whoever comes later makes queue first among equals; a higher priority comes before all deadlines.
+    let of = |class, deadline, arrival| queue.precedence(ClassId(class), place(deadline, arrival));
     assert!(of(0, 20, 3) < of(1, 20, 4));
     assert!(of(2, 90, 5) < of(0, 10, 6));
 }

@@ -1,7 +1,7 @@
 //! A request's arrival at a proxy: its head, the pieces of its body, and again after a refusal.
 
 use rand::RngExt;
-use weir_filter::request::body::Received;
+use weir_filter::request::body::BodyChunk;
 use weir_filter::verdict::Verdict;
 
 use super::agenda::What;
@@ -126,7 +126,7 @@ impl<W: Witness> World<'_, W> {
             return;
         }
         let (index, pieces) = (flight.worker, pieces(known));
-        let received = Received {
+        let received = BodyChunk {
             bytes: known.bytes * u64::from(piece) / pieces,
             complete: u64::from(piece) >= pieces,
         };

@@ -1,7 +1,7 @@
 //! What the host shell is to an engine: tells it what has happened, obeys its verdicts on those it
 //! held, and sets its timer.
 
-use weir_filter::coordination::Ring;
+use weir_filter::coordination::Notification;
 use weir_filter::engine::{End, StreamId};
 use weir_filter::verdict::Verdict;
 
@@ -60,8 +60,8 @@ impl<W: Witness> World<'_, W> {
                     continue;
                 }
                 let rung = match why {
-                    Ring::Health => What::News { worker },
-                    Ring::Slot | Ring::Plan => What::Ring { worker },
+                    Notification::Health => What::News { worker },
+                    Notification::Slot | Notification::Plan => What::Ring { worker },
                 };
                 self.agenda.add(at, rung);
             }

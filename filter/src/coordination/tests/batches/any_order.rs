@@ -1,16 +1,16 @@
 //! Batches through whatever happens to their VMs: at each turn who leaves may, and who may leave does; then,
-//! though no ring is heard and the dead are thought to live, nobody waits for ever.
+//! though no notified is heard and the dead are thought to live, nobody waiting_count for ever.
 
 use proptest::prelude::*;
 
 use super::*;
 
 /// At so many looks on end somebody may be passed over: the first that finds a slot free, and one at which
-/// who goes before it has come too and been held off (docs/board.md, promise 3).
+/// who goes before it has come too and been held off (docs/table.md, promise 3).
 const PASSED_OVER_MAX: u32 = 2;
 /// Fewer events make a case.
 const EVENTS_MAX: usize = 120;
-/// Looks after which nobody waits: of so many on end somebody leaves at one.
+/// Looks after which nobody waiting_count: of so many on end somebody leaves at one.
 const LOOKS_MAX: u32 = (PASSED_OVER_MAX + 1) * EVENTS_MAX as u32;
 
 /// What may happen to a proxy within 10 ms.
@@ -37,19 +37,19 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// A turn, with what must hold of it: nobody leaves but from a closed batch and in its turn, nobody stays
-/// whose turn it is, no batch stays open for nobody, and the board says what the VM has. Who left.
+/// whose turn it is, no batch stays open for nobody, and the table says what the VM has. Who left.
 fn fair(proxy: &mut Proxy, vm: usize, tick: bool, ms: u64) -> Result<Vec<u64>, TestCaseError> {
-    let before = proxy.board();
+    let before = proxy.table();
     let column = before.column(VARIANT);
-    let open = |board: &Board| board.column(VARIANT).map_or(0, |at| board.columns[at].open);
+    let open = |table: &SlotTable| table.column(VARIANT).map_or(0, |at| table.columns[at].open);
     let started = proxy.vms[vm].started;
-    let own = |board: &Board| {
-        let mut entries = board.entries.iter();
-        let own = entries.position(|entry| entry.incarnation == started);
+    let own = |table: &SlotTable| {
+        let mut rows = table.rows.iter();
+        let own = rows.position(|row| row.incarnation == started);
         own.unwrap_or(usize::MAX)
     };
     let elsewhere = column.map_or(0, |column| {
-        before.others_of(own(&before), column, at(ms)).waiting
+        before.other_workers(own(&before), column, at(ms)).waiting
     });
     let mut left = proxy.vms[vm].waiting.clone();
     let waiting = elsewhere + left.len() as u32;
@@ -68,7 +68,7 @@ fn fair(proxy: &mut Proxy, vm: usize, tick: bool, ms: u64) -> Result<Vec<u64>, T
             "{latest} left before {first:?}"
         );
     }
-    let after = proxy.board();
+    let after = proxy.table();
     let column = after.column(VARIANT);
     let still = column.map_or(0, |column| after.waiting(column, at(ms)));
     prop_assert!(
@@ -85,42 +85,42 @@ fn fair(proxy: &mut Proxy, vm: usize, tick: bool, ms: u64) -> Result<Vec<u64>, T
             .filter(|head| first.is_none_or(|first| *head <= first));
         prop_assert_eq!(stays, None, "it was its turn");
     }
-    let cell = after.cell(own(&after), column.unwrap_or(usize::MAX));
-    let (has, waits) = (&proxy.vms[vm], proxy.vms[vm].waiting.len() as u32);
+    let usage = after.usage(own(&after), column.unwrap_or(usize::MAX));
+    let (has, waiting_count) = (&proxy.vms[vm], proxy.vms[vm].waiting.len() as u32);
     let head = has.waiting.first().map(|head| due_at(*head));
-    prop_assert_eq!((cell.taken, cell.head), (has.taken, head));
-    prop_assert!(cell.waits == waits || proxy.batch == 1);
+    prop_assert_eq!((usage.taken, usage.head), (has.taken, head));
+    prop_assert!(usage.waiting_count == waiting_count || proxy.batch == 1);
     let taken: u32 = proxy.vms.iter().map(|vm| vm.taken).sum();
     prop_assert!(taken <= proxy.slots, "{taken} taken");
     Ok(left)
 }
 
-/// The most urgent that others who live hold, by that board. `with_right`: of those who were rung, had their
+/// The limit urgent that others who live hold, by that table. `with_right`: of those who were rung, had their
 /// grace and have not come, nothing.
 fn first_elsewhere(
     proxy: &Proxy,
-    board: &Board,
+    table: &SlotTable,
     vm: usize,
     with_right: bool,
     ms: u64,
 ) -> Option<Urgency> {
-    let kept_away = |entry: &Entry| {
-        let one = |vm: &&Vm| vm.started == entry.incarnation;
+    let kept_away = |row: &WorkerRow| {
+        let one = |vm: &&Vm| vm.started == row.incarnation;
         let came = proxy.vms.iter().find(one).map_or(Mono(0), |one| one.came);
-        let rung = entry.rung_at != Mono(0) && came <= entry.rung_at;
-        rung && at(ms).since(entry.rung_at) >= TERMS.grace
+        let rung = row.notified_at != Mono(0) && came <= row.notified_at;
+        rung && at(ms).since(row.notified_at) >= TIMEOUTS.grace
     };
-    let column = board.column(VARIANT)?;
-    let others = board.entries.iter().enumerate().filter(|(_, entry)| {
-        let other = entry.incarnation != proxy.vms[vm].started;
-        other && entry.lives(at(ms)) && !(with_right && kept_away(entry))
+    let column = table.column(VARIANT)?;
+    let others = table.rows.iter().enumerate().filter(|(_, row)| {
+        let other = row.incarnation != proxy.vms[vm].started;
+        other && row.is_alive(at(ms)) && !(with_right && kept_away(row))
     });
     others
-        .filter_map(|(index, _)| board.cell(index, column).head)
+        .filter_map(|(index, _)| table.usage(index, column).head)
         .min()
 }
 
-/// Only who waits although a slot is free all the time, while nobody leaves who goes before it, is passed
+/// Only who waiting_count although a slot is free all the time, while nobody leaves who goes before it, is passed
 /// over.
 fn forget_who_was_not_passed_over(proxy: &mut Proxy, left: &[u64], ms: u64) {
     let full = proxy.counted(ms) >= proxy.slots;
@@ -132,8 +132,8 @@ fn forget_who_was_not_passed_over(proxy: &mut Proxy, left: &[u64], ms: u64) {
     }
 }
 
-/// All look, each in its turn and due, and what executes ends at once; no ring is heard. Who left, in order.
-fn look(proxy: &mut Proxy, ms: u64) -> Result<Vec<u64>, TestCaseError> {
+/// All look, each in its turn and due, and what executes ends at once; no notified is heard. Who left, in order.
+fn tick_all(proxy: &mut Proxy, ms: u64) -> Result<Vec<u64>, TestCaseError> {
     let mut all = Vec::new();
     for vm in 0..proxy.vms.len() {
         proxy.renew(vm, ms);
@@ -160,7 +160,7 @@ fn two_whose_deadlines_alternate_keep_a_third_waiting_where_no_ring_is_heard() {
     proxy.wait(2, &[502, 504, 506, 508], 1);
     proxy.slots = 2;
     // Each lets one go a look, for its next comes after the other's: a slot stays free, but the order is kept.
-    let mut looks = (1..).map(|count| look(&mut proxy, 10 * count).unwrap());
+    let mut looks = (1..).map(|count| tick_all(&mut proxy, 10 * count).unwrap());
     let mut of_looks = |count| looks.by_ref().take(count).collect::<Vec<_>>();
     assert_eq!(
         of_looks(4),
@@ -200,7 +200,7 @@ proptest! {
                 }
                 Event::Hear(_) => _ = fair(&mut proxy, vm, true, ms)?,
                 Event::Die(_) => {
-                    // Its work ends with it here; the board cannot know so soon.
+                    // Its work ends with it here; the table cannot know so soon.
                     starts += 1;
                     proxy.follow(vm, starts);
                 }
@@ -210,16 +210,16 @@ proptest! {
                 proxy.renew(vm, ms);
             }
         }
-        // No ring is heard any more, and who has died is still thought to live.
+        // No notified is heard any more, and who has died is still thought to live.
         let mut looks = 0;
         while proxy.vms.iter().any(|vm| !vm.waiting.is_empty()) && looks < LOOKS_MAX {
             (ms, looks) = (ms + 10, looks + 1);
-            look(&mut proxy, ms)?;
+            tick_all(&mut proxy, ms)?;
         }
         prop_assert!(proxy.vms.iter().all(|vm| vm.waiting.is_empty()));
-        ms += 2 * TERMS.lease.as_millis() as u64;
+        ms += 2 * TIMEOUTS.lease.as_millis() as u64;
         (0..vms as usize).for_each(|vm| _ = proxy.free(vm, proxy.vms[vm].taken, ms));
         prop_assert_eq!(proxy.counted(ms), 0);
-        prop_assert_eq!(proxy.board().columns.iter().map(|column| column.open).max().unwrap_or(0), 0);
+        prop_assert_eq!(proxy.table().columns.iter().map(|column| column.open).max().unwrap_or(0), 0);
     }
 }

@@ -141,8 +141,8 @@ fn wire_of(headers: &[(Field, Vec<u8>)]) -> Wire<'_> {
 
 proptest! {
     /// Whatever bytes stand in whatever headers, repeated or not: nothing panics; a deadline lies
-    /// between now and the greatest budget; and a request of which no start or trusted deadline is
-    /// believed has at least the least budget.
+    /// between now and the max budget; and a request of which no start or trusted deadline is
+    /// believed has at min the min budget.
     #[test]
     fn no_bytes_gain_urgency(headers in headers(12), trust_deadline: bool) {
         let policy = Policy { trust_deadline, ..policy() };
@@ -152,19 +152,19 @@ proptest! {
             let reading = read(&policy, &wire, now(), skew);
             let trusted = trust_deadline
                 && wire.get(Field::Deadline).is_some()
-                && !reading.disbelieved.iter().any(|field| field == Field::Deadline);
+                && !reading.invalid.iter().any(|field| field == Field::Deadline);
             match reading.deadline {
                 Ok(deadline) => {
                     prop_assert!(deadline.at > now().mono);
-                    prop_assert!(deadline.at <= now().mono + policy.greatest);
+                    prop_assert!(deadline.at <= now().mono + policy.max);
                     prop_assert!(deadline.at <= deadline.client_at);
                     if reading.age.is_none() && !trusted {
-                        prop_assert!(deadline.at >= now().mono + policy.least);
+                        prop_assert!(deadline.at >= now().mono + policy.min);
                     }
                 }
                 Err(Expired) => prop_assert!(reading.age.is_some() || trusted),
             }
-            prop_assert!(reading.age.is_none_or(|age| age <= policy.greatest_age));
+            prop_assert!(reading.age.is_none_or(|age| age <= policy.max_age));
             prop_assert!(!reading.clamped, "one stamp moves nothing");
         }
         prop_assert!(wire.min_accuracy().is_none_or(|floor| (0.0..=100.0).contains(&floor)));
@@ -192,7 +192,7 @@ proptest! {
             let headers = [(field, value.clone())];
             let reading = read(&policy(), &wire_of(&headers), now(), None);
             prop_assert_eq!(reading.deadline.unwrap().at, now().mono + policy().default);
-            prop_assert_eq!(reading.disbelieved.iter().collect::<Vec<_>>(), vec![field]);
+            prop_assert_eq!(reading.invalid.iter().collect::<Vec<_>>(), vec![field]);
         }
     }
 }

@@ -19,17 +19,17 @@ struct Traffic {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Rule {
     Edf,
-    Room,
+    WaitQueue,
     /// By share even while nobody is lost.
     AlwaysShare,
 }
 
-/// On-time answers of each class and how many it asked for.
+/// On-time answers of each class and how class_count it asked for.
 fn run(rule: Rule, traffic: [Traffic; 2], shares: [f64; 2]) -> [(u64, u64); 2] {
     let two = classes(&[(shares[0], 0), (shares[1], 0)], 20);
-    let mut room = match rule {
-        Rule::Edf => Room::default(),
-        Rule::Room | Rule::AlwaysShare => Room::new(&two),
+    let mut queue = match rule {
+        Rule::Edf => WaitQueue::default(),
+        Rule::WaitQueue | Rule::AlwaysShare => WaitQueue::new(&two),
     };
     let mut busy: Vec<u64> = Vec::new();
     let mut counts = [(0, 0); 2];
@@ -47,7 +47,7 @@ fn run(rule: Rule, traffic: [Traffic; 2], shares: [f64; 2]) -> [(u64, u64); 2] {
             if chance() < rate {
                 counts[class].1 += 1;
                 let of = ClassId(if rule == Rule::Edf { 0 } else { class as u8 });
-                room.push(
+                queue.push(
                     of,
                     place(now + traffic.slo_ms * 1000, step * 2 + class as u64),
                     class as u32,
@@ -56,16 +56,16 @@ fn run(rule: Rule, traffic: [Traffic; 2], shares: [f64; 2]) -> [(u64, u64); 2] {
         }
         busy.retain(|end| *end > now);
         if rule == Rule::AlwaysShare {
-            room.contend();
+            queue.set_contended();
         }
-        while busy.len() < SLOTS && !room.is_empty() {
-            if room
-                .pop_if(|place| now + SERVICE_US > place.deadline.0)
+        while busy.len() < SLOTS && !queue.is_empty() {
+            if queue
+                .pop_where(|place| now + SERVICE_US > place.deadline.0)
                 .is_some()
             {
                 continue;
             }
-            if let Some((_, _, class)) = room.pop() {
+            if let Some((_, _, class)) = queue.pop() {
                 counts[class as usize].0 += 1;
                 busy.push(now + SERVICE_US);
             }
@@ -100,15 +100,15 @@ fn shares_cost_next_to_nothing_near_capacity() {
         ([0.15, 0.8], [300, 2000], [0.1, 0.9]),
     ] {
         let traffic = traffic(loads, slo_ms);
-        let [edf, room, always] = [Rule::Edf, Rule::Room, Rule::AlwaysShare]
+        let [edf, queue, always] = [Rule::Edf, Rule::WaitQueue, Rule::AlwaysShare]
             .map(|rule| total(run(rule, traffic, shares)));
         assert!(
-            edf - room < 0.3,
-            "{loads:?} {slo_ms:?}: {room} % instead of {edf} %"
+            edf - queue < 0.3,
+            "{loads:?} {slo_ms:?}: {queue} % instead of {edf} %"
         );
         assert!(
-            room >= always,
-            "{loads:?} {slo_ms:?}: {room} % beside {always} %"
+            queue >= always,
+            "{loads:?} {slo_ms:?}: {queue} % beside {always} %"
         );
     }
 }
@@ -123,7 +123,7 @@ fn a_flood_falls_on_those_who_send_it() {
         ([2000, 300], 2.6),
     ] {
         let traffic = traffic([0.4, flood], slo_ms);
-        let shared = run(Rule::Room, traffic, [0.5, 0.5]);
+        let shared = run(Rule::WaitQueue, traffic, [0.5, 0.5]);
         assert!(percent(shared[0]) > 99.0, "{slo_ms:?} {flood}: {shared:?}");
         let edf = run(Rule::Edf, traffic, [0.5, 0.5]);
         assert!(total(edf) - total(shared) < 0.1, "{edf:?} {shared:?}");
@@ -133,7 +133,11 @@ fn a_flood_falls_on_those_who_send_it() {
 /// Both ask for more than there is: each gets its share, whatever its deadlines.
 #[test]
 fn above_capacity_each_gets_its_share() {
-    let counts = run(Rule::Room, traffic([1.5, 1.5], [300, 2000]), [0.3, 0.7]);
+    let counts = run(
+        Rule::WaitQueue,
+        traffic([1.5, 1.5], [300, 2000]),
+        [0.3, 0.7],
+    );
     let part = counts[0].0 as f64 / (counts[0].0 + counts[1].0) as f64;
     assert!((part - 0.3).abs() < 0.01, "{part}");
 }
