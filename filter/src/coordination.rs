@@ -1,13 +1,14 @@
-//! One queue for all workers of a proxy. Envoy runs one VM per worker thread; what their engines must
-//! know of each other lies on one table: who is_alive, how many slots of each variant each has taken, and
-//! the earliest deadline each holds. Every change is a compare-and-swap of the whole table.
+//! Coordination of a proxy's workers: one queue and one set of slots for all.
 //!
-//! A slot belongs to whoever holds the earliest deadline. Whoever frees one that another should have
-//! *notifies* that other, who then claims it: a notified is a hint and may be lost, a claim is a swap and
-//! cannot be doubled. `docs/table.md` is the protocol, what each party may assume, and how it is
-//! checked.
+//! Envoy runs one VM per worker thread. Their engines share one **slot table** in Envoy's shared data: the
+//! live workers, the slots of each variant that each has taken, and the earliest deadline that each holds.
+//! Every change is a compare-and-swap (CAS) of the whole table.
 //!
-//! Pure: the table is a value, its bytes come from and go to a [`Store`]; time is an argument.
+//! A free slot belongs to the worker with the earliest deadline. A worker that frees a slot *notifies* that
+//! worker, which then acquires it. A notification is a hint and may be lost; an acquisition is a CAS and
+//! cannot happen twice. `docs/board.md` describes the protocol, its assumptions, and how it is checked.
+//!
+//! Pure: the table is a value, its bytes come from and go to a [`Store`], and time is an argument.
 
 use std::time::Duration;
 
@@ -30,35 +31,36 @@ pub use memory::Memory;
 pub use table::{SlotTable, Usage, VariantColumn, WorkerRow};
 pub use worker::{Membership, Notification, Scope, Store, SyncResult, TRIES_MAX, Worker};
 
-/// Most VMs on a table; a further one works with a single slot of each variant and is never rung.
+/// Maximum number of workers in a table. A further one works with a single slot of each variant and is
+/// never notified.
 pub const ROWS_MAX: usize = 256;
-/// Most variants on a table, those gone from the plan but still executing included.
+/// Maximum number of variants in a table, including those gone from the plan but still executing.
 pub const COLUMNS_MAX: usize = 128;
 
-/// The protocol's times. [`TIMEOUTS`] are those that hold in Envoy; the model checks others.
+/// Timeouts of the protocol. [`TIMEOUTS`] apply in Envoy; the model checks others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timeouts {
-    /// How long a VM counted as alive after it last wrote.
+    /// Time for which a worker counts as alive after its last write.
     pub lease: Duration,
-    /// How old a lease may be before a VM with nothing else to say renews it.
+    /// Age at which a worker renews its lease if it has nothing else to write.
     pub renewal: Duration,
-    /// How long a free slot is kept for the holder of the earliest deadline, once rung; then anybody
-    /// who waiting_count may have it.
+    /// Time for which a free slot is reserved for a notified worker with the earliest deadline. After that any
+    /// worker may acquire it.
     pub grace: Duration,
-    /// How long nobody takes more slots than it had, after a table was found unreadable: by then every
-    /// VM has published after_reset what it holds.
+    /// Time after a reset in which no worker takes more slots than it had. By its end every worker has
+    /// published its usage again.
     pub quarantine: Duration,
-    /// Longest that a slot counted as taken by somebody who has died.
+    /// Longest time for which a slot of a dead worker counts as taken.
     pub orphan_max: Duration,
-    /// How long a VM that polls the planner remains the one to poll without another sign.
+    /// Time for which a worker remains the poller of the planner without a renewal.
     pub poller_lease: Duration,
-    /// How long a variant that nobody speaks of keeps its column.
+    /// Time for which a variant keeps its column without being used.
     pub column_idle: Duration,
 }
 
-/// The times that hold in Envoy. The lease is short because a VM that has trapped keeps others from its
-/// slots for so long; one that only stalls is taken for dead without harm, until it writes again: what it
-/// has taken counted to its predicted end.
+/// Timeouts that apply in Envoy. The lease is short because a VM that has trapped keeps its slots from
+/// others for that long. A worker that only stalls is taken for dead without harm until it writes again:
+/// its slots count until their predicted end.
 pub const TIMEOUTS: Timeouts = Timeouts {
     lease: Duration::from_millis(250),
     renewal: Duration::from_millis(50),

@@ -17,26 +17,26 @@
 //! - `host/response_origin.rs`: [`NoBackend`](Reason::NoBackend), [`Expired`](Reason::Expired), for Envoy's own
 //!   answers.
 
-/// Why a request was refused: `x-slo-dropped-reason`.
+/// Reason of a refusal (`x-slo-dropped-reason`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// Its deadline was past on arrival, or came while it was held or served.
+    /// The deadline had passed on arrival, or passed while the request was held or in flight.
     Expired,
     /// No allowed variant can finish in time.
     Infeasible,
-    /// As many requests are held as may be.
+    /// The worker holds the maximum number of requests.
     QueueFull,
-    /// Its class holds as many as it may.
+    /// The worker holds the maximum number of requests of this class.
     ClassLimit,
-    /// Its source holds as many as it may.
+    /// The worker holds the maximum number of bytes of this source.
     SourceLimit,
-    /// As many bytes are held as may be.
+    /// The worker holds the maximum number of bytes.
     HeldBytes,
     /// The plan gives no slot.
     NoCapacity,
     /// The cluster is unknown, has no healthy host, or cannot be reached.
     NoBackend,
-    /// There is no valid plan, and the configuration says to refuse then.
+    /// There is no valid plan, and the configuration says to refuse without one.
     NoPlan,
 }
 
@@ -52,7 +52,7 @@ pub enum GrpcCode {
 }
 
 impl Reason {
-    /// All of them, in the order of the README's table.
+    /// All reasons, in the order of the README's table.
     pub const ALL: [Reason; 9] = [
         Reason::Expired,
         Reason::Infeasible,
@@ -87,7 +87,7 @@ impl Reason {
         }
     }
 
-    /// The label on the wire and in metrics.
+    /// Label on the wire and in metrics.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

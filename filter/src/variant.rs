@@ -1,15 +1,15 @@
-//! Names of a variant inside the filter.
+//! Identifiers of a variant inside the filter.
 
-/// Which variant, in the engine's table.
+/// Index of a variant in the engine's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariantId(pub u16);
 
-/// A variant on the board: a hash of its name, the same in every VM.
+/// Key of a variant in the slot table: a hash of its name, the same in every VM.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariantKey(pub u64);
 
 impl VariantKey {
-    /// The key of a variant's name.
+    /// Returns the key of a variant's name.
     #[must_use]
     pub fn of(name: &str) -> VariantKey {
         use std::hash::Hasher;

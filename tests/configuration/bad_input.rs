@@ -138,7 +138,7 @@ async fn garbage_in_any_header_is_counted_and_never_gains_urgency() {
         .until(Metric::Arrivals, "", served as u64)
         .await
         .unwrap();
-    for field in Field::DOUBTED {
+    for field in Field::VALIDATED {
         let counted = match field {
             // No hop is trusted: it is not even looked at. Envoy itself drops the other.
             Field::Deadline | Field::EnvoyTimeoutMs => 0,

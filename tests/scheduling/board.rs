@@ -111,8 +111,7 @@ async fn the_workers_of_a_proxy_hold_one_queue() {
     let held = crowd(&scene, 40).await;
     let board = scene.board().await.unwrap();
     let column = board.column(VariantKey::of(SLOW.name)).unwrap();
-    let holding =
-        (0..board.rows.len()).filter(|entry| board.usage(*entry, column).head.is_some());
+    let holding = (0..board.rows.len()).filter(|entry| board.usage(*entry, column).head.is_some());
     assert!(holding.count() > 1, "one worker held them all");
     all_served(first.into_iter().chain(held).collect()).await;
     let executions = scene.backends[0].executions();
@@ -198,11 +197,7 @@ async fn another_number_of_workers_after_a_restart_finds_an_empty_board() {
         .await;
         let board = scene.board().await.unwrap();
         // The main thread's VM has an entry too.
-        assert!(
-            board.rows.len() <= workers as usize + 1,
-            "{:?}",
-            board.rows
-        );
+        assert!(board.rows.len() <= workers as usize + 1, "{:?}", board.rows);
         assert_eq!(board.resets, 0);
         assert!(most_at_once(&scene.backends[0].executions()) <= 2);
     }
@@ -241,10 +236,6 @@ async fn the_board_does_not_grow_with_the_plans() {
         board.rows.len() <= 3 && board.columns.len() == 1,
         "{board:?}"
     );
-    let incarnations: BTreeSet<u64> = board
-        .rows
-        .iter()
-        .map(|entry| entry.incarnation)
-        .collect();
+    let incarnations: BTreeSet<u64> = board.rows.iter().map(|entry| entry.incarnation).collect();
     assert_eq!(incarnations.len(), board.rows.len());
 }

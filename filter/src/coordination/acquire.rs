@@ -6,10 +6,10 @@ use crate::priority::Urgency;
 use crate::time::Mono;
 
 impl SlotTable {
-    /// Says what the VM `incarnation` holds of a variant, and takes for it what slots are its to take:
-    /// those that are free while nobody else who is_alive holds anything more urgent. Who was rung for a
-    /// slot and has not come within the grace loses its right. Where work leaves in batches, nobody goes
-    /// before one is closed. `None` where there is no room on the table.
+    /// Publishes this worker's usage of one variant and acquires the free slots it is entitled to: those not
+    /// reserved for a worker with a more urgent request. A notified worker that does not acquire within `grace`
+    /// loses its reservation. With batches, no request leaves before its batch is closed. Returns `None` if the
+    /// table is full.
     pub fn acquire<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         incarnation: u64,
@@ -44,8 +44,7 @@ impl SlotTable {
             if free == 0 || turn.granted == ask.limit || !batch.may_leave(head) {
                 break;
             }
-            // While the table quarantined no slot can change hands: who holds something more urgent has no
-            // use for ours.
+            // In quarantine no slot changes hands, so a worker with a more urgent request cannot use ours.
             if !quarantined && self.is_reserved_for_other(own, column, urgency, now, timeouts) {
                 break;
             }
@@ -57,13 +56,13 @@ impl SlotTable {
         if turn.granted > 0 {
             turn.idle = idle_since.map(|since| now.since(since));
         }
-        // Also for others, where nobody waiting_count here.
+        // Applies to other workers' requests too if none waits here.
         let may_leave = free > 0 && batch.may_leave(head);
         turn.more = may_leave && !batch.is_single() && turn.granted == ask.limit && head.is_some();
         if let Some(lanes) = &ask.lanes {
             self.update_lanes(column, &ask, lanes, before, &mut turn, now);
         }
-        // Whose counted foretell waiting_count needs them exactly.
+        // Wait forecasts need exact counts.
         let exact = !batch.is_single() || ask.lanes.is_some();
         let (tick, usage) = (ask.tick, ask.usage(turn.granted, now, timeouts));
         turn.changed |= self.set_usage(own, column, usage, exact);
@@ -77,7 +76,7 @@ impl SlotTable {
         Some(turn)
     }
 
-    /// The variant's batches as this turn finds them.
+    /// State of the variant's batches before this acquisition.
     fn batch_of<W>(
         &self,
         own: usize,
@@ -90,7 +89,7 @@ impl SlotTable {
         Batch::new(ask, open, others.waiting, waited)
     }
 
-    /// Notes what a turn lets go, and what the lanes then have before them.
+    /// Records the requests granted, and the backlog of the lanes after them.
     fn update_lanes<W>(
         &mut self,
         column: usize,
@@ -111,8 +110,9 @@ impl SlotTable {
         sent.lead_at = self.next_ending(column, lanes.after, now);
     }
 
-    /// Whether the next free slot is another's, who holds something more urgent. Those who were rung and
-    /// have not come are passed over: one that is_alive says so after_reset at its next tick.
+    /// Whether the next free slot is reserved for another worker with a more urgent request. A notified worker
+    /// that has not come within the grace loses its reservation; if alive, it publishes its request again on
+    /// its next tick.
     fn is_reserved_for_other(
         &mut self,
         own: usize,
@@ -134,7 +134,7 @@ impl SlotTable {
         false
     }
 
-    /// Notes since when slots are free for somebody who waiting_count; whether that is news.
+    /// Records since when slots are free while a request waits; returns whether that changed.
     fn note_idle(&mut self, own: usize, column: usize, free: bool, now: Mono) -> bool {
         let idle = free
             && (self.usage(own, column).head.is_some()
@@ -147,8 +147,8 @@ impl SlotTable {
         state.idle_since != before
     }
 
-    /// Marks as rung who is to have a free slot, or, at a tick, all who stand before `own`; whether
-    /// anybody was not yet.
+    /// Notifies the worker entitled to a free slot. On a tick (`all`), notifies every worker with a more urgent
+    /// request than `own`. Returns whether any was notified.
     fn notify_ahead(&mut self, own: usize, column: usize, all: bool, now: Mono) -> bool {
         let Some((earliest, _)) = self.most_urgent_other(own, column, now) else {
             return false;
@@ -164,8 +164,8 @@ impl SlotTable {
         notifies
     }
 
-    /// Marks as rung, by urgency, those before `own` of whom `leave` together may leave with a batch: for
-    /// those after it `own` notifies when it has left. Whether anybody was not yet.
+    /// Notifies, most urgent first, the workers ahead of `own` whose requests fit the open batch (`leave` in
+    /// total). Workers behind `own` are notified once it has dispatched. Returns whether any was notified.
     fn notify_batch(&mut self, own: usize, column: usize, leave: u32, now: Mono) -> bool {
         let before = self.usage(own, column).head.unwrap_or(Urgency(u64::MAX));
         let (mut leave, mut notifies, mut after) = (leave, false, None);
@@ -182,8 +182,8 @@ impl SlotTable {
     }
 }
 
-/// Slots the VM could take, `ending` of those taken being about to get free. While the table quarantined others'
-/// are not all known, but what it has published itself was its own.
+/// Slots that the worker may take; `ending` of the slots taken will be free soon. In quarantine the usage
+/// of others is not fully known, but the slots that this worker last reported are its own.
 fn free<W>(
     ask: &AcquireRequest<'_, W>,
     others: OtherWorkers,

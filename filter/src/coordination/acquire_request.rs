@@ -1,4 +1,4 @@
-//! What a VM says of one variant and asks of the table, and what comes of it. Decides nothing.
+//! Request for slots of one variant, and its result.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use crate::priority::Urgency;
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
-/// What a VM says of one variant, and asks.
+/// Usage that a worker publishes of one variant, and the slots it asks for.
 #[derive(Debug, Clone)]
 pub struct AcquireRequest<'a, W> {
-    /// The variant.
+    /// Variant.
     pub variant: VariantKey,
-    /// How many slots the plan gives this proxy.
+    /// Slots that the plan gives this proxy.
     pub slots: u32,
-    /// How many the VM has taken, ghosts included.
+    /// Slots that the worker has taken, orphans included.
     pub taken: u32,
-    /// How many it had taken when it last wrote: while the table quarantined it takes no more than that.
+    /// Slots that it had taken at its last write: in quarantine it takes no more than that.
     pub reported: u32,
-    /// The latest predicted end of what it has taken.
+    /// Latest predicted end of the executions in those slots.
     pub until: Mono,
-    /// The predicted service time of what it would take.
+    /// Predicted service time of a new execution.
     pub service: Duration,
-    /// Those who wait here, an arrival included, the limit urgent first.
+    /// Requests waiting here, a newcomer included, most urgent first.
     pub waiting: W,
-    /// How many they are.
+    /// Number of them.
     pub waiting_count: u32,
-    /// How many of them may go now.
+    /// Maximum number that may be granted now.
     pub limit: u32,
-    /// How many leave together, so that the server's own batcher fills; 1 (or 0): each by itself.
+    /// Batch size, so that the server's own batcher fills; 1 (or 0): no batches.
     pub batch: u32,
-    /// The least urgent of those here that can wait no longer for company.
+    /// Least urgent request here whose batch window is over.
     pub due: Option<Urgency>,
-    /// Whether this is a tick: everybody who stands before those who wait here is rung, so that by the
-    /// next tick each has come or lost its right.
+    /// Whether this is a tick: every worker with a more urgent request is notified, so that by the next tick it
+    /// has acquired or lost its reservation.
     pub tick: bool,
-    /// Times by which the next is sent before a lane gets free. `None`: it is not.
+    /// Data for sending the next request before a lane is free. `None`: it is not sent early.
     pub lanes: Option<LaneRequest<'a>>,
 }
 
 impl<W: Iterator<Item = Urgency>> AcquireRequest<'_, W> {
-    /// What the VM has and holds once the first `granted` of those who wait may go.
+    /// Usage of the worker after the first `granted` requests have left.
     pub(super) fn usage(mut self, granted: u32, now: Mono, timeouts: &Timeouts) -> Usage {
         let taken = if granted > 0 {
             let behind = self.lanes.map_or(Duration::ZERO, |lanes| lanes.mean);
@@ -57,31 +57,30 @@ impl<W: Iterator<Item = Urgency>> AcquireRequest<'_, W> {
     }
 }
 
-/// What the other VMs of the proxy have of a variant.
+/// Usage of a variant by the other workers of the proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OtherWorkers {
-    /// Slots taken, those of the dead included while they count.
+    /// Slots taken, including those of dead workers while they count.
     pub taken: u32,
-    /// How many wait at those who live, as they last wrote.
+    /// Requests waiting at live workers, as last written.
     pub waiting: u32,
 }
 
-/// What the table answers.
+/// Result of an [`AcquireRequest`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcquireResult {
-    /// How many of those who wait may go: the first so many.
+    /// Number of slots granted: the first ones in order may leave.
     pub granted: u32,
-    /// Whether more of them might have gone, had they been asked for: [`AcquireRequest::limit`] held them back.
-    /// Only of batches.
+    /// Whether more could have been granted, but for [`AcquireRequest::limit`]. Only with batches.
     pub more: bool,
-    /// Where a slot was free for somebody before the first of them took it: for how long.
+    /// Time for which a slot was free while a request waited, before the first grant.
     pub idle: Option<Duration>,
-    /// What the others have.
+    /// Usage of the other workers.
     pub others: OtherWorkers,
-    /// Requests sent, and the work before the lanes.
+    /// Requests sent, and the backlog of the lanes.
     pub lanes: LaneReport,
-    /// Whether somebody is to be rung: whoever has `notified_at` now.
+    /// Whether workers must be notified: those with `notified_at` equal to now.
     pub notifies: bool,
-    /// Whether the table is another than before and has to be written.
+    /// Whether the table has changed and must be written.
     pub changed: bool,
 }

@@ -1,23 +1,23 @@
-//! When those who wait may leave together: whether a batch is closed, and how many of it are still to
-//! go. It knows neither slots nor whose turn it is.
+//! Batches: whether one is closed, and how many of its requests have still to leave. It knows neither slots
+//! nor the order of workers.
 
 use super::AcquireRequest;
 use crate::priority::Urgency;
 
-/// The batches of one variant during a turn.
+/// Batches of one variant during an acquisition.
 #[derive(Debug)]
 pub(super) struct Batch {
     size: u32,
-    /// How many may still leave of batches closed.
+    /// Requests that may still leave with closed batches.
     open: u32,
-    /// How many wait, at all VMs together.
+    /// Requests waiting, at all workers together.
     waiting: u32,
-    /// The least urgent of those here that can wait no longer for company.
+    /// Least urgent request here whose batch window is over.
     due: Option<Urgency>,
 }
 
 impl Batch {
-    /// Each by itself.
+    /// No batches: each request leaves by itself.
     pub(super) const fn single() -> Batch {
         Batch {
             size: 1,
@@ -27,11 +27,11 @@ impl Batch {
         }
     }
 
-    /// Batches as asked for, of which `open` may still leave by the last turn's word. `elsewhere` wait at
-    /// others; here `waited` did, by the last turn's word.
+    /// Batches of the requested size. By the last write, `open` requests may still leave, and `waited` waited
+    /// here. `elsewhere` wait at other workers.
     ///
-    /// What was opened for somebody who has since left otherwise, or died, is not for who comes after:
-    /// no more stays open than of those who waited then still wait.
+    /// A place opened for a request that has left otherwise, or whose worker died, is not for a newcomer: no
+    /// more places stay open than requests of that time still wait.
     pub(super) fn new<W>(
         ask: &AcquireRequest<'_, W>,
         open: u32,
@@ -50,14 +50,16 @@ impl Batch {
         }
     }
 
-    /// Whether each leaves by itself.
+    /// Whether each request leaves by itself.
     pub(super) fn is_single(&self) -> bool {
         self.size <= 1
     }
 
-    /// Whether somebody may leave, `head` first; closes a batch that is full, or that `head` can wait for no longer.
+    /// Whether a request may leave, `head` first. Closes a batch that is full, or whose window is over for
+    /// `head`.
     ///
-    /// A batch closed because one is due has all who wait in it: they are fewer than make a full one.
+    /// A batch closed because its window is over contains all waiting requests: they are fewer than a full
+    /// batch.
     pub(super) fn may_leave(&mut self, head: Option<Urgency>) -> bool {
         if self.is_single() {
             return true;
@@ -70,13 +72,13 @@ impl Batch {
         self.open > 0
     }
 
-    /// One leaves.
+    /// Counts one request that leaves.
     pub(super) fn leave(&mut self) {
         self.open = self.open.saturating_sub(1);
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// How many may still leave.
+    /// Requests that may still leave.
     pub(super) fn open(&self) -> u32 {
         self.open
     }

@@ -1,19 +1,19 @@
-//! The table's bytes. Little-endian, no padding:
+//! Encoding of the slot table. Little-endian, no padding:
 //!
 //! ```text
 //! header   magic and layout version 8 · checksum u64 · resets u32 · columns u16 · rows u16
 //!          runs u16 · quarantine_until u64 · process_id u64 · poller u64 · poller_until u64
 //! column   key u64 · idle_since u64 (0: not) · used_at u64 · open u32 · sent u32 · begun u32
 //!          failure u8 (0: none) · since u64 · next_trial u64 · errors u16 · rounds u8
-//!          planned u64 · lay u64 · usual u64 · sure u8 · 2 means                                × columns
-//! mean     mean u64 · scatter u64 · last u64 · seen u16 · at u64
-//! row    incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
-//! usage     taken u32 · waiting_count u32 · until u64 · head u64 (0: none)        × rows × columns
-//! run      column u16 · first u32 · present u32 · began u64                         × runs
+//!          planned u64 · early_wait u64 · recent_wait u64 · confirmed u8 · 2 means      × columns
+//! mean     mean u64 · scatter u64 · last u64 · count u16 · at u64
+//! row      incarnation u64 · lease u64 · notified_at u64 · serving u8 · held u32        × rows
+//! usage    taken u32 · waiting_count u32 · until u64 · head u64 (0: none)     × rows × columns
+//! run      column u16 · first u32 · present u32 · began u64                             × runs
 //! ```
 //!
-//! The checksum is over everything after it. Bytes of another version, too short, too long or
-//! changed by somebody else are [`Unreadable`]; nothing here panics on any bytes.
+//! The checksum covers everything after it. Bytes of another version, too short, too long or changed by
+//! another program are [`Unreadable`]. Nothing here panics on any bytes.
 
 use std::time::Duration;
 
@@ -24,11 +24,12 @@ use crate::priority::Urgency;
 use crate::time::{Mono, nanos};
 use crate::variant::VariantKey;
 
-/// "weirbrd" and the layout's version: another layout, another number, and another key in the store.
+/// "weirbrd" and the version of the layout. Another layout needs another number, and another key in the
+/// store.
 const MAGIC: [u8; 8] = *b"weirbrd\x05";
-/// The magic and the checksum: what the checksum is over begins after them.
+/// Length of magic and checksum, which the checksum does not cover.
 const UNSUMMED: usize = 16;
-/// The header's, a column's, a lead's, a mean's, an row's, a usage's and a run's bytes.
+/// Lengths in bytes of the header, a column, a lead, a mean, a row, a usage and a run.
 const HEADER: usize = UNSUMMED + 42;
 const COLUMN: usize = 56 + LEAD;
 const LEAD: usize = 25 + 2 * MEAN;
@@ -37,16 +38,16 @@ const ENTRY: usize = 29;
 const CELL: usize = 24;
 const RUN: usize = 18;
 
-/// Not the bytes of a table of this layout.
+/// The bytes are not a slot table of this layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a slot table of this layout")]
 pub struct Unreadable;
 
 impl SlotTable {
-    /// Reads a table into this one, whose tables are used again.
+    /// Reads a table into this one, reusing its buffers.
     ///
     /// # Errors
-    /// [`Unreadable`]; this one is then empty.
+    /// [`Unreadable`]; this table is then empty.
     pub fn read(&mut self, bytes: &[u8]) -> Result<(), Unreadable> {
         self.clear();
         let read = self.fill(bytes);
@@ -56,7 +57,7 @@ impl SlotTable {
         read.ok_or(Unreadable)
     }
 
-    /// Writes the table in place of what is in `out`.
+    /// Writes the table to `out`, replacing its contents.
     pub fn write(&self, out: &mut Vec<u8>) {
         let rows = self.columns.len() * COLUMN + self.rows.len() * ENTRY;
         let rows = rows + self.runs.len() * RUN;
@@ -71,8 +72,8 @@ impl SlotTable {
         writer.u64(sum);
     }
 
-    /// What the checksum is over. A row at a time, whose length is known: that leaves nothing to check for
-    /// each number.
+    /// Writes the part that the checksum covers. A row at a time has a known length, so no number needs a
+    /// bounds check.
     fn fill_in(&self, out: &mut [u8]) {
         let Some((header, rows)) = out.split_first_chunk_mut::<{ HEADER - UNSUMMED }>() else {
             return;
@@ -199,7 +200,7 @@ impl SlotTable {
     }
 }
 
-/// What is left to read.
+/// Bytes left to read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -221,7 +222,7 @@ impl Reader<'_> {
         self.u64().map(Mono)
     }
 
-    /// 0 stands for none.
+    /// Reads an optional value; 0 stands for `None`.
     fn some(&mut self) -> Option<Option<u64>> {
         self.u64().map(|value| (value > 0).then_some(value))
     }
@@ -268,7 +269,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is left to write into, as much as there is to write.
+/// Bytes left to write; excess values are dropped.
 struct Writer<'a>(&'a mut [u8]);
 
 impl Writer<'_> {
@@ -320,12 +321,12 @@ impl Writer<'_> {
     }
 }
 
-/// Eight bytes a step, in four sums that do not wait for each other, because it is made for each turn: a CRC
-/// without the processor's help takes several times as long. Each step can be undone, so bytes that differ
-/// in one word only never have the same sum, and others by no more chance than any 64 bits leave. Proof
-/// against accidents, not malice.
+/// Checksum of eight bytes a step, in four independent sums. It is computed for each CAS, and a CRC without
+/// hardware support takes several times as long. Each step is invertible, so bytes that differ in a single
+/// word never have the same sum; others collide with the chance of any 64-bit hash. Protects against
+/// accidents, not malice.
 pub(super) fn checksum(bytes: &[u8]) -> u64 {
-    /// Odd, so that multiplying can be undone: 2⁶⁴ by the golden ratio.
+    /// Odd, so that the multiplication is invertible: 2⁶⁴ divided by the golden ratio.
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let mix = |sum: u64, word: u64| (sum.rotate_left(29) ^ word).wrapping_mul(FACTOR);
     let (words, rest) = bytes.as_chunks::<8>();

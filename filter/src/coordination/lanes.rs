@@ -1,9 +1,9 @@
-//! Executions of a variant's servers, as the proxy can tell: which of the requests sent execute, and since
-//! when. Servers begin in the order of sending: who was sent to a full house begins with the next
-//! answer. Every worker reads here when a lane is about to get free.
+//! Executions of a variant's servers, as the proxy can infer them: the requests that execute, and since
+//! when. Servers begin requests in the order of sending; a request sent to a full server begins with the
+//! next answer. Every worker reads here when a lane will be free.
 //!
-//! A guide, not a ledger: how many slots are taken stands in the usages, and what is wrong here is trim down
-//! to them at each turn.
+//! This is an estimate. The usages hold the number of slots taken, and the runs are trimmed to it on each
+//! acquisition.
 
 use std::time::Duration;
 
@@ -11,90 +11,90 @@ use super::SlotTable;
 use crate::coordination::lead::Lead;
 use crate::time::{Mono, nanos};
 
-/// Most runs that are kept of a variant: of more lanes at once some are not known to end.
+/// Maximum number of runs kept of a variant. With more lanes at once, the ends of some are not known.
 pub const RUNS_MAX: usize = 16;
-/// Executions that begin within so long of each other are kept as one run.
+/// Executions that begin within this time of each other form one run.
 const JOIN: Duration = Duration::from_micros(500);
-/// An execution that takes so many times what it should may never end.
+/// An execution that takes this many times its mean may never end.
 const HANGS: u32 = 2;
-/// Executions that a run can have.
+/// Maximum number of executions in a run.
 const RUN_BITS: u32 = 32;
 
-/// Executions of one variant that began together: a lane's one, or a batch.
+/// Executions of one variant that began together: a single one, or a batch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// The variant's column.
+    /// Column of the variant.
     pub column: u16,
-    /// The ordinal of its first request.
+    /// Ordinal of its first request.
     pub first: u32,
-    /// Those that still execute, by their distance from the first.
+    /// Bit set of those still executing, by their distance from the first.
     pub present: u32,
-    /// Moment at which they began.
+    /// Start of the executions.
     pub began: Mono,
 }
 
-/// Word and question of a VM on a variant whose lanes are kept busy across the gap between an answer and the
-/// next request.
+/// Lane data that a worker publishes of one variant, to keep its lanes busy between an answer and the next
+/// request.
 #[derive(Debug, Clone, Copy)]
 pub struct LaneRequest<'a> {
-    /// Time from an execution's beginning after which the next may be sent.
+    /// Time from the start of an execution after which the next request may be sent.
     pub after: Duration,
-    /// Time of a request and its answer between here and an idle server.
+    /// Transfer time of a request and its answer between this proxy and an idle server.
     pub gap: Duration,
     /// Mean service time.
     pub mean: Duration,
-    /// Ordinals of those whose execution has ended since the last turn.
+    /// Ordinals of executions that have ended since the last acquisition.
     pub ended: &'a [u32],
-    /// The last of them that the VM has to record_gap from.
+    /// Last of them, for the measurement of the gap.
     pub completed: Option<CompletedExecution>,
-    /// The plan's service time.
+    /// Service time of the plan.
     pub planned: Duration,
-    /// Ordinals of executions whose end nobody can foretell.
+    /// Ordinals of executions with an unpredictable end.
     pub open_ended: &'a [u32],
 }
 
-/// An execution that has ended, as its VM saw it.
+/// Execution that has ended, as its worker saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompletedExecution {
-    /// Its ordinal.
+    /// Ordinal.
     pub ordinal: u32,
-    /// Moment of its dispatch.
+    /// Time of dispatch.
     pub sent: Mono,
-    /// Moment of its end.
+    /// Time of its end.
     pub at: Mono,
     /// Whether it was sent to an idle lane.
     pub was_idle: bool,
-    /// Whether its time is_measurement what the server takes.
+    /// Whether its duration is a valid measurement of the server's time.
     pub is_measurement: bool,
 }
 
-/// Work before the lanes of a variant, as of a turn.
+/// Backlog of a variant's lanes at the time of an acquisition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneBacklog {
-    /// Work left of all that is sent, in the time of one slot.
+    /// Remaining work of all requests sent, in the time of one slot.
     pub rest: Duration,
-    /// The shortest that is left of one that executes.
+    /// Shortest remaining time of an execution.
     pub shortest: Duration,
 }
 
-/// A turn's word on the lanes of its variant.
+/// Report on the lanes of a variant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneReport {
-    /// The ordinal of the first that may go; the others' update_runs.
+    /// Ordinal of the first request granted; the others follow.
     pub first: u32,
-    /// Those that may go and lie behind others at the servers: the last so many.
+    /// Number of granted requests, the last ones, that wait behind others at the servers.
     pub behind: u32,
-    /// Time for which the first of these is expected to lie there.
+    /// Predicted wait of the first of these at the server.
     pub first_wait: Duration,
-    /// Moment at which [`LaneRequest::completed`] began to be executed, where that is known.
+    /// Start of [`LaneRequest::completed`], if known.
     pub began: Option<Mono>,
-    /// Moment from which one more may be sent before a lane gets free.
+    /// Time from which one more request may be sent before a lane is free.
     pub lead_at: Option<Mono>,
-    /// Work before the lanes.
+    /// Backlog of the lanes.
     pub backlog: LaneBacklog,
-    /// Whether the lanes were asked for at all.
+    /// Whether lane data was requested at all.
     pub known: bool,
-    /// Measurements of the gap, those of this turn included.
+    /// Measurements of the gap, including this acquisition's.
     pub lead: Lead,
 }
 
@@ -115,19 +115,19 @@ impl SlotTable {
         self.runs.iter().filter(of_it)
     }
 
-    /// Executions of a variant whose beginning is known.
+    /// Executions of a variant whose start is known.
     fn executing(&self, column: usize) -> u32 {
         self.runs_of(column).map(Run::size).sum()
     }
 
-    /// Requests of a variant that lie behind those that execute.
+    /// Requests of a variant that wait at the servers behind those that execute.
     fn behind(&self, column: usize) -> u32 {
         let state = self.columns.get(column);
         state.map_or(0, |state| state.sent.wrapping_sub(state.begun))
     }
 
-    /// Takes note of what has ended, and of how many slots are `taken` in all; when [`LaneRequest::completed`]
-    /// began, if that is known, and whether anything is another than before.
+    /// Records the executions that have ended, and trims the runs to the `taken` slots. Returns the start of
+    /// [`LaneRequest::completed`], if known, and whether anything changed.
     pub(super) fn update_runs(
         &mut self,
         column: usize,
@@ -153,7 +153,7 @@ impl SlotTable {
         (began, learnt || before != self.lane_fingerprint(column))
     }
 
-    /// Adds the execution that has completed to the lead's measurements. Returns whether it did.
+    /// Adds the completed execution to the lead's measurements. Returns whether it did.
     fn record_gap(&mut self, column: usize, lanes: &LaneRequest<'_>, began: Option<Mono>) -> bool {
         let Some(completed) = lanes.completed.filter(|completed| completed.is_measurement) else {
             return false;
@@ -175,15 +175,15 @@ impl SlotTable {
         true
     }
 
-    /// Returns a variant's measurements; none where they were taken for another planned service time.
+    /// Returns a variant's measurements; empty if they were taken for another planned service time.
     pub(super) fn lead(&self, column: usize, planned: Duration) -> Lead {
         let known = self.columns.get(column).map(|state| state.lead);
         let of_it = known.filter(|lead| lead.planned == planned);
         of_it.unwrap_or(Lead::new(planned))
     }
 
-    /// Sends `granted` more where `taken` slots were taken; the ordinal of the first, and how many of them,
-    /// the last, lie behind others.
+    /// Records `granted` requests sent while `taken` slots were taken. Returns the ordinal of the first, and
+    /// the number of them, the last ones, that wait behind others.
     pub(super) fn send(
         &mut self,
         column: usize,
@@ -199,7 +199,7 @@ impl SlotTable {
         }
         if let Some(state) = self.columns.get_mut(column) {
             if begun > 0 {
-                // With a slot free nobody early_wait behind.
+                // With a slot free, no request waits at the servers.
                 state.begun = state.sent.wrapping_add(begun);
             }
             state.sent = state.sent.wrapping_add(granted);
@@ -207,8 +207,8 @@ impl SlotTable {
         (first, granted - begun)
     }
 
-    /// Executions of a variant that are about to end: the next may be sent for each. Not one that takes twice
-    /// its time: its server may hang.
+    /// Executions of a variant that will end soon: one request may be sent early for each. Excludes those that
+    /// take twice their mean, because the server may hang.
     pub(super) fn ending(&self, column: usize, lanes: &LaneRequest<'_>, now: Mono) -> u32 {
         let runs = self.runs_of(column);
         let ending = runs.filter(|run| {
@@ -217,13 +217,13 @@ impl SlotTable {
         ending.map(Run::size).sum()
     }
 
-    /// Moment at which the next execution will count among those of [`SlotTable::ending`].
+    /// Time at which the next execution will count in [`SlotTable::ending`].
     pub(super) fn next_ending(&self, column: usize, after: Duration, now: Mono) -> Option<Mono> {
         let moments = self.runs_of(column).map(|run| run.began + after);
         moments.filter(|at| *at > now).min()
     }
 
-    /// Returns the work left of `taken` executions that take `mean` each.
+    /// Returns the remaining work of `taken` executions of length `mean`.
     pub(super) fn backlog(
         &self,
         column: usize,
@@ -239,7 +239,7 @@ impl SlotTable {
             known += run.size();
         }
         let behind = self.behind(column).min(taken.saturating_sub(known));
-        // Of the others nobody knows when they began: they are taken for half done.
+        // The start of the others is unknown; they count as half done.
         let halves = behind * 2 + taken.saturating_sub(known + behind);
         let others = (nanos(mean) / 2).saturating_mul(u64::from(halves));
         LaneBacklog {
@@ -248,7 +248,7 @@ impl SlotTable {
         }
     }
 
-    /// Forgets the lanes of a column, which is another variant's from now on.
+    /// Drops the runs of a column that is reused for another variant.
     pub(super) fn forget_runs(&mut self, column: usize) {
         self.runs.retain(|run| usize::from(run.column) != column);
     }
@@ -257,13 +257,13 @@ impl SlotTable {
         const HALF: u32 = 1 << 31;
         let since = self.sent(column).wrapping_sub(ordinal);
         if since >= HALF {
-            // LaneReport by the word of another table.
+            // Sent under an earlier table.
             return None;
         }
         if since < self.behind(column)
             && let Some(state) = self.columns.get_mut(column)
         {
-            // It ended before others were seen to: all up to it had begun.
+            // It ended before others were seen to: all requests up to it had begun.
             state.begun = ordinal;
         }
         let began = self.remove_execution(column, ordinal);
@@ -300,7 +300,7 @@ impl SlotTable {
         }
     }
 
-    /// Takes out one that executes; when it began.
+    /// Removes an execution; returns its start.
     fn remove_execution(&mut self, column: usize, ordinal: u32) -> Option<Mono> {
         let place = self.runs.iter().position(|run| {
             let bit = run.bit(ordinal).unwrap_or(0);
@@ -315,7 +315,7 @@ impl SlotTable {
         Some(began)
     }
 
-    /// Cuts down what is kept to what is taken: of those who died nobody is_measurement that they have ended.
+    /// Trims the runs to the slots taken: the executions of dead workers are never reported as ended.
     fn trim(&mut self, column: usize, slots: u32, taken: u32) {
         if taken == 0 {
             self.forget_runs(column);
@@ -350,7 +350,7 @@ impl SlotTable {
         self.columns.get(column).map_or(0, |state| state.sent)
     }
 
-    /// Tells whether anything of a column's lanes is another than before.
+    /// Returns a fingerprint of a column's lanes, to detect changes.
     fn lane_fingerprint(&self, column: usize) -> (u32, u32, u32, u64) {
         let state = self.columns.get(column);
         let sum = self.runs_of(column).fold(0_u64, |sum, run| {

@@ -1,21 +1,23 @@
-//! Time before a lane gets free at which the next request is sent to it, so that it lies at the server by then:
-//! the **lead**.
+//! **Lead**: the time before a lane is free at which the next request is sent to it, so that it waits at
+//! the server by then.
 //!
-//! Between a server's answer and the next request it idles for the *gap*: the way of both, and what the
-//! proxy takes. From here two times can be measured: of a request sent to an idle lane, dispatch to
-//! answer, gap and service; of one that early_wait at the server when the one before it was answered, answer to
-//! answer, the service idle. The gap is the difference of their means.
+//! Between an answer and the next request a server idles for the *gap*: the network latency of both, and
+//! the proxy's own time. The proxy can measure two times. For a request sent to an idle lane, dispatch to
+//! answer is gap and service. For a request that waited at the server when the previous one was answered,
+//! answer to answer is the service alone. The gap is the difference of their means.
 //!
-//! What was sent early may not have lain there at all: the server has more lanes than slots are known of, or
-//! it came too late for the lane. Then dispatch to answer is no longer than for one idle. Until it is, nothing
-//! is known of the gap, the lead is that of [`UNCONFIRMED_PART`], and all times count from dispatch.
+//! A request sent early may not have waited at the server: the server may have more lanes than known slots,
+//! or the request came too late. Then its time from dispatch to answer is no longer than that of a request
+//! to an idle lane. Until it is longer, the gap is unknown, the lead is set by [`UNCONFIRMED_PART`], and
+//! all times count from dispatch.
 //!
-//! A lane that gets free before its prediction idles the longer, and a request sent early goes before a more
-//! urgent one that comes a moment later. So the lead is the gap, and as much of the service time's scatter
-//! as makes the lanes idle for [`IDLE`] of their time, and never more than half of a service.
+//! A lane that is free before its prediction idles longer. A request sent early goes before a more urgent
+//! one that comes a moment later. So the lead is the gap plus enough of the service time's scatter that
+//! lanes idle for at most [`IDLE`] of their time, and never more than half a service time.
 //!
-//! All workers of a proxy share one [`Lead`] per variant (see [`VariantColumn`](crate::coordination::VariantColumn)), because each idle
-//! sees few of a server's executions. The numbers are integers, so that slot tables can be compared.
+//! All workers of a proxy share one [`Lead`] per variant (see
+//! [`VariantColumn`](crate::coordination::VariantColumn)), because each one sees few of a server's
+//! executions. The numbers are integers, so that slot tables can be compared.
 
 use std::time::Duration;
 
@@ -26,46 +28,46 @@ mod mean;
 pub use mean::Mean;
 use mean::fade;
 
-/// The share of its time for which a lane may idle.
+/// Fraction of its time for which a lane may idle.
 const IDLE: f64 = 0.01;
-/// Lateness of the timer, which counted whole ms, and of the workers' word to each other; added to the gap.
+/// Lateness of the timer, which counts whole ms, and of notifications between workers; added to the gap.
 const MARGIN: Duration = Duration::from_millis(2);
-/// While too little is known the lead is this share of the service time, and no more than [`FIRST_MAX`].
+/// Lead while too little is known, as a part of the service time; at most [`FIRST_MAX`].
 const FIRST_PART: u32 = 16;
 const FIRST_MAX: Duration = Duration::from_millis(2);
-/// The longest lead as a share of the service time.
+/// Longest lead, as a part of the service time.
 const LEAD_MAX_PART: u32 = 2;
-/// The lead while nobody was count to lie at the server, as a share of the service time.
+/// Lead while no request is known to have waited at the server, as a part of the service time.
 const UNCONFIRMED_PART: u32 = 4;
-/// Times measured of either kind, below which they say too little.
+/// Minimum number of measurements of either kind.
 const SAMPLES_MIN: u16 = 4;
-/// Time without a measurement of one kind until it is sought: by a request that is not sent early, or by
-/// one that is.
+/// Time without a measurement of one kind, after which one is sought by sending a request early, or not
+/// early.
 const STALE: Duration = Duration::from_secs(5);
-/// Requests sent early of which [`Lead::recent_wait`] is the mean.
+/// Number of early requests that [`Lead::recent_wait`] averages.
 const RECENT: u64 = 16;
-/// Service times between two requests that are sent early while the gap seems too short by too few measurements.
+/// Service times between two early requests while too few measurements suggest that no lead is needed.
 const PROBE_INTERVAL: u32 = 8;
 
 /// Measurements of one variant's gap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Lead {
-    /// The plan's service time for which these were taken.
+    /// Planned service time for which they were taken.
     pub planned: Duration,
-    /// LaneReport to an idle lane: dispatch to answer.
+    /// Requests sent to an idle lane: dispatch to answer.
     pub idle: Mean,
-    /// LaneReport early: answer to answer.
+    /// Requests sent early: answer to answer.
     pub early: Mean,
-    /// Mean time for which these early_wait at the server, or were on their way, ns.
+    /// Mean wait of these at the server, or on their way to it, ns.
     pub early_wait: u64,
-    /// The same of the latest that were sent early, also of those that came too late for the lane, ns.
+    /// The same for the latest early requests, including those that came too late for the lane, ns.
     pub recent_wait: u64,
-    /// Whether these were count to lie at the server.
+    /// Whether early requests are known to wait at the server.
     pub confirmed: bool,
 }
 
 impl Lead {
-    /// Returns a lead without measurements, for executions that the plan expects to take so long.
+    /// Returns a lead without measurements, for executions with this planned service time.
     #[must_use]
     pub fn new(planned: Duration) -> Lead {
         Lead {
@@ -74,17 +76,17 @@ impl Lead {
         }
     }
 
-    /// One that was sent to an idle lane was answered after `took`.
+    /// Records a request that was sent to an idle lane and answered after `took`.
     pub fn record_idle(&mut self, took: Duration, now: Mono) {
         self.idle.record(took, now);
         self.update_confirmed();
     }
 
-    /// One that `early_wait` at its server, or was on its way there, when the one before it was answered, was
-    /// answered so long after that.
+    /// Records a request that was answered `took` after the previous answer, having spent `early_wait` at its
+    /// server, or on its way, before that.
     pub fn record_early(&mut self, took: Duration, early_wait: Duration, now: Mono) {
-        // SlotShare of the time of a request that came too late for the lane is the gap. An estimate that is too short
-        // does not tell such a request, so one that early_wait for less than recent_wait does not count either.
+        // A request that came too late for the lane includes part of the gap. An estimate that is too short
+        // does not reveal such a request, so one that waited less than usual does not count either.
         let at_least = nanos(self.gap()).max(self.recent_wait);
         if self.early.count < SAMPLES_MIN || nanos(early_wait) >= at_least {
             let count = self.early.record(took, now);
@@ -95,7 +97,7 @@ impl Lead {
         self.update_confirmed();
     }
 
-    /// Whether those sent early were count to lie at the server: then their time counted from the answer before.
+    /// Whether early requests are known to wait at the server: then their time counts from the previous answer.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         self.confirmed
@@ -104,7 +106,7 @@ impl Lead {
     fn update_confirmed(&mut self) {
         let from_sending = self.early.mean.saturating_add(self.early_wait);
         let known = self.early.count >= SAMPLES_MIN && self.idle.count > 0;
-        // What was count once is not given up by chance.
+        // A confirmed state is not given up by chance.
         let margin = if self.confirmed {
             0
         } else {
@@ -113,7 +115,7 @@ impl Lead {
         self.confirmed = known && from_sending > self.idle.mean.saturating_add(margin);
     }
 
-    /// Mean time between the answers of requests sent early; `predicted` while it is not known.
+    /// Mean time between answers of early requests; `predicted` while unknown.
     #[must_use]
     pub fn service(&self, predicted: Duration) -> Duration {
         if self.early.count < SAMPLES_MIN {
@@ -122,13 +124,13 @@ impl Lead {
         self.early.time()
     }
 
-    /// Time that a request sent to an idle lane takes longer than that.
+    /// Extra time of a request that is sent to an idle lane.
     #[must_use]
     pub fn difference(&self) -> Duration {
         if self.early.count < SAMPLES_MIN || self.idle.count == 0 {
             return Duration::ZERO;
         }
-        // Few, and far apart, may differ by chance.
+        // Few samples may differ by chance.
         let chance = 1.25 * self.scatter() / f64::from(self.idle.count).sqrt();
         let gap = self.idle.time().saturating_sub(self.early.time());
         if self.idle.count < SAMPLES_MIN {
@@ -138,7 +140,7 @@ impl Lead {
         }
     }
 
-    /// Time between an answer here and the next request's beginning at the server, if it is sent then.
+    /// Time between an answer here and the start of the next request at the server, if that is sent only then.
     #[must_use]
     pub fn gap(&self) -> Duration {
         if self.is_confirmed() {
@@ -148,14 +150,14 @@ impl Lead {
         }
     }
 
-    /// The gap as far as it is no chance.
+    /// Part of the gap that chance does not explain.
     #[must_use]
     pub fn known_gap(&self) -> Duration {
         let chance = Duration::from_nanos((self.scatter() * 0.4) as u64);
         self.gap().saturating_sub(chance)
     }
 
-    /// Time before an execution's predicted end at which the next is sent.
+    /// Time before an execution's predicted end at which the next request is sent.
     #[must_use]
     pub fn lead(&self, predicted: Duration, now: Mono) -> Duration {
         let service = self.service(predicted);
@@ -173,15 +175,15 @@ impl Lead {
         let has_few_samples = self.idle.has_few_samples() || self.early.has_few_samples();
         if lead.is_zero() && has_few_samples && now.since(self.early.at) > service * PROBE_INTERVAL
         {
-            // The estimate may be too short by chance. Without requests sent early it would stay so.
+            // The estimate may be too short by chance, and would stay so without early requests.
             return first;
         }
         lead
     }
 
-    /// Lead that covers a gap and the scatter; zero where the lane idles for less than [`IDLE`] without one.
+    /// Lead that covers a gap and the scatter; zero if the lane idles for less than [`IDLE`] without one.
     fn covering(&self, gap: Duration, service: Duration) -> Duration {
-        // The lane idles for the gap at most, by the chance that it gets free before the next is there.
+        // The lane idles for at most the gap, with the chance that it is free before the next request arrives.
         let chance = IDLE * nanos(service) as f64 / nanos(gap).max(1) as f64;
         let early = 1.25 * self.scatter() * deviations(chance);
         let lead = nanos(gap + gap / 4) as f64 + early;
@@ -192,20 +194,20 @@ impl Lead {
         lead.min(service / LEAD_MAX_PART)
     }
 
-    /// Standard deviation of the time that so many executions one after the other, and one more, take.
+    /// Standard deviation of the time that `count` + 1 executions take one after the other.
     #[must_use]
     pub fn spread(&self, count: u32) -> Duration {
         let one = 1.25 * self.scatter();
         Duration::from_nanos((one * (f64::from(count) + 1.0).sqrt()) as u64)
     }
 
-    /// Mean deviations of a service time from the mean.
+    /// Mean absolute deviation of a service time.
     fn scatter(&self) -> f64 {
         self.early.scatter as f64
     }
 }
 
-/// Standard deviations by which a time is shorter than the mean with that chance at most.
+/// Standard deviations below the mean that a time falls short of with at most this chance.
 fn deviations(chance: f64) -> f64 {
     const TABLE: [(f64, f64); 8] = [
         (0.01, 2.33),
@@ -229,8 +231,8 @@ mod tests {
         Duration::from_secs_f64(ms / 1e3)
     }
 
-    /// A lane with that gap, always busy: each request is sent by the lead before the predicted answer, or
-    /// with the answer. The share of its time for which the lane idles.
+    /// Simulates an always busy lane with that gap: each request is sent by the lead before the predicted
+    /// answer, or with the answer. Returns the fraction of time for which the lane idles.
     fn learn(lead: &mut Lead, service: impl Fn(u32) -> f64, gap: f64, count: u32) -> f64 {
         let (mut answered, mut answer, mut idle) = (0.0, service(0), 0.0);
         let at = |now: f64| Mono((now * 1e6) as u64);
@@ -292,7 +294,7 @@ mod tests {
         assert!(ms(12.4) < lead && lead <= ms(12.5), "{lead:?}");
     }
 
-    /// The server has two lanes where one slot is known of.
+    /// The server has two lanes where one slot is known.
     #[test]
     fn where_nobody_lies_at_the_server_times_count_from_sending() {
         let mut lead = Lead::default();

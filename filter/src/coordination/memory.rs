@@ -1,12 +1,12 @@
-//! A [`Store`] in this process's own memory, for a proxy that is not Envoy: tests and replay. Handles
-//! made by [`Clone`] are so many VMs' views of the same store.
+//! A [`Store`] in this process's memory, for tests and replay. Each clone is another VM's view of the same
+//! store.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::{Notification, Store};
 
-/// A handle to a store that VMs of one thread share.
+/// Handle to a store that VMs of one thread share.
 #[derive(Debug, Default)]
 pub struct Memory {
     shared: Rc<RefCell<Shared>>,
@@ -32,37 +32,37 @@ struct Shared {
 }
 
 impl Memory {
-    /// Whom to notified, by row, since last asked.
+    /// Returns the notifications since the last call, by row.
     #[must_use]
     pub fn take_notifications(&self) -> Vec<(usize, Notification)> {
         std::mem::take(&mut self.shared.borrow_mut().notifies)
     }
 
-    /// The rows taken over by their VMs since last asked: the last is that of the VM that last acted.
+    /// Returns the rows claimed since the last call; the last one belongs to the VM that acted last.
     #[must_use]
     pub fn take_claimed_rows(&self) -> Vec<usize> {
         std::mem::take(&mut self.shared.borrow_mut().claimed_rows)
     }
 
-    /// Begins after_reset, as with a new process.
+    /// Clears the store, as a new process does.
     pub fn clear(&self) {
         *self.shared.borrow_mut() = Shared::default();
     }
 
-    /// The bytes shared.
+    /// Bytes of the store.
     #[must_use]
     pub fn bytes(&self) -> Option<Vec<u8>> {
         self.shared.borrow().bytes.clone()
     }
 
-    /// Puts other bytes there, as somebody else might who uses our key.
+    /// Overwrites the bytes, as another program could that uses our key.
     pub fn overwrite(&self, bytes: Vec<u8>) {
         let mut shared = self.shared.borrow_mut();
         shared.bytes = Some(bytes);
         shared.version = shared.version.wrapping_add(1);
     }
 
-    /// The next so many swaps are lost, as to another VM that was quicker.
+    /// Makes the next `count` swaps fail, as if another VM were quicker.
     pub fn fail_swaps(&self, count: u32) {
         self.shared.borrow_mut().swaps_to_fail = count;
     }

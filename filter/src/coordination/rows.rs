@@ -1,12 +1,12 @@
-//! Rows and columns of the slot table: assignment, and reuse of those nobody needs any more.
+//! Rows and columns of the slot table: assignment, and reuse of those no longer needed.
 
 use super::{COLUMNS_MAX, ROWS_MAX, SlotTable, Timeouts, Usage, VariantColumn, WorkerRow};
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
 impl SlotTable {
-    /// Gives a VM that has none an row, with all it has and holds: what the table knew of it, if
-    /// anything, is lost. Whether it had none and has one now.
+    /// Gives a worker without a row one, with its published usage; anything that the table knew of it is lost.
+    /// Returns whether it got a new row.
     pub(super) fn join(
         &mut self,
         incarnation: u64,
@@ -24,7 +24,7 @@ impl SlotTable {
         true
     }
 
-    /// Puts all that a VM has published of its variants, and nothing else, in its row; whether that is news.
+    /// Writes all that a worker has published, and nothing else, to its row; returns whether anything changed.
     pub(super) fn restate(
         &mut self,
         own: usize,
@@ -45,8 +45,8 @@ impl SlotTable {
         changed
     }
 
-    /// A VM's row: its own, one whose VM has died and whose work is over, or a new one. `None` where
-    /// the table is full.
+    /// Row of a worker: its own, that of a dead worker whose executions are over, or a new one. `None` if the
+    /// table is full.
     pub(super) fn assign_row(&mut self, incarnation: u64, now: Mono) -> Option<usize> {
         let own = |row: &WorkerRow| row.incarnation == incarnation;
         if let Some(index) = self.rows.iter().position(own) {
@@ -73,8 +73,7 @@ impl SlotTable {
         Some(self.rows.len() - 1)
     }
 
-    /// A variant's column: its own, that of a variant long gone, or a new one. `None` where the table
-    /// is full.
+    /// Column of a variant: its own, that of a variant long unused, or a new one. `None` if the table is full.
     pub(super) fn assign_column(
         &mut self,
         key: VariantKey,

@@ -1,9 +1,9 @@
-//! A VM's share of the slots where each is for itself.
+//! Share of the slots for a worker that does not coordinate with others.
 
 use super::SlotTable;
 use crate::time::Mono;
 
-/// SlotShare `index` of `count`: with [`Scope::Worker`] the workers divide each variant's slots.
+/// Share `index` of `count`: with [`Scope::Worker`] the workers divide each variant's slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotShare {
     index: u32,
@@ -13,7 +13,7 @@ pub(super) struct SlotShare {
 impl SlotShare {
     pub(super) const WHOLE: SlotShare = SlotShare { index: 0, count: 1 };
 
-    /// The row's share among those that serve.
+    /// Share of a row among the serving workers.
     pub(super) fn among(table: &SlotTable, own: usize, now: Mono) -> SlotShare {
         let mut share = SlotShare { index: 0, count: 0 };
         for (index, row) in table.rows.iter().enumerate() {
@@ -25,9 +25,8 @@ impl SlotShare {
         share
     }
 
-    /// This share of `slots`. What does not divide goes to different workers for different variants
-    /// (`salt`). Where there are fewer slots than workers each still has one, or a worker could serve
-    /// nobody.
+    /// This share of `slots`. The remainder goes to different workers for different variants (`salt`). With
+    /// fewer slots than workers each still has one, or a worker could serve no request.
     pub(super) fn of(self, slots: u32, salt: u32) -> u32 {
         let count = self.count.max(1);
         let place = self.index.wrapping_add(salt) % count;

@@ -1,4 +1,4 @@
-//! The table's rows and columns: who has an row, which variant a column, and what may be used again.
+//! The slot table: a row per worker, a column per variant, and a usage per worker and variant.
 
 use super::{OtherWorkers, Run, Timeouts};
 use crate::coordination::lead::Lead;
@@ -7,78 +7,79 @@ use crate::priority::Urgency;
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
-/// Who is on the table, what each has taken and holds.
+/// Workers of a proxy, and the slots that each has taken of each variant.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct SlotTable {
-    /// Whether it was begun after_reset in place of one that was unreadable or gone: 1, or 0 for the first.
+    /// Number of resets: 1 if it replaces a table that was unreadable or gone, else 0.
     pub resets: u32,
-    /// Until then nobody takes more slots than it had: what others hold is not all known yet.
+    /// End of quarantine: until then no worker takes more slots than it had, because the usage of others is not
+    /// fully known.
     pub quarantine_until: Mono,
-    /// Which process: the incarnation of the VM that began the table.
+    /// Identifier of the process: the incarnation of the VM that created the table.
     pub process_id: u64,
-    /// The incarnation of the VM that polls the planner, and until when it does.
+    /// Incarnation of the VM that polls the planner, and the end of its lease.
     pub poller: (u64, Mono),
-    /// The variants.
+    /// Variants.
     pub columns: Vec<VariantColumn>,
-    /// The VMs.
+    /// Workers.
     pub rows: Vec<WorkerRow>,
-    /// What each VM has of each variant: `rows` × `columns`, row by row.
+    /// Usage of each worker and variant: `rows` × `columns`, row by row.
     pub(super) usages: Vec<Usage>,
     /// Executions of the variants' servers.
     pub runs: Vec<Run>,
 }
 
-/// One VM.
+/// One worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct WorkerRow {
-    /// Which VM: each start of one is another.
+    /// Identifier of the VM; each start of a VM has another.
     pub incarnation: u64,
-    /// Until when it counted as alive without another sign.
+    /// Time until which it counts as alive without a renewal.
     pub lease: Mono,
-    /// When it was last rung and has not been back since; 0 for not at all.
+    /// Time of its last notification, if it has not acquired since; else 0.
     pub notified_at: Mono,
     /// Whether it has had a request.
     pub serving: bool,
-    /// How many requests it holds, as it last published.
+    /// Requests that it holds, as last published.
     pub held: u32,
 }
 
 /// One variant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct VariantColumn {
-    /// Which.
+    /// Key of the variant.
     pub key: VariantKey,
-    /// Since when a slot is free while somebody waiting_count.
+    /// Time since which a slot is free while a request waits.
     pub idle_since: Option<Mono>,
-    /// When somebody last spoke of it, to within a renewal.
+    /// Time of its last use, to within a renewal.
     pub used_at: Mono,
-    /// How many may still leave of batches closed.
+    /// Requests that may still leave with closed batches.
     pub open: u32,
-    /// Health of its servers, as any VM has seen them last.
+    /// Health of its servers, as last seen by any worker.
     pub health: Health,
-    /// The ordinal of the last request sent.
+    /// Ordinal of the last request sent.
     pub sent: u32,
-    /// The ordinal of the last that was begun.
+    /// Ordinal of the last request begun.
     pub begun: u32,
-    /// Time before a lane gets free at which the next is sent to it, as all VMs have seen.
+    /// Lead measured by all workers.
     pub lead: Lead,
 }
 
-/// What one VM has of one variant.
+/// Usage of one variant by one worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Usage {
-    /// Slots taken, ghosts included.
+    /// Slots taken, orphans included.
     pub taken: u32,
-    /// How many wait; where none leave in batches, to within [`Usage::waiting_tolerance`].
+    /// Requests waiting; without batches, to within [`Usage::waiting_tolerance`].
     pub waiting_count: u32,
-    /// The latest predicted end of what is taken: should the VM die, until then it counted.
+    /// Latest predicted end of the executions: if the worker dies, its slots count until then.
     pub until: Mono,
-    /// The limit urgent of those who wait.
+    /// Most urgent waiting request.
     pub head: Option<Urgency>,
 }
 
 impl WorkerRow {
-    /// Whether the VM counted as alive.
+    /// Whether the worker counts as alive.
     #[must_use]
     pub fn is_alive(&self, now: Mono) -> bool {
         self.lease > now
@@ -86,14 +87,14 @@ impl WorkerRow {
 }
 
 impl Usage {
-    /// How far the number of those who wait may be out before that alone is written: others only
-    /// estimate by it, and a queue's growth by each request would be a write by each.
+    /// Deviation of the waiting count that is not written by itself. Others use it only for estimates, and a
+    /// write for each request of a growing queue would be costly.
     fn waiting_tolerance(self) -> u32 {
         const FEW: u32 = 8;
         FEW.max(self.waiting_count / 4)
     }
 
-    /// Whether `new` in its place has to be written. `exact`: also for any number of those who wait.
+    /// Whether replacing it by `new` requires a write. `exact`: also for any change of the waiting count.
     fn differs_from(self, new: Usage, exact: bool) -> bool {
         let waiting_tolerance = if exact { 0 } else { self.waiting_tolerance() };
         let waiting_count = Usage {
@@ -103,7 +104,7 @@ impl Usage {
         waiting_count != new || self.waiting_count.abs_diff(new.waiting_count) > waiting_tolerance
     }
 
-    /// How many slots it counted for, its VM being alive or not.
+    /// Slots that it counts for, given whether its worker is alive.
     #[must_use]
     pub fn counted(&self, is_alive: bool, now: Mono) -> u32 {
         if is_alive || self.until > now {
@@ -115,7 +116,7 @@ impl Usage {
 }
 
 impl SlotTable {
-    /// An empty table in place of one that is unreadable or gone.
+    /// An empty table in place of one that is unreadable or gone, in quarantine.
     #[must_use]
     pub fn after_reset(now: Mono, timeouts: &Timeouts) -> SlotTable {
         SlotTable {
@@ -125,7 +126,7 @@ impl SlotTable {
         }
     }
 
-    /// What a VM has of a variant, by row and column.
+    /// Usage of a variant by a worker, by row and column.
     #[must_use]
     pub fn usage(&self, row: usize, column: usize) -> Usage {
         self.at(row, column)
@@ -134,25 +135,25 @@ impl SlotTable {
             .unwrap_or_default()
     }
 
-    /// The column of a variant that is on the table.
+    /// Column of a variant, if it has one.
     #[must_use]
     pub fn column(&self, key: VariantKey) -> Option<usize> {
         self.columns.iter().position(|column| column.key == key)
     }
 
-    /// Slots taken of a variant, by the living and by those whose work outlives them.
+    /// Slots taken of a variant, by live workers and by executions of dead ones.
     #[must_use]
     pub fn taken(&self, column: usize, now: Mono) -> u32 {
         self.other_workers(usize::MAX, column, now).taken
     }
 
-    /// How many wait for a variant at those who live.
+    /// Requests waiting for a variant at live workers.
     #[must_use]
     pub fn waiting(&self, column: usize, now: Mono) -> u32 {
         self.other_workers(usize::MAX, column, now).waiting
     }
 
-    /// The VMs that live, by row, but for `incarnation`.
+    /// Rows of the live workers except `incarnation`.
     pub fn others(&self, incarnation: u64, now: Mono) -> impl Iterator<Item = usize> + '_ {
         let is_alive = move |(_, row): &(usize, &WorkerRow)| {
             row.is_alive(now) && row.incarnation != incarnation
@@ -164,22 +165,22 @@ impl SlotTable {
             .map(|(index, _)| index)
     }
 
-    /// How many requests are held by those who live.
+    /// Requests held by live workers.
     #[must_use]
     pub fn held(&self, now: Mono) -> u32 {
         let living = self.rows.iter().filter(|row| row.is_alive(now));
         living.fold(0, |sum, row| sum.saturating_add(row.held))
     }
 
-    /// How many VMs have had a request and live.
+    /// Live workers that have had a request.
     #[must_use]
     pub fn workers(&self, now: Mono) -> u32 {
         let serves = |row: &&WorkerRow| row.is_alive(now) && row.serving;
         self.rows.iter().filter(serves).count() as u32
     }
 
-    /// The VM that reports what each knows for itself only: the first of those that serve, so that one which
-    /// has seen no request does not tell of it. While none serves, the one that polls.
+    /// Worker that reports what each knows only for itself: the first of the serving workers, because one
+    /// without requests has nothing to report. If none serves, the poller.
     #[must_use]
     pub fn reporter(&self, now: Mono) -> u64 {
         let serves = |row: &&WorkerRow| row.is_alive(now) && row.serving;
@@ -187,7 +188,7 @@ impl SlotTable {
         first.map_or(self.poller.0, |row| row.incarnation)
     }
 
-    /// The VM is alive: its lease is renewed where it is due. Whether that has to be written.
+    /// Renews a worker's lease if it is due; returns whether that must be written.
     pub(super) fn renew_row(&mut self, own: usize, now: Mono, timeouts: &Timeouts) -> bool {
         let Some(row) = self.rows.get_mut(own) else {
             return false;
@@ -199,14 +200,14 @@ impl SlotTable {
         due
     }
 
-    /// The VM has come for a slot: its notified is answered. Whether there was any. Not for a renewal
-    /// alone: whoever clears the mark has to take what it was rung for.
+    /// Clears the notification of a worker that acquires; returns whether there was one. A renewal alone does
+    /// not clear it: the worker that clears it must also acquire.
     pub(super) fn clear_notification(&mut self, own: usize) -> bool {
         let mark = self.rows.get_mut(own).map(|row| &mut row.notified_at);
         mark.is_some_and(|mark| std::mem::take(mark) != Mono(0))
     }
 
-    /// Puts what a VM has of a variant; whether that has to be written. `exact`: see
+    /// Sets the usage of a variant by a worker; returns whether that must be written. `exact`: see
     /// [`Usage::differs_from`].
     pub(super) fn set_usage(
         &mut self,
@@ -219,13 +220,13 @@ impl SlotTable {
         place.is_some_and(|there| std::mem::replace(there, usage).differs_from(usage, exact))
     }
 
-    /// Says how many may still leave of batches closed; whether that is news.
+    /// Sets the number of requests that may still leave with closed batches; returns whether it changed.
     pub(super) fn note_open(&mut self, column: usize, open: u32) -> bool {
         let place = self.columns.get_mut(column).map(|column| &mut column.open);
         place.is_some_and(|there| std::mem::replace(there, open) != open)
     }
 
-    /// What all VMs but `own` have of a variant.
+    /// Usage of a variant by all workers except `own`.
     pub(super) fn other_workers(&self, own: usize, column: usize, now: Mono) -> OtherWorkers {
         let mut others = OtherWorkers::default();
         for (index, row) in self.rows.iter().enumerate() {
@@ -241,7 +242,7 @@ impl SlotTable {
         others
     }
 
-    /// Who else is_alive and holds the limit urgent.
+    /// Live worker other than `own` with the most urgent request.
     pub(super) fn most_urgent_other(
         &self,
         own: usize,
@@ -252,7 +253,7 @@ impl SlotTable {
         Some((rival, head))
     }
 
-    /// Who of the others that live comes next after `after`, by what each holds limit urgent.
+    /// Live worker other than `own` that follows `after` in order of urgency.
     pub(super) fn next_other(
         &self,
         own: usize,
@@ -268,7 +269,7 @@ impl SlotTable {
             .min()
     }
 
-    /// Marks a VM that is_alive as rung; whether it was not yet.
+    /// Marks a live worker as notified; returns whether it was not yet.
     pub(super) fn notify(&mut self, row: usize, now: Mono) -> bool {
         match self.rows.get_mut(row) {
             Some(row) if row.is_alive(now) && row.notified_at == Mono(0) => {
@@ -279,7 +280,7 @@ impl SlotTable {
         }
     }
 
-    /// Takes from a VM the right of first claim that what it holds gives.
+    /// Revokes the reservation that a worker's most urgent request gives it.
     pub(super) fn revoke(&mut self, row: usize, column: usize) {
         let usage = self.usage(row, column);
         self.set_usage(

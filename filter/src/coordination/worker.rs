@@ -1,5 +1,5 @@
-//! One VM at the table: loads it, takes its turn, swaps it in, and tries again where another was
-//! quicker.
+//! A worker's access to the slot table: loads it, changes it, swaps it in, and retries if another worker
+//! was quicker.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -16,83 +16,83 @@ use crate::variant::VariantKey;
 
 mod health;
 
-/// How often a swap is tried before it is left to the next tick.
+/// Number of CAS attempts before a write is left to the next tick.
 pub const TRIES_MAX: u32 = 8;
 
-/// Where the table is kept, and how VMs are rung.
+/// Storage of the table, and notification of VMs.
 pub trait Store: Debug {
-    /// Loads the table's bytes and their version; `None` where there are none yet.
+    /// Loads the table's bytes and returns their version; `None` if there are none yet.
     fn load(&mut self, into: &mut Vec<u8>) -> Option<u32>;
-    /// Puts bytes in place of that version, or with `None` where there are none yet; whether it did.
+    /// Replaces the bytes if their version is `version` (`None`: there are none yet); returns whether it did.
     fn swap(&mut self, bytes: &[u8], version: Option<u32>) -> bool;
-    /// The version that what was swapped in last should have, if nothing was loaded since. It may be
-    /// wrong where somebody has written meanwhile, and must then be no version that was ever ours.
+    /// Expected version of the bytes that were swapped in last, if nothing was loaded since. It may be wrong if
+    /// another VM has written meanwhile, and must then be a version that was never ours.
     fn guess(&mut self) -> Option<u32>;
-    /// This VM has that row from now on: it is rung by it.
+    /// Makes this VM the owner of a row, and of the notifications to it.
     fn claim_row(&mut self, row: usize);
-    /// Rings the VM that has that row.
+    /// Notifies the VM that owns a row.
     fn notify(&mut self, row: usize, why: Notification);
 }
 
-/// What a VM is rung for.
+/// Reason of a notification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Notification {
-    /// A slot is free that one of its requests should have.
+    /// A slot is free for one of its requests.
     Slot,
     /// There is a new plan.
     Plan,
-    /// A variant has begun or ceased to fail.
+    /// A variant has started or stopped failing.
     Health,
 }
 
-/// Who queues together.
+/// Workers that queue together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scope {
     /// All workers of the proxy: one queue in order of deadlines.
     #[default]
     Proxy,
-    /// Each worker for itself, with its share of the slots: what there would be without the table.
+    /// Each worker by itself, with its share of the slots, as without a slot table.
     Worker,
 }
 
-/// A VM's place among those of its proxy.
+/// Role of a worker among those of its proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Membership {
-    /// Which process it is in: what the table's process_id was called.
+    /// Identifier of the process.
     pub process: u64,
-    /// Whether it is the one to poll the planner.
+    /// Whether it polls the planner.
     pub polls: bool,
-    /// Whether it is the one to report what each VM knows for itself only, such as what it has measured.
+    /// Whether it reports what each worker knows only for itself, such as its measurements.
     pub reports: bool,
-    /// How many VMs have had a request and live.
+    /// Live workers that have had a request.
     pub workers: u32,
-    /// How many requests they hold.
+    /// Requests that they hold.
     pub held: u32,
 }
 
-/// What came of a turn.
+/// Result of a write to the slot table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SyncResult {
-    /// How many of those who wait may go: the first so many.
+    /// Number of slots granted: the first requests in order may leave.
     pub granted: u32,
-    /// Whether more of them might have gone, had they been asked for: see [`AcquireResult::more`].
+    /// Whether more could have been granted: see [`AcquireResult::more`].
     pub more: bool,
-    /// Where a slot was free for somebody before: for how long.
+    /// Time for which a slot was free while a request waited.
     pub idle: Option<Duration>,
-    /// What the other VMs have, as of this turn; nothing where there is no table.
+    /// Usage of the other workers; empty without a table.
     pub others: OtherWorkers,
-    /// Requests sent, by ordinals, and the work before the lanes: see [`AcquireResult`].
+    /// Requests sent, by ordinals, and the backlog of the lanes: see [`AcquireResult`].
     pub lanes: LaneReport,
-    /// Swaps that others were quicker at.
+    /// CAS attempts that failed.
     pub conflicts: u32,
-    /// Whether the table was found unreadable, or was gone, and has been begun after_reset.
+    /// Whether the table was unreadable or gone, and has been reset.
     pub reset: bool,
-    /// Whether all tries were lost: nothing is granted, and what was published has to be published again.
+    /// Whether all CAS attempts failed: nothing is granted, and the usage must be published again.
     pub contended: bool,
 }
 
-/// A VM at the table.
+/// One worker of a proxy.
 #[derive(Debug)]
 pub struct Worker {
     store: Box<dyn Store>,
@@ -104,16 +104,16 @@ pub struct Worker {
     process: u64,
     pub(super) row: Option<usize>,
     share: SlotShare,
-    /// What this VM has and holds, by its last word: published again where the table has lost it.
+    /// Usage that this worker has published last; it is published again if the table has lost it.
     pub(super) published: Vec<(VariantKey, Usage)>,
-    /// How many may still leave of batches closed here, where the VM is for itself.
+    /// Requests that may still leave with closed batches, if the worker does not coordinate.
     open: Vec<(VariantKey, u32)>,
     table: SlotTable,
     bytes: Vec<u8>,
 }
 
 impl Worker {
-    /// The VM `incarnation`, which is another for each start of one.
+    /// Creates the worker `incarnation`, a number that is unique to each start of a VM.
     #[must_use]
     pub fn new(store: Box<dyn Store>, incarnation: u64, scope: Scope) -> Worker {
         Worker {
@@ -133,38 +133,38 @@ impl Worker {
         }
     }
 
-    /// From now on it counted among those that serve.
+    /// Counts this worker among those that serve.
     pub fn mark_serving(&mut self) {
         self.serving = true;
     }
 
-    /// From now on it holds so many requests; the table hears of it at the next renewal.
+    /// Sets the number of requests that it holds; published with the next renewal.
     pub fn set_held(&mut self, held: usize) {
         self.held = u32::try_from(held).unwrap_or(u32::MAX);
     }
 
-    /// How many slots of a variant were taken when the table was last looked at.
+    /// Slots taken of a variant, by the table as last loaded.
     #[must_use]
     pub fn taken(&self, variant: VariantKey, now: Mono) -> u32 {
         let column = self.table.column(variant);
         column.map_or(0, |column| self.table.taken(column, now))
     }
 
-    /// How many waited for a variant, at all VMs that live, when the table was last looked at.
+    /// Requests waiting for a variant at all live workers, by the table as last loaded.
     #[must_use]
     pub fn waiting(&self, variant: VariantKey, now: Mono) -> u32 {
         let column = self.table.column(variant);
         column.map_or(0, |column| self.table.waiting(column, now))
     }
 
-    /// Loads the table, to tell what the others have; whether there is one.
+    /// Loads the table, to learn the usage of the others; returns whether there is one.
     pub fn load(&mut self) -> bool {
         self.scope == Scope::Proxy
             && self.store.load(&mut self.bytes).is_some()
             && self.table.read(&self.bytes).is_ok()
     }
 
-    /// Returns what the others have of a variant of which `taken` slots are taken here, and the work before the
+    /// Returns the others' usage of a variant of which `taken` slots are taken here, and the backlog of its
     /// lanes where one execution takes `mean`, by the table as last loaded.
     #[must_use]
     pub fn view(
@@ -182,7 +182,7 @@ impl Worker {
         Some((others, self.table.backlog(column, taken, mean, now)))
     }
 
-    /// Rings all others that live.
+    /// Notifies all other live workers.
     pub fn notify_others(&mut self, why: Notification, now: Mono) {
         if self.store.load(&mut self.bytes).is_some() && self.table.read(&self.bytes).is_ok() {
             for row in self.table.others(self.incarnation, now) {
@@ -191,8 +191,8 @@ impl Worker {
         }
     }
 
-    /// Renews the lease. `polls`: it can be the one to poll the planner. `None` where the table is
-    /// full or all tries were lost.
+    /// Renews the lease. `polls`: this worker can poll the planner. `None` if the table is full or all CAS
+    /// attempts failed.
     pub fn renew(&mut self, polls: bool, now: Mono) -> (Option<Membership>, SyncResult) {
         let (incarnation, serving, held) = (self.incarnation, self.serving, self.held);
         let published = (self.scope == Scope::Worker).then(|| self.published.clone());
@@ -236,7 +236,7 @@ impl Worker {
         (membership.map(|(membership, _)| membership), outcome)
     }
 
-    /// Says what this VM holds of a variant and claims what slots it may: see [`SlotTable::acquire`].
+    /// Publishes this worker's usage of a variant and acquires slots: see [`SlotTable::acquire`].
     pub fn acquire<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         ask: AcquireRequest<'_, W>,
@@ -266,14 +266,14 @@ impl Worker {
             turn.map(|turn| (own, turn))
         });
         if full {
-            // With a slot of its own there is no company to wait for.
+            // With a single slot of its own there is no batch to fill.
             outcome = alone(ask.clone(), ask.slots.min(1), &mut Batch::single());
         }
         self.remember(ask, outcome.granted, now);
         outcome
     }
 
-    /// The variant's batches where this VM is for itself.
+    /// Batches of the variant if this worker does not coordinate.
     fn batch_of<W>(&self, ask: &AcquireRequest<'_, W>) -> Batch {
         let open = self.open.iter().find(|(key, _)| *key == ask.variant);
         let published = self.published.iter().find(|(key, _)| *key == ask.variant);
@@ -281,7 +281,7 @@ impl Worker {
         Batch::new(ask, open.map_or(0, |(_, open)| *open), 0, waited)
     }
 
-    /// Keeps what was published of a variant, heard or not; of one there is nothing to say of, nothing.
+    /// Remembers the usage published of a variant, whether or not the write succeeded; forgets an empty one.
     fn remember<W: Iterator<Item = Urgency>>(
         &mut self,
         ask: AcquireRequest<'_, W>,
@@ -296,10 +296,10 @@ impl Worker {
         }
     }
 
-    /// Loads, lets `turn` change, and swaps, until a swap succeeds or the tries are used up.
+    /// Loads the table, applies `turn`, and swaps, until a swap succeeds or the attempts are used up.
     ///
-    /// Where no other VM serves, the table is limit likely as we left it: the first try is made on
-    /// that, unread. It fails if it is not, and says nothing that a swap has not confirmed.
+    /// If no other VM serves, the table is most likely as we left it, so the first attempt uses it without a
+    /// load. If it has changed, that attempt fails; nothing is returned that a swap has not confirmed.
     fn write(
         &mut self,
         now: Mono,
@@ -313,7 +313,7 @@ impl Worker {
             outcome.reset = match version {
                 _ if guessed.is_some() => false,
                 Some(_) => self.table.read(&self.bytes).is_err(),
-                // Gone while VMs live that had an row: they hold slots it does not know of.
+                // Gone although this worker had a row: others may hold slots that a new table does not know.
                 None => self.row.is_some(),
             };
             if outcome.reset {
@@ -325,7 +325,7 @@ impl Worker {
                 .table
                 .join(self.incarnation, &self.published, now, &self.timeouts);
             if self.table.process_id == 0 {
-                // A table begun after_reset is still the same process's.
+                // A table after a reset still belongs to the same process.
                 let known = [self.process, self.incarnation];
                 self.table.process_id = known.into_iter().find(|id| *id > 0).unwrap_or(1);
             }
@@ -345,7 +345,7 @@ impl Worker {
             } else if guessed.is_some() {
                 continue;
             }
-            // Also the same row after_reset: another may have had it, and its queue, in between.
+            // Also for the same row: another worker may have owned it, and its queue, in between.
             if joins || self.row != Some(own) {
                 self.row = Some(own);
                 self.store.claim_row(own);
@@ -370,7 +370,7 @@ impl Worker {
     }
 }
 
-/// A VM for itself, with so many slots.
+/// Acquires for a worker that does not coordinate, with `slots` slots.
 fn alone<W: Iterator<Item = Urgency>>(
     ask: AcquireRequest<'_, W>,
     slots: u32,

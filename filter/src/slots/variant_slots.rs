@@ -1,9 +1,10 @@
-//! The slots of one variant, as one worker sees them: how many it has taken, and who waits for one.
-//! Whether one is free is for the [`board`](crate::coordination) to say, which knows the other workers too.
+//! Slots of one variant, as one worker accounts for them: slots taken, and requests waiting for one. The
+//! slot table ([`coordination`](crate::coordination)) decides whether a slot is free, because it knows the
+//! other workers too.
 //!
-//! A slot is taken at dispatch and given back when the *server* is done. Most servers go on
-//! executing what a client or a timeout has abandoned: such a slot stays taken by a ghost until
-//! the server's predicted end.
+//! A slot is taken at dispatch and released when the *server* is done. Most servers go on with an execution
+//! that a client or a timeout has abandoned. Such a slot is orphaned: it stays taken until the server's
+//! predicted end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,12 +14,12 @@ use crate::priority::{ORPHAN_MAX, Urgency};
 use crate::time::{Mono, nanos};
 use crate::waiting::wait_queue::WaitQueue;
 
-/// The whole, in the fixed point of [`VariantSlots::mean_rank`].
+/// The value 1 in the fixed point of [`VariantSlots::mean_rank`].
 const RANK_ONE: u64 = 1 << 10;
 
-/// Requests that must wait besides one that is sent ahead of a free lane, if every newcomer went before all that wait.
-/// With 8, and budgets between 100 and 600 ms, fewer than 1 % of pairs are out of order at 0.95 × capacity
-/// (`engine/tests/lanes.rs`); with none up to 2.2 % are, and 0.3 points more are on time.
+/// Requests that must wait, besides the one sent ahead of a free lane, if every newcomer goes before all
+/// waiting requests. With 8, and budgets between 100 and 600 ms, fewer than 1 % of pairs are out of order
+/// at 0.95 × capacity (`engine/tests/lanes.rs`). With 0 it is up to 2.2 %, and 0.3 points more are on time.
 const EARLY_SEND_BESIDES: u64 = 8;
 
 /// State of a variant that the slot table last got from this worker.
@@ -32,7 +33,7 @@ pub struct Reported {
     pub stale: bool,
 }
 
-/// This worker's part in one variant: what it has taken of its slots, and who waits here.
+/// Slots of a variant taken by this worker, and requests waiting here.
 #[derive(Debug, Default)]
 pub struct VariantSlots {
     total: u32,
@@ -41,24 +42,24 @@ pub struct VariantSlots {
     until: Mono,
     /// State that the slot table last got from this worker.
     pub reported: Reported,
-    /// What the board last said of the other workers.
+    /// Other workers' usage, from the slot table's last reading.
     pub others: OtherWorkers,
-    /// The board's last word on the lanes, and when it was said.
+    /// Lane report of the slot table, and the time of it.
     pub lanes: (LaneReport, Mono),
-    /// Ordinals of executions that have ended, which the board has not mark_reported.
+    /// Ordinals of completed executions that are not yet reported to the slot table.
     pub ended: Vec<u32>,
-    /// Ordinals of executions whose end nobody can foretell: orphans and streams.
+    /// Ordinals of executions with an unpredictable end: orphans and streams.
     open_ended: Vec<u32>,
-    /// Whether the board has not mark_reported of the last of these.
+    /// Whether `open_ended` has changed since the last report.
     open_ended_changed: bool,
-    /// The part of those who waited here that newcomers had before them, of [`RANK_ONE`].
+    /// Mean fraction of the waiting requests ahead of a newcomer, in units of 1/[`RANK_ONE`].
     mean_rank: u32,
-    /// Those that wait for a slot.
+    /// Requests waiting for a slot.
     pub queue: WaitQueue,
 }
 
 impl VariantSlots {
-    /// A slots with this waiting queue, and without a slot.
+    /// Creates the slots of a variant with this wait queue, and no slot.
     #[must_use]
     pub fn new(queue: WaitQueue) -> VariantSlots {
         VariantSlots {
@@ -68,38 +69,37 @@ impl VariantSlots {
         }
     }
 
-    /// Sets how many slots the proxy has. Fewer than are taken: none is free until enough are given
-    /// back.
+    /// Sets the number of slots of the proxy. If more are taken, none is free until enough are released.
     pub fn set_total(&mut self, slots: u32) {
         self.total = slots;
     }
 
-    /// How many slots the proxy has, all its workers together.
+    /// Slots of the proxy, all its workers together.
     #[must_use]
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// Slots this worker has taken, orphans included.
+    /// Slots that this worker has taken, orphans included.
     #[must_use]
     pub fn taken(&self) -> u32 {
         self.in_flight
             .saturating_add(u32::try_from(self.orphans.len()).unwrap_or(u32::MAX))
     }
 
-    /// The latest predicted end of what is taken.
+    /// Latest predicted end of the executions in taken slots.
     #[must_use]
     pub fn until(&self) -> Mono {
         self.until
     }
 
-    /// Whether nothing is left of it: no slot taken, nobody waiting.
+    /// Whether no slot is taken and no request waits.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.taken() == 0 && self.queue.is_empty()
     }
 
-    /// Whether the board knows all there is to say, and nobody waits who could ask it for more.
+    /// Whether the slot table is up to date, and no request waits that could ask for a slot.
     #[must_use]
     pub fn is_synced(&self) -> bool {
         !self.reported.stale
@@ -110,13 +110,13 @@ impl VariantSlots {
             && !self.open_ended_changed
     }
 
-    /// Takes a slot whose execution should end at `end`.
+    /// Takes a slot whose execution is predicted to end at `end`.
     pub fn take(&mut self, end: Mono) {
         self.in_flight = self.in_flight.saturating_add(1);
         self.until = self.until.max(end);
     }
 
-    /// Gives back the slot of an execution that is over.
+    /// Releases the slot of a completed execution.
     pub fn release(&mut self, ordinal: u32) {
         self.clear_open_ended(ordinal);
         self.end(ordinal);
@@ -135,7 +135,7 @@ impl VariantSlots {
         }
     }
 
-    /// Nobody can foretell the end of that execution.
+    /// Marks an execution as one with an unpredictable end.
     pub fn mark_open_ended(&mut self, ordinal: u32) {
         if ordinal > 0 && !self.open_ended.contains(&ordinal) {
             self.open_ended.push(ordinal);
@@ -143,31 +143,31 @@ impl VariantSlots {
         }
     }
 
-    /// The end of that execution can be foretold, or is over.
+    /// Clears that mark: the end can be predicted, or has come.
     pub fn clear_open_ended(&mut self, ordinal: u32) {
         self.open_ended.retain(|open_ended| *open_ended != ordinal);
     }
 
-    /// Ordinals of executions whose end nobody can foretell.
+    /// Ordinals of executions with an unpredictable end.
     #[must_use]
     pub fn open_ended(&self) -> &[u32] {
         &self.open_ended
     }
 
-    /// The board has been looked at: what the others have, and what the lanes have before them.
+    /// Updates the usage of the other workers and the backlog of the lanes, after a reading of the slot table.
     pub fn set_other_workers(&mut self, others: OtherWorkers, busy: LaneBacklog, now: Mono) {
         self.others = others;
         (self.lanes.0.backlog, self.lanes.1) = (busy, now);
     }
 
-    /// The board has mark_reported what there was to say.
+    /// Marks all pending updates as reported.
     pub fn mark_reported(&mut self) {
         self.ended.clear();
         self.open_ended_changed = false;
     }
 
-    /// Leaves a slot to a ghost until the server's predicted end, at the latest [`ORPHAN_MAX`] from
-    /// `now`; `unique` tells orphans of the same end apart.
+    /// Keeps a slot as orphaned until the server's predicted end, at most [`ORPHAN_MAX`] from `now`. `unique`
+    /// distinguishes orphans with the same end.
     pub fn orphan(&mut self, now: Mono, end: Mono, unique: u64, ordinal: u32) {
         if end > now {
             let end = end.min(now + ORPHAN_MAX);
@@ -179,7 +179,7 @@ impl VariantSlots {
         }
     }
 
-    /// Lays the orphans whose end has come; whether there were any.
+    /// Releases the orphaned slots whose end has come; returns whether there were any.
     pub fn expire_orphans(&mut self, now: Mono) -> bool {
         let before = self.orphans.len();
         while self.orphans.first().is_some_and(|(end, ..)| *end <= now)
@@ -192,9 +192,8 @@ impl VariantSlots {
         self.orphans.len() < before
     }
 
-    /// When something changes by itself: a ghost's end, which frees a slot for whoever waits at any
-    /// worker, the beginning of a lane's lead, and the moment from which the earliest deadline held cannot be
-    /// met in `service` any more.
+    /// Next time at which something changes by itself: the end of an orphan, which frees a slot for any worker;
+    /// the start of a lane's lead; or the latest start for the earliest deadline held, given `service`.
     #[must_use]
     pub fn next_wake(&self, service: Duration) -> Option<Mono> {
         let ghost = self.orphans.first().map(|(end, ..)| *end);
@@ -206,9 +205,9 @@ impl VariantSlots {
         ghost.into_iter().chain(lead).chain(head).min()
     }
 
-    /// How long a newcomer with so many ahead of it here is likely to wait, where one execution takes
-    /// `mean` and `batch` are executed together. What is under way counts with what is left of it, as far as
-    /// the board tells; more urgent ones that come later do not.
+    /// Predicted wait of a newcomer with `ahead` requests before it here, where one execution takes `mean` and
+    /// `batch` are executed together. Executions under way count with their remaining time, where the slot
+    /// table tells it. More urgent requests that come later do not count.
     #[must_use]
     pub fn wait(&self, ahead: u32, mean: Duration, batch: u32, now: Mono) -> Duration {
         let taken = self.taken().saturating_add(self.others.taken);
@@ -221,14 +220,14 @@ impl VariantSlots {
         };
         let ahead = u64::from(ahead) + self.others_ahead(ahead);
         if ahead == 0 {
-            // It has the next slot to get free, which may be at once: refused, it would leave that idle.
+            // It gets the next slot, which may be free at once. If it were refused, that slot would idle.
             return Duration::ZERO;
         }
         self.backlog(busy, nanos(mean).saturating_mul(ahead), mean, batch)
     }
 
-    /// Where nothing is known of what is under way it counts as ending now, because a request that is refused
-    /// for nothing is worse than one that is refused, or moved, when its last moment has come.
+    /// Predicted wait without information on the executions under way, which then count as ending now. A
+    /// request refused without need is worse than one refused, or downgraded, at its latest start.
     fn optimistic_wait(&self, ahead: u32, mean: Duration) -> Duration {
         let here = self.queue.len() as u64;
         let others = u64::from(self.others.waiting);
@@ -241,23 +240,23 @@ impl VariantSlots {
         Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
     }
 
-    /// Whether the board tells what is under way.
+    /// Whether the slot table reports the executions under way.
     #[must_use]
     pub fn knows_lanes(&self) -> bool {
         self.lanes.0.known
     }
 
-    /// Time until what is sent is done, and `work` ns more.
+    /// Time until everything sent is done, and `work` ns more.
     fn backlog(&self, busy: LaneBacklog, work: u64, mean: Duration, batch: u32) -> Duration {
-        // When the next begins the other lanes are half done, each in the mean.
+        // When the next one begins, each other lane is half done on average.
         let others = u64::from(self.total.saturating_sub(batch.max(1)));
         let work = work.saturating_add(nanos(busy.rest));
         let work = work.saturating_sub(nanos(mean) / 2 * others);
         Duration::from_nanos(work / u64::from(self.total.max(1))).max(busy.shortest)
     }
 
-    /// Of those who wait at other workers as many go first, in proportion, as of those here; where few wait
-    /// here, as of those who came before.
+    /// Requests of other workers that go before a newcomer with `ahead` requests before it here: the same
+    /// proportion as here, or, if few wait here, the mean proportion of earlier newcomers.
     fn others_ahead(&self, ahead: u32) -> u64 {
         let others = u64::from(self.others.waiting);
         let here = self.queue.len() as u64;
@@ -265,7 +264,7 @@ impl VariantSlots {
         others * (ahead * RANK_ONE + usual) / ((here + 1) * RANK_ONE)
     }
 
-    /// A newcomer has found its place in the queue.
+    /// Records the rank at which a newcomer entered the queue.
     pub fn record_rank(&mut self, ahead: u32) {
         let here = self.queue.len() as u64;
         if let Some(rank) = (u64::from(ahead) * RANK_ONE).checked_div(here) {
@@ -274,16 +273,16 @@ impl VariantSlots {
         }
     }
 
-    /// Requests that must wait, here and at other workers, for one of them to be sent ahead of a free lane. One that
-    /// comes a moment later may be more urgent: the likelier that is, the more must wait, because among many the first
-    /// is seldom overtaken. Where all newcomers go last, one.
+    /// Minimum number of waiting requests, here and at other workers, before one is sent ahead of a free lane.
+    /// A request that comes a moment later may be more urgent. The likelier that is, the more must wait,
+    /// because among many the first is seldom overtaken. If all newcomers go last, one is enough.
     #[must_use]
     pub fn early_send_min(&self) -> u32 {
         let first = RANK_ONE - u64::from(self.mean_rank).min(RANK_ONE);
         1 + u32::try_from(first * EARLY_SEND_BESIDES / RANK_ONE).unwrap_or(0)
     }
 
-    /// Time until the first lane gets free, as far as the board tells; none where one is.
+    /// Time until the first lane is free, as far as the slot table tells; zero if one is free.
     #[must_use]
     pub fn time_until_free(&self, now: Mono) -> Duration {
         let taken = self.taken().saturating_add(self.others.taken);
@@ -291,7 +290,7 @@ impl VariantSlots {
         busy.map_or(Duration::ZERO, |busy| busy.shortest)
     }
 
-    /// Work before the lanes by now.
+    /// Backlog of the lanes as of `now`.
     fn backlog_at(&self, now: Mono) -> Option<LaneBacklog> {
         let (sent, at) = &self.lanes;
         sent.known.then(|| {
@@ -311,7 +310,7 @@ impl VariantSlots {
     }
 }
 
-/// The last moment at which an execution that takes so long can start and end by the deadline.
+/// Latest start of an execution of length `service` that ends by the deadline.
 #[must_use]
 pub fn latest_start(deadline: Mono, service: Duration) -> Mono {
     Mono(deadline.0.saturating_sub(nanos(service)))

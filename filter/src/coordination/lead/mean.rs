@@ -1,32 +1,32 @@
-//! Fading mean of times. Times that scatter more are remembered longer.
+//! Fading mean of times. The more the times scatter, the more of them it averages.
 
 use std::time::Duration;
 
 use super::STALE;
 use crate::time::{Mono, nanos};
 
-/// Wanted error of a mean by chance. It sets the number of times that the mean is of.
+/// Target error of a mean by chance. It determines the number of times averaged.
 const CHANCE: Duration = Duration::from_micros(500);
 /// Bounds of that number.
 const MEMORY_MIN: u64 = 16;
 const MEMORY_MAX: u64 = 128;
-/// SlotShare of it that counted after a long silence: one new time weighs more then.
+/// Divisor of that number after a long silence: one new time then weighs more.
 const STALE_PART: u64 = 4;
-/// Differences between successive times of which the scatter is the mean.
+/// Number of differences between successive times that the scatter averages.
 const MEMORY_SCATTER: u64 = 32;
 
-/// A fading mean of times, ns.
+/// Fading mean of times, ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Mean {
     /// The mean.
     pub mean: u64,
-    /// Mean deviations from the mean. It is taken from successive times, so that a step in the times counted once.
+    /// Mean absolute deviation, taken from successive times, so that a step in the times counts once.
     pub scatter: u64,
-    /// The last time.
+    /// Last time.
     pub last: u64,
-    /// Times taken.
+    /// Number of times recorded.
     pub count: u16,
-    /// Moment of the last.
+    /// Moment of the last one.
     pub at: Mono,
 }
 
@@ -40,12 +40,12 @@ pub(super) fn fade(mean: u64, value: u64, count: u64) -> u64 {
 }
 
 impl Mean {
-    /// Takes a time. Returns the number of times sample_count which it counted.
+    /// Records a time. Returns the number of times averaged.
     pub(super) fn record(&mut self, time: Duration, now: Mono) -> u64 {
         let time = nanos(time);
         let is_stale = self.is_stale(now);
         if self.count > 0 {
-            // Two times, normally distributed, are 10/7 as far apart as each is from the mean.
+            // Two normally distributed times are 10/7 as far apart as each is from the mean.
             let deviations = time.abs_diff(self.last) / 10 * 7;
             let count = u64::from(self.count).min(MEMORY_SCATTER);
             self.scatter = fade(self.scatter, deviations, count);
@@ -61,18 +61,18 @@ impl Mean {
         count
     }
 
-    /// Number of times that the mean is of.
+    /// Number of times averaged.
     fn sample_count(&self) -> u64 {
         u64::from(self.count).clamp(1, self.memory())
     }
 
-    /// Number of times whose mean has the wanted error.
+    /// Number of times whose mean has the target error.
     fn memory(&self) -> u64 {
         let ratio = self.scatter / nanos(CHANCE);
         ratio.saturating_mul(ratio).clamp(MEMORY_MIN, MEMORY_MAX)
     }
 
-    /// Whether the mean may have a greater error than wanted.
+    /// Whether the mean may have a larger error than the target.
     pub(super) fn has_few_samples(&self) -> bool {
         u64::from(self.count) < self.memory()
     }

@@ -1,4 +1,5 @@
-//! Variants' health on the table: read by every VM at its renewal, written by whichever sees a sign of it.
+//! Health of variants in the slot table: read by every worker at its renewal, written by the one that sees
+//! a signal.
 
 use super::{AcquireResult, SyncResult, Worker};
 use crate::health::Health;
@@ -6,16 +7,15 @@ use crate::time::Mono;
 use crate::variant::VariantKey;
 
 impl Worker {
-    /// How a variant's servers are, as any VM had seen them when the table was last looked at; `None` where
-    /// it has no column.
+    /// Health of a variant's servers, by the table as last loaded; `None` if it has no column.
     #[must_use]
     pub fn health(&self, variant: VariantKey) -> Option<Health> {
         let column = self.table.columns.get(self.table.column(variant)?)?;
         Some(column.health)
     }
 
-    /// Changes a variant's health for all VMs; what it is then. `None` where the table is full or all tries
-    /// were lost.
+    /// Changes a variant's health for all workers; returns the new state. `None` if the table is full or all
+    /// CAS attempts failed.
     pub fn note_health(
         &mut self,
         variant: VariantKey,

@@ -93,7 +93,9 @@ impl Worker {
         // Plans reach workers by themselves here.
         (
             self.proxy,
-            rings.filter(|(_, why)| *why != Notification::Plan).collect(),
+            rings
+                .filter(|(_, why)| *why != Notification::Plan)
+                .collect(),
         )
     }
 
@@ -180,7 +182,8 @@ impl Worker {
             ..Answer::default()
         };
         let _ = self.engine.on_answer(stream, answer, clocks(now));
-        self.engine.on_response_exceeds_buffer(stream, clocks(now), verdicts);
+        self.engine
+            .on_response_exceeds_buffer(stream, clocks(now), verdicts);
         self.report();
     }
 
