@@ -1,8 +1,8 @@
-//! Ties the path together: what the shell tells of a stream goes in, verdicts come out.
+//! The engine: events of streams go in, verdicts come out.
 //!
-//! A request is held or in flight until it ends, and every end is told exactly once. Slots are
-//! claimed on the [`board`](crate::coordination), which all workers of the proxy share: whoever frees one that
-//! another worker's request should have rings that worker, whose shell then asks for
+//! A request is held or in flight until it ends, and every end is reported exactly once. Slots are acquired
+//! in the slot table ([`coordination`](crate::coordination)), which all workers of the proxy share. A
+//! worker that frees a slot for another worker's request notifies that worker, whose shell then calls
 //! [`Engine::release`].
 
 use std::collections::HashMap;
@@ -59,28 +59,29 @@ pub use response::{ANSWER_BUFFERED, Answer, Tags};
 use timers::Timers;
 use variants::Variants;
 
-/// How long a lost ring can go unnoticed: a worker that holds requests looks at the board this often.
+/// Longest time for which a lost notification goes unnoticed: a worker that holds requests checks the slot
+/// table this often.
 pub const CHECK_PERIOD: Duration = Duration::from_millis(10);
 
-/// A stream, by the number its VM gave it.
+/// Identifier of a stream in its VM.
 pub type StreamId = u32;
 
-/// How a request that was sent upstream ended.
+/// End of a request that was sent upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Upstream answered, whatever the status.
+    /// Upstream answered, with any status.
     Answered,
     /// No server could be reached, or it reset before its answer began: nothing is being executed.
     Unreachable,
-    /// The server broke off, or Envoy did: nothing is being executed.
+    /// The server or Envoy aborted: nothing is being executed.
     Failed,
-    /// Its time was up before upstream answered: the server goes on.
+    /// The deadline passed before upstream answered: the server goes on.
     TimedOut,
-    /// The client left: the server goes on.
+    /// The client disconnected: the server goes on.
     Gone,
 }
 
-/// The filter's state in one VM.
+/// State of the filter in one VM.
 #[derive(Debug)]
 pub struct Engine {
     config: Config,
@@ -90,61 +91,61 @@ pub struct Engine {
     router: Router,
     sources: Sources,
     sample_limit: SampleLimit,
-    /// The classes' names, by their ids, to be told without copying.
+    /// Names of the classes, by id, shared without copying.
     class_names: Vec<Rc<str>>,
     requests: HashMap<StreamId, Request, Hasher>,
     held: HeldCounts,
     receiving: Receiving,
-    /// Bytes of bodies held, of those received and of those that wait.
+    /// Bytes of bodies held, of requests received and waiting.
     ledger: Ledger,
-    /// Moments from which a body that is coming comes too late, and at which a flight needs its answer.
+    /// Times at which an incoming body is checked, and deadlines of requests in flight.
     timers: Timers,
-    /// Workers of the proxy that serve, as the slot table last said.
+    /// Serving workers of the proxy, by the slot table.
     workers: u32,
     arrivals: u64,
-    /// What the rest of the pipeline needs after this stage.
+    /// Time that the later stages of the pipeline need.
     downstream: Duration,
-    /// Whether this VM probes what fails: it is the one that reports.
+    /// Whether this VM probes failing variants: it is the one that reports.
     sends_probes: bool,
-    /// Whether a variant has begun or ceased to fail, and who is held has not been routed by that.
+    /// Whether a variant has started or stopped failing since waiting requests were last routed.
     health_changed: bool,
-    /// Variants that somebody was moved to, and that the board has not been told of.
+    /// Variants that requests were moved to, without an update of the slot table yet.
     dirty_variants: Vec<VariantId>,
-    /// What happened since the shell last looked.
+    /// Samples since the shell last took them.
     pub stats: Stats,
 }
 
-/// Streams are numbered by Envoy, not by clients: there is nobody to defend the table against.
+/// Envoy numbers streams, not clients, so the table needs no protection against chosen keys.
 type Hasher = BuildHasherDefault<fnv::FnvHasher>;
 
 #[derive(Debug, Clone, Copy)]
 struct Request {
     deadline: Deadline,
-    /// When this stage's answer must leave here: the deadline less what later stages need.
+    /// Time at which this stage's answer must leave: the deadline less the downstream time.
     due: Mono,
     arrived: Now,
     min_accuracy: f64,
     shape: Shape,
-    /// Whether the client said when it sent it.
+    /// Whether the client stated the time of sending.
     stamped: bool,
     class: ClassId,
-    /// Whether it incoming for another class than it gets.
+    /// Whether it requested another class than it gets.
     class_changed: bool,
-    /// The variant that a router has named.
+    /// Variant named by a router.
     named: Option<VariantId>,
-    /// Counts arrivals, so that equal deadlines keep their order.
+    /// Sequence number of the arrival, so that equal deadlines keep their order.
     arrival: u64,
-    /// Time under way when its headers came, where that was incoming and believed.
+    /// Network latency of its headers, if stated and valid.
     age: Option<Duration>,
-    /// The moment of its last byte, or else of its decision.
+    /// Time of its last byte, or else of the decision.
     complete_at: Mono,
-    /// RefusalContext sent it, hashed, where that bounds what is measured of it.
+    /// Hash of the sender, which bounds its share of the measurements.
     sender: Option<u64>,
-    /// Whether it counts as demand here: no router has counted it.
+    /// Whether it counts as demand here, because no router has counted it.
     counts_as_demand: bool,
-    /// Whether its body is still coming.
+    /// Whether its body is still incoming.
     uploading: bool,
-    /// What is held of its body.
+    /// Bytes of its body that are held.
     body: HeldBody,
     variant: VariantId,
     state: State,
@@ -152,7 +153,7 @@ struct Request {
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// Its body is still coming; it is looked at then.
+    /// Its body is incoming; it is checked at `check_at`.
     Receiving {
         check_at: Mono,
     },
@@ -163,13 +164,13 @@ enum State {
 
 #[derive(Debug, Clone, Copy)]
 struct Flight {
-    /// The moment from which the server could work: dispatch, or the request's last byte.
+    /// Time from which the server could work: dispatch, or the request's last byte.
     sent: Mono,
-    /// Its number among those sent to its variant's lanes, and when it should begin to be executed.
+    /// Position among the requests sent to its variant's lanes, and predicted start.
     lane: LanePosition,
-    /// The plan's service time then.
+    /// Planned service time at dispatch.
     planned: Duration,
-    /// Whether upstream's answer is an error, which says nothing of its service time.
+    /// Whether upstream's answer is an error, which is no measurement of the service time.
     failed: bool,
     /// Whether upstream's answer has begun.
     answered: bool,
@@ -177,12 +178,12 @@ struct Flight {
     owns_slot: bool,
 }
 
-/// Whom a refusal is for.
+/// Properties of a request that its refusal depends on.
 #[derive(Debug, Clone, Copy)]
 struct RefusalContext {
     class: ClassId,
     grpc: bool,
-    /// Where it was to be served; `None` before it is routed.
+    /// Variant that it was routed to; `None` before routing.
     variant: Option<VariantId>,
 }
 
@@ -195,7 +196,7 @@ impl Request {
         }
     }
 
-    /// Its place in its variant's waiting room.
+    /// Place in the variant's wait queue.
     fn place(&self) -> Place {
         Place {
             deadline: self.due,
@@ -205,8 +206,8 @@ impl Request {
 }
 
 impl Engine {
-    /// An engine that goes by the configuration's static plan, if there is one. It meets the proxy's
-    /// other workers in `store` as `incarnation`, which no other VM's start has.
+    /// Creates an engine with the configuration's static plan, if there is one. It shares `store` with the
+    /// proxy's other workers as `incarnation`, which is unique to each start of a VM.
     #[must_use]
     pub fn new(config: Config, store: Box<dyn Store>, incarnation: u64) -> Engine {
         let mut engine = Engine {
@@ -239,31 +240,32 @@ impl Engine {
         engine
     }
 
-    /// What it was configured with.
+    /// Configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Where the plan in force came from.
+    /// Source of the plan in force.
     #[must_use]
     pub fn source(&self) -> PlanSource {
         self.source
     }
 
-    /// The public name of a variant.
+    /// Public name of a variant.
     #[must_use]
     pub fn variant_name(&self, variant: VariantId) -> Option<&Rc<str>> {
         self.variants.get(variant).map(|known| &known.name)
     }
 
-    /// The variant of that public name.
+    /// Variant with that public name.
     #[must_use]
     pub fn variant(&self, name: &str) -> Option<VariantId> {
         self.variants.named(name)
     }
 
-    /// A request has arrived. OtherWorkers may have to make room for it: their verdicts are told beside.
+    /// Handles a new request and returns its verdict. Other requests may have to make room for it; their
+    /// verdicts are appended to `verdicts`.
     pub fn on_request(
         &mut self,
         stream: StreamId,
@@ -295,8 +297,8 @@ impl Engine {
         }
     }
 
-    /// A stream has ended; whoever waits here for what it leaves goes next. Told twice, the second
-    /// time counts for nothing.
+    /// Handles the end of a stream; the next waiting request gets its slot. A second report of the same end has
+    /// no effect.
     pub fn on_end(
         &mut self,
         stream: StreamId,
@@ -332,7 +334,7 @@ impl Engine {
         }
     }
 
-    /// Time has passed, or this worker was rung: verdicts for those that were held.
+    /// Handles a tick or a notification: appends verdicts on held requests.
     pub fn release(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.retire_stale_plan(now, verdicts);
         self.reroute_on_health_change(now, verdicts);
@@ -340,7 +342,7 @@ impl Engine {
         self.dispatch_all(now, verdicts);
     }
 
-    /// Ends those whose time has passed while their bodies came, or while a server was at work.
+    /// Ends requests whose time has passed while their bodies were incoming, or in flight.
     fn expire(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         while let Some(stream) = self.timers.pop(now.mono) {
             match self.requests.get(&stream).map(|request| request.state) {
@@ -351,13 +353,13 @@ impl Engine {
         }
     }
 
-    /// The earliest deadline of what is received or in flight.
+    /// Earliest timer of a request that is received or in flight.
     #[must_use]
     pub fn next_timer(&self) -> Option<Mono> {
         self.timers.next()
     }
 
-    /// When [`Engine::release`] should be incoming at the latest; `None`: there is nothing to wait for.
+    /// Latest time for the next call of [`Engine::release`]; `None` if there is nothing to wait for.
     #[must_use]
     pub fn next_wake(&self, now: Mono) -> Option<Mono> {
         if self.health_changed {
@@ -370,8 +372,8 @@ impl Engine {
         wakes.chain(timer).min()
     }
 
-    /// Renews the lease on the board; `polls`: this VM can poll the planner. `None` where the board is
-    /// full or contended.
+    /// Renews the lease in the slot table; `polls`: this VM can poll the planner. `None` if the table is full
+    /// or contended.
     pub fn renew(&mut self, polls: bool, now: Mono) -> Option<Membership> {
         self.variants.update_predictions(now);
         self.worker.set_held(self.held.all + self.receiving.len());
@@ -386,18 +388,18 @@ impl Engine {
         membership
     }
 
-    /// Renews the lease as one that has had requests.
+    /// Renews the lease as a worker that has had requests.
     pub fn serve(&mut self, now: Mono) {
         self.worker.mark_serving();
         self.renew(false, now);
     }
 
-    /// Rings the proxy's other VMs: there is a new plan.
+    /// Notifies the proxy's other VMs of a new plan.
     pub fn notify_others(&mut self, now: Mono) {
         self.worker.notify_others(Notification::Plan, now);
     }
 
-    /// Whether the slots are its to give: a router leaves them to the gates.
+    /// Whether this filter grants slots; a router leaves that to the gates.
     fn owns_slots(&self) -> bool {
         self.config.role != Role::Router
     }

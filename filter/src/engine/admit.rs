@@ -1,4 +1,4 @@
-//! What moves a request along: admitted, held, dispatched, landed.
+//! Admission: a request is routed, then dispatched or held.
 
 use weir_api::metrics::Metric;
 
@@ -12,7 +12,7 @@ use crate::verdict::Verdict;
 use crate::waiting::wait_queue::SchedulerState;
 
 impl Engine {
-    /// Routes a request and sends it upstream, or holds it where no slot is its to take.
+    /// Routes a request, then sends it upstream, or holds it if no slot is available.
     pub(super) fn admit(
         &mut self,
         stream: StreamId,
@@ -40,23 +40,23 @@ impl Engine {
             self.stats.count(Metric::Routed, variant);
         }
         if !self.owns_slots() {
-            // It asks the board for nothing, but counts among those that serve.
+            // It asks for no slot, but counts among the serving workers.
             self.worker.mark_serving();
         }
         let mut lane = if self.owns_slots() {
-            self.claim(&request, now.mono)
+            self.acquire_for(&request, now.mono)
         } else {
             Some(LanePosition::default())
         };
         if lane.is_none() && self.config.overlap && self.is_hopeless(&request, now.mono) {
-            // By what the claim has told of the other workers.
+            // Acquiring has refreshed the usage of the other workers.
             self.acquire_slots(request.variant, None, 0, false, now.mono);
             let Some(to) = self.downgrade_target(&request, now) else {
                 self.variants.mark_contended(request.requirements(now.mono));
                 return self.refuse_new(Reason::Infeasible, request.refusal_context());
             };
             request.variant = to;
-            lane = self.claim(&request, now.mono);
+            lane = self.acquire_for(&request, now.mono);
         }
         if let Some(lane) = lane {
             self.count_admitted(&request);
@@ -69,13 +69,13 @@ impl Engine {
         self.count_admitted(&request);
         self.park(stream, request);
         if self.workers > 1 && self.config.overlap {
-            // The others' forecasts count it.
+            // Other workers' forecasts include it.
             self.acquire_slots(request.variant, None, 0, false, now.mono);
         }
         Verdict::Park
     }
 
-    /// Whether a request cannot be answered in time where it was to wait.
+    /// Whether a request cannot be answered in time at its variant.
     fn is_hopeless(&self, request: &Request, now: Mono) -> bool {
         let (class, place) = (request.class, request.place());
         let variant = self.variants.get(request.variant);
@@ -83,7 +83,7 @@ impl Engine {
         variant.is_some_and(|variant| variant.response_time(class, place, now) > left)
     }
 
-    /// Learns what other workers have of the variants, where that is old and matters.
+    /// Refreshes the usage of other workers if it is old and matters.
     fn refresh_other_workers(&mut self, now: Mono) {
         let stale = self.variants.iter().any(|variant| variant.is_stale(now));
         if !stale || !self.config.overlap || !self.owns_slots() || !self.worker.load() {
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// RefusalContext gives the slot admits, who chooses routes: before a gate that is somebody else.
+    /// Counts an admission. `admitted` is counted by the slot owner (gate or combined), `routed` by the router.
     fn count_admitted(&mut self, request: &Request) {
         if self.owns_slots() {
             self.stats.count(Metric::Admitted, Label::None);
@@ -108,7 +108,7 @@ impl Engine {
         }
     }
 
-    /// A request that was told to the board is not held after all.
+    /// Updates the slot table after a request that it was told of is not held after all.
     fn retract(&mut self, request: &Request, now: Now) {
         let Some(variant) = self.variants.get(request.variant) else {
             return;
@@ -130,7 +130,8 @@ impl Engine {
         self.requests.insert(stream, request);
     }
 
-    /// Puts a request into the room of its variant; `from`: it waited in another, where turns stood so.
+    /// Puts a request into the wait queue of its variant; `from`: state of the class scheduler where it waited
+    /// before.
     pub(super) fn enter_queue(
         &mut self,
         stream: StreamId,
@@ -141,7 +142,7 @@ impl Engine {
             return;
         };
         variant.batch_open_since.get_or_insert(request.complete_at);
-        // It may fill a batch, which then leaves from the next check_at, at once.
+        // It may complete a batch, which then leaves on the next check, at once.
         variant.slots.reported.stale |= variant.batch > 1;
         let (class, place) = (request.class, request.place());
         let ahead = variant.slots.queue.ahead(class, place);

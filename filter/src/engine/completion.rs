@@ -1,4 +1,4 @@
-//! Lessons of a server's part in a request, once it is over.
+//! Completion of executions, and the measurements they yield.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use crate::stats::Label;
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 
-/// A request's place among those sent to its variant's lanes.
+/// Position of a request among those sent to its variant's lanes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LanePosition {
-    /// Its ordinal; 0 where it has none.
+    /// Ordinal; 0 if it has none.
     pub(super) ordinal: u32,
-    /// Time for which it should lie behind others at the server; `None`: it was sent to an idle lane.
+    /// Predicted wait behind others at the server; `None` if it was sent to an idle lane.
     pub(super) server_wait: Option<Duration>,
 }
 
-/// An execution that is over; when it began the board has yet to say.
+/// Completed execution whose start the slot table has still to report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Completion {
     sent: Mono,
@@ -27,12 +27,12 @@ pub(super) struct Completion {
     lane: LanePosition,
     planned: Duration,
     answered: bool,
-    /// Whether its time says what the server takes.
+    /// Whether its duration is a valid measurement of the server's time.
     is_measurement: bool,
 }
 
 impl LanePosition {
-    /// That of number `place` of `granted`.
+    /// Position of request number `place` of `granted`.
     pub(super) fn new(sent: &LaneReport, place: u32, granted: u32) -> LanePosition {
         if sent.first == 0 {
             return LanePosition::default();
@@ -46,7 +46,7 @@ impl LanePosition {
 }
 
 impl Completion {
-    /// Returns the execution for the board to learn from; `None` where the board does not know of it.
+    /// Returns the execution for the slot table's measurements; `None` if the table does not know it.
     pub(super) fn completed(&self) -> Option<CompletedExecution> {
         (self.lane.ordinal > 0).then_some(CompletedExecution {
             ordinal: self.lane.ordinal,
@@ -59,7 +59,7 @@ impl Completion {
 }
 
 impl Engine {
-    /// The server's part in a request is over, or its slot is left to a ghost.
+    /// Frees the slot of a request whose execution is over, or leaves it orphaned.
     pub(super) fn free_slot(
         &mut self,
         stream: StreamId,
@@ -69,7 +69,7 @@ impl Engine {
         now: Now,
     ) {
         let id = request.variant;
-        // One that no turn has told of yet.
+        // The previous completion, if no acquisition has reported it yet.
         self.record_service_time(id, None, now.mono);
         let Some(variant) = self.variants.get_mut(id) else {
             return;
@@ -78,8 +78,7 @@ impl Engine {
         let lane = flight.lane;
         let ghost = matches!(end, End::TimedOut | End::Gone) && !variant.cancels;
         if ghost {
-            // The server may be slower this once than most executions were: what the plan
-            // foresaw counts where that is longer.
+            // This execution may take longer than most, so the planned time counts if it is longer.
             let service = variant.predicted.high.max(flight.planned);
             let end = flight.sent + lane.server_wait.unwrap_or_default() + service;
             let unique = u64::from(stream);
@@ -87,7 +86,7 @@ impl Engine {
         } else {
             variant.slots.release(lane.ordinal);
         }
-        // What was given up took at least so long. While the body still came the time was the client's.
+        // An aborted execution took at least this long. While the body was incoming, the time was the client's.
         let measured = matches!(end, End::Answered | End::TimedOut) && !flight.failed;
         variant.completion = Some(Completion {
             sent: flight.sent,
@@ -102,7 +101,7 @@ impl Engine {
         }
     }
 
-    /// Learns how long the last execution that is over took, which `began` by the board's word.
+    /// Records the service time of the last completed execution, which `began` then by the slot table.
     pub(super) fn record_service_time(&mut self, id: VariantId, began: Option<Mono>, now: Mono) {
         let Some(variant) = self.variants.get_mut(id) else {
             return;
@@ -115,7 +114,7 @@ impl Engine {
             _ if alone => completion.sent + variant.lead().known_gap(),
             _ if !variant.lead().is_confirmed() => completion.sent,
             Some(began) => began.max(completion.sent),
-            // Of one that lay behind others nobody says for how long: as long as was foreseen.
+            // For a request that waited behind others, the start is unknown: the predicted wait counts.
             None => completion.sent + completion.lane.server_wait.unwrap_or_default(),
         };
         let took = completion.at.since(counts_from);

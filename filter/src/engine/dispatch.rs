@@ -100,7 +100,7 @@ impl Engine {
         self.count_outcome(request, flight, end, now);
     }
 
-    /// The gates count what becomes of requests; a router before them only what it refuses itself.
+    /// Counts the outcome of a request. Gates count outcomes; a router counts only its own refusals.
     fn count_outcome(&mut self, request: &Request, flight: Flight, end: End, now: Now) {
         let label = Label::Variant(request.variant);
         match end {

@@ -1,4 +1,4 @@
-//! What an engine holds and has in flight, for those who watch it from outside: it changes nothing.
+//! Gauges of an engine's state, for observers: they change nothing.
 
 use weir_api::metrics::Metric;
 
@@ -10,21 +10,21 @@ use crate::time::{Mono, millis};
 use crate::variant::VariantId;
 use crate::waiting::class::ClassId;
 
-/// One variant's slots and waiting room.
+/// Slots and wait queue of one variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gauge {
-    /// The proxy's slots, all its workers together.
+    /// Slots of the proxy, all its workers together.
     pub slots: u32,
-    /// Slots this worker has taken, ghosts included.
+    /// Slots taken by this worker, orphans included.
     pub taken: u32,
     /// Requests held here.
     pub held: usize,
-    /// The earliest deadline held here.
+    /// Earliest deadline held here.
     pub earliest: Option<Mono>,
 }
 
 impl Engine {
-    /// The variants' gauges, in the order of their numbers.
+    /// Gauges of the variants, in the order of their ids.
     pub fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
         self.variants.iter().map(|variant| Gauge {
             slots: variant.slots.total(),
@@ -34,9 +34,9 @@ impl Engine {
         })
     }
 
-    /// Says what all workers of the proxy hold and have taken. Set, not counted: what a VM that died
-    /// had must not stay in a gauge for ever. What the board tells all VMs any of them may set; the rest
-    /// only the one that reports, or a gauge would show whichever VM wrote last.
+    /// Sets the gauges of all workers of the proxy. They are set, not counted, because the state of a dead VM
+    /// must not stay in a gauge. Any VM may set what the slot table tells all of them. The rest is set only by
+    /// the VM that reports, or a gauge would show whichever VM wrote last.
     pub(super) fn gauge(&mut self, membership: &Membership, now: Mono) {
         let held = u64::from(membership.held);
         self.stats.set(Metric::Held, Label::None, held);
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// What this VM knows for itself: the plan it goes by, what it has measured and chosen.
+    /// Sets the gauges of what this VM knows for itself: its plan, its measurements and choices.
     fn report(&mut self, now: Mono) {
         if let PlanSource::Planner { received, .. } = self.source {
             let age = millis(now.since(received));

@@ -1,6 +1,6 @@
-//! Variants whose servers fail: left at once, probed or tried, and taken back.
+//! Failing variants: avoided at once, probed or tried, and used again.
 //!
-//! A variant that fails is as if it had no slots. Where *every* variant that could take a request fails, none
+//! A failing variant counts as one without slots. If *every* variant that could take a request fails, none
 //! counts as failing for it: a client that provokes errors everywhere does not stop the service.
 
 use std::cell::Cell;
@@ -20,26 +20,26 @@ use crate::variant::VariantId;
 use crate::variant::VariantKey;
 use crate::verdict::Verdict;
 
-/// A probe to be sent: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.
+/// Probe to send: a GET of [`Policy::path`](crate::health::Policy::path), or of `/`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
-    /// The variant.
+    /// Variant.
     pub variant: VariantKey,
-    /// Its Envoy cluster.
+    /// Envoy cluster of the variant.
     pub cluster: Rc<str>,
 }
 
-/// Variants that a request is kept from.
+/// Variants that a request must avoid.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Avoid {
-    /// None: all are well, or all that could take it fail.
+    /// None: all are healthy, or all that could take it fail.
     None,
     /// All that fail.
     Failing,
 }
 
 impl Avoid {
-    /// Whether a variant in this health is one of them.
+    /// Whether a variant in this health must be avoided.
     pub(super) fn excludes(self, health: &Health) -> bool {
         match self {
             Avoid::None => false,
@@ -49,7 +49,7 @@ impl Avoid {
 }
 
 impl Engine {
-    /// Returns the variants that a request with this requirements is kept from.
+    /// Returns the variants that a request with these requirements must avoid.
     pub(super) fn avoid(&self, requirements: Requirements) -> Avoid {
         let fails = |health: &Health| health.failing.is_some();
         if !self.variants.iter().any(|variant| fails(&variant.health)) {
@@ -66,8 +66,8 @@ impl Engine {
         }
     }
 
-    /// A variant that fails and has its trial due, claimed for a request with this requirements. Its share is of no
-    /// account: it may be none because it fails.
+    /// Claims the due trial of a failing variant for a request with these requirements. The variant's share is
+    /// ignored: it may be zero because it fails.
     pub(super) fn take_trial(
         &mut self,
         requirements: Requirements,
@@ -92,7 +92,7 @@ impl Engine {
         claimed.get().then_some(id)
     }
 
-    /// Takes note of what an answer, or its absence, says of a variant's servers.
+    /// Records the health signal of an answer, or of its absence.
     pub(super) fn observe(&mut self, id: VariantId, sign: HealthSignal, now: Mono) {
         if !self.tracks_health() {
             return;
@@ -111,7 +111,7 @@ impl Engine {
         }
     }
 
-    /// The probes that are to be sent now; they are this VM's to send if it is the one that reports.
+    /// Probes to send now, if this VM is the one that reports.
     pub fn probes(&mut self, now: Mono) -> Vec<Probe> {
         let mut probes = Vec::new();
         if !self.sends_probes || !self.tracks_health() {
@@ -138,7 +138,7 @@ impl Engine {
         probes
     }
 
-    /// A probe has been answered, or was not.
+    /// Handles the result of a probe.
     pub fn on_probe(
         &mut self,
         variant: VariantKey,
@@ -155,7 +155,7 @@ impl Engine {
         self.reroute_on_health_change(now, verdicts);
     }
 
-    /// Reads from the board what the other workers have seen.
+    /// Reads the health seen by other workers from the slot table.
     pub(super) fn read_health(&mut self) {
         for index in 0..self.variants.len() {
             if let Some(variant) = self.variants.get_mut(VariantId(index))
@@ -167,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// Routes who is held anew where a variant has begun or ceased to fail.
+    /// Routes waiting requests again after a variant has started or stopped failing.
     pub(super) fn reroute_on_health_change(
         &mut self,
         now: Now,
@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// The variants, and whether each fails.
+    /// Variants, and whether each fails.
     pub fn health(&self) -> impl Iterator<Item = (&Rc<str>, bool)> {
         let variants = self.variants.iter();
         variants.map(|variant| (&variant.name, variant.health.failing.is_some()))
@@ -192,7 +192,7 @@ impl Engine {
         let (noted, outcome) = self.worker.note_health(variant.key, now, &change);
         let before = variant.health;
         variant.health = noted.unwrap_or_else(|| {
-            // The others learn it by the next sign.
+            // The others learn it from the next signal.
             let mut health = before;
             change(&mut health);
             health
@@ -204,8 +204,8 @@ impl Engine {
         self.count(&outcome);
     }
 
-    /// Whether a request may be answered by any other variant where its own refuses the connection: all in the plan
-    /// are as accurate as it asks.
+    /// Whether any other variant may answer a request if its own refuses the connection: every variant of the
+    /// plan meets its accuracy.
     pub(super) fn may_fail_over(&self, request: &Request) -> bool {
         let planned = (0..self.variants.len()).map(VariantId);
         let mut planned =
@@ -214,7 +214,7 @@ impl Engine {
             && planned.all(|id| self.variants.accuracy(id) >= request.min_accuracy)
     }
 
-    /// A request was refused by its own variant, and `by` has it: so has its slot.
+    /// Moves a request in flight, and its slot, to variant `by`, after its own variant refused the connection.
     pub(super) fn reassign(&mut self, stream: StreamId, by: VariantId, now: Mono) {
         let Some(request) = self.requests.get_mut(&stream) else {
             return;
@@ -227,7 +227,7 @@ impl Engine {
             return;
         }
         let (uploads, owns_slot) = (u32::from(request.uploading), flight.owns_slot);
-        // Among those sent to the lanes of the other it has no place.
+        // It has no position among the requests sent to the other variant's lanes.
         let lane = std::mem::take(&mut flight.lane);
         if let Some(variant) = self.variants.get(by) {
             flight.planned = variant.planned;
@@ -239,14 +239,14 @@ impl Engine {
         if let Some(variant) = self.variants.get_mut(by).filter(|_| owns_slot) {
             variant.uploads += uploads;
             variant.slots.take(now + variant.predicted.high);
-            // The slot table hears of it at the next check_at, at once.
+            // The slot table is updated on the next check, at once.
             variant.slots.reported.stale = true;
         }
         self.stats.count(Metric::MovedOn, Label::Variant(from));
         self.observe(from, HealthSignal::Unreachable, now);
     }
 
-    /// Whether it tells failing variants from others: a gate has no other to send to.
+    /// Whether this filter tracks health: a gate has no other variant to send to.
     pub(super) fn tracks_health(&self) -> bool {
         self.config.health.eject && self.config.role != Role::Gate
     }

@@ -1,4 +1,4 @@
-//! Limits on what is held: at each of them order holds too, because the least urgent makes room.
+//! Limits on held requests. Order holds at each limit: the least urgent request makes room.
 
 use super::{Engine, Request, StreamId};
 use crate::reason::Reason;
@@ -7,13 +7,13 @@ use crate::verdict::Verdict;
 use crate::waiting::class::{CLASSES_MAX, ClassId};
 use crate::waiting::wait_queue::{Precedence, WaitQueue};
 
-/// A request that makes room for another.
+/// Request that makes room for another.
 struct Victim {
     stream: StreamId,
     why: Reason,
 }
 
-/// Requests held, in all and of each class.
+/// Requests held, in total and by class.
 #[derive(Debug, Default)]
 pub(super) struct HeldCounts {
     pub(super) all: usize,
@@ -44,11 +44,11 @@ impl HeldCounts {
 }
 
 impl Engine {
-    /// Makes room for a newcomer. Where as many are held as may be, of its class or in all, the least
-    /// urgent of those has to go, whatever variant it waits for.
+    /// Makes room for a newcomer. At the limit of its class, or of all, the least urgent request is refused,
+    /// whichever variant it waits for.
     ///
     /// # Errors
-    /// Which limit it is that leaves no room: the newcomer is the least urgent itself.
+    /// The limit that leaves no room, because the newcomer is the least urgent.
     pub(super) fn make_room(
         &mut self,
         request: &Request,
@@ -65,7 +65,7 @@ impl Engine {
         let class = request.class;
         let limit = self.config.classes.get(class).and_then(|of| of.held_max);
         let (found, why) = if limit.is_some_and(|most| self.held.of(class) >= most) {
-            // RefusalContext goes makes room in all, too.
+            // The victim makes room in the total too.
             let found = self.least_urgent(|room| room.least_urgent_of(class));
             (found, Reason::ClassLimit)
         } else if self.held.all >= self.config.held_max {
@@ -85,7 +85,7 @@ impl Engine {
         Ok(Some(Victim { stream, why }))
     }
 
-    /// The least urgent over all variants, by what each room says.
+    /// Least urgent request over all variants, by each queue's answer.
     fn least_urgent(
         &self,
         of: impl Fn(&WaitQueue) -> Option<(Precedence, StreamId)>,
@@ -108,7 +108,7 @@ impl Engine {
         )
     }
 
-    /// Slots of a variant have health_changed out to be short.
+    /// Marks a variant's slots as contended.
     fn mark_contended(&mut self, variant: VariantId) {
         if let Some(variant) = self.variants.get_mut(variant) {
             variant.slots.queue.set_contended();

@@ -1,5 +1,4 @@
-//! From a request's headers to what the engine goes by: its deadline, class and shape, or why it is
-//! refused at once.
+//! Parsing of a request's headers: deadline, class and shape, or the reason of an immediate refusal.
 
 use weir_api::metrics::Metric;
 
@@ -15,18 +14,19 @@ use crate::time::{Mono, Now, nanos};
 use crate::variant::VariantId;
 use crate::waiting::class::{Claim, ClassId};
 
-/// A request as the shell has it.
+/// Request as the shell receives it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct IncomingRequest<'a> {
-    /// Its headers.
+    /// Headers.
     pub wire: Wire<'a>,
-    /// RefusalContext sent it, hashed; where [`RequiredLookups::source`] incoming for it.
+    /// Hash of the source, if [`RequiredLookups::source`] is set.
     pub source: Option<u64>,
-    /// RefusalContext sent it, hashed, where no proxy says so: what is counted is bounded by it. `None`: unbounded.
+    /// Hash of the sender, also without a trusted proxy's header; it bounds the measurements counted. `None`:
+    /// unbounded.
     pub sender: Option<u64>,
-    /// What proves its class; where [`RequiredLookups::proof`] incoming for it.
+    /// Proof of its class, if [`RequiredLookups::proof`] is set.
     pub proof: Option<&'a [u8]>,
-    /// Whether its body is still to come, and will be told of ([`Engine::on_body`]).
+    /// Whether a body follows, in calls of [`Engine::on_body`].
     pub body_follows: bool,
 }
 
@@ -39,32 +39,31 @@ impl<'a> From<Wire<'a>> for IncomingRequest<'a> {
     }
 }
 
-/// What the shell is to find out before it asks: each costs a call into the host, and few requests
-/// need any.
+/// Lookups that the shell must make before the request. Each costs a hostcall, and few requests need one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RequiredLookups<'a> {
-    /// RefusalContext sent it: it says by its own clock when.
+    /// Source of the request, which states its time of sending by its own clock.
     pub source: bool,
-    /// The path of the property that proves its class.
+    /// Path of the property that proves its class.
     pub proof: Option<&'a [String]>,
 }
 
-/// What came of reading it.
+/// Result of parsing.
 #[allow(
     clippy::large_enum_variant,
     reason = "made once a request and taken apart at once"
 )]
 pub(super) enum ParseOutcome {
-    /// None of ours: through, untouched.
+    /// Pass through untouched.
     Bypass,
-    /// Refused at once.
+    /// Refuse at once.
     Refused(Reason, RefusalContext),
-    /// To be routed and admitted.
+    /// Route and admit.
     Request(Request),
 }
 
 impl Engine {
-    /// What the shell has to find out of a request that came with these headers.
+    /// Returns the lookups that a request with these headers needs.
     #[must_use]
     pub fn required_lookups(&self, wire: &Wire<'_>) -> RequiredLookups<'_> {
         let stamped = Field::STARTS.iter().any(|field| wire.get(*field).is_some());
@@ -151,7 +150,7 @@ impl Engine {
             && wire.get(Field::Variant).is_some()
     }
 
-    /// The variant that a router has named, for a gate that fronts several.
+    /// Variant named by a router, for a gate that serves several.
     fn named(&self, wire: &Wire<'_>) -> Option<VariantId> {
         let name = wire
             .get(Field::Variant)
@@ -159,7 +158,7 @@ impl Engine {
         self.variants.named(std::str::from_utf8(name).ok()?)
     }
 
-    /// The class it asks for, if it may have it; else the default.
+    /// Requested class if the request may claim it, else the default.
     fn class(&mut self, incoming: &IncomingRequest<'_>) -> ClassId {
         let classes = &self.config.classes;
         let value = incoming.wire.get(Field::Class);
@@ -197,7 +196,7 @@ impl Engine {
         }
     }
 
-    /// Where there is but one class its metrics would say what others say.
+    /// Counts by class; with a single class that would repeat other metrics.
     pub(super) fn count_class(&mut self, metric: Metric, class: ClassId) {
         if self.config.classes.len() > 1 {
             self.stats.count(metric, Label::Class(class));

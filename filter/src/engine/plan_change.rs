@@ -1,4 +1,4 @@
-//! The plan in force: taken over, given up, and what that means for those who are held.
+//! Changes of the plan in force, and their effect on waiting requests.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,13 +18,14 @@ use crate::waiting::queue::Place;
 use crate::waiting::wait_queue::{SchedulerState, WaitQueue};
 
 impl Engine {
-    /// The planner gives this proxy no slot: until a plan says otherwise everything is refused.
+    /// Handles an answer of the planner without slots for this proxy: all requests are refused until a plan
+    /// gives some.
     pub fn on_no_slots(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         self.variants.withdraw_slots();
         self.reroute_waiting(now, verdicts);
     }
 
-    /// A planner's plan, received at `received`, replaces the one in force.
+    /// Replaces the plan in force by a planner's plan, received at `received`.
     pub fn on_plan(
         &mut self,
         plan: &Plan,
@@ -47,8 +48,7 @@ impl Engine {
         self.apply_plan(plan, now, verdicts);
     }
 
-    /// Takes over a plan. Where it changes what variants are for, those who are held are routed anew; most
-    /// plans change less.
+    /// Applies a plan. Waiting requests are routed again only if shares, slots or accuracies change.
     pub(super) fn apply_plan(
         &mut self,
         plan: &Plan,
@@ -70,8 +70,8 @@ impl Engine {
         self.downstream = Duration::from_secs_f64(plan.rest_ms / 1e3);
     }
 
-    /// The variants that requests refer to, held or in flight or named by a router, where the plan brings any
-    /// that needs a number.
+    /// Variants that requests refer to, held, in flight or named by a router. Empty unless the plan adds a
+    /// variant that needs an id.
     fn referred(&self, plan: &Plan) -> BTreeSet<VariantId> {
         let mut planned = plan.variants.iter();
         if planned.all(|planned| self.variants.named(&planned.name).is_some()) {
@@ -85,9 +85,9 @@ impl Engine {
             .collect()
     }
 
-    /// Routes who is held by the variants as they are now, the earliest deadline first. RefusalContext stays where it
-    /// was keeps its turn there, and whoever moves takes its class's with it: however often plans come, a
-    /// class that waits gets its share.
+    /// Routes waiting requests again, earliest deadline first. A request that stays keeps its turn there, and
+    /// one that moves takes its class's scheduling state along: a waiting class gets its share however often
+    /// plans come.
     pub(super) fn reroute_waiting(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         let queues = self.variants.iter().map(|variant| &variant.slots.queue);
         let turns: Vec<SchedulerState> = queues.map(WaitQueue::scheduler_state).collect();

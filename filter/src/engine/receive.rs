@@ -1,10 +1,10 @@
-//! Requests whose bodies are still coming: gate_estimate, bounded, and admitted with their last byte.
+//! Requests with incoming bodies: bounded, and admitted with their last byte.
 //!
-//! A request that has no body yet could not be worked on, so it owns no slot and stands before nobody. Its
-//! deadline runs on: when no variant could finish it any more it is refused. Two kinds go upstream while
-//! their bodies still come: those on a path configured as a stream, with their headers, and those larger
-//! than [`Limits::request_max`](crate::request::body::Limits::request_max), once so much has come. They take a slot
-//! each; together at most half of a variant's.
+//! No server can work on a request without its body, so such a request owns no slot and precedes no other.
+//! Its deadline runs on: it is refused when no variant could finish it any more. Two kinds go upstream
+//! while their bodies are incoming: those on a path configured as a stream, with their headers; and those
+//! larger than [`Limits::request_max`](crate::request::body::Limits::request_max), once that many bytes
+//! have come. Each takes a slot; together at most half of a variant's.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::verdict::Verdict;
 
 use super::{Engine, Request, State, StreamId};
 
-/// The least time between two looks at a request whose body is coming.
+/// Minimum time between two checks of a request whose body is incoming.
 const CHECK_PERIOD_MIN: Duration = Duration::from_millis(5);
 
 impl Engine {
-    /// Holds a request whose body is still to come, unless it is a stream, whose headers decide.
+    /// Holds a request until its body is complete, unless it is a stream, which is decided by its headers.
     pub(super) fn receive(
         &mut self,
         stream: StreamId,
@@ -55,7 +55,7 @@ impl Engine {
         Verdict::Park
     }
 
-    /// Sets when to check_at at a request again: when half of its time is gone, at the latest when no variant could
+    /// Schedules the next check of a request: after half of its time, at the latest when no variant could
     /// finish it any more.
     fn schedule_check(&mut self, stream: StreamId, mut request: Request, now: Mono, until: Mono) {
         let half = request.due.since(now) / 2;
@@ -69,8 +69,8 @@ impl Engine {
         self.requests.insert(stream, request);
     }
 
-    /// Holds a body that has come to `bytes`, where it is not complete and no limit is near; `false`: it is for
-    /// [`Engine::on_body`] to say. Most bodies come like this, and then need no clock.
+    /// Holds a body of `bytes` so far, if it is incomplete and no limit is near; `false` otherwise: then
+    /// [`Engine::on_body`] decides. Most chunks need only this, and no clock.
     pub fn hold_body(&mut self, stream: StreamId, bytes: u64) -> bool {
         let limits = &self.config.body;
         let request = self.requests.get_mut(&stream);
@@ -85,8 +85,8 @@ impl Engine {
         holds
     }
 
-    /// A part of a request's body has come. `source` tells who sends a request's, and is incoming only where
-    /// more bytes are held than one source may hold. `None`: the request is upstream, or none of ours; its body
+    /// Handles a chunk of a request's body. `source` looks up the source of a request; it is called only if
+    /// more bytes are held than one source may hold. `None`: the request is upstream, or unknown; its body
     /// follows it.
     pub fn on_body(
         &mut self,
@@ -135,7 +135,7 @@ impl Engine {
             );
         }
         if request.deadline.at <= now.mono {
-            // The timer that would have ended it counts complete_at ms.
+            // The timer that would have ended it counts whole ms.
             let counts_as_demand = request.counts_as_demand;
             self.count_unservable(counts_as_demand);
             return Some(self.refuse_held(stream, Reason::Expired, now.mono));
@@ -158,8 +158,8 @@ impl Engine {
         Some(verdict)
     }
 
-    /// Bodies are not told of, as the shell has found out: all that are held for theirs are admitted as
-    /// they are, and later ones with their headers.
+    /// Stops waiting for bodies, because Envoy does not deliver them: requests that wait for theirs are
+    /// admitted as they are, later ones with their headers.
     pub fn stop_receiving(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         let streams: Vec<StreamId> = self.receiving.streams().collect();
         for stream in streams {
@@ -175,19 +175,19 @@ impl Engine {
         }
     }
 
-    /// Requests whose bodies are still coming.
+    /// Requests whose bodies are incoming.
     #[must_use]
     pub fn receiving(&self) -> usize {
         self.receiving.len()
     }
 
-    /// Bytes of bodies held, in all.
+    /// Bytes of bodies held in total.
     #[must_use]
     pub fn bytes_held(&self) -> u64 {
         self.ledger.all()
     }
 
-    /// Looks at a request whose body is still coming; refuses it where that is too late for any variant to answer.
+    /// Checks a request whose body is incoming; refuses it if no variant could answer in time.
     pub(super) fn check_receiving(
         &mut self,
         stream: StreamId,
@@ -198,7 +198,7 @@ impl Engine {
             return;
         };
         self.sample_delayed(&request, now.mono);
-        // What the variants are predicted to take may be another than when it came.
+        // Predictions may have changed since it came.
         let least = self.quickest(&request, now);
         let until = least.map_or(Mono(0), |least| latest_start(request.due, least));
         if until >= now.mono {
@@ -210,7 +210,7 @@ impl Engine {
         verdicts.push((stream, verdict));
     }
 
-    /// Takes a request out of those that are received, with what is held of its body.
+    /// Removes a request from those with incoming bodies, and returns it.
     pub(super) fn leave_receiving(&mut self, stream: StreamId) -> Option<Request> {
         let request = self.requests.get(&stream)?;
         let State::Receiving { check_at } = request.state else {
@@ -221,8 +221,8 @@ impl Engine {
         self.requests.remove(&stream)
     }
 
-    /// Sends a request upstream before its body is complete, or refuses it: one that is too large is not
-    /// held for a slot, because its body would have to be held without a limit. A stream by its path is.
+    /// Admits a request whose body may be incomplete. One that is too large must not wait for a slot, because
+    /// its body would need unlimited memory; a stream by its path may.
     fn admit_stream(
         &mut self,
         stream: StreamId,
@@ -238,8 +238,8 @@ impl Engine {
         }
     }
 
-    /// Whether a variant has as many streams as it may: half of its slots, divided among the workers, and
-    /// one in any case.
+    /// Whether a variant has its maximum of streams: half of its slots, divided among the workers, and at least
+    /// one.
     pub(super) fn exceeds_streams(&self, variant: VariantId) -> bool {
         self.variants.get(variant).is_some_and(|variant| {
             let most = variant.slots.total() / 2 / self.workers.max(1);
@@ -247,8 +247,8 @@ impl Engine {
         })
     }
 
-    /// Holds so many bytes of a request's body. At the limit of all, those that have been coming for the
-    /// longest make room.
+    /// Holds `bytes` bytes of a request's body. At the limit of all bytes, the requests whose bodies have been
+    /// incoming for the longest make room.
     ///
     /// # Errors
     /// The limit that leaves no room.
@@ -295,7 +295,7 @@ impl Engine {
         room
     }
 
-    /// Asks for the source of this request, and of all others of which bytes are held, where nobody has.
+    /// Looks up the source of this request, and of all other requests with bytes held, if still unknown.
     fn look_up_sources(
         &mut self,
         stream: StreamId,
@@ -316,8 +316,8 @@ impl Engine {
         }
     }
 
-    /// Refuses the request whose body has been coming for the longest, unless it is this one; whether it
-    /// did.
+    /// Refuses the request whose body has been incoming for the longest, unless it is this one; returns whether
+    /// it did.
     fn evict_oldest_but(
         &mut self,
         stream: StreamId,
@@ -338,7 +338,7 @@ impl Engine {
             None => match self.requests.remove(&stream) {
                 Some(request) => {
                     self.leave_queue(&request);
-                    // The slot table has yet to record_gate_estimate that it waits no more.
+                    // The slot table must learn that it no longer waits.
                     if let Some(variant) = self.variants.get_mut(request.variant) {
                         variant.slots.reported.stale = true;
                     }

@@ -20,7 +20,7 @@ impl Engine {
         self.refuse(reason, context)
     }
 
-    /// Refuses a request that was held: what is held of its body goes.
+    /// Refuses a held request and releases its body.
     pub(super) fn refuse_waiting(
         &mut self,
         request: &Request,
@@ -41,7 +41,7 @@ impl Engine {
         self.refusal(reason, context)
     }
 
-    /// A refusal that has been counted.
+    /// Creates a refusal that is already counted.
     pub(super) fn refusal(&self, reason: Reason, context: RefusalContext) -> Verdict {
         let gate = self.config.role == Role::Gate;
         let variant = context.variant.filter(|_| gate);

@@ -1,4 +1,4 @@
-//! What an answer is tagged with, and what is learnt from it.
+//! Responses: their tags, and the measurements they yield.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,44 +14,42 @@ use crate::time::{Now, Wall};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
 
-/// An answer from upstream, as the shell has it.
+/// Response from upstream, as the shell receives it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Answer {
-    /// Whether it is an error (4xx, 5xx): it says nothing of the service time.
+    /// Whether it is an error (4xx, 5xx), which is no measurement of the service time.
     pub failed: bool,
-    /// HealthSignal of the server's health; `None`: none.
+    /// Signal of the server's health, if any.
     pub sign: Option<HealthSignal>,
-    /// The variant that answered, where another could have than the one it was sent to.
+    /// Variant that answered, if it may differ from the one it was sent to.
     pub served_by: Option<VariantId>,
-    /// What the gate before the server says a request takes there (`x-slo-expected-ms`).
+    /// Response time at the gate before the server (`x-slo-expected-ms`).
     pub expected: Option<Duration>,
-    /// Times that Envoy sent the request again.
+    /// Retries by Envoy.
     pub retried: u32,
 }
 
-/// So much of an answer Envoy takes from a server though its client reads nothing, in bytes: what
-/// `per_connection_buffer_limit_bytes` is in the shipped files. The time of what comes after it may be the
-/// client's.
+/// Bytes of a response that Envoy takes from a server while its client reads nothing:
+/// `per_connection_buffer_limit_bytes` in the shipped files. The time after them may be the client's.
 pub const ANSWER_BUFFERED: usize = 65_536;
 
-/// What an answer from upstream is tagged with.
+/// Tags of a response from upstream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tags {
-    /// The variant that answered (`x-slo-variant`).
+    /// Variant that answered (`x-slo-variant`).
     pub variant: Rc<str>,
     /// Time left (`x-slo-remaining-ms`).
     pub remaining: Duration,
-    /// Time held (`server-timing: queue;dur=…`); a router holds nobody.
+    /// Time held (`server-timing: queue;dur=…`); `None` at a router, which holds no request.
     pub waited: Option<Duration>,
-    /// What a request that came now would take here, wait and service (`x-slo-expected-ms`): for the
-    /// router before this slots.
+    /// Predicted response time of a new request (`x-slo-expected-ms`), for the router before this gate.
     pub expected: Option<Duration>,
-    /// When the request came, for a client that says when it sends (`x-slo-clock`).
+    /// Arrival of the request, for a client that states its time of sending (`x-slo-clock`).
     pub came: Option<Wall>,
 }
 
 impl Engine {
-    /// The answer's headers have come from upstream: what to tag them with.
+    /// Handles the headers of a response from upstream; returns its tags.
     pub fn on_answer(&mut self, stream: StreamId, answer: Answer, now: Now) -> Option<Tags> {
         let role = self.config.role;
         if let Some(by) = answer.served_by {
@@ -63,7 +61,7 @@ impl Engine {
         };
         flight.failed = answer.failed;
         if !std::mem::replace(&mut flight.answered, true) {
-            // An answer that has begun is let finish: cut off it would be of no use to anybody.
+            // A response that has begun may finish: cut off it would be useless.
             self.timers.cancel(request.deadline.client_at, stream);
         }
         let (flight, request) = (*flight, *request);
@@ -87,8 +85,8 @@ impl Engine {
         })
     }
 
-    /// So much of an answer has come that its client's reading may hold up the rest: the server's part in
-    /// it is over, and its slot free. Not so of a stream, which the server goes on making.
+    /// Handles a response that exceeds Envoy's buffer, so that its client's reading may delay the rest: the
+    /// server's part is over, and its slot is free. Except for a stream, which the server is still producing.
     pub fn on_response_exceeds_buffer(
         &mut self,
         stream: StreamId,
@@ -105,14 +103,14 @@ impl Engine {
             return;
         }
         let (flight, freed) = (*flight, *request);
-        // Counted out with its slot: the end of its body must not count it out again.
+        // Already subtracted with its slot: the end of its body must not subtract it again.
         request.uploading = false;
         let request = freed;
         self.free_slot(stream, &request, flight, End::Answered, now);
         self.dispatch_variant(request.variant, false, now, verdicts);
     }
 
-    /// Ends a flight that has outlived its deadline without an answer.
+    /// Ends a request in flight whose deadline has passed without a response.
     pub(super) fn expire_flight(
         &mut self,
         stream: StreamId,

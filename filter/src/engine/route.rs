@@ -1,5 +1,4 @@
-//! Where a request goes: by quota on arrival, downgrade_target when its variant cannot answer in time any
-//! more.
+//! Routing: by quota on arrival, by accuracy when the variant can no longer answer in time.
 
 use std::time::Duration;
 
@@ -15,11 +14,11 @@ use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 
 impl Engine {
-    /// The variant for a request, by role: a gate has no choice. `arrives`: it may be the trial of one that
-    /// fails.
+    /// Chooses the variant for a request, by role: a gate has no choice. `arrives`: the request may be the
+    /// trial of a failing variant.
     ///
     /// # Errors
-    /// Why none will do.
+    /// The reason why none fits.
     pub(super) fn choose(
         &mut self,
         request: &Request,
@@ -54,7 +53,7 @@ impl Engine {
         Ok(chosen)
     }
 
-    /// Another variant that can still answer in time, the most accurate; a gate has no other.
+    /// Most accurate other variant that can still answer in time; a gate has no other.
     pub(super) fn downgrade_target(&mut self, request: &Request, now: Now) -> Option<VariantId> {
         if self.config.role == Role::Gate {
             return None;
@@ -74,7 +73,7 @@ impl Engine {
         Some(found)
     }
 
-    /// The variant this gate fronts: its own, or the one a router has named, or the only one.
+    /// Variant behind this gate: the configured one, or the one named by a router, or the only one.
     pub(super) fn gate_variant(&self, request: &Request) -> Option<VariantId> {
         let own = self.config.variant.as_deref();
         match own {
@@ -83,10 +82,10 @@ impl Engine {
         }
     }
 
-    /// How long the quickest variant that may serve a request would take if nobody waited.
+    /// Shortest service time among the variants that may serve a request, without waiting.
     ///
     /// # Errors
-    /// Why none could serve it in time.
+    /// The reason why none could serve it in time.
     pub(super) fn quickest(&self, request: &Request, now: Now) -> Result<Duration, Reason> {
         let only = match self.config.role {
             Role::Gate => Some(self.gate_variant(request).ok_or(Reason::NoCapacity)?),
@@ -110,7 +109,7 @@ impl Engine {
 }
 
 impl Request {
-    /// What it asks of a variant now.
+    /// Its requirements of a variant as of `now`.
     pub(super) fn requirements(&self, now: Mono) -> Requirements {
         Requirements {
             left: self.due.since(now),

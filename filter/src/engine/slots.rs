@@ -1,4 +1,4 @@
-//! Slots: what is incoming of the board, and what its answer lets go.
+//! Slots: acquisition from the slot table, and dispatch of waiting requests.
 
 use weir_api::metrics::Metric;
 
@@ -16,12 +16,13 @@ use crate::waiting::class::ClassId;
 use crate::waiting::queue::Place;
 
 impl Engine {
-    /// Time has passed, or somebody has rung: every variant's turn.
+    /// Dispatches waiting requests of all variants, on a tick or a notification.
     pub(super) fn dispatch_all(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         if !self.owns_slots() {
             return;
         }
-        // RefusalContext is moved is in a hurry: it has its say where it comes to before slots are given there.
+        // First pass: downgrade overdue requests, so that they compete in their new queue before slots are
+        // granted there.
         for index in 0..self.variants.len() {
             self.evict_overdue(VariantId(index), now, verdicts);
         }
@@ -31,7 +32,7 @@ impl Engine {
         self.dispatch_dirty(now, verdicts);
     }
 
-    /// One variant's turn, and that of those to which somebody was moved from it.
+    /// Dispatches waiting requests of a variant, and of those to which requests were downgraded from it.
     pub(super) fn dispatch_variant(
         &mut self,
         id: VariantId,
@@ -43,7 +44,7 @@ impl Engine {
         self.dispatch_dirty(now, verdicts);
     }
 
-    /// Ends, because who is moved can answer in time where it is moved to, and is not moved again at
+    /// Terminates: a downgraded request can be answered in time at its new variant, and is not moved again at
     /// the same moment.
     fn dispatch_dirty(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         while let Some(id) = self.dirty_variants.pop() {
@@ -51,8 +52,8 @@ impl Engine {
         }
     }
 
-    /// Moves or refuses those whose time here is up, tells the board what it should know, and
-    /// dispatches as many as it grants. `tick`: time has passed or somebody has rung.
+    /// Downgrades or refuses overdue requests, updates the slot table, and dispatches the requests granted.
+    /// `tick`: on a tick or a notification.
     fn dispatch_waiting(
         &mut self,
         id: VariantId,
@@ -82,7 +83,7 @@ impl Engine {
         self.count_batch(id, granted);
     }
 
-    /// Lays the ghosts, and moves or refuses those whose time here is up.
+    /// Expires orphaned slots, and downgrades or refuses overdue requests.
     fn evict_overdue(&mut self, id: VariantId, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         if let Some(variant) = self.variants.get_mut(id) {
             variant.slots.expire_orphans(now.mono);
@@ -102,7 +103,7 @@ impl Engine {
             return;
         };
         let to = (request.due > now.mono).then(|| self.downgrade_target(&request, now));
-        // Where there is no time left but for the rest of the pipeline, nothing has expired yet.
+        // If only the downstream time is left, the deadline has not expired yet.
         let reason = if request.deadline.at <= now.mono {
             Reason::Expired
         } else {
@@ -120,8 +121,8 @@ impl Engine {
         }
     }
 
-    /// Claims a slot for a request that has just come, unless somebody here goes before it.
-    pub(super) fn claim(&mut self, request: &Request, now: Mono) -> Option<LanePosition> {
+    /// Acquires a slot for a new request, unless a waiting request goes before it.
+    pub(super) fn acquire_for(&mut self, request: &Request, now: Mono) -> Option<LanePosition> {
         let variant = self.variants.get_mut(request.variant)?;
         variant.slots.expire_orphans(now);
         let newcomer = (request.class, request.place());
@@ -137,8 +138,8 @@ impl Engine {
         Some(LanePosition::new(&sent, 0, granted))
     }
 
-    /// Tells the board of a variant; a newcomer stands before those in the room. How many may go,
-    /// and what was sent.
+    /// Updates the slot table for a variant and acquires slots; a newcomer goes before the queue. Returns the
+    /// number granted, and the lane report.
     pub(super) fn acquire_slots(
         &mut self,
         id: VariantId,
@@ -154,7 +155,7 @@ impl Engine {
         let waiting_count = u32::try_from(variant.slots.queue.len()).unwrap_or(u32::MAX);
         let params = AcquireParams {
             waiting_count: waiting_count.saturating_add(more),
-            due: variant.due(self.config.batch_wait, now),
+            due: variant.batch_due(self.config.batch_wait, now),
             limit,
             tick,
             overlaps: self.config.overlap,
@@ -164,17 +165,17 @@ impl Engine {
         let (outcome, head) = match (newcomer, room.single_class_order()) {
             (Some((class, place)), Some(line)) => {
                 let order = std::iter::once(room.urgency(class, place)).chain(line);
-                params.put(worker, variant, order, now)
+                params.acquire(worker, variant, order, now)
             }
             (Some((class, place)), None) => {
                 let order = room.order_with(class, place);
-                params.put(worker, variant, order, now)
+                params.acquire(worker, variant, order, now)
             }
-            (None, Some(line)) => params.put(worker, variant, line, now),
-            (None, None) => params.put(worker, variant, room.order(), now),
+            (None, Some(line)) => params.acquire(worker, variant, line, now),
+            (None, None) => params.acquire(worker, variant, room.order(), now),
         };
         let slots = &mut variant.slots;
-        // Of a batch that was closed with a newcomer the others go at the next check_at, at once.
+        // The rest of a batch that a newcomer has closed leaves on the next check, at once.
         slots.reported.stale = outcome.contended || outcome.more;
         if !outcome.contended {
             slots.reported.head = head;
@@ -216,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// One held for a variant that can wait there no longer.
+    /// Removes an overdue request from a variant's queue.
     fn overdue(&mut self, id: VariantId, now: Mono) -> Option<StreamId> {
         let variant = self.variants.get_mut(id)?;
         if variant.slots.queue.is_empty() {
@@ -233,7 +234,7 @@ impl Engine {
     }
 }
 
-/// What is incoming of the board beside what the variant's gate says by itself.
+/// Parameters of an acquisition beyond the state of the variant's slots.
 #[derive(Debug, Clone, Copy)]
 struct AcquireParams {
     waiting_count: u32,
@@ -244,8 +245,8 @@ struct AcquireParams {
 }
 
 impl AcquireParams {
-    /// The board's answer, and who is first of those who then still wait.
-    fn put<W: Iterator<Item = Urgency> + Clone>(
+    /// Acquires; returns the result, and the first request that then still waits.
+    fn acquire<W: Iterator<Item = Urgency> + Clone>(
         self,
         worker: &mut Worker,
         variant: &Variant,
@@ -268,7 +269,7 @@ impl AcquireParams {
             tick: self.tick,
             lanes: self
                 .overlaps
-                .then(|| variant.ahead(self.waiting_count, now)),
+                .then(|| variant.lane_request(self.waiting_count, now)),
         };
         let outcome = worker.acquire(ask, now);
         let head = waiting.into_iter().nth(outcome.granted as usize);

@@ -1,14 +1,14 @@
-//! Moments at which something is due for a stream, the earliest first. It holds no clock.
+//! Timers of streams, earliest first. It has no clock.
 
 use std::collections::BTreeSet;
 
 use crate::time::Mono;
 
-/// Timers set last that are kept in a list: most are taken back within milliseconds, and a list of so few is
-/// quicker than a tree.
+/// Length of the list of latest timers. Most timers are cancelled within milliseconds, and a short list is
+/// faster than a tree.
 const NEWEST_MAX: usize = 8;
 
-/// Streams, each with the moment when it is due.
+/// Streams with their due times.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     newest: Vec<(Mono, u32)>,
@@ -16,7 +16,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sets a stream's timer. A stream has one at the most.
+    /// Sets a stream's timer; a stream has at most one.
     pub(super) fn set(&mut self, at: Mono, stream: u32) {
         if self.newest.len() >= NEWEST_MAX {
             self.due.extend(self.newest.drain(..));
@@ -24,7 +24,7 @@ impl Timers {
         self.newest.push((at, stream));
     }
 
-    /// Takes back a timer that was set so.
+    /// Cancels the timer that was set for that time.
     pub(super) fn cancel(&mut self, at: Mono, stream: u32) {
         let timer = (at, stream);
         match self.newest.iter().rposition(|newest| *newest == timer) {
@@ -37,14 +37,14 @@ impl Timers {
         }
     }
 
-    /// The earliest moment.
+    /// Earliest due time.
     #[must_use]
     pub(super) fn next(&self) -> Option<Mono> {
         let timers = self.newest.iter().chain(self.due.first());
         timers.map(|(at, _)| *at).min()
     }
 
-    /// Takes out the earliest stream whose moment is past.
+    /// Removes and returns the earliest stream whose time is past.
     pub(super) fn pop(&mut self, now: Mono) -> Option<u32> {
         let timers = self.newest.iter().chain(self.due.first());
         let (at, stream) = *timers.min().filter(|(at, _)| *at < now)?;

@@ -1,4 +1,4 @@
-//! One variant as the engine sees it.
+//! One variant in the engine.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,50 +18,50 @@ use crate::variant::VariantKey;
 use crate::waiting::class::Classes;
 use crate::waiting::wait_queue::WaitQueue;
 
-/// How long before the last moment a batch is closed that is not full, at the least: the timer that
-/// comes for it counts complete_at ms and may be late by a few.
+/// Minimum time before the latest start at which an incomplete batch is closed. The timer for it counts
+/// whole ms and may be late by a few.
 const BATCH_MARGIN: Duration = Duration::from_millis(5);
-/// The same, as a part of the service time: a prediction is told to within a sixteenth, and who was
-/// refused because the timer came a moment too late has waited for nothing but company.
+/// The same as a part of the service time. A prediction is accurate to a sixteenth, and a late timer must
+/// not refuse a request that waited only for its batch to fill.
 const BATCH_MARGIN_PART: u32 = 16;
-/// How long a router goes by what it has gate_estimate of a variant's slots.
+/// Time for which a router uses the response time reported by a variant's gate.
 const GATE_ESTIMATE_TTL: Duration = Duration::from_secs(2);
 
-/// A variant as the engine sees it.
+/// State of one variant.
 #[derive(Debug)]
 pub(super) struct Variant {
     pub(super) name: Rc<str>,
     pub(super) cluster: Rc<str>,
-    /// The cluster that moves on to other variants where a connection is refused, where there is one.
+    /// Cluster that fails over to other variants if a connection is refused, if there is one.
     pub(super) failover: Option<Rc<str>>,
     pub(super) key: VariantKey,
-    /// The plan's service time.
+    /// Planned service time.
     pub(super) planned: Duration,
-    /// The same, corrected by what was seen.
+    /// The same, corrected by measurements.
     pub(super) predicted: ServiceTime,
     pub(super) batch: u32,
     pub(super) cancels: bool,
     pub(super) slots: VariantSlots,
-    /// Requests upstream whose bodies are still coming.
+    /// Requests upstream with incoming bodies.
     pub(super) uploads: u32,
-    /// Health of its servers, as the workers of the proxy know.
+    /// Health of its servers, as known to the workers of the proxy.
     pub(super) health: Health,
-    /// Moment at which it was last probed from here.
+    /// Time of the last probe from this worker.
     pub(super) probed_at: Option<Mono>,
-    /// Since when the room has been waiting for a batch to fill.
+    /// Start of the batch window.
     pub(super) batch_open_since: Option<Mono>,
-    /// The last execution that is over, until the board has told of it.
+    /// Last completed execution, until the slot table has reported its start.
     pub(super) completion: Option<Completion>,
     pub(super) service_time: ServiceTimeEstimator,
     pub(super) gate_estimate: Option<(Duration, Mono)>,
-    /// Shortest that it could take with all it may be given; `None` where the plan does not name it.
+    /// Shortest service time with all the cores it may be given; `None` if the plan does not include it.
     pub(super) shortest: Option<Duration>,
     pub(super) share: f64,
     pub(super) accuracy: f64,
 }
 
 impl Variant {
-    /// When the engine has to check_at at it by itself.
+    /// Next time at which the engine must check it.
     pub(super) fn next_wake(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Mono> {
         if self.slots.reported.stale {
             return Some(now);
@@ -72,8 +72,8 @@ impl Variant {
         check_at.into_iter().chain(wake).chain(due).min()
     }
 
-    /// The least urgent for whom a batch is to be closed though it is not full.
-    pub(super) fn due(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Urgency> {
+    /// Least urgent request whose batch window is over.
+    pub(super) fn batch_due(&self, batch_wait: Option<Duration>, now: Mono) -> Option<Urgency> {
         self.batch_due_at(batch_wait).filter(|at| *at <= now)?;
         let waited = self.batch_open_since.zip(batch_wait);
         if waited.is_some_and(|(since, wait)| since + wait <= now) {
@@ -82,7 +82,7 @@ impl Variant {
         Some(self.slots.queue.urgency_by(now + self.batch_service()))
     }
 
-    /// When the first who wait can wait for company no longer.
+    /// End of the batch window: the latest start of the earliest deadline, or the configured maximum.
     fn batch_due_at(&self, batch_wait: Option<Duration>) -> Option<Mono> {
         if self.batch <= 1 {
             return None;
@@ -94,33 +94,33 @@ impl Variant {
         patience.into_iter().chain([last]).min()
     }
 
-    /// The service of a batch, and the time before by which it is closed.
+    /// Service time of a batch, plus the margin for closing it.
     fn batch_service(&self) -> Duration {
         let service = self.predicted.high;
         service + BATCH_MARGIN.max(service / BATCH_MARGIN_PART)
     }
 
-    /// Whether it could serve this requirements if nobody waited.
+    /// Whether it could meet these requirements without waiting.
     pub(super) fn fits(&self, requirements: Requirements) -> bool {
         self.predicted.high <= requirements.left && self.accuracy >= requirements.min_accuracy
     }
 
-    /// Whether the plan in force names it.
+    /// Whether the plan in force includes it.
     pub(super) fn is_planned(&self) -> bool {
         self.shortest.is_some()
     }
 
-    /// A gate before this variant's servers says what a request takes there.
+    /// Records the response time reported by a gate before its servers.
     pub(super) fn record_gate_estimate(&mut self, expected: Duration, now: Mono) {
         let expected = match self.gate_estimate {
-            // Several gates take turns at answering: none of them for all.
+            // Several gates answer in turn, and none stands for all of them.
             Some((before, until)) if now < until => (before * 3 + expected) / 4,
             _ => expected,
         };
         self.gate_estimate = Some((expected, now + GATE_ESTIMATE_TTL));
     }
 
-    /// An execution took, or was given up after, so long.
+    /// Records the duration of an execution, completed or aborted.
     pub(super) fn observe(&mut self, planned: Duration, took: Duration, now: Mono) {
         if self.service_time.record(planned, took, now) {
             self.predicted = self.service_time.estimate(self.planned);

@@ -1,5 +1,5 @@
-//! The variants an engine knows: those of the plan, and those gone from it that still execute.
-//! A variant keeps its number as long as anything refers to it.
+//! Variants of an engine: those of the plan, and those gone from it that still execute. A variant keeps its
+//! id while anything refers to it.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::variant::VariantId;
 use crate::waiting::class::{ClassId, Classes};
 use crate::waiting::queue::Place;
 
-/// What a variant is for, as requests are routed; how long it takes is incoming of each anew.
+/// Properties of a variant that routing depends on, besides its response time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct RoutingState {
     share: f64,
@@ -21,17 +21,17 @@ pub(super) struct RoutingState {
     accuracy: f64,
 }
 
-/// All of them.
+/// Table of variants.
 #[derive(Debug, Default)]
 pub(super) struct Variants {
     table: Vec<Variant>,
     classes: Classes,
-    /// The end of failover clusters' names.
+    /// Suffix of failover clusters' names.
     failover: Option<String>,
 }
 
 impl Variants {
-    /// None yet; their queues will know these classes.
+    /// Creates an empty table for these classes.
     pub(super) fn new(classes: &Classes, failover: Option<&str>) -> Variants {
         Variants {
             table: Vec::new(),
@@ -60,20 +60,20 @@ impl Variants {
         self.get(id).map_or(0.0, |variant| variant.accuracy)
     }
 
-    /// The variant of that public name.
+    /// Variant with that public name.
     pub(super) fn named(&self, name: &str) -> Option<VariantId> {
         let place = self.table.iter().position(|known| *known.name == *name);
         place.map(|place| VariantId(place as u16))
     }
 
-    /// The one variant that has slots, if there is but one.
+    /// The only variant with slots, if there is exactly one.
     pub(super) fn only(&self) -> Option<VariantId> {
         let mut open = (0..).zip(&self.table).filter(|(_, v)| v.slots.total() > 0);
         let (first, _) = open.next()?;
         open.next().is_none().then_some(VariantId(first))
     }
 
-    /// What each would be for a request that takes this place in its room.
+    /// Candidates for a request with this place in the queue.
     pub(super) fn candidates(
         &self,
         class: ClassId,
@@ -89,8 +89,8 @@ impl Variants {
         })
     }
 
-    /// A request with this requirements was refused: where it would have made it but for those who wait, slots
-    /// are short. One that nobody could have served in time says nothing of them.
+    /// Marks as contended the variants that would have met these requirements but for the waiting requests. A
+    /// request that no variant could serve in time says nothing about contention.
     pub(super) fn mark_contended(&mut self, requirements: Requirements) {
         for variant in self
             .table
@@ -101,10 +101,11 @@ impl Variants {
         }
     }
 
-    /// How long the quickest that could serve this requirements would take if nobody waited; `only` this one may.
+    /// Shortest service time among the variants that meet these requirements, without waiting; `only`: this one
+    /// alone.
     ///
     /// # Errors
-    /// Why none could.
+    /// The reason why none does.
     pub(super) fn quickest(
         &self,
         requirements: Requirements,
@@ -127,9 +128,9 @@ impl Variants {
         }
     }
 
-    /// Whether some variant of the plan could serve such a request if nobody else were there and it had all
-    /// that it may be given: what it takes with what it has now says nothing, or a plan that is too small would
-    /// hide the demand that it is too small for. Without a plan any request could be served.
+    /// Whether a variant of the plan could meet these requirements without other load and with all the cores it
+    /// may be given. Its present cores do not matter, or a plan that is too small would hide the demand it is
+    /// too small for. Without a plan any request could be served.
     pub(super) fn could_serve(&self, requirements: Requirements) -> bool {
         let mut planned = self.table.iter().filter_map(|variant| {
             let shortest = variant.shortest?.min(variant.predicted.high);
@@ -149,19 +150,19 @@ impl Variants {
         could || !any
     }
 
-    /// Renews the predictions.
+    /// Updates the predictions.
     pub(super) fn update_predictions(&mut self, now: Mono) {
         for variant in &mut self.table {
             variant.predicted = variant.service_time.predict(variant.planned, now);
         }
     }
 
-    /// What each variant's quota is.
+    /// Quotas of the variants.
     pub(super) fn shares(&self) -> impl Iterator<Item = f64> + '_ {
         self.table.iter().map(|variant| variant.share)
     }
 
-    /// No variant has a share or a slot.
+    /// Takes share and slots from all variants.
     pub(super) fn withdraw_slots(&mut self) {
         for variant in &mut self.table {
             variant.share = 0.0;
@@ -170,8 +171,8 @@ impl Variants {
         }
     }
 
-    /// Takes over a plan's variants. One the plan no longer names gets no share and no slot; its
-    /// place is used again once nothing refers to it: no slot taken, and no request as `refers` says.
+    /// Adopts a plan's variants. A variant no longer in the plan has no share and no slot. Its index is reused
+    /// once nothing refers to it: no slot taken, and no request as `refers` tells.
     pub(super) fn adopt(&mut self, plan: &Plan, refers: impl Fn(VariantId) -> bool) {
         self.withdraw_slots();
         let suffix = self.failover.as_deref();
@@ -187,7 +188,7 @@ impl Variants {
         }
     }
 
-    /// What each variant is for, as requests are routed.
+    /// Properties of the variants that routing depends on.
     pub(super) fn routing_states(&self) -> impl Iterator<Item = RoutingState> + '_ {
         self.table.iter().map(|variant| RoutingState {
             share: variant.share,
@@ -196,7 +197,7 @@ impl Variants {
         })
     }
 
-    /// Rooms in which nobody waits do not wait for company either.
+    /// Resets the batch window of variants with empty queues.
     pub(super) fn reset_batch_windows(&mut self) {
         for variant in &mut self.table {
             if variant.slots.queue.is_empty() {
@@ -205,7 +206,7 @@ impl Variants {
         }
     }
 
-    /// Where the variant is, or else a place nothing refers to any more.
+    /// Index of the variant, or else a reusable one.
     fn place(
         &self,
         planned: &VariantPlan,
