@@ -1,72 +1,72 @@
-//! Bodies that are held: bounded for each request, for each source and in all.
+//! Held bodies: bounded per request, per source and in total.
 //!
-//! A request is held until its last byte has come, because a server can work on nothing less: until then
-//! it owns no slot. What is held lies in Envoy; only its length is known here. At the limit of all bytes,
-//! or of all requests under way, the request whose body has been coming for the longest makes room: a quick
-//! upload takes milliseconds, so that is a slow one.
+//! A request is held until its last byte has come, because no server can work on less; until then it owns
+//! no slot. Envoy holds the bytes; only their number is known here. At the limit of all bytes, or of all
+//! incoming requests, the request whose body has been incoming for the longest makes room: a normal upload
+//! takes milliseconds, so that one is slow.
 //!
-//! It decides nothing about time; the deadline runs on while a body comes.
+//! Nothing here depends on time; the deadline runs on while a body is incoming.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 
-/// Sources are hashed before they come here.
+/// Sources are already hashes.
 type Hasher = BuildHasherDefault<fnv::FnvHasher>;
 
-/// The configured limits of bodies.
+/// Configured limits of bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes held of one request; one that is larger is let through as a stream.
+    /// Bytes held of one request; a larger one goes upstream as a stream.
     pub request_max: u64,
     /// Bytes held of one source, by one worker.
     pub source_max: u64,
-    /// Bytes held in all, by one worker.
+    /// Bytes held in total, by one worker.
     pub held_max: u64,
 }
 
-/// A part of a request's body that has come.
+/// Chunk of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyChunk {
     /// Bytes of the body so far.
     pub bytes: u64,
-    /// Whether it was the last.
+    /// Whether the body is complete.
     pub complete: bool,
 }
 
-/// The bytes held of one request.
+/// Bytes held of one request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeldBody {
     /// Bytes held.
     pub bytes: u64,
-    /// The source that they are counted for, hashed; `None` where it is not known.
+    /// Hash of the source that they are counted for; `None` if unknown.
     pub source: Option<u64>,
-    /// Whether the source was asked for.
+    /// Whether the source was looked up.
     pub source_known: bool,
 }
 
-/// A limit that more bytes would exceed.
+/// Limit that more bytes would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitExceeded {
-    /// That of the source.
+    /// Limit of the source.
     Source,
-    /// That of all.
+    /// Limit of all bytes.
     All,
 }
 
-/// Bytes held by one worker, in all and by source.
+/// Bytes held by one worker, in total and by source.
 ///
-/// While all together hold no more than one source may, no source can hold more. Until then nobody is source_known
-/// for a source: it is a call into the host, dearer than all else that is done for a small body.
+/// While the total is below the limit of a single source, no source can exceed its limit. Until then no
+/// source is looked up: a lookup is a hostcall, and costs more than all other work for a small body.
 #[derive(Debug, Default)]
 pub struct Ledger {
     all: u64,
-    /// Bytes of requests whose source was not asked for.
+    /// Bytes of requests whose source was not looked up.
     unknown_source: u64,
     of_source: HashMap<u64, u64, Hasher>,
 }
 
 impl Ledger {
-    /// Bytes held in all.
+    /// Bytes held in total.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.all
@@ -78,23 +78,23 @@ impl Ledger {
         self.of_source.len()
     }
 
-    /// Whether bytes are held whose source was not asked for.
+    /// Whether bytes are held whose source was not looked up.
     #[must_use]
     pub fn has_unknown_sources(&self) -> bool {
         self.unknown_source > 0
     }
 
-    /// Whether no limit can be exceeded by `share` growing to `bytes`, whatever the sources.
+    /// Whether `share` can grow to `bytes` within every limit, whatever the sources.
     #[must_use]
     pub fn has_room(&self, share: &HeldBody, bytes: u64, limits: &Limits) -> bool {
         let more = bytes.saturating_sub(share.bytes);
         self.all.saturating_add(more) <= limits.source_max.min(limits.held_max)
     }
 
-    /// The limit that would be exceeded, were `share` to grow to `bytes`.
+    /// Checks whether `share` may grow to `bytes`.
     ///
     /// # Errors
-    /// The limit that it would be.
+    /// The limit that would be exceeded.
     pub fn check(
         &self,
         share: &HeldBody,
@@ -114,8 +114,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Names the source that a request's bytes are counted for, those already held included; `None`: it is
-    /// not known, and only the limit of all bounds them.
+    /// Sets the source that a request's bytes are counted for, including those already held. `None`: unknown,
+    /// so only the limit of all bounds them.
     pub fn set_source(&mut self, share: &mut HeldBody, source: Option<u64>) {
         if share.source_known {
             return;
@@ -128,7 +128,7 @@ impl Ledger {
         }
     }
 
-    /// Sets what is held of a request.
+    /// Sets the bytes held of a request.
     pub fn set(&mut self, share: &mut HeldBody, bytes: u64) {
         let grow = |sum: u64| sum.saturating_sub(share.bytes).saturating_add(bytes);
         self.all = grow(self.all);
@@ -142,7 +142,7 @@ impl Ledger {
         share.bytes = bytes;
     }
 
-    /// Gives back what is held of a request: it goes upstream, or has ended.
+    /// Releases the bytes of a request that goes upstream, or has ended.
     pub fn release(&mut self, share: &mut HeldBody) {
         self.set(share, 0);
         if let Some(source) = share.source.take()
@@ -154,15 +154,15 @@ impl Ledger {
     }
 }
 
-/// Requests whose bodies are still coming, the longest under way first: a list in order of arrival, because
-/// most are added and taken out at its end within a moment.
+/// Requests with incoming bodies, oldest first. A list in order of arrival, because most are added and
+/// removed at its end within a moment.
 #[derive(Debug, Default)]
 pub struct Receiving {
     by_arrival: VecDeque<(u64, u32)>,
 }
 
 impl Receiving {
-    /// The number of them.
+    /// Number of them.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_arrival.len()
@@ -174,14 +174,14 @@ impl Receiving {
         self.by_arrival.is_empty()
     }
 
-    /// Adds the request of `stream`, the `arrival`-th to come: none that came later is there.
+    /// Adds the request of `stream` with sequence number `arrival`, higher than all before.
     pub fn add(&mut self, arrival: u64, stream: u32) {
         let last = self.by_arrival.back();
         debug_assert!(last.is_none_or(|(last, _)| *last < arrival));
         self.by_arrival.push_back((arrival, stream));
     }
 
-    /// Takes out the `arrival`-th to come.
+    /// Removes the request with sequence number `arrival`.
     pub fn remove(&mut self, arrival: u64) {
         let found = self
             .by_arrival
@@ -191,13 +191,13 @@ impl Receiving {
         }
     }
 
-    /// The stream that has been coming for the longest.
+    /// Stream whose body has been incoming for the longest.
     #[must_use]
     pub fn oldest(&self) -> Option<u32> {
         self.by_arrival.front().map(|(_, stream)| *stream)
     }
 
-    /// Their streams, the longest under way first.
+    /// Streams, oldest first.
     pub fn streams(&self) -> impl Iterator<Item = u32> + '_ {
         self.by_arrival.iter().map(|(_, stream)| *stream)
     }
@@ -217,8 +217,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, and whenever sources are asked for: the sums are those of what is held, no
-        /// limit is exceeded, and nothing is remembered of a source that holds nothing.
+        /// For any sequence of arrivals, departures and source lookups: the sums match the bytes held, no limit
+        /// is exceeded, and nothing is kept of a source that holds nothing.
         #[test]
         fn sums_are_those_of_what_is_held(
             steps in prop::collection::vec((0..8_usize, 0..3_u64, 0..100_u64, any::<bool>()), 1..200),

@@ -1,14 +1,13 @@
-//! Headers → deadline: how much time the client gives, since when, and so until when.
+//! Deadline of a request, from its headers.
 //!
-//! deadline = start + budget, each the first header that is valid:
+//! deadline = start + budget, each from the first valid header:
 //! budget `x-slo-ms`, `x-llm-d-slo-ttft-ms`, `x-llm-d-inference-ttl`, `grpc-timeout`,
 //! `x-envoy-expected-rq-timeout-ms`, the default; start `x-slo-start`, `x-request-start`, now.
 //!
-//! A client's word can only make its request *less* urgent than the most urgent honest one:
-//! budgets are clamped, a start in the future or older than believable counts as now, and a
-//! deadline that is already past is told apart ([`Expired`]) instead of sorting first. What a
-//! source's stamps say of its clock ([`skew`](crate::request::skew)) moves a believed start by no more than the
-//! skew allowance, and an unbelieved or absent one not at all.
+//! A client cannot make its request *more* urgent than the most urgent honest one. Budgets are clamped, a
+//! start in the future or too old counts as now, and a deadline already past is an error ([`Expired`])
+//! instead of the highest urgency. The estimated clock offset of a source ([`skew`](crate::request::skew))
+//! moves a valid start by at most the skew allowance, and an invalid or absent one not at all.
 
 use std::time::Duration;
 
@@ -18,72 +17,71 @@ use crate::time::{Mono, Now, Wall};
 use super::parse;
 use super::wire::{Field, Wire};
 
-/// What the configuration lets clients say.
+/// Configured bounds of deadlines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// Budget of a request that names none.
+    /// Budget of a request without one.
     pub default: Duration,
-    /// Least budget; smaller ones are raised to it.
+    /// Minimum budget; smaller ones are raised to it.
     pub min: Duration,
-    /// Greatest budget; larger ones are cut to it.
+    /// Maximum budget; larger ones are cut to it.
     pub max: Duration,
-    /// Oldest believable start; an older one counts as now.
+    /// Maximum age of a valid start; an older one counts as now.
     pub max_age: Duration,
-    /// How far ahead of ours a client's clock may be without being counted as invalid; and the most
-    /// that a start is corrected by, either way.
+    /// Offset by which a client's clock may be ahead of ours without being invalid, and the largest correction
+    /// of a start, either way.
     pub skew_allowance: Duration,
-    /// The longest a way here can be of which no request is quicker; what a source's starts are older
-    /// than that is its clock's.
+    /// Longest network latency of any source's fastest request; what its starts are older is clock offset.
     pub delay_allowance: Duration,
-    /// Kept back for the answer's way to the client.
+    /// Reserve for the network latency of the answer.
     pub reserve: Duration,
-    /// Time that an answer which has begun may go on after the deadline.
+    /// Time for which an answer that has begun may continue after the deadline.
     pub finish: Duration,
-    /// Whether `x-slo-deadline` of an earlier hop is believed.
+    /// Whether `x-slo-deadline` of an earlier hop is trusted.
     pub trust_deadline: bool,
 }
 
-/// When a request's time is up.
+/// Deadline of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
-    /// When its answer must leave here: the client's deadline less the reserve.
+    /// Time at which its answer must leave: the client's deadline less the reserve.
     pub at: Mono,
-    /// When the client's own time is up.
+    /// The client's deadline.
     pub client_at: Mono,
-    /// The same on the wall clock, for the next hop.
+    /// The client's deadline on the wall clock, for the next hop.
     pub client_wall: Wall,
 }
 
-/// The deadline was past when the request arrived.
+/// The deadline had passed when the request arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expired;
 
-/// What the headers came to.
+/// Result of reading the headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// The deadline, if there is time left.
+    /// Deadline, if there is time left.
     pub deadline: Result<Deadline, Expired>,
-    /// The fields whose values were not believed.
+    /// Fields with invalid values.
     pub invalid: InvalidHeaders,
-    /// Whether it says at all when it was sent.
+    /// Whether a start is stated at all.
     pub stamped: bool,
-    /// How long it was under way, where that was asked and believed.
+    /// Network latency, if a valid start is stated.
     pub age: Option<Duration>,
-    /// Whether the source's clock is further off than is corrected.
+    /// Whether the source's clock offset exceeds the allowed correction.
     pub clamped: bool,
 }
 
-/// A set of [`Field`]s.
+/// Set of [`Field`]s.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InvalidHeaders(u16);
 
 impl InvalidHeaders {
-    /// Adds one.
+    /// Adds a field.
     pub fn add(&mut self, field: Field) {
         self.0 |= 1 << field as u16;
     }
 
-    /// Those in the set.
+    /// Fields of the set.
     pub fn iter(self) -> impl Iterator<Item = Field> {
         Field::VALIDATED
             .into_iter()
@@ -91,8 +89,8 @@ impl InvalidHeaders {
     }
 }
 
-/// Reads the deadline of a request that arrived `now`. With `skew`, its start is corrected by what is
-/// known of its source's clock, and counts for that.
+/// Reads the deadline of a request that arrived `now`. With `skew`, its start is corrected by the estimated
+/// clock offset of its source, and updates that estimate.
 #[must_use]
 pub fn read(
     policy: &Policy,
@@ -129,7 +127,7 @@ pub fn read(
     }
 }
 
-/// Time left by an earlier hop's deadline, where one is given, valid and trusted.
+/// Time left by an earlier hop's deadline, if it is present, valid and trusted.
 fn trusted_left(
     policy: &Policy,
     wire: &Wire<'_>,
@@ -167,14 +165,14 @@ fn budget(policy: &Policy, wire: &Wire<'_>, invalid: &mut InvalidHeaders) -> Dur
     policy.default
 }
 
-/// What is believed of a client's word on when it sent its request.
+/// Valid time of sending.
 #[derive(Debug, Clone, Copy)]
 struct SendTime {
     age: Duration,
     clamped: bool,
 }
 
-/// How long ago the client sent it, by what of its word is believable.
+/// Age of the request, from its first valid start header.
 fn read_start(
     policy: &Policy,
     wire: &Wire<'_>,
@@ -198,7 +196,7 @@ fn read_start(
     None
 }
 
-/// A believable start's age, less what of it is its source's clock.
+/// Age of a valid start, less the clock offset of its source.
 fn corrected(
     policy: &Policy,
     start: Wall,
@@ -211,7 +209,7 @@ fn corrected(
             clamped: false,
         };
     };
-    // Believable, and so well within range.
+    // A valid start is well within range.
     let delta_ns = now.wall.0.wrapping_sub(start.0) as i64;
     let offset = sources.observe(source, delta_ns, now.mono);
     let Correction { ns, clamped } =

@@ -1,26 +1,26 @@
-//! Numbers as clients write them. Strict: anything odd is `None`, never a guess.
+//! Numbers in header values. Strict: anything unexpected is `None`, never a guess.
 
 use std::time::Duration;
 
 use crate::time::Wall;
 
-/// Longest number read, in characters; anything longer is nonsense.
+/// Maximum number of characters; anything longer is invalid.
 const DIGITS_MAX: usize = 32;
 
-/// Where epoch seconds end and ms begin, ms and µs, µs and ns. Today is 1.8e9 s, 1.8e12 ms,
-/// 1.8e15 µs, 1.8e18 ns: each bound is two orders from both sides, until the year 5138.
+/// Boundaries between epoch seconds and ms, ms and µs, µs and ns. Today is 1.8e9 s, 1.8e12 ms, 1.8e15 µs,
+/// 1.8e18 ns: each boundary is two orders of magnitude from both sides, until the year 5138.
 const SECONDS_END: u64 = 100_000_000_000;
 const MILLIS_END: u64 = 100_000_000_000_000;
 const MICROS_END: u64 = 100_000_000_000_000_000;
 
 const NANO: u64 = 1_000_000_000;
 
-/// A budget in ms: digits, with a fraction if need be. Too large a number is the greatest one.
+/// Parses a budget in ms: digits, optionally with a fraction. Too large a number saturates.
 pub(super) fn millis(value: &[u8]) -> Option<Duration> {
     span(number(value.trim_ascii())?, 1_000_000)
 }
 
-/// `grpc-timeout`: up to eight digits and one of H M S m u n.
+/// Parses `grpc-timeout`: up to eight digits and one of H M S m u n.
 #[must_use]
 pub(super) fn grpc_timeout(value: &[u8]) -> Option<Duration> {
     let (unit, count) = value.trim_ascii().split_last()?;
@@ -39,9 +39,9 @@ pub(super) fn grpc_timeout(value: &[u8]) -> Option<Duration> {
     span(number(count)?, unit_ns)
 }
 
-/// A moment of the Unix epoch in s, ms, µs or ns, told apart by magnitude; `t=` may stand before it.
-/// In whole numbers throughout: a float does not hold the nanoseconds of today. A number too large is
-/// the latest moment there is, and disbelieved as such.
+/// Parses a time since the Unix epoch in s, ms, µs or ns, distinguished by magnitude, optionally after
+/// `t=`. Integers throughout: a float cannot hold today's nanoseconds. Too large a number saturates, and is
+/// then rejected as invalid.
 pub(super) fn epoch(value: &[u8]) -> Option<Wall> {
     let value = value.trim_ascii();
     let (whole, nanos) = number(value.strip_prefix(b"t=").unwrap_or(value))?;
@@ -54,7 +54,7 @@ pub(super) fn epoch(value: &[u8]) -> Option<Wall> {
     Some(Wall(scaled(whole, nanos, unit_ns)))
 }
 
-/// A percentage, 0 to 100.
+/// Parses a percentage, 0 to 100.
 pub(super) fn percent(value: &[u8]) -> Option<f64> {
     let value = value.trim_ascii();
     number(value)?;
@@ -62,14 +62,14 @@ pub(super) fn percent(value: &[u8]) -> Option<f64> {
     (percent <= 100.0).then_some(percent)
 }
 
-/// Digits with at most one dot; no sign, exponent, blank, infinity or NaN. The whole part, the greatest
-/// there is where it is too large, and billionths after the dot.
+/// Parses digits with at most one dot; no sign, exponent, blank, infinity or NaN. Returns the whole part,
+/// saturated, and the fraction in billionths.
 fn number(value: &[u8]) -> Option<(u64, u64)> {
     if !(1..=DIGITS_MAX).contains(&value.len()) || value == b"." {
         return None;
     }
     let (mut whole, mut nanos) = (0_u64, 0);
-    // What a digit after the dot counts; 0 beyond the ninth.
+    // Weight of a digit after the dot; 0 beyond the ninth.
     let mut place: Option<u64> = None;
     for byte in value {
         match (byte, &mut place) {
@@ -88,17 +88,17 @@ fn number(value: &[u8]) -> Option<(u64, u64)> {
     Some((whole, nanos))
 }
 
-/// Longest span a header can stand for: a year. Callers clamp far below it.
+/// Longest span of a header: a year. Callers clamp far below it.
 const SPAN_MAX: Duration = Duration::from_secs(31_536_000);
 
-/// So many units; none at all is no span.
+/// Span of that many units; `None` if it is zero.
 fn span((whole, nanos): (u64, u64), unit_ns: u64) -> Option<Duration> {
     let span = Duration::from_nanos(scaled(whole, nanos, unit_ns));
     (!span.is_zero()).then(|| span.min(SPAN_MAX))
 }
 
 fn scaled(whole: u64, nanos: u64, unit_ns: u64) -> u64 {
-    // Only what is written in s or less has a fraction: the product is less than 10¹⁸.
+    // Only values in s or smaller units have a fraction: the product is less than 10¹⁸.
     let part_ns = nanos.saturating_mul(unit_ns) / NANO;
     whole.saturating_mul(unit_ns).saturating_add(part_ns)
 }

@@ -1,27 +1,26 @@
-//! What kind of request it is, by its method, path and protocol headers: one to leave alone, gRPC, a
-//! stream.
+//! Kind of a request, by its method, path and protocol headers: bypassed, gRPC, or a stream.
 //!
-//! Left alone is what no model computes for: configured methods and paths (health checks), and what
-//! turns its connection into something else (CONNECT, an upgrade such as websocket; Envoy removes an
-//! `upgrade` header that asks for none). A path is compared as it is sent, less its query. It never
-//! reads a body, and what it does not understand is an ordinary request.
+//! Bypassed are requests that no model computes for: configured methods and paths (health checks), and
+//! those that change the protocol of their connection (CONNECT, or an upgrade such as websocket; Envoy
+//! removes an `upgrade` header without one). Paths are compared as sent, without their query. No body is
+//! read, and an unrecognized request is an ordinary one.
 
 use crate::request::wire::{Field, Wire};
 
-/// Most methods that are let through.
+/// Maximum number of bypassed methods.
 pub const METHODS_MAX: usize = 16;
-/// Most path patterns that are let through.
+/// Maximum number of bypassed path patterns.
 pub const PATHS_MAX: usize = 64;
-/// Longest method or path pattern, in bytes.
+/// Maximum length of a method or path pattern, in bytes.
 pub const PATTERN_BYTES_MAX: usize = 256;
 
-/// Bytes of a list of protocols that are read: browsers send few.
+/// Bytes read of a list of protocols; browsers send few.
 const LIST_BYTES_MAX: usize = 1024;
 
-/// Methods let through where the configuration names none.
+/// Bypassed methods by default.
 pub const METHODS: [&str; 2] = ["HEAD", "OPTIONS"];
-/// Paths let through where the configuration names none: what Kubernetes, the Open Inference Protocol
-/// and gRPC check health by, and ask for descriptions.
+/// Bypassed paths by default: health checks and metadata of Kubernetes, the Open Inference Protocol and
+/// gRPC.
 pub const PATHS: [&str; 12] = [
     "/healthz",
     "/readyz",
@@ -37,54 +36,53 @@ pub const PATHS: [&str; 12] = [
     "/grpc.reflection.*",
 ];
 
-/// Paths of streams in both directions, where the configuration names none: those of the Open Inference
-/// Protocol.
+/// Paths of bidirectional streams by default: those of the Open Inference Protocol.
 pub const STREAMS: [&str; 1] = ["/inference.GRPCInferenceService/ModelStreamInfer"];
 
-/// Paths of streams. What a client says of itself (`accept`) makes no stream.
+/// Paths of streams. A client's `accept` header does not make a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streams {
-    /// Requests that are decided by their headers: their bodies may not end before the answer begins.
+    /// Requests decided by their headers: their bodies may not end before the answer begins.
     pub requests: Vec<Pattern>,
-    /// Answers that may go on after the deadline once they have begun.
+    /// Answers that may continue after the deadline once they have begun.
     pub answers: Vec<Pattern>,
 }
 
-/// What is let through untouched.
+/// Requests that pass through untouched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bypass {
-    /// These methods.
+    /// Methods.
     pub methods: Vec<String>,
-    /// These paths.
+    /// Paths.
     pub paths: Vec<Pattern>,
 }
 
-/// A path, or its beginning and end.
+/// A path, or its prefix and suffix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     prefix: String,
-    /// What follows the `*`, where there is one.
+    /// Part after the `*`, if there is one.
     suffix: Option<String>,
 }
 
-/// What kind of request it is.
+/// Kind of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// It is to be let through untouched.
+    /// Passes through untouched.
     pub bypass: bool,
-    /// It speaks gRPC, and is refused in its words.
+    /// Speaks gRPC, and is refused by gRPC status.
     pub grpc: bool,
-    /// It carries a `grpc-timeout`, whatever it speaks: the next hop goes by that.
+    /// Carries a `grpc-timeout`, with any protocol: the next hop obeys it.
     pub grpc_timeout: bool,
-    /// It carries an `x-slo-stage-ms`, which is another stage's, or a client's.
+    /// Carries an `x-slo-stage-ms`, of another stage or of a client.
     pub stage: bool,
-    /// Its answer is a stream, which may go on after the deadline once it has begun.
+    /// Its answer is a stream, which may continue after the deadline once it has begun.
     pub stream: bool,
     /// Its body is a stream: its headers decide.
     pub upload: bool,
 }
 
-/// The shape of a request.
+/// Returns the kind of a request.
 #[must_use]
 pub fn shape(bypass: &Bypass, streams: &Streams, wire: &Wire<'_>) -> Shape {
     let path = wire.get(Field::Path).unwrap_or_default();
@@ -134,8 +132,9 @@ impl Default for Bypass {
 }
 
 impl Pattern {
-    /// A path, in which one `*` may stand for anything. `None` where it could match none (no `/` at its
-    /// beginning, `..`, a query, a second `*`, anything but printable ASCII), any (`/*`), or is too long.
+    /// Creates a pattern from a path in which one `*` may stand for anything. `None` if it could match no path
+    /// (no `/` at the start, `..`, a query, a second `*`, anything but printable ASCII) or every path (`/*`),
+    /// or is too long.
     #[must_use]
     pub fn new(pattern: &str) -> Option<Pattern> {
         let (prefix, suffix) = match pattern.split_once('*') {
@@ -155,11 +154,11 @@ impl Pattern {
 
     fn matches(&self, path: &[u8]) -> bool {
         let prefix = self.prefix.as_bytes();
-        // One byte tells most paths apart, without a call to compare them.
+        // One byte distinguishes most paths without a comparison of slices.
         if path.get(prefix.len().saturating_sub(1)) != prefix.last() {
             return false;
         }
-        // A prefix holds no `?`, so what begins with it does so before its query.
+        // A prefix contains no `?`, so it matches before the query.
         let Some(rest) = path.strip_prefix(prefix) else {
             return false;
         };
@@ -173,25 +172,25 @@ impl Pattern {
     }
 }
 
-/// Whether a `*` may stand for it: a server that resolves escapes or parameters would see another path
-/// than the one let through.
+/// Whether a `*` may match it. A server that resolves escapes or parameters would see another path than the
+/// one bypassed.
 fn is_plain(byte: &u8) -> bool {
     byte.is_ascii_graphic() && !matches!(byte, b'%' | b'\\' | b';' | b'#')
 }
 
-/// Whether it may lead out of where it begins, for a server that resolves `..`.
+/// Whether it may leave the prefix on a server that resolves `..`.
 fn escapes_prefix(prefix: &str, rest: &[u8]) -> bool {
     let across = prefix.ends_with('.') && rest.first() == Some(&b'.');
     across || rest.windows(2).any(|two| two == b"..")
 }
 
-/// The items of a list, as far as it is read.
+/// Items of a list, up to the limit read.
 fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let value = value.get(..LIST_BYTES_MAX).unwrap_or(value);
     value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Any protocol but h2c, which is HTTP by another way.
+/// Whether any protocol is named except h2c, which is still HTTP.
 fn upgrades(value: &[u8]) -> bool {
     items(value).any(|protocol| !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c"))
 }

@@ -1,24 +1,26 @@
-//! How much one source adds to what is measured of all: at most [`PER_SECOND`] values a second, by each worker,
-//! and as many at once. Planners go by high percentiles, and who sends most would decide them alone.
+//! Limit on the samples that one source adds to shared measurements: [`PER_SECOND`] values a second per
+//! worker, and as many at once. Planners use high percentiles, which the busiest source would otherwise
+//! determine alone.
 //!
-//! A source's allowance is a moment: each value moves it on by its part of a second, and while it is a whole
-//! second ahead of now, nothing more is taken (GCRA). Moments that are past say nothing and are forgotten.
+//! A source's allowance is a point in time: each value advances it by its part of a second. While it is a
+//! whole second ahead of now, no more values are taken (GCRA). Past allowances carry no information and are
+//! dropped.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::time::Mono;
 
-/// Most values of a source in a second.
+/// Maximum number of values of a source per second.
 pub const PER_SECOND: u32 = 20;
-/// Most sources told apart in that time; of one more nothing is taken.
+/// Maximum number of sources in that time; values of further ones are dropped.
 pub const SOURCES_MAX: usize = 1024;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What sources have added lately.
+/// Allowances of sources.
 #[derive(Debug, Default)]
 pub struct SampleLimit {
-    /// By the standard library's seeded hasher: clients choose what they are told apart by.
+    /// The standard library's seeded hasher, because clients choose the keys.
     allowances: HashMap<u64, Mono>,
 }
 
@@ -85,7 +87,7 @@ mod tests {
     }
 
     proptest! {
-        /// In any second at most twice the allowance, however values come.
+        /// Any second has at most twice the allowance, for any arrival of values.
         #[test]
         fn any_second_has_a_bound(gaps in prop::collection::vec(0..200_u64, 1..400)) {
             let mut samples = SampleLimit::default();

@@ -1,73 +1,73 @@
-//! How far a client's clock is from ours, by its own stamps: for each source the least
-//! (arrival − stamped start) of the last 30 to 60 s.
+//! Clock offset of clients, estimated from their timestamps: for each source the minimum of (arrival −
+//! stated start) over the last 30 to 60 s.
 //!
-//! That least is the quickest way here plus what their clock is behind ours. Of it only what cannot be
-//! the way is taken for the clock: below zero, all of it (nothing arrives before it is sent: their
-//! clock is ahead); above the delay allowance, the rest (no network is *never* quicker: theirs is
-//! behind, once [`SAMPLES_MIN`] stamps say so). Between the two, stamps count as they are written.
+//! That minimum is the shortest network latency plus the lag of their clock. Only the part that cannot be
+//! latency counts as clock offset. Below zero it is all of it: nothing arrives before it is sent, so their
+//! clock is ahead. Above the delay allowance it is the rest: no network is *never* faster, so their clock
+//! is behind, once [`SAMPLES_MIN`] timestamps agree. Between the two, timestamps count as stated.
 //!
-//! What holds, whatever is stamped:
-//! - a correction is at most the skew allowance, either way. A source makes its requests more urgent
-//!   by no more than by writing its stamps that much earlier, and what bears no believed stamp has its
-//!   whole budget from its arrival on;
-//! - a source's estimate is made of its own stamps alone. Others can at most push it out of the table
-//!   ([`SOURCES_MAX`]), and then it begins anew;
-//! - what is not believable (see [`deadline`](crate::request::deadline)) never gets here.
+//! Guarantees for any timestamps:
+//! - A correction is at most the skew allowance, either way. A source gains no more urgency than by stating
+//!   an earlier start, and a request without a valid timestamp has its whole budget from its arrival on.
+//! - A source's estimate uses only its own timestamps. Others can at most evict it from the table
+//!   ([`SOURCES_MAX`]), after which it starts again.
+//! - Invalid timestamps (see [`deadline`](crate::request::deadline)) are never used.
 //!
-//! Whoever shares a source (an address that many clients are behind) shares its estimate.
+//! Clients that share a source, such as an address, share its estimate.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::time::Mono;
 
-/// Most sources remembered, 40 bytes each. Of a generation of half as many none goes out; then those
-/// not seen during the last one do. So a source stays until at least that half of others was seen since.
+/// Maximum number of sources, 40 bytes each, in two generations. When a generation is full, the sources not
+/// seen during the previous one are dropped. So a source stays until at least half as many others have been
+/// seen since.
 pub const SOURCES_MAX: usize = 1024;
 const GENERATION: usize = SOURCES_MAX / 2;
 
-/// Half the window: clocks drift by µs in that time, and a step of one is noticed within twice that.
+/// Half the window. Clocks drift by µs in that time, and a step is noticed within twice that.
 const HALF_NS: u64 = 30_000_000_000;
 
-/// How many stamps it takes to say that none came quicker.
+/// Minimum number of timestamps to conclude that none was faster.
 pub const SAMPLES_MIN: u8 = 4;
 
-/// What is known of clients' clocks.
+/// Estimates of clients' clock offsets.
 #[derive(Debug, Default)]
 pub struct Sources {
-    /// The standard library's seeded hasher: clients choose what they are told apart by.
+    /// The standard library's seeded hasher, because clients choose the keys.
     young: HashMap<u64, Estimate>,
     old: HashMap<u64, Estimate>,
 }
 
-/// What a source's stamps say of its clock.
+/// Clock offset of a source, by its timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offset {
-    /// Least (arrival − stamped start) in the window, in ns.
+    /// Minimum of (arrival − stated start) in the window, in ns.
     pub min_ns: i64,
-    /// Of how many stamps; no more than [`SAMPLES_MIN`] are counted for each half.
+    /// Number of timestamps; at most [`SAMPLES_MIN`] are counted per half.
     pub samples: u8,
 }
 
-/// What to take off a stamp's age.
+/// Correction of a timestamp's age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Correction {
-    /// In ns; negative where the client's clock is ahead.
+    /// In ns; negative if the client's clock is ahead.
     pub ns: i64,
-    /// Whether it was cut to the skew allowance.
+    /// Whether it was clamped to the skew allowance.
     pub clamped: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Estimate {
-    /// Which half window `this` is of.
+    /// Index of the half window of `this`.
     half: u64,
     this: Offset,
     last: Option<Offset>,
 }
 
 impl Sources {
-    /// A believable stamp of `source` has come in: it counts, and this is what all of them say.
+    /// Adds a valid timestamp of `source`; returns the source's offset.
     pub fn observe(&mut self, source: u64, delta_ns: i64, now: Mono) -> Offset {
         let half = now.0 / HALF_NS;
         if let Some(known) = self.young.get_mut(&source) {
@@ -83,13 +83,13 @@ impl Sources {
         offset
     }
 
-    /// How many sources are remembered.
+    /// Number of sources remembered.
     #[must_use]
     pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
     }
 
-    /// Whether none is.
+    /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -102,7 +102,7 @@ impl Offset {
         samples: 0,
     };
 
-    /// What of it is the clock, not the way.
+    /// Part of the offset that is the clock, not the network.
     #[must_use]
     pub fn correction(self, delay_allowance: Duration, skew_allowance: Duration) -> Correction {
         let (delay, most) = (nanos(delay_allowance), nanos(skew_allowance));

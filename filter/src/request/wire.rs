@@ -1,37 +1,37 @@
-//! The request headers the filter reads, picked out of all of them in one pass that allocates nothing.
+//! Request headers that the filter reads, extracted in one pass without allocation.
 
 use super::parse;
 
-/// Most headers kept beside the contract's: eight that prove a class, one that names the client.
+/// Maximum number of additional headers: eight that prove a class, one that names the client.
 pub const CLAIMS_MAX: usize = 9;
 
-/// A header that is read.
+/// Header that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Field {
     /// `x-slo-ms`: budget in ms.
     SloMs,
-    /// `x-llm-d-slo-ttft-ms`: the same, as llm-d says it.
+    /// `x-llm-d-slo-ttft-ms`: the same, by llm-d.
     TtftMs,
-    /// `x-llm-d-inference-ttl`: the same, as llm-d says it.
+    /// `x-llm-d-inference-ttl`: the same, by llm-d.
     InferenceTtl,
     /// `grpc-timeout`: budget with a unit.
     GrpcTimeout,
-    /// `x-envoy-expected-rq-timeout-ms`: what an Envoy before this one allows.
+    /// `x-envoy-expected-rq-timeout-ms`: timeout of an Envoy before this one.
     EnvoyTimeoutMs,
-    /// `x-slo-start`: when the client sent it, Unix epoch.
+    /// `x-slo-start`: time of sending, Unix epoch.
     Start,
-    /// `x-request-start`: the same, as front-end proxies say it.
+    /// `x-request-start`: the same, by front-end proxies.
     RequestStart,
     /// `x-slo-deadline`: an earlier hop's deadline, epoch ms.
     Deadline,
-    /// `x-slo-min-accuracy`: min accuracy, percent.
+    /// `x-slo-min-accuracy`: minimum accuracy, percent.
     MinAccuracy,
-    /// `x-slo-class`: the class asked for.
+    /// `x-slo-class`: requested class.
     Class,
-    /// `x-slo-variant`: the variant that an earlier hop has chosen.
+    /// `x-slo-variant`: variant chosen by an earlier hop.
     Variant,
-    /// `x-slo-stage-ms`: what an earlier stage of a pipeline had for itself.
+    /// `x-slo-stage-ms`: time of an earlier stage of a pipeline.
     Stage,
     /// `:method`.
     Method,
@@ -44,7 +44,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All of them.
+    /// All fields.
     pub const ALL: [Field; 16] = [
         Field::SloMs,
         Field::TtftMs,
@@ -63,7 +63,7 @@ impl Field {
         Field::ContentType,
         Field::Upgrade,
     ];
-    /// Those whose values can be invalid: what a client says of its urgency and rank.
+    /// Fields whose values are validated: a client's statements of urgency and rank.
     pub const VALIDATED: [Field; 10] = [
         Field::SloMs,
         Field::TtftMs,
@@ -76,7 +76,7 @@ impl Field {
         Field::MinAccuracy,
         Field::Class,
     ];
-    /// Where a budget is looked for, in this order.
+    /// Fields of a budget, in order of precedence.
     pub const BUDGETS: [Field; 5] = [
         Field::SloMs,
         Field::TtftMs,
@@ -84,10 +84,10 @@ impl Field {
         Field::GrpcTimeout,
         Field::EnvoyTimeoutMs,
     ];
-    /// Where a start is looked for, in this order.
+    /// Fields of a start, in order of precedence.
     pub const STARTS: [Field; 2] = [Field::Start, Field::RequestStart];
 
-    /// The header's name, also its label in metrics.
+    /// Name of the header, also its label in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -111,7 +111,7 @@ impl Field {
     }
 
     fn from_name(name: &str) -> Option<Field> {
-        // By length and a letter at most one is left, so that one comparison settles it.
+        // Length and first letter leave at most one candidate, so one comparison suffices.
         let field = match (name.len(), name.as_bytes().first()?) {
             (5, b':') => Field::Path,
             (7, b':') => Field::Method,
@@ -135,16 +135,16 @@ impl Field {
     }
 }
 
-/// The values of the fields that a request carries. Of a repeated field the first counts: all are the
-/// client's own word. A repeated claim header counts for nothing.
+/// Values of the fields that a request carries. Of a repeated field the first counts, because all come from
+/// the client. A repeated claim header does not count.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wire<'a> {
     values: [Option<&'a [u8]>; Field::ALL.len()],
     claims: [ClaimHeader<'a>; CLAIMS_MAX],
 }
 
-/// A header that proves something only where it stands once: proxies append to what a client sent, by
-/// default as a line of their own, and nobody can tell which line is whose.
+/// Header that proves a claim only if it occurs once. Proxies append to a client's header, by default as a
+/// separate line, and the lines cannot be attributed.
 #[derive(Debug, Clone, Copy, Default)]
 enum ClaimHeader<'a> {
     #[default]
@@ -163,12 +163,12 @@ impl<'a> ClaimHeader<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// Picks the contract's fields out of a request's headers (names in lower case).
+    /// Extracts the fields from a request's headers (names in lower case).
     pub fn pick(headers: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Wire<'a> {
         Wire::pick_with(headers, &[])
     }
 
-    /// The same, and the values of the headers named in `claims`, of which [`CLAIMS_MAX`] are kept.
+    /// The same, and the values of the headers named in `claims`, at most [`CLAIMS_MAX`].
     pub fn pick_with(
         headers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
         claims: &[String],
@@ -189,14 +189,13 @@ impl<'a> Wire<'a> {
         wire
     }
 
-    /// The value of a field, if the request carries it.
+    /// Value of a field, if present.
     #[must_use]
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {
         self.values.get(field as usize).copied().flatten()
     }
 
-    /// The value of the header named `index`-th in the claims it was picked with; `None` where the
-    /// request carries it not at all or more than once.
+    /// Value of the header at `index` in the claims; `None` if it is absent or repeated.
     #[must_use]
     pub fn claim(&self, index: usize) -> Option<&'a [u8]> {
         match self.claims.get(index) {
@@ -205,7 +204,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// The min accuracy asked for, percent; 0 where none is. `None` where it is nonsense.
+    /// Minimum accuracy, percent; 0 if absent. `None` if invalid.
     #[must_use]
     pub fn min_accuracy(&self) -> Option<f64> {
         self.get(Field::MinAccuracy)

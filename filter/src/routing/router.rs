@@ -1,22 +1,21 @@
-//! Which variant serves a request: a smooth weighted choice by quota among those that can answer
-//! in time, and the most accurate that still can where none of them does.
+//! Choice of the variant for a request: smooth weighted choice by quota among those that can answer in
+//! time, else the most accurate that still can.
 //!
-//! Each request earns every variant its share of credit and costs the chosen one a whole request.
-//! Chosen is, of those in credit, the one whose credit would soonest reach a whole request if it
-//! were passed over (Tijdeman's rule for the chairman assignment problem): so no variant is ever a
-//! whole request away from its quota, which the usual smooth round robin (most credit first) does
-//! not keep for more than two. Credit is clamped to one round either way: a debt run up while a
-//! variant could not be chosen would flood it later. What the variants got all the same is kept beside
-//! their quotas ([`Router::observed_share`]).
+//! Each request credits every variant with its share, and costs the chosen one a whole request. Among the
+//! variants in credit, the one is chosen whose credit would reach a whole request soonest if it were passed
+//! over (Tijdeman's rule for the chairman assignment problem). So no variant is ever a whole request away
+//! from its quota; the usual smooth round robin (most credit first) does not guarantee that for more than
+//! two. Credit is clamped to one round either way: a debt accumulated while a variant could not be chosen
+//! would flood it later. The actual shares are recorded beside the quotas ([`Router::observed_share`]).
 
 use std::time::Duration;
 
-/// What the choice needs to know of a variant. How long it response_time is worked out only where it matters.
+/// Properties of a variant for the choice. The response time is computed only where it matters.
 #[derive(Clone, Copy)]
 pub struct Candidate<T> {
-    /// Its quota, 0 to 1.
+    /// Quota, 0 to 1.
     pub share: f64,
-    /// Whether it has slots at all.
+    /// Whether it has any slots.
     pub has_slots: bool,
     /// Predicted time from now to the answer: wait and service.
     pub response_time: T,
@@ -24,37 +23,37 @@ pub struct Candidate<T> {
     pub accuracy: f64,
 }
 
-/// What the request asks for.
+/// Requirements of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Requirements {
     /// Time left.
     pub left: Duration,
-    /// Least accuracy, percent.
+    /// Minimum accuracy, percent.
     pub min_accuracy: f64,
 }
 
-/// Why no variant was chosen.
+/// Reason why no variant was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoRoute {
     /// No variant has a slot.
     NoCapacity,
-    /// None that may serve it can finish in time.
+    /// No allowed variant can finish in time.
     Infeasible,
 }
 
-/// What was chosen.
+/// Result of the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RouteChoice {
-    /// Which variant, by index.
+    /// Index of the variant.
     pub variant: usize,
-    /// The one whose turn it was by quota, and which will not do.
+    /// Variant that was due by quota but does not fit.
     pub instead_of: Option<usize>,
 }
 
-/// Over how many requests observed shares fade.
+/// Number of requests over which observed shares fade.
 const FADING: f64 = 512.0;
 
-/// The credits of the variants, by their place in the engine's table.
+/// Credits of the variants, by their index in the engine's table.
 #[derive(Debug, Default)]
 pub struct Router {
     credits: Vec<Credit>,
@@ -62,17 +61,17 @@ pub struct Router {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Credit {
-    /// In requests.
+    /// Credit in requests.
     due: f64,
-    /// The part of the latest requests that it got, each counting the less the longer ago it was.
+    /// Fading share of the latest requests.
     observed: f64,
 }
 
 impl Router {
-    /// Picks one of `candidates` (by index) for `requirements`.
+    /// Chooses one of `candidates` (by index) for `requirements`.
     ///
     /// # Errors
-    /// Why none will do.
+    /// The reason why none fits.
     pub fn choose<I, T>(
         &mut self,
         candidates: I,
@@ -94,16 +93,16 @@ impl Router {
         })
     }
 
-    /// What part of the latest requests a variant got, 0 to 1; `None` where there has been none.
+    /// Share of the latest requests that a variant got, 0 to 1; `None` before the first request.
     #[must_use]
     pub fn observed_share(&self, variant: usize) -> Option<f64> {
-        // While there have been few the parts do not add up to one yet.
+        // After few requests the shares do not sum to one yet.
         let all: f64 = self.credits.iter().map(|credit| credit.observed).sum();
         let credit = self.credits.get(variant).filter(|_| all > 0.0)?;
         Some(credit.observed / all)
     }
 
-    /// Of those that will do, the one whose turn it is; and whose turn it would be among all.
+    /// Variant due by quota among those that fit, and among all.
     fn by_quota(
         &mut self,
         candidates: impl Iterator<Item = Candidate<impl Fn() -> Duration>>,
@@ -136,7 +135,7 @@ impl Router {
         )
     }
 
-    /// The chosen one pays, if it was chosen by quota; all shares fade by one request.
+    /// Charges the chosen variant if it was chosen by quota, and fades all shares by one request.
     fn charge(&mut self, chosen: usize, pays: bool) {
         for (index, credit) in self.credits.iter_mut().enumerate() {
             let got = if index == chosen { 1.0 } else { 0.0 };
@@ -148,10 +147,10 @@ impl Router {
     }
 }
 
-/// The most accurate that will do.
+/// Most accurate candidate that fits.
 ///
 /// # Errors
-/// Why none will.
+/// The reason why none does.
 pub fn best<T: Fn() -> Duration>(
     candidates: impl Iterator<Item = Candidate<T>>,
     requirements: Requirements,
@@ -172,8 +171,8 @@ pub fn best<T: Fn() -> Duration>(
     }
 }
 
-/// After how many more requests a variant would be owed a whole one. One that is not in credit
-/// comes after all that are; that it is chosen at all means the others cannot be.
+/// Number of further requests after which a variant is owed a whole one. A variant without credit comes
+/// after all in credit; it is chosen only if no other can be.
 fn requests_until_due(credit: f64, share: f64) -> f64 {
     const AFTER_ALL: f64 = 1e9;
     if credit > 0.0 {
@@ -222,8 +221,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any number of requests each variant is within one of its quota, for any quotas
-        /// and however many variants: smooth, not merely right on average.
+        /// After any number of requests each variant is within one of its quota, for any quotas and any number
+        /// of variants.
         #[test]
         fn shares_follow_the_quotas_within_one_request(
             weights in prop::collection::vec(0.0..1.0_f64, 1..8),

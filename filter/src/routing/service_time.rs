@@ -1,47 +1,46 @@
-//! How a variant's predictions compare with what it really response_time: the plan's service time, corrected
-//! by the times that this worker has seen between dispatch and answer.
+//! Service time of a variant: the planned time, corrected by the times that this worker measures between
+//! dispatch and answer.
 //!
-//! What is kept is not the times but their *ratio* to what was planned when each request was sent, so
-//! that a correction outlives a plan that gives the variant other cores. The ratios of the last
-//! [`WINDOW`] to two of them are counted; while there are fewer than [`SAMPLES_MIN`] the plan is believed as
-//! it is, and again after so long without any: a prediction that grew so large that nobody is sent there
-//! forgets itself.
+//! Stored is the *ratio* of each time to the planned time at dispatch, so that a correction remains valid
+//! when a plan changes the variant's cores. Ratios of the last one to two [`WINDOW`]s count. With fewer
+//! than [`SAMPLES_MIN`] the planned time applies. So a prediction that has grown too large for any request
+//! to be sent expires by itself.
 
 use std::time::Duration;
 
 use crate::time::{Mono, nanos};
 
-/// Half of what is remembered.
+/// Half of the time remembered.
 pub const WINDOW: Duration = Duration::from_secs(5);
-/// Fewer ratios than this say nothing of a high percentile.
+/// Minimum number of ratios for a high percentile.
 pub const SAMPLES_MIN: u32 = 20;
-/// The percentile that a prediction stands for. In replay, where servers stall and recover, a higher one
-/// refuses many who would have been in time, for as long as the stall is remembered (95: a tenth fewer
-/// on time than 80); in steady overload a lower one sends more who are late (50: half a point fewer).
+/// Percentile of a prediction. In replay, where servers stall and recover, a higher one refuses many
+/// requests that would have been in time, for as long as the stall is remembered (95: a tenth fewer on time
+/// than 80). In steady overload a lower one sends more that are late (50: half a point fewer).
 pub const PERCENTILE: u32 = 80;
-/// Of a variant without a planned time the ratio is to this.
+/// Reference time for ratios of a variant without a planned time.
 const UNPLANNED: Duration = Duration::from_millis(1);
 
-/// A ratio of one, in the fixed point in which ratios are kept.
+/// The ratio 1 in fixed point.
 const ONE: u64 = 1 << 10;
-/// Steps within a doubling: a percentile is told to within a sixteenth.
+/// Steps per doubling: a percentile is accurate to a sixteenth.
 const STEPS: u64 = 16;
 const STEPS_LOG2: u32 = 4;
-/// Ratios from 1/64 to 4096.
+/// Buckets for ratios from 1/64 to 4096.
 const BUCKETS: usize = 18 * STEPS as usize;
-/// How many new ratios there are before the percentile is worked out anew.
+/// Number of new ratios after which the percentile is recomputed.
 const UPDATE_EVERY: u32 = 8;
 
-/// What a variant is expected to take from dispatch to answer.
+/// Predicted time from dispatch to answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ServiceTime {
-    /// The [`PERCENTILE`]: what a deadline is held against.
+    /// The [`PERCENTILE`], compared with deadlines.
     pub high: Duration,
-    /// The mean: by what those who wait move up.
+    /// The mean, for the progress of the queue.
     pub mean: Duration,
 }
 
-/// The ratios seen of one variant.
+/// Estimator of one variant's service time.
 #[derive(Debug)]
 pub struct ServiceTimeEstimator {
     windows: [Window; 2],
@@ -59,7 +58,7 @@ struct Correction {
 #[derive(Debug)]
 struct Window {
     counts: Box<[u16]>,
-    /// No bucket above it has any.
+    /// Highest bucket that is not empty.
     highest: usize,
     seen: u32,
     sum: u64,
@@ -77,8 +76,8 @@ impl Default for ServiceTimeEstimator {
 }
 
 impl ServiceTimeEstimator {
-    /// An execution for which `planned` was foreseen took, or was given up after, `took`. Whether
-    /// what is foreseen may be another now.
+    /// Records an execution planned to take `planned` that took `took`, completed or aborted. Returns whether
+    /// predictions may have changed.
     pub fn record(&mut self, planned: Duration, took: Duration, now: Mono) -> bool {
         let rotated = self.rotate(now);
         let ratio = ratio(took, planned);
@@ -92,13 +91,13 @@ impl ServiceTimeEstimator {
         renews || rotated
     }
 
-    /// What an execution for which `planned` is foreseen will take.
+    /// Predicts the time of an execution planned to take `planned`.
     pub fn predict(&mut self, planned: Duration, now: Mono) -> ServiceTime {
         self.rotate(now);
         self.estimate(planned)
     }
 
-    /// The same, by what is known so far.
+    /// The same, without expiring old ratios.
     #[must_use]
     pub fn estimate(&self, planned: Duration) -> ServiceTime {
         match self.correction {
@@ -120,7 +119,7 @@ impl ServiceTimeEstimator {
         }
     }
 
-    /// Forgets what is older than two windows; whether there was a window's end.
+    /// Drops ratios older than two windows; returns whether a window has ended.
     fn rotate(&mut self, now: Mono) -> bool {
         if now < self.window_ends {
             return false;
@@ -153,7 +152,7 @@ impl ServiceTimeEstimator {
         });
     }
 
-    /// The ratio that `above` of those seen exceed or reach.
+    /// Ratio that `above` of the recorded ones reach or exceed.
     fn quantile_from_top(&self, above: u32) -> u64 {
         let [current, before] = &self.windows;
         let mut left = above.max(1);
@@ -179,7 +178,7 @@ impl Window {
         }
     }
 
-    /// Full, it response_time no more until it is rotated: it says enough.
+    /// Records a ratio. A full bucket takes no more until the window is rotated.
     fn record(&mut self, ratio: u64) {
         let bucket = bucket_of(ratio);
         if let Some(count) = self.counts.get_mut(bucket)
@@ -211,7 +210,7 @@ fn ratio(took: Duration, planned: Duration) -> u64 {
         planned
     };
     let most = ONE * 4096;
-    // What took longer than half a year has the greatest ratio anyway.
+    // A time above half a year has the maximum ratio anyway.
     let took = nanos(took).saturating_mul(ONE);
     (took / nanos(planned).max(1)).min(most)
 }
@@ -221,7 +220,7 @@ fn scale(planned: Duration, ratio: u64) -> Duration {
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX))
 }
 
-/// Octave and step of a ratio; the least octave begins at 1/64.
+/// Bucket of a ratio, by octave and step; the lowest octave begins at 1/64.
 fn bucket_of(ratio: u64) -> usize {
     let ratio = ratio.max(STEPS);
     let octave = ratio.ilog2() - STEPS_LOG2;
@@ -230,7 +229,7 @@ fn bucket_of(ratio: u64) -> usize {
     usize::try_from(bucket).unwrap_or(BUCKETS).min(BUCKETS - 1)
 }
 
-/// The greatest ratio that falls into a bucket.
+/// Highest ratio of a bucket.
 fn top_of(bucket: usize) -> u64 {
     let (octave, step) = (bucket as u64 / STEPS, bucket as u64 % STEPS);
     ((STEPS + step + 1) << octave) - 1
@@ -294,8 +293,8 @@ mod tests {
     }
 
     proptest! {
-        /// The percentile is that of the sorted list, to within a step of the scale; never below
-        /// the mean, never a panic at the ends of the range.
+        /// The percentile equals that of the sorted list to within a step of the scale, is never below the
+        /// mean, and never panics at the ends of the range.
         #[test]
         fn tells_the_percentile_to_a_sixteenth(
             mut took in prop::collection::vec(0_u64..200_000_000, 50..400),
@@ -312,7 +311,7 @@ mod tests {
             let base = if planned.is_zero() { UNPLANNED } else { planned };
             let above = took.len() - took.len() * PERCENTILE as usize / 100;
             let exact = Duration::from_nanos(took[took.len() - above]);
-            // Below a 64th and above the 4096-fold all ratios are alike.
+            // Ratios below 1/64 and above 4096 are not distinguished.
             let (least, most) = (exact.min(base * 4096), exact.max(base / 32));
             prop_assert!(high + base / 256 >= least * 15 / 16, "{high:?} of {exact:?}");
             let mean = observed.predict(planned, Mono(0)).mean;

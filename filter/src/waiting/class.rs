@@ -1,75 +1,75 @@
-//! Classes of requests: what share of the slots each has a right to while they are short, who goes
-//! before whom, and who may claim one. Which request waits where is [`room`](crate::waiting::wait_queue)'s matter.
+//! Classes of requests: share of the slots under contention, priority, and the claim needed.
+//! [`wait_queue`](crate::waiting::wait_queue) orders the requests.
 
-/// Most classes of a service: each costs every worker a queue per variant.
+/// Maximum number of classes of a service; each costs every worker a queue per variant.
 pub const CLASSES_MAX: usize = 8;
-/// The greatest priority.
+/// Highest priority.
 pub const PRIORITY_MAX: u8 = 7;
-/// How often in a row a waiting class is passed over where the configuration says nothing: it then
-/// gets about 5 % of the grants, little for those above it and enough to go on.
+/// Default of the maximum number of skips in a row. A class then gets about 5 % of the grants: little for
+/// those above it, and enough to make progress.
 pub const MAX_SKIPS_DEFAULT: u32 = 20;
-/// The one class of a service that has none configured.
+/// Name of the single class of a service without configured classes.
 const ONLY: &str = "default";
 
-/// Which class, by its place in the configuration.
+/// Index of a class in the configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClassId(pub u8);
 
 /// One class.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Class {
-    /// Its name, as `x-slo-class` says it.
+    /// Name, as in `x-slo-class`.
     pub name: String,
-    /// The share of the grants it has a right to among classes of its priority, above 0 and at
-    /// most 1. Those that ask for less leave theirs to the others, in proportion.
+    /// Share of the grants among classes of its priority, above 0 and at most 1. Unused shares go to the others
+    /// in proportion.
     pub share: f64,
-    /// 0 to [`PRIORITY_MAX`]; the greater goes first.
+    /// Priority, 0 to [`PRIORITY_MAX`]; the higher goes first.
     pub priority: u8,
-    /// Most that one worker holds of it.
+    /// Maximum number of its requests held by one worker.
     pub held_max: Option<usize>,
-    /// Whether its answers are streams, which may go on after the deadline once they have begun.
+    /// Whether its answers are streams, which may continue after the deadline once they have begun.
     pub streams: bool,
-    /// Who may claim it; anybody where there is none.
+    /// Claim needed; `None`: any request may use it.
     pub claim: Option<Claim>,
 }
 
-/// What a request must show for a class.
+/// Claim that a request must prove for a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Where it is shown.
+    /// Source of the proof.
     pub from: ClaimFrom,
-    /// What is taken: a whole value, or one that ends in `*` and stands for all that begin so.
+    /// Accepted values: whole values, or prefixes that end in `*`.
     pub values: Vec<String>,
 }
 
-/// Where a claim is shown.
+/// Source of a proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimFrom {
-    /// A header that an earlier filter has set (and removed from what clients send).
+    /// Header set by an earlier filter, which also removes it from clients' requests.
     Header(String),
-    /// A property of the request, such as `connection`, `uri_san_peer_certificate`.
+    /// Property of the request, such as `connection`, `uri_san_peer_certificate`.
     Property(Vec<String>),
 }
 
 /// All classes of a service.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Classes {
-    /// Each at the place its [`ClassId`] names; 1 to [`CLASSES_MAX`].
+    /// Classes by their [`ClassId`]; 1 to [`CLASSES_MAX`].
     pub list: Vec<Class>,
-    /// For those that name none, an unknown one, or one they may not claim.
+    /// Class of requests that name none, an unknown one, or one that they may not claim.
     pub default: ClassId,
-    /// How often in a row a class with somebody waiting may be passed over by higher priorities.
+    /// Maximum number of times in a row that a waiting class may be passed over by higher priorities.
     pub max_skips: u32,
 }
 
-/// What a request's wish for a class comes to.
+/// Class that a request asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassRequest<'a> {
-    /// The class it names, or the default.
+    /// Named class, or the default.
     pub class: ClassId,
-    /// What it must show for it; who cannot is of the default class.
+    /// Claim needed; a request that cannot prove it is of the default class.
     pub claim: Option<&'a Claim>,
-    /// Whether what it named exists; true where it named nothing.
+    /// Whether the named class exists; true if none is named.
     pub known: bool,
 }
 
@@ -92,37 +92,37 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// How many there are.
+    /// Number of classes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none; never so in a checked configuration.
+    /// Whether there is none; never in a valid configuration.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The class of that id.
+    /// Class with that id.
     #[must_use]
     pub fn get(&self, id: ClassId) -> Option<&Class> {
         self.list.get(usize::from(id.0))
     }
 
-    /// The name of the class of that id.
+    /// Name of the class with that id.
     #[must_use]
     pub fn name(&self, id: ClassId) -> Option<&str> {
         Some(&self.get(id)?.name)
     }
 
-    /// Each with its id.
+    /// Classes with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (ClassId, &Class)> {
         (0..).map(ClassId).zip(&self.list)
     }
 
-    /// Which class a request's `x-slo-class` asks for. Names are taken as they are, in lower case;
-    /// several in one value are an unknown name.
+    /// Looks up the class of a request's `x-slo-class`. Names are compared exactly, in lower case; several in
+    /// one value are an unknown name.
     #[must_use]
     pub fn lookup(&self, value: Option<&[u8]>) -> ClassRequest<'_> {
         let fallback = |known| ClassRequest {
@@ -144,7 +144,7 @@ impl Classes {
 }
 
 impl Claim {
-    /// The header that proves it, if it is one.
+    /// Header that proves it, if it is a header.
     #[must_use]
     pub fn header(&self) -> Option<&str> {
         match &self.from {
@@ -153,7 +153,7 @@ impl Claim {
         }
     }
 
-    /// The path of the property that proves it, if it is one.
+    /// Path of the property that proves it, if it is a property.
     #[must_use]
     pub fn property(&self) -> Option<&[String]> {
         match &self.from {
@@ -162,11 +162,11 @@ impl Claim {
         }
     }
 
-    /// Whether `value`, as the header or property says it, is one of those taken.
+    /// Whether `value`, from the header or property, is accepted.
     ///
-    /// It is compared whole: in a list (`a, b`, as proxies append to headers) nobody can tell which
-    /// part a client wrote, so no part of one counts by itself, and a `*` stands for anything but a
-    /// comma. A subject such as `CN=a,O=b` is taken where it is configured in full.
+    /// It is compared as a whole. In a list (`a, b`, as proxies append to headers) the author of each part is
+    /// unknown, so no part counts by itself, and a `*` matches anything but a comma. A subject such as
+    /// `CN=a,O=b` must be configured in full.
     #[must_use]
     pub fn admits(&self, value: Option<&[u8]>) -> bool {
         let Some(value) = value.filter(|value| !value.is_empty()) else {

@@ -1,36 +1,36 @@
-//! Whose scheduler it is among the classes of a waiting queue: plain numbers, no queues.
+//! Class scheduler: the order among the classes of a wait queue (start-time fair queueing). Plain numbers,
+//! no queues.
 //!
-//! 1. A class that has somebody waiting and was skips over by higher priorities `max_skips` times
-//!    in a row is next_class; of several the one skips over most often.
-//! 2. Else the highest priority with somebody waiting.
-//! 3. Within a priority the earliest deadline, **until slots scheduler out to be short**: shares would
-//!    only make requests late that earliest-deadline-first brings home. Once somebody was lost for
-//!    want of time or queue, and until nobody waits, classes of one priority take scheduler_state by start_sharing:
-//!    start_tag-time fair queueing, where each grant moves a class on by 1/start_sharing and the least advanced
-//!    is next_class. A class with nobody waiting saves nothing up: it comes back where the others are.
+//! 1. A class with waiting requests that was passed over by higher priorities `max_skips` times in a row is
+//!    next; of several, the one passed over most often.
+//! 2. Else the highest priority with waiting requests.
+//! 3. Within a priority the earliest deadline, **until slots are contended**: before that, shares would
+//!    only delay requests that earliest deadline first serves in time. Once a request was lost to lack of
+//!    time or room, and until the queue is empty, classes of one priority are ordered by share with
+//!    start-time fair queueing: each grant advances a class by 1/share, and the least advanced is next. A
+//!    class without waiting requests accumulates nothing: it resumes at the virtual time of the others.
 //!
-//! While two classes of one priority have somebody waiting without a break and scheduler_state go by start_sharing,
-//! their grants divided by their shares differ by at most 1/start_sharing of the one plus 1/start_sharing of the
-//! other. With n classes below the top priority, one is skips over at most max_skips + n − 1
-//! times in a row.
+//! While two classes of one priority have waiting requests all the time and are ordered by share, their
+//! grants divided by their shares differ by at most 1/share of the one plus 1/share of the other. With n
+//! classes below the highest priority, one is passed over at most max_skips + n − 1 times in a row.
 
 use super::class::{CLASSES_MAX, Class, Classes, PRIORITY_MAX};
 use crate::waiting::queue::Place;
 
-/// What a grant moves a class of start_sharing 1 on by. The least start_sharing configurable is 1/1000, so that
-/// 2⁶⁴ lasts for 10¹¹ grants without a break; where it ends all classes are level, which is EDF.
+/// Increment of a class of share 1. The minimum share is 1/1000, so that 2⁶⁴ lasts for 10¹¹ grants without
+/// a break; after that all classes are level, which is EDF.
 const STEP: f64 = 65_536.0;
 const PRIORITIES: usize = PRIORITY_MAX as usize + 1;
 
-/// Where the classes stand.
+/// State of the classes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClassScheduler {
     classes: [ClassState; CLASSES_MAX],
     class_count: usize,
     max_skips: u32,
-    /// Whether slots have turned out to be short.
+    /// Whether slots are contended.
     by_share: bool,
-    /// Per priority, how far the class that grant last had come before it grant.
+    /// Virtual time per priority: start tag of the class granted last, before its grant.
     virtual_time: [u64; PRIORITIES],
 }
 
@@ -38,11 +38,11 @@ pub(super) struct ClassScheduler {
 struct ClassState {
     first: Option<Place>,
     priority: u8,
-    /// What a grant moves it on by.
+    /// Increment of the start tag per grant.
     increment: u64,
-    /// How far it has come.
+    /// Start tag.
     start_tag: u64,
-    /// How often in a row it was skips over.
+    /// Number of times in a row that it was passed over.
     skips: u32,
 }
 
@@ -61,9 +61,9 @@ impl ClassScheduler {
         }
     }
 
-    /// Somebody of the class has come from another queue, in which the classes stood as `from` says: what was
-    /// short there stays so, and how often the class was skips over goes with it. Shares are kept where the
-    /// queue was empty before; where others wait the class comes in where they are.
+    /// Takes over scheduling state for a class whose request comes from another queue with state `from`:
+    /// contention there continues here, and the class keeps its number of skips. Start tags are taken over if
+    /// this queue was empty; otherwise the class resumes at the virtual time of the others.
     pub(super) fn inherit(&mut self, from: &ClassScheduler, class: usize, was_empty: bool) {
         if self.class_count == 1 {
             return;
@@ -82,17 +82,17 @@ impl ClassScheduler {
         }
     }
 
-    /// How class_count classes there are.
+    /// Number of classes.
     pub(super) fn class_count(&self) -> usize {
         self.class_count
     }
 
-    /// Whether classes of one priority take scheduler_state by start_sharing just now.
+    /// Whether classes of one priority are ordered by share.
     pub(super) fn is_by_share(&self) -> bool {
         self.by_share
     }
 
-    /// Somebody was lost for want of time or queue: from now on by start_sharing. All start_tag level.
+    /// Orders by share from now on, after a request was lost to lack of time or room. All start level.
     pub(super) fn start_sharing(&mut self) {
         if self.by_share || self.class_count == 1 || !self.waiting().any(|_| true) {
             return;
@@ -104,7 +104,7 @@ impl ClassScheduler {
         }
     }
 
-    /// The first of a class is now this one, or nobody.
+    /// Sets the first request of a class, or none.
     pub(super) fn set_first(&mut self, class: usize, first: Option<Place>) {
         let begins = self.begin(class);
         let Some(state) = self.classes.get_mut(class) else {
@@ -122,12 +122,12 @@ impl ClassScheduler {
         }
     }
 
-    /// Who is first in the class.
+    /// First request of the class.
     pub(super) fn first(&self, class: usize) -> Option<Place> {
         self.classes.get(class)?.first
     }
 
-    /// Whose scheduler it is.
+    /// Class to be granted next.
     pub(super) fn next_class(&self) -> Option<usize> {
         if self.class_count == 1 {
             return self.first(0).map(|_| 0);
@@ -149,7 +149,7 @@ impl ClassScheduler {
             .map(|(class, _, _)| class)
     }
 
-    /// One of the class grant.
+    /// Accounts for a grant to the class.
     pub(super) fn grant(&mut self, class: usize) {
         if self.class_count == 1 {
             return;
@@ -173,8 +173,8 @@ impl ClassScheduler {
         }
     }
 
-    /// The tier of the class: 0 where there is one only or it is starved, else 1 for the highest
-    /// priority and more for those below.
+    /// Tier of the class: 0 if it is the only one or has reached `max_skips`, else 1 for the highest priority
+    /// and more for those below.
     pub(super) fn tier(&self, class: usize) -> u8 {
         match self.classes.get(class) {
             Some(state) if self.class_count > 1 && state.skips < self.max_skips => {
@@ -184,13 +184,13 @@ impl ClassScheduler {
         }
     }
 
-    /// The priority of the class.
+    /// Priority of the class.
     pub(super) fn priority(&self, class: usize) -> u8 {
         self.classes.get(class).map_or(0, |s| s.priority)
     }
 
-    /// How class_count of `other`, which has somebody waiting and the same priority, go by start_sharing before
-    /// the one that has `before` others of `class` in front.
+    /// Number of requests of `other`, which has waiting requests and the same priority, that go by share before
+    /// the one with `before` others of `class` ahead of it.
     pub(super) fn share_ahead(&self, class: usize, before: usize, other: usize) -> usize {
         let Some((own, other)) = self.classes.get(class).zip(self.classes.get(other)) else {
             return 0;
@@ -203,22 +203,22 @@ impl ClassScheduler {
         usize::try_from(lead.div_ceil(other.increment)).unwrap_or(usize::MAX)
     }
 
-    /// How class_count of higher priority can go before the one that has `before` others of `class` in
-    /// front, which goes for being starved at the latest.
+    /// Number of requests of higher priority that can go before the one with `before` others of `class` ahead
+    /// of it, which goes at the latest by `max_skips`.
     pub(super) fn higher_ahead(&self, class: usize, before: usize) -> usize {
         let skips = self.classes.get(class).map_or(0, |s| s.skips) as usize;
         let most = (before.saturating_add(1)).saturating_mul(self.max_skips.max(1) as usize);
         most.saturating_sub(skips)
     }
 
-    /// How often the class goes because it is starved while so class_count of higher priority go.
+    /// Number of grants to the class by `max_skips` while `before` requests of higher priority go.
     pub(super) fn skipped_ahead(&self, class: usize, before: usize) -> usize {
         let skips = self.classes.get(class).map_or(0, |s| s.skips);
         let max_skips = self.max_skips.max(1) as usize;
         (skips as usize).saturating_add(before) / max_skips
     }
 
-    /// Where the class stands once somebody waits.
+    /// Start tag of the class once a request waits.
     fn begin(&self, class: usize) -> u64 {
         let Some(state) = self.classes.get(class) else {
             return 0;
@@ -242,7 +242,7 @@ impl ClassState {
     fn of(class: &Class) -> ClassState {
         ClassState {
             priority: class.priority.min(PRIORITY_MAX),
-            // A cast from f64 ends at the bounds; never 0.
+            // A cast from f64 saturates; never 0.
             increment: ((STEP / class.share) as u64).max(1),
             ..ClassState::default()
         }

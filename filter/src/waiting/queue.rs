@@ -1,49 +1,48 @@
-//! One class's part of a waiting room: earliest deadline first, first come first among equals.
-//! It knows neither slots nor classes nor limits; the engine bounds how many are held in all.
+//! Queue of one class: earliest deadline first, first come first among equals. It knows neither slots nor
+//! classes nor limits; the engine bounds the total.
 //!
-//! A sorted list cut into bounded chunks. Deadlines come mostly in rising order and leave from the
-//! front, so both ends are quick; a cancel moves half a chunk at most, and a rank adds up chunk
-//! lengths, which a tree cannot do without keeping counts in every node. Neighbours that have
-//! thinned out are joined, so what a crowd took is given back.
+//! A sorted list cut into bounded chunks. Deadlines come mostly in rising order and leave from the front,
+//! so both ends are fast. A cancel moves at most half a chunk. A rank adds up chunk lengths; a tree would
+//! need counts in every node for that. Thin neighbours are joined, so memory is released after a peak.
 
 use std::collections::VecDeque;
 
 use crate::time::Mono;
 
-/// Most places in one chunk: 3 KB, of which a push or cancel moves a quarter on average. Smaller
-/// chunks move less and make a rank add up more of them.
+/// Maximum number of entries in a chunk: 3 KB, of which a push or cancel moves a quarter on average.
+/// Smaller chunks move less, but a rank adds up more of them.
 const CHUNK_MAX: usize = 128;
-/// Neighbours that hold no more than this together are joined: half a chunk, so that the next few
-/// pushes do not cut it again.
+/// Neighbours with at most this many entries together are joined: half a chunk, so that the next few pushes
+/// do not split it again.
 const JOIN_MAX: usize = CHUNK_MAX / 2;
 const _: () = assert!(JOIN_MAX < CHUNK_MAX);
 
-/// A place in the queue: by deadline, then by arrival.
+/// Place in the queue: by deadline, then by arrival.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// When the request's time is up.
+    /// Deadline of the request.
     pub deadline: Mono,
-    /// Counts arrivals, so that equals keep their order and no two places are the same.
+    /// Sequence number of the arrival, so that equals keep their order and all places differ.
     pub arrival: u64,
 }
 
 /// Held requests in EDF order.
 #[derive(Debug, Default)]
 pub struct Queue {
-    /// None is empty. Each starts at or after the one before ends.
+    /// Chunks in order; none is empty.
     chunks: VecDeque<Chunk>,
     len: usize,
 }
 
 #[derive(Debug)]
 struct Chunk {
-    /// No place in it is earlier; those of the chunk before all are.
+    /// Lower bound of its places; those of the chunk before are below it.
     from: Place,
     entries: VecDeque<(Place, u32)>,
 }
 
 impl Queue {
-    /// How many are held.
+    /// Number of requests held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -55,14 +54,14 @@ impl Queue {
         self.len == 0
     }
 
-    /// Holds `stream` at `place`.
+    /// Adds `stream` at `place`.
     pub fn push(&mut self, place: Place, stream: u32) {
         let last = self.chunks.len().saturating_sub(1);
         let mut at = self.chunk_of(place);
         match self.chunks.get_mut(at) {
             None => self.chunks.push_back(Chunk::start(place, 0)),
             Some(chunk) if chunk.entries.len() < CHUNK_MAX => {}
-            // In rising order: leave full chunks behind, not halves.
+            // In rising order leave full chunks behind, not halves.
             Some(chunk) if at == last && chunk.latest() < Some(place) => {
                 self.chunks.push_back(Chunk::start(place, CHUNK_MAX));
                 at += 1;
@@ -80,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// Takes out the one with the earliest deadline.
+    /// Removes the request with the earliest deadline.
     pub fn pop(&mut self) -> Option<(Place, u32)> {
         let front = self.chunks.front_mut()?;
         let first = front.entries.pop_front();
@@ -91,7 +90,7 @@ impl Queue {
         first
     }
 
-    /// Takes out the one at `place`; whether it was there.
+    /// Removes the request at `place`; returns whether it was there.
     pub fn cancel(&mut self, place: Place) -> bool {
         let at = self.chunk_of(place);
         let Some(chunk) = self.chunks.get_mut(at) else {
@@ -113,25 +112,25 @@ impl Queue {
         true
     }
 
-    /// Who is first.
+    /// First request.
     #[must_use]
     pub fn first(&self) -> Option<(Place, u32)> {
         self.chunks.front()?.entries.front().copied()
     }
 
-    /// The earliest deadline held.
+    /// Earliest deadline held.
     #[must_use]
     pub fn earliest(&self) -> Option<Mono> {
         self.first().map(|(place, _)| place.deadline)
     }
 
-    /// Who is last.
+    /// Last request.
     #[must_use]
     pub fn latest(&self) -> Option<(Place, u32)> {
         self.chunks.back()?.entries.back().copied()
     }
 
-    /// How many stand before `place`, whether or not anybody stands there.
+    /// Number of requests before `place`, which may be free.
     #[must_use]
     pub fn rank(&self, place: Place) -> usize {
         let at = self.chunk_of(place);
@@ -147,29 +146,29 @@ impl Queue {
         }
     }
 
-    /// All of them, earliest first.
+    /// All requests, earliest first.
     pub fn iter(&self) -> impl Iterator<Item = (Place, u32)> + Clone + '_ {
         self.chunks
             .iter()
             .flat_map(|chunk| chunk.entries.iter().copied())
     }
 
-    /// The deadlines held, earliest first.
+    /// Deadlines held, earliest first.
     pub fn deadlines(&self) -> impl Iterator<Item = Mono> + Clone + '_ {
         self.iter().map(|(place, _)| place.deadline)
     }
 
-    /// The chunk `place` is in or would be in.
+    /// Index of the chunk that contains or would contain `place`.
     fn chunk_of(&self, place: Place) -> usize {
         self.chunk_behind(place).saturating_sub(1)
     }
 
-    /// The first chunk whose places are all later than `place`.
+    /// Index of the first chunk whose places are all after `place`.
     fn chunk_behind(&self, place: Place) -> usize {
         self.chunks.partition_point(|chunk| chunk.from <= place)
     }
 
-    /// Joins a chunk with the next where both have thinned out.
+    /// Joins a chunk with the next if both are thin.
     fn join(&mut self, at: usize) {
         let together = held(self.chunks.range(at..).take(2));
         if together > JOIN_MAX || at + 1 >= self.chunks.len() {
@@ -203,7 +202,7 @@ impl Chunk {
         self.entries.back().map(|entry| entry.0)
     }
 
-    /// Cuts off the later half.
+    /// Splits off the later half.
     fn split(&mut self) -> Chunk {
         let entries = self.entries.split_off(self.entries.len() / 2);
         let from = entries.front().map_or(self.from, |entry| entry.0);

@@ -1,8 +1,8 @@
-//! The waiting queue of one variant: a queue per class and who is next. It knows neither slots nor
-//! limits nor the time; what a class may claim is [`class`](crate::waiting::class)'s matter.
+//! Wait queue of one variant: a queue per class, and the order among them. It knows neither slots nor
+//! limits nor time; [`class`](crate::waiting::class) defines the classes.
 //!
-//! Earliest deadline first within a class; among classes by priority, a starvation bound, and
-//! shares once slots are short: see `scheduler`. With a single class this is one queue.
+//! Earliest deadline first within a class; among classes by priority, a maximum number of skips, and shares
+//! once slots are contended: see `class_scheduler`. With a single class this is one queue.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -13,7 +13,7 @@ use crate::waiting::queue::{Place, Queue};
 
 use super::class_scheduler::ClassScheduler;
 
-/// Who waits for a slot of one variant.
+/// Requests waiting for a slot of one variant.
 #[derive(Debug)]
 pub struct WaitQueue {
     queues: Vec<Queue>,
@@ -21,12 +21,12 @@ pub struct WaitQueue {
     len: usize,
 }
 
-/// Order of scheduler_state among the classes of a queue at some moment.
+/// Snapshot of a queue's class scheduler.
 #[derive(Debug, Clone, Copy)]
 pub struct SchedulerState(ClassScheduler);
 
-/// Precedence of a request where all places are taken, whatever queue it waits in: by priority, then by
-/// place. The greatest makes queue first.
+/// Precedence of a request at a limit, in any queue: by priority, then by place. The greatest makes room
+/// first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Precedence {
     priority: Reverse<u8>,
@@ -40,7 +40,7 @@ impl Default for WaitQueue {
 }
 
 impl WaitQueue {
-    /// An empty one.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new(classes: &Classes) -> WaitQueue {
         let scheduler = ClassScheduler::new(classes);
@@ -53,7 +53,7 @@ impl WaitQueue {
         }
     }
 
-    /// How class_count are held.
+    /// Number of requests held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -65,13 +65,13 @@ impl WaitQueue {
         self.len == 0
     }
 
-    /// How class_count of a class are held.
+    /// Number of requests of a class.
     #[must_use]
     pub fn len_of(&self, class: ClassId) -> usize {
         self.queues.get(index(class)).map_or(0, Queue::len)
     }
 
-    /// Holds `stream` at `place`.
+    /// Adds `stream` at `place`.
     pub fn push(&mut self, class: ClassId, place: Place, stream: u32) {
         debug_assert!(index(class) < self.queues.len(), "no such class");
         if let Some(queue) = self.queues.get_mut(index(class)) {
@@ -84,15 +84,15 @@ impl WaitQueue {
         }
     }
 
-    /// Takes out who is next; its class is charged for it.
+    /// Removes the next request and charges its class.
     pub fn pop(&mut self) -> Option<(ClassId, Place, u32)> {
         let class = self.scheduler.next_class()?;
         self.scheduler.grant(class);
         self.take(class)
     }
 
-    /// Takes out the earliest of those that are first in their class and satisfy `leaves`, for want
-    /// of time: nobody is charged, and from now on classes take scheduler_state by share (see
+    /// Removes the earliest request that is first in its class and satisfies `leaves`, for lack of time: no
+    /// class is charged, and from now on classes are ordered by share (see
     /// [`set_contended`](WaitQueue::set_contended)).
     pub fn pop_where(&mut self, leaves: impl Fn(Place) -> bool) -> Option<(ClassId, Place, u32)> {
         let (_, class) = self
@@ -103,7 +103,7 @@ impl WaitQueue {
         self.take(class)
     }
 
-    /// Takes out the one at `place`; whether it was there.
+    /// Removes the request at `place`; returns whether it was there.
     pub fn cancel(&mut self, class: ClassId, place: Place) -> bool {
         let found = self
             .queues
@@ -118,39 +118,39 @@ impl WaitQueue {
         found
     }
 
-    /// The classes' order of scheduler_state as it stands, for those that are moved from here.
+    /// Snapshot of the class scheduler, for requests moved from here.
     #[must_use]
     pub fn scheduler_state(&self) -> SchedulerState {
         SchedulerState(self.scheduler)
     }
 
-    /// Holds `stream`, which waited in another queue whose order of scheduler_state was `from`: a class that is moved
-    /// is no further from its scheduler than it was.
+    /// Adds `stream` from another queue with scheduler state `from`, so that its class is no further from its
+    /// turn than there.
     pub fn push_from(&mut self, from: &SchedulerState, class: ClassId, place: Place, stream: u32) {
         let was_empty = self.is_empty();
         self.push(class, place, stream);
         self.scheduler.inherit(&from.0, index(class), was_empty);
     }
 
-    /// Slots have turned out to be short: a request was refused or displaced because of those that
-    /// wait here. Until nobody waits, classes of one priority take scheduler_state by share.
+    /// Marks slots as contended: a request was refused or displaced because of those waiting here. Until the
+    /// queue is empty, classes of one priority are ordered by share.
     pub fn set_contended(&mut self) {
         self.scheduler.start_sharing();
     }
 
-    /// Whether classes of one priority take scheduler_state by share just now.
+    /// Whether classes of one priority are ordered by share.
     #[must_use]
     pub fn is_contended(&self) -> bool {
         self.scheduler.is_by_share()
     }
 
-    /// The earliest deadline held, of whatever class.
+    /// Earliest deadline held, of any class.
     #[must_use]
     pub fn earliest(&self) -> Option<Mono> {
         self.firsts().map(|(place, _)| place.deadline).min()
     }
 
-    /// Whether a newcomer would be next, before all that are held.
+    /// Whether a newcomer would go before all requests held.
     #[must_use]
     pub fn is_next(&self, class: ClassId, place: Place) -> bool {
         if self
@@ -168,18 +168,18 @@ impl WaitQueue {
         scheduler.next_class() == Some(index(class))
     }
 
-    /// A newcomer grant without being held: its class is charged for it.
+    /// Charges the class of a newcomer that was never held.
     pub fn charge(&mut self, class: ClassId) {
         self.scheduler.grant(index(class));
     }
 
-    /// What is held in the order of leaving, worked out as far as it is looked at.
+    /// Urgencies in the order of leaving, computed lazily.
     pub fn order(&self) -> impl Iterator<Item = Urgency> + Clone + '_ {
         self.order_after(self.scheduler)
     }
 
-    /// The same where there is no choice of classes, or nobody: far quicker to copy than what
-    /// works out whose scheduler it is, and what almost every request meets.
+    /// The same for a single class, or an empty queue; else `None`. Far cheaper to copy than the general order,
+    /// and the case of almost every request.
     #[must_use]
     pub fn single_class_order(&self) -> Option<impl Iterator<Item = Urgency> + Clone + '_> {
         if self.scheduler.class_count() > 1 && !self.is_empty() {
@@ -190,13 +190,13 @@ impl WaitQueue {
         Some(queue.map(move |(place, _)| Urgency::of(tier, place.deadline)))
     }
 
-    /// How urgent one of that class is at that place.
+    /// Urgency of a request of that class at that place.
     #[must_use]
     pub fn urgency(&self, class: ClassId, place: Place) -> Urgency {
         Urgency::of(self.scheduler.tier(index(class)), place.deadline)
     }
 
-    /// Returns the least urgency of a request that is due by then; where there is a choice of classes, any.
+    /// Least urgency of a request due by `deadline`; with several classes, any.
     #[must_use]
     pub fn urgency_by(&self, deadline: Mono) -> Urgency {
         if self.scheduler.class_count() > 1 {
@@ -205,7 +205,7 @@ impl WaitQueue {
         Urgency::of(self.scheduler.tier(0), deadline)
     }
 
-    /// What is held in the order of leaving, behind a newcomer that goes first.
+    /// Urgencies in the order of leaving, after a newcomer that goes first.
     pub fn order_with(
         &self,
         class: ClassId,
@@ -217,8 +217,8 @@ impl WaitQueue {
         std::iter::once(newcomer).chain(self.order_after(scheduler))
     }
 
-    /// How class_count would go before a newcomer if nobody else came: exact for two classes but for ties
-    /// of shares, else near.
+    /// Number of requests that would go before a newcomer without further arrivals: exact for two classes but
+    /// for ties of shares, else approximate.
     #[must_use]
     pub fn ahead(&self, class: ClassId, place: Place) -> u32 {
         let own = index(class);
@@ -254,21 +254,21 @@ impl WaitQueue {
         u32::try_from(ahead).unwrap_or(u32::MAX)
     }
 
-    /// The least urgent of all that are held, which makes queue first.
+    /// Least urgent request held, which makes room first.
     #[must_use]
     pub fn least_urgent(&self) -> Option<(Precedence, u32)> {
         let latest = |(_, class)| self.least_urgent_of(id(class));
         self.firsts().filter_map(latest).max()
     }
 
-    /// The least urgent of a class.
+    /// Least urgent request of a class.
     #[must_use]
     pub fn least_urgent_of(&self, class: ClassId) -> Option<(Precedence, u32)> {
         let (place, stream) = self.queues.get(index(class))?.latest()?;
         Some((self.precedence(class, place), stream))
     }
 
-    /// The precedence of one of that class at that place.
+    /// Precedence of a request of that class at that place.
     #[must_use]
     pub fn precedence(&self, class: ClassId, place: Place) -> Precedence {
         Precedence {
@@ -278,7 +278,7 @@ impl WaitQueue {
     }
 
     fn order_after(&self, scheduler: ClassScheduler) -> impl Iterator<Item = Urgency> + Clone + '_ {
-        // The first of each is in `scheduler`.
+        // The scheduler holds the first request of each class.
         let mut lines: [_; CLASSES_MAX] =
             std::array::from_fn(|class| self.queues.get(class).map(|queue| queue.iter().skip(1)));
         let mut scheduler = scheduler;
