@@ -1,5 +1,5 @@
-//! What it costs to take in what a client says: picking the headers out, telling the kind of request,
-//! reading the deadline, estimating the clock; with ordinary headers and with the worst.
+//! Cost of a client's headers: extraction, kind of the request, deadline, clock offset; with ordinary
+//! headers and with the worst.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::hint::black_box;
@@ -82,7 +82,7 @@ fn read_out(c: &mut Criterion) {
     });
 }
 
-/// Each source is a new one, or one that the table has just forgotten.
+/// Each source is new, or was just evicted from the table.
 fn flooded(c: &mut Criterion) {
     let (mut sources, mut source) = (Sources::default(), 0);
     let most = Duration::from_millis(50);

@@ -1,5 +1,5 @@
-//! The waiting room with 10,000 held: a queue, beside the ordered map that it could be instead, and
-//! the room of one and of four classes.
+//! Wait queue with 10,000 held: a queue, beside an ordered map instead, and the wait queue of one and of
+//! four classes.
 #![allow(missing_docs, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use weir_filter::waiting::queue::{Place, Queue};
 use weir_filter::waiting::wait_queue::WaitQueue;
 
 const HELD: u64 = 10_000;
-/// Deadlines are up to so far ahead of the clock.
+/// Range of deadlines ahead of the clock.
 const SPREAD_NS: u64 = 2_000_000_000;
 
-/// Places as they come: the clock goes on by 0.2 ms each, deadlines lie anywhere in the spread.
+/// Arrivals: the clock advances by 0.2 ms each, deadlines lie anywhere in the range.
 struct Arrivals {
     seed: u64,
     arrival: u64,
@@ -46,7 +46,7 @@ impl Arrivals {
     }
 }
 
-/// One of those held, at random, and what takes its place.
+/// Replaces a random place; returns the old and the new one.
 fn swap(places: &mut [Place], arrivals: &mut Arrivals) -> (Place, Place) {
     let at = (arrivals.chance() % places.len() as u64) as usize;
     let newcomer = arrivals.next();

@@ -1,5 +1,5 @@
-//! Which plan holds: a newer good one is taken, any other refused and the old one kept, and a
-//! plan too old gives way to what the configuration says.
+//! The plan in force: a newer valid plan replaces it, any other is refused, and a stale one is handled as
+//! configured.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use weir_api::{Plan, PlanError, Revision, json};
 use crate::config::OnStale;
 use crate::time::Mono;
 
-/// Why bytes were not taken for a plan.
+/// Reason why bytes were refused as a plan.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum PlanRefused {
@@ -26,8 +26,8 @@ pub enum PlanRefused {
 }
 
 impl PlanRefused {
-    /// Whether it is the plan in force. Two VMs have fetched it where the one that polls was late with its
-    /// lease: for the others there is nothing wrong with it, and nothing new in it.
+    /// Whether it is the plan in force. Two VMs may fetch it if the poller is late with its lease; for the
+    /// others it is valid, but not new.
     pub fn is_in_force(&self) -> bool {
         matches!(self, PlanRefused::NotNewer { found, current } if found == current)
     }
@@ -36,7 +36,7 @@ impl PlanRefused {
 /// Reads a plan and checks that it is for `service`, newer than `current` and valid.
 ///
 /// # Errors
-/// The first thing wrong with it.
+/// The first error.
 pub fn read(bytes: &[u8], service: &str, current: Revision) -> Result<Plan, PlanRefused> {
     if bytes.len() > BYTES_MAX {
         return Err(PlanRefused::Size(bytes.len()));
@@ -58,38 +58,38 @@ pub fn read(bytes: &[u8], service: &str, current: Revision) -> Result<Plan, Plan
     Ok(plan)
 }
 
-/// What to go by.
+/// Rule for requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
     /// The plan in force.
     Plan,
-    /// Envoy's own routes: there never was a plan.
+    /// Envoy's own routes, because there never was a plan.
     Pass,
-    /// Nothing: refuse.
+    /// Refusal.
     Refuse,
 }
 
-/// The plan in force, by where it came from.
+/// Source of the plan in force.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlanSource {
-    /// There is none.
+    /// No plan.
     #[default]
     None,
-    /// The configuration's; it never grows old.
+    /// The configuration; it never becomes stale.
     Static,
-    /// A planner's.
+    /// A planner.
     Planner {
-        /// Its revision.
+        /// Revision.
         revision: Revision,
-        /// When it came.
+        /// Time of receipt.
         received: Mono,
-        /// When it is too old.
+        /// Time from which it is stale.
         stale_at: Mono,
     },
 }
 
 impl PlanSource {
-    /// A planner's plan that was received at `received`.
+    /// Creates the source of a planner's plan received at `received`.
     #[must_use]
     pub fn planner(plan: &Plan, received: Mono) -> PlanSource {
         let stale_at = received + Duration::from_millis(plan.max_age_ms);
@@ -100,7 +100,7 @@ impl PlanSource {
         }
     }
 
-    /// The revision a newer plan has to beat; 0 where no planner has spoken.
+    /// Revision that a newer plan must exceed; 0 before the first plan of a planner.
     #[must_use]
     pub fn revision(self) -> Revision {
         match self {
@@ -109,13 +109,13 @@ impl PlanSource {
         }
     }
 
-    /// Whether the plan in force is too old.
+    /// Whether the plan in force is stale.
     #[must_use]
     pub fn is_stale(self, now: Mono) -> bool {
         matches!(self, PlanSource::Planner { stale_at, .. } if stale_at <= now)
     }
 
-    /// What to go by at `now`. (A stale plan under `static` is replaced by the engine beforehand.)
+    /// Rule as of `now`. (A stale plan under `static` is replaced by the engine beforehand.)
     #[must_use]
     pub fn rule(self, on_stale: OnStale, now: Mono) -> Rule {
         match self {

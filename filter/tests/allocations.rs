@@ -1,4 +1,4 @@
-//! What a request costs of the allocator: nothing, once what holds requests has grown.
+//! Allocations of a request: none, once the containers have grown.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -16,7 +16,7 @@ use weir_filter::stats::Sample;
 use weir_filter::time::{Mono, Now, Wall};
 use weir_filter::verdict::Verdict;
 
-/// A store that, like Envoy's, keeps one copy of the board.
+/// A store that, like Envoy's, keeps one copy of the slot table.
 #[derive(Debug, Default)]
 struct OneVm {
     bytes: Vec<u8>,
@@ -139,7 +139,7 @@ fn a_request_that_is_held_allocates_at_most_its_place() {
     for rest in ["", CLASSES] {
         let mut bench = Bench::new(1, rest);
         let mut running: Vec<StreamId> = Vec::new();
-        // One comes, one ends, and one that was held goes.
+        // One request comes, one ends, and one held request leaves.
         let mut turn = |times: u32| {
             for time in 0..times {
                 if matches!(bench.ask(), Verdict::Forward(_)) {

@@ -1,5 +1,5 @@
-//! Classes as they are written, and every rule they have to pass. No share can promise more than
-//! there is, and a class that anybody falls into cannot be one that not everybody may claim.
+//! Configuration of classes, and its rules. Shares must not exceed the whole, and the default class must
+//! not need a claim.
 
 use serde::Deserialize;
 use weir_api::plan::is_name;
@@ -10,19 +10,19 @@ use crate::waiting::class::{
     CLASSES_MAX, Claim, ClaimFrom, Class, ClassId, Classes, MAX_SKIPS_DEFAULT, PRIORITY_MAX,
 };
 
-/// The least share: what is less than a thousandth is a priority in disguise.
+/// Minimum share: less than a thousandth amounts to a lower priority.
 const SHARE_MIN: f64 = 0.001;
-/// What a sum of decimal fractions may be off by.
+/// Rounding error allowed in a sum of decimal fractions.
 const ROUNDING: f64 = 1e-9;
-/// The rarest a waiting class may be let through.
+/// Maximum of the configurable number of skips.
 const STARVATION_MAX: u32 = 1000;
-/// Most values of a claim: each is compared with every request that asks for the class.
+/// Maximum number of values of a claim: each is compared with every request that asks for the class.
 const VALUES_MAX: usize = 32;
-/// Most parts of a property's path, and the longest part, header or value.
+/// Maximum number of parts of a property's path, and maximum length of a part, header or value.
 const PARTS_MAX: usize = 8;
 const WORD_MAX: usize = 256;
 
-/// The keys `classes`, `default_class` and `starvation`, all or none.
+/// Keys `classes`, `default_class` and `starvation`, all or none.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawClasses {
@@ -53,7 +53,7 @@ struct RawClaim {
 }
 
 impl RawClasses {
-    /// The classes, or the one that a service without any has.
+    /// Returns the classes, or the default class if none are configured.
     pub(super) fn check(self) -> Result<Classes, ConfigError> {
         let Some(raw) = self.classes else {
             let right = "left out where there are no `classes`";
@@ -169,7 +169,7 @@ impl RawClaim {
     }
 }
 
-/// Shares are promises to classes of one priority, which together have no more than all.
+/// Checks that the shares of one priority sum to at most one.
 fn check_shares(list: &[Class]) -> Result<(), ConfigError> {
     for priority in 0..=PRIORITY_MAX {
         let level = || list.iter().filter(|class| class.priority == priority);
@@ -211,7 +211,7 @@ fn is_header(name: &str) -> bool {
     (1..=WORD_MAX).contains(&name.len()) && name.bytes().all(token)
 }
 
-/// Control characters would not reach Envoy: its property paths end parts by a zero byte.
+/// Control characters cannot be passed to Envoy: its property paths separate parts by a zero byte.
 fn is_word(word: &str) -> bool {
     (1..=WORD_MAX).contains(&word.len()) && !word.chars().any(char::is_control)
 }

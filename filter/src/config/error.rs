@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use weir_api::json;
 use weir_api::plan::PlanError;
 
-/// Why a plugin configuration is none.
+/// Reason why a plugin configuration is invalid.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ConfigError {

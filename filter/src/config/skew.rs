@@ -1,4 +1,4 @@
-//! How clients' clocks are told from ours, as it is configured.
+//! Configuration of the estimation of clients' clock offsets.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use weir_api::plan::HOUR_MS;
 use super::error::wrong;
 use super::{ConfigError, Skew};
 
-/// Longest name of a header.
+/// Maximum length of a header's name.
 const HEADER_BYTES_MAX: usize = 128;
 
 #[derive(Deserialize)]
@@ -23,14 +23,14 @@ impl Default for RawSkew {
     fn default() -> RawSkew {
         RawSkew {
             estimate: true,
-            // Once round the earth and back by land: no client is always further away.
+            // Once around the earth and back by land: no client is always further away.
             delay_ms: 250,
             source_header: None,
         }
     }
 }
 
-/// What it comes to.
+/// Checked configuration.
 pub(super) struct CheckedSkew {
     pub(super) policy: Skew,
     pub(super) delay_allowance: Duration,

@@ -1,8 +1,7 @@
-//! Whether Envoy tells of a request's body while its headers are held. It does so only with
-//! `allow_on_headers_stop_iteration: true` in the plugin's configuration, which no property shows. Without it
-//! bodies wait unheard, and a request held for its body would be held for ever. That is seen by bytes that
-//! have come and were not told of; and where Envoy's buffer filter stands before ours, all of them have come
-//! with the headers.
+//! Detection of body callbacks: whether Envoy delivers a request's body while its headers are held. It does
+//! so only with `allow_on_headers_stop_iteration: true` in the plugin's configuration, which no property
+//! shows. Otherwise a request held for its body would be held for ever. That is detected by bytes that have
+//! come without a callback. With Envoy's buffer filter before ours, whole bodies come with the headers.
 
 use proxy_wasm::types::Bytes;
 
@@ -10,25 +9,25 @@ use crate::engine::StreamId;
 
 use super::call;
 
-/// Most requests that are watched at a time.
+/// Maximum number of requests watched at a time.
 const WATCHED_MAX: usize = 16;
-/// After so many requests that came whole, without any body being told of, all are taken to come so.
+/// After this many requests with whole bodies, and no body callback, all are assumed to come whole.
 const WHOLE_MAX: u32 = 64;
 
-/// Knowledge of it in this VM.
+/// Knowledge in this VM.
 #[derive(Debug)]
 pub(super) enum BodyEvents {
-    /// Nothing yet.
+    /// Not known yet.
     Unknown {
-        /// Requests that are held for their bodies, each with the bytes it had come to then.
+        /// Requests held for their bodies, each with its number of bytes at that time.
         watched: Vec<(StreamId, u64)>,
-        /// How many had come whole.
+        /// Number of requests that came whole.
         whole: u32,
     },
-    /// Bodies are told of.
-    Heard,
-    /// They are not, or have come with the headers: requests are decided by their headers.
-    Unheard,
+    /// Bodies are delivered.
+    Delivered,
+    /// Bodies are not delivered, or come with the headers: requests are decided by their headers.
+    NotDelivered,
 }
 
 impl Default for BodyEvents {
@@ -41,11 +40,11 @@ impl Default for BodyEvents {
 }
 
 impl BodyEvents {
-    /// Whether the body of the current request, which has these headers, is to be waited for.
+    /// Whether to wait for the body of the current request, which has these headers.
     pub(super) fn expects(&mut self, headers: &[(String, Bytes)]) -> bool {
         let whole = match self {
-            BodyEvents::Heard => return true,
-            BodyEvents::Unheard => return false,
+            BodyEvents::Delivered => return true,
+            BodyEvents::NotDelivered => return false,
             BodyEvents::Unknown { whole, .. } => whole,
         };
         if !is_whole(headers) {
@@ -53,12 +52,12 @@ impl BodyEvents {
         }
         *whole += 1;
         if *whole >= WHOLE_MAX {
-            *self = BodyEvents::Unheard;
+            *self = BodyEvents::NotDelivered;
         }
         false
     }
 
-    /// The current request is held for its body.
+    /// Watches the current request, which is held for its body.
     pub(super) fn watch(&mut self, stream: StreamId) {
         if let BodyEvents::Unknown { watched, .. } = self
             && watched.len() < WATCHED_MAX
@@ -67,15 +66,16 @@ impl BodyEvents {
         }
     }
 
-    /// The body of a request that is held was told of.
-    pub(super) fn heard(&mut self) {
+    /// Records that the body of a held request was delivered.
+    pub(super) fn mark_delivered(&mut self) {
         if matches!(self, BodyEvents::Unknown { .. }) {
-            *self = BodyEvents::Heard;
+            *self = BodyEvents::Delivered;
         }
     }
 
-    /// Whether it has just turned out that bodies are not told of. Turns back to `root`.
-    pub(super) fn look(&mut self, root: u32) -> bool {
+    /// Returns whether it has just been detected that bodies are not delivered. Sets the context back to
+    /// `root`.
+    pub(super) fn detect_missing(&mut self, root: u32) -> bool {
         let BodyEvents::Unknown { watched, .. } = self else {
             return false;
         };
@@ -83,23 +83,23 @@ impl BodyEvents {
             return false;
         }
         watched.retain(|(stream, _)| call::set_context(*stream));
-        let unheard = watched
+        let missing = watched
             .iter()
             .any(|(stream, before)| call::set_context(*stream) && size() > *before);
         call::set_context(root);
-        if unheard {
-            *self = BodyEvents::Unheard;
+        if missing {
+            *self = BodyEvents::NotDelivered;
             log::error!(
                 "weir: request bodies are not told of, so that slow uploads take slots: set \
                  `allow_on_headers_stop_iteration: true` beside `configuration` in the plugin's `config`, or put \
                  envoy.filters.http.buffer before this filter"
             );
         }
-        unheard
+        missing
     }
 }
 
-/// Whether as much of the current request's body has come as its `content-length` body_contains.
+/// Whether the whole body of the current request has come, by its `content-length`.
 fn is_whole(headers: &[(String, Bytes)]) -> bool {
     let length = headers.iter().find(|(name, _)| name == "content-length");
     let length = length.and_then(|(_, value)| std::str::from_utf8(value).ok());
@@ -111,7 +111,7 @@ fn is_whole(headers: &[(String, Bytes)]) -> bool {
     size().saturating_sub(heads as u64) >= length
 }
 
-/// Bytes of the current request so far, headers included.
+/// Bytes of the current request so far, including headers.
 fn size() -> u64 {
     call::number(&["request", "total_size"]).unwrap_or_default()
 }

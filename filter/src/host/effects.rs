@@ -10,10 +10,10 @@ use crate::verdict::{Dispatch, Refusal, StageHeader, Verdict};
 use super::call;
 use super::response_origin::{DROPPED_REASON, EXPECTED};
 
-/// The largest number `grpc-timeout` can carry: eight digits.
+/// Maximum number in `grpc-timeout`: eight digits.
 const GRPC_TIMEOUT_MAX: u64 = 99_999_999;
 
-/// Carries out a verdict on a held request, which is the current one.
+/// Carries out a verdict on a held request, which is the current context.
 pub(super) fn carry_out_held(verdict: &Verdict) {
     match verdict {
         Verdict::Pass => {
@@ -29,7 +29,7 @@ pub(super) fn carry_out_held(verdict: &Verdict) {
     }
 }
 
-/// A client's own route key must not choose a cluster.
+/// Lets a request pass, without a client's own route key, which must not choose a cluster.
 pub(super) fn pass() {
     call::set_request_header("x-slo-cluster", None);
     call::clear_route_cache();
@@ -56,7 +56,7 @@ pub(super) fn forward(dispatch: &Dispatch) {
     if let Some(class) = &dispatch.class {
         call::set_request_header("x-slo-class", Some(class));
     }
-    // Rounded up: an answer in the deadline's last millisecond is in time. 0: none.
+    // Rounded up: an answer in the deadline's last millisecond is in time. 0: no timeout.
     let timeout = dispatch
         .timeout
         .map_or(0, |timeout| millis_up(timeout).max(1));
@@ -64,7 +64,7 @@ pub(super) fn forward(dispatch: &Dispatch) {
         "x-envoy-upstream-rq-timeout-ms",
         Some(digits.format(timeout)),
     );
-    // Takes precedence over the route's own; the router reads and removes it. Hedges are retries to it too.
+    // Overrides the route's own; Envoy's router reads and removes it. It counts hedges as retries too.
     let retries_max = digits.format(dispatch.retries_max);
     call::set_request_header("x-envoy-max-retries", Some(retries_max));
     if dispatch.grpc_timeout {
@@ -109,13 +109,13 @@ pub(super) fn tag(tags: &Tags, now: Now) {
         call::set_response_header(EXPECTED, Some(digits.format(millis(expected))));
     }
     if let Some(came) = tags.came {
-        // As NTP's: by these two and its own two a client works out how far its clock is off.
+        // As in NTP: from these two and its own two times a client computes its clock offset.
         let clock = format!("in={};out={}", came.as_ms(), now.wall.as_ms());
         call::set_response_header("x-slo-clock", Some(&clock));
     }
 }
 
-/// The time held, in ms and tenths; almost nobody was held.
+/// Time held, in ms and tenths; most requests are not held.
 fn queue_timing(waited: Duration) -> Cow<'static, str> {
     match nanos(waited) / 100_000 {
         0 => Cow::Borrowed("queue;dur=0.0"),

@@ -1,5 +1,5 @@
-//! The long poll of the planner: one call at a time, at once again after an answer, with a growing
-//! pause after a failure. It body_contains once that the planner is out of reach and once that it is back.
+//! Long poll of the planner: one call at a time, repeated at once after an answer, with a growing pause
+//! after failures. It logs once that the planner is unreachable, and once that it is back.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use crate::time::Mono;
 
 use super::call;
 
-/// Longest wait for an answer; the planner answers after 20 s at the latest.
+/// Timeout of a poll; the planner answers after at most 20 s.
 const TIMEOUT: Duration = Duration::from_secs(25);
 /// Pause after the first failure; it doubles with each further one.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
-/// Longest pause. No longer, because a planner gives the part of a proxy it does not drain_queue of to others.
+/// Longest pause. Not longer, because a planner gives the slots of a silent proxy to others.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Pause after a plan that was refused: the planner, incoming again, would say the same at once.
+/// Pause after a refused plan: the planner would send the same one again at once.
 const PAUSE_REFUSED: Duration = Duration::from_secs(1);
 
-/// How much of a refusal is put into the log, in bytes.
+/// Maximum length of a refusal's text in the log, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
-/// What a poll brought.
+/// Result of a poll.
 pub(super) enum PollResult {
     /// Bytes that should be a plan.
     Plan(Vec<u8>),
-    /// Word that there is no newer one.
+    /// No newer plan.
     Nothing,
-    /// Word that this proxy gets no slot, incoming for after that revision.
+    /// This proxy gets no slot; the poll named that revision.
     NoSlots(Revision),
-    /// No word.
+    /// No answer.
     Unreachable,
 }
 
-/// The poll's state in this VM.
+/// State of the poll in this VM.
 pub(super) struct Poll {
     planner: Planner,
     path: String,
     call: Option<u32>,
-    /// The revision after which it incoming last.
+    /// Revision that the last poll named.
     after: Revision,
     pause: Duration,
     not_before: Mono,
@@ -75,8 +75,8 @@ impl Poll {
         }
     }
 
-    /// Asks for a plan newer than `after`, unless a call is under way or it is not yet time.
-    /// `false` where the call could not even be made.
+    /// Asks for a plan newer than `after`, unless a call is pending or the pause is not over. Returns `false`
+    /// if the call could not be made.
     pub(super) fn ask(&mut self, after: Revision, process: u64, workers: u32, now: Mono) -> bool {
         if self.call.is_some() || now < self.not_before {
             return true;
@@ -102,7 +102,7 @@ impl Poll {
         self.call.is_some()
     }
 
-    /// An answer has come to call `token`; `None` if it was not ours.
+    /// Handles the answer to call `token`; `None` if it is not a poll.
     pub(super) fn on_answer(&mut self, token: u32, now: Mono) -> Option<PollResult> {
         if self.call != Some(token) {
             return None;
@@ -135,7 +135,7 @@ impl Poll {
         }
     }
 
-    /// The plan just brought was refused: not to be incoming for again at once.
+    /// Delays the next poll after a refused plan.
     pub(super) fn refused(&mut self, now: Mono) {
         self.not_before = now + PAUSE_REFUSED;
     }

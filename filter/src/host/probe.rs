@@ -1,4 +1,4 @@
-//! Probes of variants that fail: each a GET, answered or not.
+//! Probes of failing variants: each is a GET.
 
 use crate::engine::Probe;
 use crate::health::{PROBE_PERIOD, ProbeResult};
@@ -6,10 +6,10 @@ use crate::variant::VariantKey;
 
 use super::call;
 
-/// How much of an answer is read to tell whose it is.
+/// Bytes of an answer that are read to identify its author.
 const MESSAGE_MAX: usize = 256;
-/// How Envoy body_contains that it reached no server. A server that resets the stream, as gRPC servers may do to a GET,
-/// was reached.
+/// Envoy's messages if it reached no server. A server that resets the stream, as gRPC servers may do for a
+/// GET, was reached.
 const UNREACHABLE_MESSAGES: [&str; 4] = [
     "no healthy upstream",
     "connection failure",
@@ -17,16 +17,16 @@ const UNREACHABLE_MESSAGES: [&str; 4] = [
     "connection termination",
 ];
 
-/// The probes under way: by call, the variant.
+/// Pending probes: calls and their variants.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     calls: Vec<(u32, VariantKey)>,
 }
 
 impl Probes {
-    /// Sends a probe; whether it could be sent.
+    /// Sends a probe; returns whether it could be sent.
     pub(super) fn send(&mut self, probe: &Probe, path: &str) -> bool {
-        // An Istio cluster's name ends in the host.
+        // The name of an Istio cluster ends in the host.
         let authority = probe.cluster.rsplit('|').next().unwrap_or_default();
         let headers = vec![
             (":method", "GET"),
@@ -38,7 +38,7 @@ impl Probes {
         call.is_some()
     }
 
-    /// A call has been answered; `None` if it was no probe.
+    /// Handles the answer to a call; `None` if it is not a probe.
     pub(super) fn on_answer(&mut self, token: u32) -> Option<(VariantKey, ProbeResult)> {
         let place = self.calls.iter().position(|(call, _)| *call == token)?;
         let (_, variant) = self.calls.swap_remove(place);
@@ -46,10 +46,10 @@ impl Probes {
     }
 }
 
-/// What the answer to the current call body_contains.
+/// Returns the result in the answer to the current call.
 fn probed() -> ProbeResult {
     match call::call_status() {
-        // Envoy's own words for a call that took too long.
+        // Envoy's own message for a timeout.
         Some(504) if body_contains(&["upstream request timeout"]) => ProbeResult::Nobody,
         Some(503) if body_contains(&UNREACHABLE_MESSAGES) => ProbeResult::Nobody,
         Some(status) => ProbeResult::Status(status),

@@ -1,4 +1,4 @@
-//! Reads who gave an answer, upstream or Envoy, and what that body_contains of the request and of the server.
+//! Origin of a response, upstream or Envoy, and its meaning for the request and the server.
 
 use std::time::Duration;
 
@@ -10,38 +10,39 @@ use crate::reason::Reason;
 
 use super::call;
 
-/// Envoy's response flags, as `response.flags` has them.
+/// Envoy's response flags, as in `response.flags`.
 const UPSTREAM_TIMEOUT: u64 = 1 << 2;
 /// The client's connection ended, or its HTTP/2 stream did.
 const DOWNSTREAM_GONE: u64 = 1 << 14 | 1 << 28;
 
-/// Why a request was refused, for its client.
+/// Header with the reason of a refusal.
 pub(super) const DROPPED_REASON: &str = "x-slo-dropped-reason";
-/// What Envoy's route tells of the endpoint that answered.
+/// Header in which Envoy's route names the endpoint that answered.
 const SERVED_BY: &str = "x-slo-served-by";
-/// Header of a gate's word to the router before it.
+/// Header with a gate's predicted response time, for the router before it.
 pub(super) const EXPECTED: &str = "x-slo-expected-ms";
 
-/// Which variant answered, where Envoy may have moved on from the one it was sent to; it is for us, not for the
-/// client.
+/// Returns the variant that answered, if Envoy may have failed over; removes the header, which is not for
+/// the client.
 pub(super) fn served_by() -> Option<String> {
     let value = call::response_header(SERVED_BY)?;
     call::set_response_header(SERVED_BY, None);
     String::from_utf8(value).ok()
 }
 
-/// The current answer's author.
+/// Origin of the current response.
 pub(super) enum ResponseOrigin {
     /// A server, or a gate before it.
     Upstream(Answer),
-    /// Envoy itself: what that means for the slot, and which reason the client is told.
+    /// Envoy itself: end of the request, and the reason for the client.
     Envoy(End, Option<Reason>),
 }
 
-/// `trailers_only`: all there is of a gRPC answer, in which Envoy may have spoken though its status is 200.
+/// Determines the origin. `trailers_only`: a gRPC response with trailers only, which may be Envoy's own
+/// although its status is 200.
 pub(super) fn response_origin(router: bool, trailers_only: bool) -> ResponseOrigin {
     let status = call::response_status().unwrap_or_default();
-    // Upstream's good answers are by far the most: only where Envoy might have spoken is it incoming.
+    // Most responses are upstream's and successful: the details are read only if Envoy may have answered.
     let failed = matches!(status.first(), Some(b'4' | b'5'));
     let details = (failed || trailers_only)
         .then(|| call::text(&["response", "code_details"]))
@@ -51,7 +52,7 @@ pub(super) fn response_origin(router: bool, trailers_only: bool) -> ResponseOrig
         (None | Some("via_upstream"), _) => {
             let expected = router.then(expected_upstream).flatten();
             let sign = sign(status.as_slice(), failed || trailers_only);
-            // A gRPC server that sends trailers alone has nothing to answer with.
+            // A gRPC server that sends only trailers has no result.
             let failed = failed || trailers_only;
             ResponseOrigin::Upstream(Answer {
                 failed,
@@ -72,7 +73,7 @@ pub(super) fn response_origin(router: bool, trailers_only: bool) -> ResponseOrig
     }
 }
 
-/// Whether Envoy reached a server: by its own word for why it has no answer.
+/// End of a request by Envoy's details: whether it reached a server.
 fn end_by_details(details: &str) -> End {
     const UNREACHABLE_MESSAGES: [&str; 3] = [
         "cluster_not_found",
@@ -82,7 +83,7 @@ fn end_by_details(details: &str) -> End {
     let unreached = UNREACHABLE_MESSAGES
         .iter()
         .any(|known| details.starts_with(known));
-    // What Envoy itself has no room for body_contains nothing of the server.
+    // Overflow of Envoy's own limits is no signal of the server.
     if unreached && !details.contains("overflow") {
         End::Unreachable
     } else {
@@ -90,7 +91,7 @@ fn end_by_details(details: &str) -> End {
     }
 }
 
-/// Reads what upstream's answer body_contains of the server. `bad`: it may not be a good one, which by far the most are.
+/// Returns the health signal of upstream's response. `bad`: it may be an error, which is rare.
 fn sign(status: &[u8], bad: bool) -> Option<HealthSignal> {
     if !bad {
         return Some(HealthSignal::Served);
@@ -101,13 +102,14 @@ fn sign(status: &[u8], bad: bool) -> Option<HealthSignal> {
     HealthSignal::of(number(status)?, grpc, dropped.as_deref())
 }
 
-/// Times that Envoy sent the current request again.
+/// Number of Envoy's retries of the current request.
 pub(super) fn retried() -> u32 {
     let attempts = call::number(&["upstream", "request_attempt_count"]);
     u32::try_from(attempts.unwrap_or(1).saturating_sub(1)).unwrap_or(u32::MAX)
 }
 
-/// Takes the word of the gate before the server; it is for us, not for the client.
+/// Returns the response time predicted by the gate before the server; removes the header, which is not for
+/// the client.
 fn expected_upstream() -> Option<Duration> {
     let value = call::response_header(EXPECTED)?;
     call::set_response_header(EXPECTED, None);
@@ -115,7 +117,7 @@ fn expected_upstream() -> Option<Duration> {
     Some(Duration::from_millis(ms.min(HOUR_MS)))
 }
 
-/// Reads the end of a stream that had no complete answer.
+/// End of a stream without a complete response, by Envoy's flags.
 pub(super) fn end_by_flags() -> End {
     match call::number(&["response", "flags"]) {
         Some(flags) if flags & UPSTREAM_TIMEOUT != 0 => End::TimedOut,

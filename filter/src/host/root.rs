@@ -1,4 +1,4 @@
-//! The life of a plugin configuration in one VM.
+//! Root context: a plugin configuration in one VM.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! One service in one VM: the engine, and what carries its verdicts out and its news in.
+//! One service in one VM: the engine, its events, and the execution of its verdicts.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,12 +26,12 @@ use super::probe::Probes;
 use super::shared::{self, Plans, Shared};
 use super::{effects, source};
 
-/// Least time between ticks: Envoy's timers count in ms.
+/// Minimum time between ticks: Envoy's timers count in ms.
 const TICK_MIN: Duration = Duration::from_millis(1);
-/// Most time between ticks: leases are renewed and polls retried by then.
+/// Maximum time between ticks, by which leases are renewed and polls retried.
 const TICK_MAX: Duration = TIMEOUTS.renewal;
 
-/// Shared by the root and its streams; never borrowed across a call that can come back.
+/// Shared by the root and its streams; never borrowed across a call that can call back.
 pub(super) type Handle = Rc<RefCell<Service>>;
 
 pub(super) struct Service {
@@ -47,10 +47,10 @@ pub(super) struct Service {
     renew_at: Mono,
     tick_at: Mono,
     samples: Vec<Sample>,
-    /// Verdicts on held requests that wait for the next tick: see [`on_end`].
+    /// Verdicts on held requests, deferred to the next tick: see [`on_end`].
     deferred: Vec<(StreamId, Verdict)>,
     body_events: BodyEvents,
-    /// The header in which a trusted proxy names the client.
+    /// Header in which a trusted proxy names the client.
     source_header: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl Service {
             deferred: Vec::new(),
             body_events: BodyEvents::default(),
         };
-        // A VM that takes the place of one that trapped goes by the plan the others go by.
+        // A VM that replaces a trapped one adopts the plan of the others.
         service.adopt_shared_plan(now, &mut Vec::new());
         service
     }
@@ -94,7 +94,7 @@ impl Service {
         now: Now,
     ) -> Verdict {
         self.keep_lease(now);
-        // Whoever has to make room is refused at the next tick: see [`on_end`].
+        // A request that makes room is refused on the next tick: see [`on_end`].
         let deferred = &mut self.deferred;
         let verdict = self.engine.on_request(stream, incoming, now, deferred);
         if incoming.body_follows && verdict == Verdict::Park {
@@ -104,41 +104,42 @@ impl Service {
         verdict
     }
 
-    /// Whether the body of the current request, which has these headers, is to be waited for.
+    /// Whether to wait for the body of the current request, which has these headers.
     pub(super) fn expects_body(&mut self, headers: &[(String, Bytes)]) -> bool {
         self.body_events.expects(headers)
     }
 
-    /// Finds out whether Envoy tells of the bodies that come; where it does not, nobody is held for theirs.
+    /// Detects that Envoy does not deliver bodies, and stops waiting for them.
     fn detect_body_events(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
-        if self.body_events.look(self.root) {
+        if self.body_events.detect_missing(self.root) {
             self.engine.stop_receiving(now, verdicts);
         }
     }
 
-    /// What follows a verdict on the current stream, in its own callback.
+    /// Follow-up of a verdict on the current stream, in its own callback.
     fn after(&mut self, stream: StreamId, verdict: Option<&Verdict>, now: Now) {
         self.report();
         let parked = verdict == Some(&Verdict::Park);
-        // What was sent upstream has to be ended at its deadline, which may be before the next tick.
+        // A request sent upstream must be ended at its deadline, which may be before the next tick.
         let sooner = self.engine.next_timer().is_some_and(|at| at < self.tick_at);
         if (parked || sooner || !self.deferred.is_empty()) && self.schedule_tick(now.mono) {
-            // The timer is the root's; what follows is about this stream again. Without this it would be
-            // forwarded, or refused, in the root's name, which the host does not have and the SDK traps on.
+            // The timer belongs to the root; the following calls concern this stream again. Otherwise the
+            // stream would be forwarded, or refused, in the root's context, which the host lacks and the SDK
+            // traps on.
             call::set_context(stream);
         }
     }
 
-    /// A body has come to `bytes` and goes on; whether that is all there is to say of it for now.
+    /// Holds an incomplete body of `bytes` so far; returns whether nothing else is to be done.
     pub(super) fn hold_body(&mut self, stream: StreamId, bytes: usize) -> bool {
         let holds = self.engine.hold_body(stream, bytes as u64);
         if holds {
-            self.body_events.heard();
+            self.body_events.mark_delivered();
         }
         holds
     }
 
-    /// A part of a request's body has come.
+    /// Handles a chunk of a request's body.
     pub(super) fn on_body(
         &mut self,
         stream: StreamId,
@@ -157,7 +158,7 @@ impl Service {
             call::set_context(stream);
         }
         if verdict.is_some() {
-            self.body_events.heard();
+            self.body_events.mark_delivered();
         }
         self.after(stream, verdict.as_ref(), now);
         verdict
@@ -171,7 +172,7 @@ impl Service {
         &self.engine
     }
 
-    /// A burst can keep the timer from firing for longer than a lease.
+    /// Renews the lease if it is due. A burst can delay the timer for longer than a lease.
     fn keep_lease(&mut self, now: Now) {
         if self.renew_at <= now.mono {
             self.renew(now);
@@ -180,7 +181,7 @@ impl Service {
 
     fn renew(&mut self, now: Now) {
         self.renew_at = now.mono + TIMEOUTS.renewal;
-        // None where the board is full or contended: what we were stays.
+        // `None` if the table is full or contended: the membership stays as it was.
         if let Some(membership) = self.engine.renew(true, now.mono) {
             self.process = membership.process;
             self.polls = membership.polls;
@@ -200,7 +201,7 @@ impl Service {
         }
     }
 
-    /// Probes what fails, where that is this VM's to do.
+    /// Sends the due probes, if that is this VM's task.
     fn probe(&mut self, now: Now) {
         for probe in self.engine.probes(now.mono) {
             let path = self.engine.config().health.path.as_deref();
@@ -210,7 +211,7 @@ impl Service {
         }
     }
 
-    /// An answer to a call of ours: a probe's, or the planner's.
+    /// Handles the answer to a call: a probe's, or the planner's.
     fn on_call_answer(&mut self, token: u32, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         match self.probes.on_answer(token) {
             Some((variant, probed)) => self.engine.on_probe(variant, probed, now, verdicts),
@@ -242,7 +243,7 @@ impl Service {
         }
     }
 
-    /// Shares a word of the planner's with the other VMs, unless another that polls was quicker.
+    /// Shares an answer of the planner with the other VMs, unless another poller was faster.
     fn share(&mut self, revision: Revision, plan: Option<&[u8]>, now: Mono) {
         let word = SharedPlan {
             received: now,
@@ -259,13 +260,13 @@ impl Service {
         let Some(word) = news.as_deref().and_then(SharedPlan::read) else {
             return;
         };
-        // What was counted of variants whose numbers the plan may give to others goes by their names.
+        // Counts of variants whose ids the plan may reuse are flushed under their present names.
         self.report();
         let Some(bytes) = word.plan else {
             return self.engine.on_no_slots(now, verdicts);
         };
         let ours = &self.engine.config().service;
-        // Checked when it was fetched; checked again because shared data is anybody's.
+        // Checked when fetched, and again because any program may write shared data.
         match plan::read(bytes, ours, self.engine.source().revision()) {
             Ok(plan) => self.engine.on_plan(&plan, word.received, now, verdicts),
             Err(refused) if refused.is_in_force() => {}
@@ -276,7 +277,7 @@ impl Service {
         }
     }
 
-    /// Sees to it that a tick comes when the engine has to look again; whether that turned to the root.
+    /// Schedules the next tick for the engine; returns whether that changed the context to the root.
     fn schedule_tick(&mut self, now: Mono) -> bool {
         let idle = now + TICK_MAX;
         let wake = if self.deferred.is_empty() {
@@ -295,7 +296,7 @@ impl Service {
         sooner
     }
 
-    /// Keeps refusals of other streams for the next tick: see [`on_end`].
+    /// Defers refusals of other streams to the next tick: see [`on_end`].
     fn defer_refusals(&mut self, verdicts: &mut Vec<(StreamId, Verdict)>, now: Now) {
         let refused =
             |(_, verdict): &mut (StreamId, Verdict)| matches!(verdict, Verdict::Reject(_));
@@ -312,7 +313,7 @@ impl Service {
     }
 }
 
-/// Time has passed.
+/// Handles a tick.
 pub(super) fn on_tick(service: &Handle, now: Now) {
     #[cfg(feature = "trap")]
     super::trap::on_tick();
@@ -336,23 +337,24 @@ pub(super) fn on_tick(service: &Handle, now: Now) {
     carry_out(service, verdicts, now);
 }
 
-/// Another VM has rung: there is a slot for us, or news for all.
+/// Handles a notification by another VM: a slot for us, or news for all.
 pub(super) fn on_notification(service: &Handle, queue: u32, now: Now) {
     let news = call::drain_queue(queue);
-    look(service, news, Vec::new(), now);
+    check(service, news, Vec::new(), now);
 }
 
-/// An answer to a call of ours.
+/// Handles the answer to a call.
 pub(super) fn on_call_answer(service: &Handle, token: u32, now: Now) {
     let mut verdicts = Vec::new();
     let mut answered = service.borrow_mut();
     answered.on_call_answer(token, now, &mut verdicts);
     drop(answered);
-    look(service, true, verdicts, now);
+    check(service, true, verdicts, now);
 }
 
-/// Looks at the board, and at the plan and at who fails if there may be news. `verdicts`: what came of it so far.
-fn look(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, now: Now) {
+/// Checks the slot table, and if there may be news also the plan and variants' health. `verdicts`: those so
+/// far.
+fn check(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, now: Now) {
     {
         let mut service = service.borrow_mut();
         if news {
@@ -368,11 +370,11 @@ fn look(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, no
     carry_out(service, verdicts, now);
 }
 
-/// A stream has ended; whoever waits for what it leaves goes next.
+/// Handles the end of a stream; the next waiting request gets its slot.
 ///
-/// Only forwarding may be done here: a local reply to *another* stream makes Envoy stop the current
-/// one too (its host stops whatever iteration is under way), which would leave the answer that has
-/// just come hanging. Refusals are left to the next tick, a millisecond away.
+/// Only forwarding is possible here. A local reply to *another* stream makes Envoy stop the current one too
+/// (its host stops whatever iteration is active), so the response that has just come would hang. Refusals
+/// are deferred to the next tick, a millisecond away.
 pub(super) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
     let mut verdicts = Vec::new();
     {
@@ -384,7 +386,7 @@ pub(super) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
     carry_out(service, verdicts, now);
 }
 
-/// More of an answer has come than its client has to have read; whoever waits for the slot goes next.
+/// Handles a response that exceeds Envoy's buffer; the next waiting request gets its slot.
 pub(super) fn on_response_exceeds_buffer(service: &Handle, stream: StreamId, now: Now) {
     let mut verdicts = Vec::new();
     {
@@ -398,13 +400,13 @@ pub(super) fn on_response_exceeds_buffer(service: &Handle, stream: StreamId, now
     call::set_context(stream);
 }
 
-/// Carries out verdicts on held streams. A stream that is not there any more has left.
+/// Carries out verdicts on held streams. A stream that no longer exists has ended.
 fn carry_out(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
     for (stream, verdict) in verdicts {
         if call::set_context(stream) {
             effects::carry_out_held(&verdict);
         } else {
-            // Whoever is next goes at the next tick.
+            // The next request follows on the next tick.
             let mut next = Vec::new();
             let mut service = service.borrow_mut();
             service.engine.on_end(stream, End::Gone, now, &mut next);

@@ -7,9 +7,9 @@ use crate::request::wire::Wire;
 use super::call;
 use super::service::Service;
 
-/// Who sent the current request, hashed: the client a trusted proxy names, else the connection's other
-/// end without its port. None where the proxy's header is repeated: the connection is the proxy's, and a
-/// client that repeats it must not pass for all the others behind it.
+/// Returns the source of the current request, hashed: the client that a trusted proxy names, else the peer
+/// address without its port. `None` if the proxy's header is repeated: the connection is the proxy's, and a
+/// client that repeats the header must not pass for all others behind it.
 pub(super) fn source(service: &Service, wire: &Wire<'_>) -> Option<u64> {
     let mut hasher = fnv::FnvHasher::default();
     match service.engine().config().source_header() {
@@ -19,8 +19,8 @@ pub(super) fn source(service: &Service, wire: &Wire<'_>) -> Option<u64> {
     Some(hasher.finish())
 }
 
-/// The source of the current request's body, hashed: as a trusted proxy names the client in `header`, else
-/// the connection's other end. A list names nobody.
+/// Returns the source of the current request's body, hashed: the client that a trusted proxy names in
+/// `header`, else the peer address. A list names no client.
 pub(super) fn body_source(header: Option<&str>) -> Option<u64> {
     let named = header.and_then(call::request_header);
     match named.filter(|value| !value.contains(&b',')) {
@@ -33,7 +33,7 @@ pub(super) fn body_source(header: Option<&str>) -> Option<u64> {
     }
 }
 
-/// The connection's other end without its port, hashed.
+/// Peer address without its port, hashed.
 pub(super) fn peer() -> Option<u64> {
     let address = call::text(&["source", "address"])?;
     let host = address

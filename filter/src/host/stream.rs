@@ -1,4 +1,4 @@
-//! One request: its headers in, a verdict out and carried out; its answer tagged; its end told once.
+//! Stream context: one request, from its headers to its end.
 
 use proxy_wasm::traits::{Context, HttpContext};
 use proxy_wasm::types::Action;
@@ -21,11 +21,11 @@ use super::source::{peer, source};
 pub(super) struct Stream {
     id: u32,
     service: Option<Handle>,
-    /// Known to the engine: sent upstream or held, and not yet ended.
+    /// Whether the engine knows it: sent upstream or held, and not yet ended.
     open: bool,
-    /// Whether it speaks gRPC, in which even Envoy's own answers have status 200.
+    /// Whether it speaks gRPC, in which Envoy's own responses have status 200 too.
     grpc: bool,
-    /// Bytes of the answer's body that have come.
+    /// Bytes of the response's body so far.
     answered: usize,
 }
 
@@ -40,7 +40,7 @@ impl Stream {
         }
     }
 
-    /// A part of the body has come; `size`: bytes so far, all of which Envoy holds.
+    /// Handles a chunk of the body; `size`: bytes so far, all of which Envoy holds.
     fn receive(&mut self, size: usize, complete: bool) -> Action {
         let Some(service) = self.service.as_ref().filter(|_| self.open) else {
             return Action::Continue;
@@ -81,7 +81,7 @@ impl Stream {
         self.open = false;
     }
 
-    /// More of the answer has come than Envoy keeps for a client that does not read.
+    /// Reports that the response exceeds Envoy's buffer for a client that does not read.
     fn exceeds_buffer(&self) {
         if let Some(service) = self.service.as_ref().filter(|_| self.open) {
             service::on_response_exceeds_buffer(service, self.id, call::now());
@@ -155,7 +155,7 @@ impl HttpContext for Stream {
                 if let Some(reason) = reason {
                     call::set_response_header(DROPPED_REASON, Some(reason.label()));
                     if self.grpc {
-                        // To gRPC Envoy calls its 504 unavailable too.
+                        // In gRPC Envoy reports its 504 as unavailable too.
                         let status = (reason.grpc_code() as u32).to_string();
                         call::set_response_header("grpc-status", Some(&status));
                     }
@@ -199,8 +199,8 @@ impl HttpContext for Stream {
     }
 }
 
-/// Envoy deletes a stream as soon as its answer has left, or it is given up. It would say so twice before
-/// (`on_done`, `on_log`): calls into the VM that `xtask/src/trim.rs` saves.
+/// Envoy deletes a stream as soon as its response has left, or it is aborted. It would report the end twice
+/// before (`on_done`, `on_log`): calls into the VM that `xtask/src/trim.rs` saves.
 impl Drop for Stream {
     fn drop(&mut self) {
         if self.open {
