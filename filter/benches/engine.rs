@@ -55,7 +55,7 @@ fn at(us: u64) -> Now {
 }
 
 /// Takes the samples, as the shell does after each call.
-fn settle(engine: &mut Engine, samples: &mut Vec<weir_filter::stats::Sample>) {
+fn take_samples(engine: &mut Engine, samples: &mut Vec<weir_filter::stats::Sample>) {
     engine.stats.swap(samples);
 }
 
@@ -69,12 +69,12 @@ fn decision(c: &mut Criterion) {
         let began = Instant::now();
         for stream in 0..count {
             black_box(engine.on_request(stream, black_box(&incoming), at(10), &mut verdicts));
-            settle(&mut engine, &mut samples);
+            take_samples(&mut engine, &mut samples);
         }
         let took = began.elapsed();
         (0..count).for_each(|stream| engine.on_end(stream, End::Gone, at(30), &mut verdicts));
         assert_eq!(engine.open(), 0);
-        settle(&mut engine, &mut samples);
+        take_samples(&mut engine, &mut samples);
         took
     };
     c.bench_function("decision, 10 variants", |b| {
@@ -96,7 +96,7 @@ fn through(c: &mut Criterion) {
             let verdict = engine.on_request(stream, &wire.into(), at(10), &mut verdicts);
             black_box(engine.on_answer(stream, Answer::default(), at(20)));
             engine.on_end(stream, End::Answered, at(30), &mut verdicts);
-            settle(&mut engine, &mut samples);
+            take_samples(&mut engine, &mut samples);
             verdict
         });
     });
@@ -116,7 +116,7 @@ fn held(c: &mut Criterion) {
             // The request that got the slot runs now.
             let handed = verdicts.pop();
             running = handed.expect("a slot was handed over").0;
-            settle(&mut engine, &mut samples);
+            take_samples(&mut engine, &mut samples);
         });
     });
     assert_eq!(engine.open(), 4095 + 3);

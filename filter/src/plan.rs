@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_newer_good_plan_of_ours_is_taken() {
+    fn only_a_newer_valid_plan_of_the_service_is_accepted() {
         assert_eq!(
             read(GOOD.as_bytes(), "demo", Revision(6)).unwrap().revision,
             Revision(7)
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_force_is_told_from_what_is_old() {
+    fn plan_in_force_is_distinguished_from_older_ones() {
         for (current, in_force) in [(6, None), (7, Some(true)), (8, Some(false))] {
             let refused = read(GOOD.as_bytes(), "demo", Revision(current)).err();
             assert_eq!(
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_by_source_age_and_configuration() {
+    fn rule_depends_on_source_age_and_configuration() {
         let plan = read(GOOD.as_bytes(), "demo", Revision(0)).unwrap();
         let source = PlanSource::planner(&plan, Mono(0));
         let (fresh, stale) = (Mono(999_999_999), Mono(1_000_000_000));

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_distinct_and_can_stand_in_a_metric_name() {
+    fn labels_are_distinct_valid_metric_labels() {
         for (i, reason) in Reason::ALL.iter().enumerate() {
             assert!(weir_api::plan::is_name(reason.label()));
             assert!(

@@ -147,12 +147,12 @@ mod tests {
     /// Puts a plan of that revision, or an answer without a plan after it.
     fn put(data: &mut Data, revision: u64, has_plan: bool) -> bool {
         let bytes = plan(revision);
-        let word = SharedPlan {
+        let answer = SharedPlan {
             received: Mono(revision),
             revision: Revision(revision),
             plan: has_plan.then_some(bytes.as_slice()),
         };
-        word.put(data, SERVICE)
+        answer.put(data, SERVICE)
     }
 
     fn there(data: &Data) -> (u64, bool) {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_older_word_is_replaced() {
+    fn only_an_older_answer_is_replaced() {
         for (before, new, replaced) in [
             ((5, true), (6, true), true),
             ((6, true), (5, true), false),
@@ -213,23 +213,23 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_go_by_is_replaced() {
-        let word = |revision: u64, plan: &[u8]| {
+    fn invalid_answer_is_replaced() {
+        let answer = |revision: u64, plan: &[u8]| {
             [&9_u64.to_le_bytes(), &revision.to_le_bytes(), plan].concat()
         };
         for spoilt in [
             Vec::new(),
             b"x".to_vec(),
-            word(99, b"{}"),
-            word(99, &plan(98)),
-            word(
+            answer(99, b"{}"),
+            answer(99, &plan(98)),
+            answer(
                 99,
                 &String::from_utf8(plan(99))
                     .unwrap()
                     .replace("demo", "other")
                     .into_bytes(),
             ),
-            word(u64::MAX, b""),
+            answer(u64::MAX, b""),
         ] {
             let mut data = Data::default();
             data.write(spoilt);
@@ -261,11 +261,11 @@ mod tests {
         }
 
         #[test]
-        fn reads_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let read = SharedPlan::read(&bytes);
             prop_assert_eq!(read.is_some(), bytes.len() >= HEAD_BYTES);
-            if let Some(word) = read {
-                prop_assert_eq!(word.bytes(), bytes);
+            if let Some(answer) = read {
+                prop_assert_eq!(answer.bytes(), bytes);
             }
         }
     }

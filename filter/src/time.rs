@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_is_counted_in_64_bits() {
+    fn span_is_counted_in_64_bits() {
         let spans = [0, 1, 999_999, 1_000_000, 1_000_001, 3_600_000_000_000];
         for ns in spans {
             let span = Duration::from_nanos(ns);

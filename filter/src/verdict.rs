@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shed_requests_are_told_when_to_come_back_and_others_are_not() {
+    fn only_shed_requests_get_retry_after() {
         for reason in Reason::ALL {
             let retry = Refusal::new(reason, false).retry_after_s.is_some();
             assert_eq!(retry, reason.status() == 429, "{}", reason.label());

@@ -117,7 +117,7 @@ impl Bench {
 const CLASSES: &str = r#","classes":[{"name":"gold","share":0.5},{"name":"iron","share":0.3}],"default_class":"iron""#;
 
 #[test]
-fn a_request_through_a_free_slot_allocates_nothing() {
+fn request_through_a_free_slot_does_not_allocate() {
     for rest in ["", CLASSES] {
         let mut bench = Bench::new(100, rest);
         let mut through = || {
@@ -133,7 +133,7 @@ fn a_request_through_a_free_slot_allocates_nothing() {
 }
 
 #[test]
-fn a_request_that_is_held_allocates_at_most_its_place() {
+fn held_request_allocates_at_most_its_place() {
     const MANY: u32 = 1000;
     const WAITING: u32 = 50;
     for rest in ["", CLASSES] {

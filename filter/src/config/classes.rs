@@ -238,12 +238,12 @@ mod tests {
     }
 
     #[test]
-    fn none_is_one_class_for_all() {
+    fn absent_classes_default_to_one() {
         assert_eq!(read("{}").unwrap(), Classes::default());
     }
 
     #[test]
-    fn reads_what_a_person_writes() {
+    fn full_class_configuration_is_read() {
         let classes = read(
             r#"{"default_class":"free","starvation":5,"classes":[
                 {"name":"gold","share":0.7,"priority":3,"held_max":100,
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_path() {
+    fn invalid_class_is_refused_with_its_path() {
         refused(
             r#"{"default_class":"a"}"#,
             "default_class: 'a' must be left out",
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn so_are_claims() {
+    fn invalid_claim_is_refused_with_its_path() {
         let claimed = |claim: &str| with(&format!(r#""share":0.1,"claim":{claim}"#));
         for (claim, message) in [
             (r#"{"values":["a"]}"#, "classes[1].claim: neither must be"),

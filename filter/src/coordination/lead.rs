@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn learns_a_gap_of_a_server_that_is_always_busy() {
+    fn gap_of_a_busy_server_is_measured() {
         let mut lead = Lead::default();
         lead.record_idle(ms(28.0), Mono(0));
         learn(&mut lead, |_| 25.0, 3.0, 1000);
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn covers_the_scatter_of_service_times() {
+    fn lead_covers_the_scatter_of_service_times() {
         let scattered = |turn: u32| {
             let mixed = u64::from(turn + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_small_and_never_exceeds_half_of_the_service() {
+    fn lead_starts_small_and_stays_below_half_of_the_service_time() {
         let mut lead = Lead::default();
         assert_eq!(lead.lead(ms(25.0), Mono(0)), ms(25.0) / 16);
         assert_eq!(lead.lead(ms(1000.0), Mono(0)), FIRST_MAX);
@@ -296,7 +296,7 @@ mod tests {
 
     /// The server has two lanes where one slot is known.
     #[test]
-    fn where_nobody_lies_at_the_server_times_count_from_sending() {
+    fn without_server_wait_times_count_from_dispatch() {
         let mut lead = Lead::default();
         for _ in 0..1000 {
             lead.record_idle(ms(28.0), Mono(0));
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_is_no_reason_to_send_nobody_early() {
+    fn zero_lead_by_chance_is_probed_again() {
         let mut lead = Lead::default();
         for took in [15.0, 35.0, 15.0, 35.0] {
             lead.record_idle(ms(took), Mono(0));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn is_none_where_no_gap_is_worth_it_and_seeks_what_it_has_not_seen_for_long() {
+    fn lead_is_zero_without_a_gap_and_stale_measurements_are_renewed() {
         let mut lead = Lead::default();
         for _ in 0..100 {
             lead.record_idle(ms(25.1), Mono(0));

@@ -1,10 +1,10 @@
-//! The protocol, checked: every order in which workers can take turns, with everything that can go
-//! wrong, tried mechanically on the code that runs in Envoy ([`Worker`] over a store).
+//! Model check of the protocol: every order of the workers' writes, with every fault, tried mechanically on
+//! the code that runs in Envoy ([`Worker`] over a store).
 //!
-//! A run_turn is one step: its swap succeeds only if the table is what was loaded, so what others do in
-//! between is as if done before the load. Time goes by in steps too and is stored relative, so that
-//! states repeat and the check ends without a horizon. `docs/table.md` says what is assumed, what is
-//! promised and which promise caught which mistake.
+//! A write is one step: its swap succeeds only if the table is the one loaded, so other workers' writes in
+//! between are as if done before the load. Time advances in steps too and is stored relative to now, so
+//! that states repeat and the check ends without a horizon. `docs/board.md` lists the assumptions, the
+//! guarantees, and the fault that each guarantee has caught.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,27 +22,27 @@ mod state;
 mod steps;
 mod worker;
 
-/// Workers, of which each can die and be followed by another.
+/// Workers; each can die and be replaced.
 const WORKERS: usize = 3;
-/// Slots of the one variant.
+/// Slots of the only variant.
 const SLOTS: u32 = 3;
-/// How long an execution takes, as predicted; in truth any time up to one step more.
+/// Predicted time of an execution; the actual time is any up to one step more.
 const BRIEF: Duration = Duration::from_nanos(2);
-/// How long after an execution began another may be sent behind it.
+/// Time after the start of an execution at which another may be sent behind it.
 const AFTER: Duration = Duration::from_nanos(1);
-/// How long ago anything was at limit: before that all is the same.
+/// Limit of past times, which are not distinguished below it.
 const LONG_AGO: Mono = Mono(NOW.0 - 20);
-/// One that outlasts the lease.
+/// An execution that outlasts the lease.
 const LONG: Duration = Duration::from_nanos(7);
-/// Steps between two looks of a worker; a slow one comes a step later.
+/// Steps between two ticks of a worker; a slow one comes a step later.
 const TICK: u8 = 2;
-/// Steps after which nothing may be left on the table of a proxy where nothing happens any more.
+/// Steps after which the table of an inactive proxy must be empty.
 const QUIET: u8 = 8;
-/// Now, always: everything else moves.
+/// The present is fixed: everything else moves.
 const NOW: Mono = Mono(1 << 40);
 
-/// The protocol's times in steps. As in Envoy: grace < tick, and a lease outlasts a renewal that was
-/// not yet due at one tick and comes with a late next one.
+/// Timeouts in steps. As in Envoy: grace < tick, and a lease outlasts a renewal that was not yet due at one
+/// tick and comes with a late next one.
 const STEPS: Timeouts = Timeouts {
     lease: Duration::from_nanos(5),
     poller_lease: Duration::from_nanos(5),
@@ -53,18 +53,18 @@ const STEPS: Timeouts = Timeouts {
     column_idle: Duration::from_nanos(1 << 20),
 };
 
-/// What a check starts from, and how much of what may happen.
+/// Initial state of a check, and its budget of events.
 #[derive(Debug)]
 struct Proxy {
-    /// Slots taken by each worker at first.
+    /// Slots taken by each worker initially.
     taken: [u32; WORKERS],
     service: Duration,
-    /// How many leave together.
+    /// Batch size.
     batch: u32,
-    /// Whether the next is sent before a lane is free.
+    /// Whether the next request is sent before a lane is free.
     ahead: bool,
     budget: Budget,
-    /// How often each situation of interest was met.
+    /// Number of occurrences of each situation.
     met: [AtomicU64; MET.len()],
 }
 
@@ -80,12 +80,12 @@ impl Proxy {
         }
     }
 
-    /// Requests leave in twos.
+    /// Batches of two.
     fn in_twos(self) -> Proxy {
         Proxy { batch: 2, ..self }
     }
 
-    /// The next is sent before a lane is free.
+    /// Sends the next request before a lane is free.
     fn ahead(self) -> Proxy {
         Proxy {
             ahead: true,
@@ -93,8 +93,8 @@ impl Proxy {
         }
     }
 
-    /// How many looks a free slot may wait after the first. Each VM that came, was held off by another,
-    /// and then died or stalled with it, costs one more: with many deaths on end there is no telling.
+    /// Number of ticks for which a free slot may wait after the first. Each VM that came, was held off by
+    /// another, and then died or stalled costs one more: with many deaths in a row there is no bound.
     fn ticks_allowed(&self) -> u8 {
         if self.budget.deaths > 2 {
             2 * WORKERS as u8
@@ -151,7 +151,7 @@ impl Model for Proxy {
                 },
             ),
             Property::always("the slot table does not grow", |_, state: &State| {
-                // At limit one worker is dead at a time.
+                // At most one worker is dead at a time.
                 state.table.rows.len() <= WORKERS + 1 && state.table.columns.len() <= 1
             }),
             Property::always("notified once until it acquires", |_, state: &State| {
@@ -176,7 +176,7 @@ impl Model for Proxy {
     }
 }
 
-/// The situations that every check has to meet, or it checks nothing.
+/// Situations that every check must cover, or it checks nothing.
 const MET: [&str; 14] = [
     "slot passed on within a worker, in one swap",
     "slot passed to another worker, which was notified",
@@ -194,7 +194,7 @@ const MET: [&str; 14] = [
     "sent before a lane is free",
 ];
 
-/// Explores `proxy` and reports; panics with the steps that broke a promise.
+/// Explores `proxy` and reports; panics with the steps that violate a property.
 fn check(name: &str, proxy: Proxy, bound: Bound) -> BTreeMap<&'static str, u64> {
     let began = began();
     let checker = proxy
@@ -210,12 +210,12 @@ fn check(name: &str, proxy: Proxy, bound: Bound) -> BTreeMap<&'static str, u64> 
     }
 }
 
-/// How far a check goes.
+/// Extent of a check.
 #[derive(Debug, Clone, Copy)]
 enum Bound {
     /// All states.
     All,
-    /// Random walks, for so long.
+    /// Random walks of this duration.
     Walks { seed: u64, span: Duration },
 }
 
@@ -251,7 +251,7 @@ fn began() -> Instant {
     Instant::now()
 }
 
-/// Checks each, and that together they meet all there is to meet.
+/// Runs all checks; together they must cover all situations.
 fn check_all(proxies: Vec<(&str, Proxy, Bound)>) {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, proxy, bound) in proxies {
@@ -269,9 +269,9 @@ fn check_all(proxies: Vec<(&str, Proxy, Bound)>) {
     assert!(missed.is_empty(), "never met: {missed:?}");
 }
 
-/// Few of everything, each check with another mix: share of every test run.
+/// Small budgets, each check with another mix: part of every test run.
 #[test]
-fn keeps_its_promises_in_short() {
+fn invariants_hold_in_small_models() {
     let base = Budget {
         arrivals: 2,
         urgencies: 2,

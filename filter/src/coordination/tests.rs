@@ -1,4 +1,4 @@
-//! The turns, one by one; `model` tries them in every order.
+//! Single acquisitions; `model` tries them in every order.
 
 use super::*;
 use crate::priority::Urgency;
@@ -20,30 +20,30 @@ fn at(ms: u64) -> Mono {
     Mono((1000 + ms) * MS)
 }
 
-/// The urgency of that deadline.
+/// Urgency of that deadline.
 fn due_at(ms: u64) -> Urgency {
     Urgency::of(0, at(ms))
 }
 
-/// A VM as its engine sees it: what it has taken, who waiting_count, what the table last heard.
+/// A VM as its engine sees it: slots taken, requests waiting, and its last report.
 #[derive(Debug)]
 struct Vm {
     worker: Worker,
-    /// Its incarnation.
+    /// Incarnation.
     started: u64,
     taken: u32,
     reported: u32,
     waiting: Vec<u64>,
-    /// Whether its first can wait no longer for company.
+    /// Whether the batch window of its first request is over.
     due: bool,
-    /// At how many looks on end it was passed over.
+    /// Number of ticks in a row at which it was passed over.
     passed_over: u32,
-    /// When it last had a turn.
+    /// Time of its last acquisition.
     came: Mono,
     until: Mono,
 }
 
-/// VMs of one proxy with `slots` slots, at one table.
+/// VMs of one proxy with `slots` slots, sharing one table.
 #[derive(Debug)]
 struct Proxy {
     store: Memory,
@@ -64,14 +64,14 @@ impl Proxy {
         }
     }
 
-    /// Requests with these deadlines (in ms) come to wait at a VM, which asks for slots.
+    /// Adds waiting requests with these deadlines (in ms) to a VM, which then acquires.
     fn wait(&mut self, vm: usize, deadlines: &[u64], ms: u64) -> u32 {
         self.vms[vm].waiting.extend(deadlines);
         self.vms[vm].waiting.sort_unstable();
         self.turn(vm, false, ms).granted
     }
 
-    /// So many of a VM's executions end.
+    /// Ends `count` of a VM's executions.
     fn free(&mut self, vm: usize, count: u32, ms: u64) -> u32 {
         self.vms[vm].taken -= count;
         self.turn(vm, false, ms).granted
@@ -119,7 +119,7 @@ impl Proxy {
         self.vms[vm].worker.renew(true, at(ms))
     }
 
-    /// Another VM in the place of one that is dead.
+    /// Replaces a dead VM.
     fn follow(&mut self, vm: usize, incarnation: u64) {
         self.vms[vm] = Vm::new(&self.store, incarnation);
     }
@@ -138,7 +138,7 @@ impl Proxy {
         self.table().usage(row, 0).head
     }
 
-    /// Whom to notified for a slot since last asked.
+    /// Returns the rows notified of a slot since the last call.
     fn notifies(&self) -> Vec<usize> {
         let notifies = self.store.take_notifications().into_iter();
         notifies.map(|(row, _)| row).collect()
@@ -161,7 +161,7 @@ impl Vm {
     }
 }
 
-/// One slot, taken by the first; the second and third wait for it.
+/// One slot, taken by the first VM; the second and third wait for it.
 fn queued(deadlines: [u64; 2]) -> Proxy {
     let mut proxy = Proxy::new(3, 1);
     assert_eq!(proxy.wait(0, &[900], 0), 1);
@@ -172,7 +172,7 @@ fn queued(deadlines: [u64; 2]) -> Proxy {
 }
 
 #[test]
-fn a_slot_goes_to_the_earliest_deadline_whoever_holds_it() {
+fn free_slot_goes_to_the_earliest_deadline() {
     for (deadlines, first) in [([500, 400], 2), ([400, 500], 1)] {
         let mut proxy = queued(deadlines);
         assert_eq!(proxy.free(0, 1, 1), 0);
@@ -185,7 +185,7 @@ fn a_slot_goes_to_the_earliest_deadline_whoever_holds_it() {
 }
 
 #[test]
-fn who_frees_a_slot_and_holds_the_earliest_takes_it_in_the_same_swap() {
+fn releasing_worker_with_the_earliest_deadline_takes_the_slot() {
     let mut proxy = queued([500, 400]);
     proxy.wait(0, &[300], 1);
     assert_eq!(proxy.free(0, 1, 2), 1);
@@ -194,7 +194,7 @@ fn who_frees_a_slot_and_holds_the_earliest_takes_it_in_the_same_swap() {
 }
 
 #[test]
-fn an_arrival_with_an_earlier_deadline_goes_before_the_one_that_was_rung() {
+fn more_urgent_arrival_precedes_a_notified_worker() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     assert_eq!(proxy.wait(0, &[300], 2), 1);
@@ -203,7 +203,7 @@ fn an_arrival_with_an_earlier_deadline_goes_before_the_one_that_was_rung() {
 }
 
 #[test]
-fn nobody_is_rung_twice_until_it_comes() {
+fn notified_worker_is_not_notified_again() {
     let mut proxy = Proxy::new(2, 2);
     proxy.wait(0, &[900, 901], 0);
     proxy.wait(1, &[500, 501], 0);
@@ -218,7 +218,7 @@ fn nobody_is_rung_twice_until_it_comes() {
 }
 
 #[test]
-fn who_was_rung_and_does_not_come_is_passed_over_after_the_grace() {
+fn notified_worker_loses_its_reservation_after_the_grace() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     assert_eq!(proxy.turn(1, false, 5).granted, 0, "within the grace");
@@ -228,7 +228,7 @@ fn who_was_rung_and_does_not_come_is_passed_over_after_the_grace() {
 }
 
 #[test]
-fn a_renewal_does_not_answer_a_ring() {
+fn renewal_does_not_clear_a_notification() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     proxy.renew(2, 5);
@@ -236,7 +236,7 @@ fn a_renewal_does_not_answer_a_ring() {
 }
 
 #[test]
-fn who_was_struck_off_says_it_anew_and_has_its_right_again() {
+fn revoked_worker_regains_its_reservation() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     proxy.turn(1, false, 6);
@@ -250,13 +250,13 @@ fn who_was_struck_off_says_it_anew_and_has_its_right_again() {
 }
 
 #[test]
-fn a_tick_rings_all_who_stand_before_and_the_next_passes_them_over() {
+fn tick_notifies_all_more_urgent_workers_and_the_next_passes_them_over() {
     let mut proxy = Proxy::new(4, 1);
     proxy.wait(3, &[900], 0);
     for (vm, deadline) in [(0, 400), (1, 300), (2, 200)] {
         proxy.wait(vm, &[deadline], 0);
     }
-    // The one with the slot dies; nobody is told.
+    // The VM with the slot dies; no other is notified.
     let gone = TIMEOUTS.lease.as_millis() as u64;
     (0..3).for_each(|vm| _ = proxy.renew(vm, gone - 1));
     assert_eq!(proxy.tick(0, gone), 0);
@@ -269,7 +269,7 @@ fn a_tick_rings_all_who_stand_before_and_the_next_passes_them_over() {
 }
 
 #[test]
-fn the_dead_keep_their_slots_until_the_lease_and_the_predicted_end_are_past() {
+fn slots_of_a_dead_worker_count_until_lease_and_predicted_end() {
     let lease = TIMEOUTS.lease.as_millis() as u64;
     for until in [lease / 2, 2 * lease] {
         let mut proxy = Proxy::new(2, 1);
@@ -283,7 +283,7 @@ fn the_dead_keep_their_slots_until_the_lease_and_the_predicted_end_are_past() {
 }
 
 #[test]
-fn a_slot_is_free_for_so_long() {
+fn idle_time_of_a_slot_is_reported() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     let taken = proxy.turn(2, false, 4);
@@ -292,7 +292,7 @@ fn a_slot_is_free_for_so_long() {
 }
 
 #[test]
-fn fewer_slots_in_a_new_plan_are_not_granted_again_until_enough_are_free() {
+fn excess_slots_after_a_plan_are_not_granted() {
     let mut proxy = Proxy::new(2, 3);
     proxy.wait(0, &[900, 901, 902], 0);
     proxy.slots = 1;
@@ -304,7 +304,7 @@ fn fewer_slots_in_a_new_plan_are_not_granted_again_until_enough_are_free() {
 }
 
 #[test]
-fn one_polls_and_another_when_it_is_gone() {
+fn dead_poller_is_replaced() {
     let mut proxy = Proxy::new(2, 1);
     let polls = |(membership, _): (Option<Membership>, SyncResult)| membership.unwrap().polls;
     assert!(polls(proxy.renew(0, 0)));
@@ -316,7 +316,7 @@ fn one_polls_and_another_when_it_is_gone() {
 }
 
 #[test]
-fn one_that_serves_reports_and_another_when_it_is_gone() {
+fn dead_reporter_is_replaced_by_a_serving_worker() {
     let mut proxy = Proxy::new(3, 1);
     let mut reports = |vm: usize, ms: u64, serves: bool| {
         if serves {
@@ -325,10 +325,10 @@ fn one_that_serves_reports_and_another_when_it_is_gone() {
         let (membership, _) = proxy.renew(vm, ms);
         membership.unwrap().reports
     };
-    // Nobody serves: whoever polls.
+    // None serves: the poller reports.
     assert!(reports(0, 0, false));
     assert!(!reports(1, 1, false) && !reports(2, 1, false));
-    // Whoever serves, whether it polls or not.
+    // A serving VM reports, whether or not it polls.
     assert!(reports(2, 2, true));
     assert!(!reports(0, 3, false) && !reports(1, 3, false));
     assert!(reports(1, 4, true), "the first row that serves");
@@ -340,7 +340,7 @@ fn one_that_serves_reports_and_another_when_it_is_gone() {
 }
 
 #[test]
-fn all_others_that_live_are_rung_for_a_plan() {
+fn live_workers_are_notified_of_a_plan() {
     let mut proxy = Proxy::new(3, 1);
     (0..3).for_each(|vm| _ = proxy.renew(vm, 0));
     let lease = TIMEOUTS.lease.as_millis() as u64;
@@ -356,7 +356,7 @@ fn all_others_that_live_are_rung_for_a_plan() {
 }
 
 #[test]
-fn a_variants_health_is_for_all_and_lost_swaps_leave_it_as_it_was() {
+fn health_is_shared_and_kept_after_lost_swaps() {
     let mut proxy = Proxy::new(2, 1);
     let mut note = |vm: usize, ms, errors| {
         let worker = &mut proxy.vms[vm].worker;

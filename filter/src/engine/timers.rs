@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_past_only_after_it() {
+    fn timer_fires_only_after_its_time() {
         let mut timers = Timers::default();
         timers.set(Mono(20), 2);
         timers.set(Mono(10), 1);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn timers_of_the_list_and_of_the_tree_come_in_one_order() {
+    fn list_and_tree_timers_fire_in_one_order() {
         let many = 5 * NEWEST_MAX as u32;
         let at = |stream: u32| Mono(u64::from(stream * 7 % many) + 1);
         let mut timers = Timers::default();

@@ -1,4 +1,4 @@
-//! Signs, states, pauses.
+//! Health: signals, states, pauses.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn after(signs: &[HealthSignal]) -> Health {
 }
 
 #[test]
-fn an_answer_says_something_of_the_server_or_of_the_client() {
+fn status_maps_to_a_health_signal() {
     for (status, grpc, dropped, sign) in [
         (200, None, None, Some(HealthSignal::Served)),
         (302, None, None, Some(HealthSignal::Served)),
@@ -57,7 +57,7 @@ fn an_answer_says_something_of_the_server_or_of_the_client() {
 }
 
 #[test]
-fn a_variant_fails_at_one_refused_connection_or_at_several_errors_in_a_row() {
+fn refused_connection_or_errors_in_a_row_fail_a_variant() {
     use HealthSignal::{Answered, Erred, Served, Unreachable};
     let errors = Some(Failure::Errors);
     let unreachable = Some(Failure::Unreachable);
@@ -84,7 +84,7 @@ fn a_variant_fails_at_one_refused_connection_or_at_several_errors_in_a_row() {
 }
 
 #[test]
-fn a_probe_brings_back_what_it_shows_to_be_well() {
+fn successful_probe_ends_an_outage() {
     let ready = Policy {
         path: Some("/ready".to_owned()),
         ..Policy::default()
@@ -113,7 +113,7 @@ fn a_probe_brings_back_what_it_shows_to_be_well() {
 }
 
 #[test]
-fn trials_are_one_at_a_time_and_ever_less_often() {
+fn trials_are_single_and_back_off() {
     let policy = Policy::default();
     let mut health = after(&[HealthSignal::Erred; 5]);
     let mut trials = Vec::new();
@@ -134,9 +134,9 @@ fn trials_are_one_at_a_time_and_ever_less_often() {
     assert_eq!(health, Health::default());
 }
 
-/// A server that answers probes and breaks off requests.
+/// A server that answers probes and aborts requests.
 #[test]
-fn what_fails_again_before_it_has_served_is_left_for_longer() {
+fn repeated_failure_doubles_the_pause() {
     let policy = Policy::default();
     let mut health = Health::default();
     let pauses = [0, 500, 1000, 2000, 4000, 8000, 10_000, 10_000];
@@ -153,9 +153,9 @@ fn what_fails_again_before_it_has_served_is_left_for_longer() {
 }
 
 proptest! {
-    /// Whatever happens, a variant that fails is tried again within the longest pause.
+    /// Under any events, a failing variant is tried again within the longest pause.
     #[test]
-    fn nobody_is_left_for_ever(
+    fn failing_variant_is_tried_within_the_longest_pause(
         events in prop::collection::vec((0..6_u8, 0..5000_u64), 1..200),
         ready in any::<bool>(),
     ) {

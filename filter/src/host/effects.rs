@@ -89,8 +89,8 @@ pub(super) fn refuse(refusal: Refusal) {
     }
     let body = format!("{{\"error\":\"refused by weir: {label}\"}}\n");
     if refusal.grpc {
-        let body_contains = format!("refused by weir: {label}");
-        call::answer_grpc(refusal.reason.grpc_code(), &body_contains, headers);
+        let message = format!("refused by weir: {label}");
+        call::answer_grpc(refusal.reason.grpc_code(), &message, headers);
     } else {
         headers.push(("content-type", "application/json"));
         call::answer(refusal.reason.status(), headers, body.as_bytes());

@@ -245,30 +245,30 @@ impl Service {
 
     /// Shares an answer of the planner with the other VMs, unless another poller was faster.
     fn share(&mut self, revision: Revision, plan: Option<&[u8]>, now: Mono) {
-        let word = SharedPlan {
+        let update = SharedPlan {
             received: now,
             revision,
             plan,
         };
-        if self.plans.put(word) {
+        if self.plans.put(update) {
             self.engine.notify_others(now);
         }
     }
 
     fn adopt_shared_plan(&mut self, now: Now, verdicts: &mut Vec<(StreamId, Verdict)>) {
         let news = self.plans.news();
-        let Some(word) = news.as_deref().and_then(SharedPlan::read) else {
+        let Some(update) = news.as_deref().and_then(SharedPlan::read) else {
             return;
         };
         // Counts of variants whose ids the plan may reuse are flushed under their present names.
         self.report();
-        let Some(bytes) = word.plan else {
+        let Some(bytes) = update.plan else {
             return self.engine.on_no_slots(now, verdicts);
         };
         let ours = &self.engine.config().service;
         // Checked when fetched, and again because any program may write shared data.
         match plan::read(bytes, ours, self.engine.source().revision()) {
-            Ok(plan) => self.engine.on_plan(&plan, word.received, now, verdicts),
+            Ok(plan) => self.engine.on_plan(&plan, update.received, now, verdicts),
             Err(refused) if refused.is_in_force() => {}
             Err(refused) => {
                 log::warn!("weir: shared plan refused, the old one stays: {refused}");

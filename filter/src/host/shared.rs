@@ -129,8 +129,8 @@ impl Plans {
     }
 
     /// Shares an answer with all VMs, unless theirs is as new; returns whether it is there now.
-    pub(super) fn put(&self, word: SharedPlan<'_>) -> bool {
-        word.put(&mut Place(&self.key), &self.service)
+    pub(super) fn put(&self, update: SharedPlan<'_>) -> bool {
+        update.put(&mut Place(&self.key), &self.service)
     }
 }
 

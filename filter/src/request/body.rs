@@ -220,7 +220,7 @@ mod tests {
         /// For any sequence of arrivals, departures and source lookups: the sums match the bytes held, no limit
         /// is exceeded, and nothing is kept of a source that holds nothing.
         #[test]
-        fn sums_are_those_of_what_is_held(
+        fn sums_match_the_bytes_held(
             steps in prop::collection::vec((0..8_usize, 0..3_u64, 0..100_u64, any::<bool>()), 1..200),
         ) {
             let limits = limits();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_is_told_apart() {
+    fn exceeded_limit_is_identified() {
         let limits = limits();
         let mut ledger = Ledger::default();
         let mut shares = [HeldBody::default(); 4];

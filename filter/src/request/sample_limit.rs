@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn source_that_sends_most_adds_no_more_than_its_allowance() {
+    fn busiest_source_adds_at_most_its_allowance() {
         let mut samples = SampleLimit::default();
         let mut taken = |source, from_ms: u64| {
             let moments = (0..1000).map(|ms| at(from_ms + ms));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn table_is_bounded_and_forgets_who_is_silent() {
+    fn table_is_bounded_and_drops_silent_sources() {
         let mut samples = SampleLimit::default();
         let many = SOURCES_MAX as u64;
         assert!((0..many).all(|source| samples.admits(source, at(5))));
@@ -89,7 +89,7 @@ mod tests {
     proptest! {
         /// Any second has at most twice the allowance, for any arrival of values.
         #[test]
-        fn any_second_has_a_bound(gaps in prop::collection::vec(0..200_u64, 1..400)) {
+        fn samples_of_any_second_are_bounded(gaps in prop::collection::vec(0..200_u64, 1..400)) {
             let mut samples = SampleLimit::default();
             let mut now_ms = 1_000;
             let mut taken: Vec<u64> = Vec::new();

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_that_cannot_make_it_is_passed_over_and_does_not_flood_afterwards() {
+    fn passed_over_variant_is_not_flooded_afterwards() {
         let candidates = [variant(0.5, 10, 70.0), variant(0.5, 500, 78.0)];
         let mut router = Router::default();
         for _ in 0..100 {
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_quota_suits_the_most_accurate_that_can_takes_it() {
+    fn most_accurate_feasible_variant_is_chosen_if_no_quota_fits() {
         let candidates = [
             variant(1.0, 500, 78.0),
             variant(0.0, 100, 76.0),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn observed_shares_follow_what_was_chosen() {
+    fn observed_shares_follow_the_choices() {
         let candidates = [variant(0.75, 10, 70.0), variant(0.25, 10, 78.0)];
         let mut router = Router::default();
         assert_eq!(router.observed_share(0), None, "of no request at all");
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn without_slots_there_is_no_capacity() {
+    fn no_slots_mean_no_capacity() {
         let closed = Candidate {
             has_slots: false,
             ..variant(1.0, 10, 70.0)

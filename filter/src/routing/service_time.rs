@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_change_nothing_and_enough_of_them_do() {
+    fn prediction_changes_after_enough_samples() {
         let mut observed = ServiceTimeEstimator::default();
         for n in 0..SAMPLES_MIN {
             let plan_holds = ServiceTime {
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correction_is_a_ratio_and_outlives_other_cores() {
+    fn correction_scales_with_the_planned_time() {
         let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
             observed.record(PLANNED, ms(60), Mono(0));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_older_than_two_windows_is_forgotten() {
+    fn samples_older_than_two_windows_are_dropped() {
         let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
             observed.record(PLANNED, ms(4000), Mono(0));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_without_a_planned_time_gets_what_is_seen() {
+    fn unplanned_variant_uses_measured_times() {
         let mut observed = ServiceTimeEstimator::default();
         for _ in 0..100 {
             observed.record(Duration::ZERO, ms(33), Mono(0));
@@ -296,7 +296,7 @@ mod tests {
         /// The percentile equals that of the sorted list to within a step of the scale, is never below the
         /// mean, and never panics at the ends of the range.
         #[test]
-        fn tells_the_percentile_to_a_sixteenth(
+        fn percentile_is_accurate_to_a_sixteenth(
             mut took in prop::collection::vec(0_u64..200_000_000, 50..400),
             planned in 0_u64..100_000_000,
         ) {

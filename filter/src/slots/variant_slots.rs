@@ -323,7 +323,7 @@ mod tests {
     use crate::waiting::queue::Place;
 
     #[test]
-    fn a_ghost_keeps_its_slot_until_the_predicted_end() {
+    fn orphan_keeps_its_slot_until_the_predicted_end() {
         let mut slots = VariantSlots::default();
         slots.take(Mono(100));
         slots.orphan(Mono(10), Mono(100), 0, 0);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ghost_is_bounded_and_one_past_its_end_is_none() {
+    fn orphan_is_bounded_and_a_past_end_releases_at_once() {
         let mut slots = VariantSlots::default();
         slots.take(Mono(0));
         slots.take(Mono(0));
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn wakes_for_a_ghost_and_for_the_last_moment_to_start() {
+    fn wakes_for_orphan_end_and_latest_start() {
         let mut slots = VariantSlots::default();
         let service = Duration::from_nanos(30);
         slots.take(Mono(50));
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn is_settled_when_the_board_knows_all() {
+    fn is_synced_once_everything_is_reported() {
         let mut slots = VariantSlots::default();
         assert!(slots.is_synced());
         slots.take(Mono(1));

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_wish_is_the_default_class() {
+    fn unknown_class_is_the_default() {
         let classes = two();
         for (value, class, known, claimed) in [
             (None, 0, true, false),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_takes_whole_values_and_beginnings_but_no_lists() {
+    fn claim_accepts_whole_values_and_prefixes_but_no_lists() {
         let claim = Claim {
             from: ClaimFrom::Header("x-id".to_owned()),
             values: ["vision", "spiffe://a/ns/prod/*", "CN=a,O=b"]

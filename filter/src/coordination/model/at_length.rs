@@ -1,10 +1,10 @@
-//! The check at length.
+//! The long check.
 
 use std::time::Duration;
 
 use super::{BRIEF, Bound, Budget, LONG, Proxy, check_all};
 
-/// More of everything; then all of it at once, on random walks. `cargo xtask check-board`.
+/// Larger budgets; then all events at once, on random walks. `cargo xtask check-board`.
 #[test]
 #[ignore = "takes minutes and gigabytes: cargo xtask check-board"]
 fn keeps_its_promises_at_length() {

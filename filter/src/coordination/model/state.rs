@@ -1,4 +1,4 @@
-//! The state of a proxy: its table, its workers, and what executes though nobody is left to know.
+//! State of a proxy: its table, its workers, and executions of dead workers.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,63 +9,63 @@ use super::{AFTER, LONG_AGO, NOW, QUIET, SLOTS, STEPS, TICK, WORKERS};
 use crate::coordination::{SlotTable, WorkerRow};
 use crate::time::Mono;
 
-/// How much of each may still happen.
+/// Remaining number of each event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Budget {
     /// Requests.
     pub(super) arrivals: u8,
-    /// How many different deadlines they have.
+    /// Number of different deadlines.
     pub(super) urgencies: u8,
-    /// Clients that leave.
+    /// Client disconnects.
     pub(super) abandons: u8,
-    /// Workers that die.
+    /// Deaths of workers.
     pub(super) deaths: u8,
-    /// Turns that lose all their swaps.
+    /// Writes with all swaps lost.
     pub(super) lost: u8,
-    /// Looks that come a step late.
+    /// Ticks that come a step late.
     pub(super) slow: u8,
-    /// Looks that come a step early, and renewals apart from a tick.
+    /// Ticks that come a step early, and renewals apart from a tick.
     pub(super) early: u8,
-    /// Times the table is corrupted.
+    /// Corruptions of the table.
     pub(super) corruptions: u8,
 }
 
-/// What executes for a worker that has died.
+/// Execution of a dead worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct OrphanedExecution {
     pub(super) end: Mono,
-    /// When it was sent; 0 where nobody is sent ahead.
+    /// Time of dispatch; 0 without early sending.
     pub(super) sent: Mono,
-    /// The table was corrupted since: nobody can know.
+    /// The table was corrupted since: no worker can know of it.
     pub(super) forgotten: bool,
 }
 
-/// All there is.
+/// Whole state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) table: SlotTable,
     pub(super) corrupted: bool,
     pub(super) workers: [Option<ModelWorker>; WORKERS],
     pub(super) left: Vec<OrphanedExecution>,
-    /// How long an execution takes, as predicted.
+    /// Predicted time of an execution.
     pub(super) service: Duration,
-    /// How many leave together.
+    /// Batch size.
     pub(super) batch: u32,
-    /// Whether the next is sent before a lane is free.
+    /// Whether the next request is sent before a lane is free.
     pub(super) ahead: bool,
     pub(super) budget: Budget,
-    /// For how many steps nothing executes and nobody waiting_count.
+    /// Number of steps without executions or waiting requests.
     pub(super) quiet: u8,
-    /// A slot went to somebody although another came first.
+    /// A slot was granted although a more urgent request was first.
     pub(super) out_of_order: bool,
-    /// Somebody left although no batch was closed.
+    /// A request left although no batch was closed.
     pub(super) left_incomplete_batch: bool,
-    /// More may leave than wait.
+    /// More requests may leave than wait.
     pub(super) open_exceeds_waiting: bool,
 }
 
 impl State {
-    /// All workers alive, with so many slots taken.
+    /// All workers alive, with these slots taken.
     pub(super) fn new(
         taken: [u32; WORKERS],
         service: Duration,
@@ -119,7 +119,7 @@ impl State {
         state
     }
 
-    /// Slots in which something executes, in truth.
+    /// Slots with an actual execution.
     pub(super) fn executing(&self) -> u32 {
         let of = |one: &ModelWorker| {
             one.running.len() + one.orphans.iter().filter(|orphan| orphan.end > NOW).count()
@@ -129,7 +129,7 @@ impl State {
         (living + self.left.iter().filter(known).count()) as u32
     }
 
-    /// Executions that may have another behind them by now: each was sent long enough ago.
+    /// Executions that may have another behind them by now, because they were sent long enough ago.
     pub(super) fn ending(&self) -> u32 {
         let living = self.workers.iter().flatten();
         let theirs = living.flat_map(|one| one.running.iter().chain(&one.orphans));
@@ -139,7 +139,7 @@ impl State {
         SLOTS.min(ending.count() as u32)
     }
 
-    /// Slots that the table counted as taken.
+    /// Slots that the table counts as taken.
     pub(super) fn counted(&self) -> u32 {
         if self.table.columns.is_empty() {
             0
@@ -156,7 +156,7 @@ impl State {
         !self.corrupted && self.counted() < SLOTS
     }
 
-    /// Whether time can go by: nobody has to do something first.
+    /// Whether time can advance: no worker must act first.
     pub(super) fn can_advance_time(&self) -> bool {
         let mut living = self.workers.iter().flatten();
         let late = self
@@ -169,7 +169,7 @@ impl State {
             && living.all(|one| one.ticked <= TICK && one.running.iter().all(|one| one.end >= NOW))
     }
 
-    /// Whether whoever has died is off the table.
+    /// Whether the rows of all dead workers are reusable.
     pub(super) fn dead_rows_are_reusable(&self) -> bool {
         let mut rows = self.table.rows.iter().enumerate();
         self.workers.iter().all(Option::is_some)
@@ -209,8 +209,8 @@ impl State {
         })
     }
 
-    /// Notes where a slot was granted although another, who is_alive and has not been passed over with
-    /// right, holds an one_step_later deadline.
+    /// Records a slot granted although another live worker, which has not lost its reservation, has an earlier
+    /// deadline.
     pub(super) fn note_order(&mut self, worker: usize, before: &SlotTable, done: &StepResult) {
         let own = ModelWorker::incarnation(worker);
         let latest = done.deadlines.iter().max();
@@ -226,7 +226,8 @@ impl State {
         });
     }
 
-    /// Notes where more left than were still open or make full batches, or more may leave than wait.
+    /// Records more requests leaving than were open or make full batches, or more open places than waiting
+    /// requests.
     pub(super) fn note_batch(
         &mut self,
         worker: usize,
@@ -256,7 +257,7 @@ impl State {
         }
     }
 
-    /// Whether it was notified, has had its grace, and has not come since.
+    /// Whether it was notified, had its grace, and has not come since.
     fn ignored_notification(&self, row: &WorkerRow) -> bool {
         let whose = |worker: &usize| ModelWorker::incarnation(*worker) == row.incarnation;
         let one = (0..WORKERS)
@@ -266,7 +267,7 @@ impl State {
         waited && one.is_none_or(|one| one.notifies > 0)
     }
 
-    /// A step of time goes by.
+    /// Advances time by a step.
     pub(super) fn advance_time(&mut self, met: &mut Vec<&'static str>) {
         let late = self
             .workers
@@ -317,9 +318,9 @@ impl State {
         }
     }
 
-    /// After a step: who was passed over, and for how long it has been quiet.
+    /// Updates, after a step, the counts of passed-over workers and of quiet steps.
     ///
-    /// A tick that comes early, within another's grace, is none of the two a free slot may wait.
+    /// A tick that comes early, within another's grace, is none of the two for which a free slot may wait.
     pub(super) fn note_passed_over(&mut self, step: Step, due: bool) {
         let free = self.has_free_slot() && !self.in_quarantine();
         for (worker, one) in self.workers.iter_mut().enumerate() {

@@ -1,49 +1,49 @@
-//! What can happen next, and what it does.
+//! Events, and their effects.
 
 use super::state::{OrphanedExecution, State};
 use super::worker::{Cause, ModelWorker, Running, StepResult, StoredTable};
 use super::{NOW, WORKERS};
 use crate::priority::Urgency;
 
-/// What can happen. `lost`: the worker's swaps are all lost, and it gives up.
+/// Event. `lost`: all of the worker's swaps are lost, and it gives up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A request comes.
+    /// A request arrives.
     Arrive {
         worker: usize,
         urgency: u8,
         lost: bool,
     },
-    /// An answer comes.
+    /// An answer arrives.
     Finish {
         worker: usize,
         index: usize,
         lost: bool,
     },
-    /// The client of what executes leaves; the server goes on.
+    /// The client of an execution disconnects; the server goes on.
     Abandon { worker: usize, index: usize },
-    /// The client of one who waiting_count leaves, or its time is up.
+    /// The client of a waiting request disconnects, or its deadline passes.
     Leave { worker: usize, index: usize },
-    /// A worker's tick.
+    /// A worker ticks.
     Tick { worker: usize, lost: bool },
-    /// A renewal alone: what else its tick does comes later.
+    /// A worker renews its lease; the rest of its tick comes later.
     Renew { worker: usize },
-    /// A ring is heard.
+    /// A notification is received.
     Notified { worker: usize, lost: bool },
     /// A worker dies; its servers go on.
     Die { worker: usize },
-    /// A worker claims at its tick, and dies before it can use what it claimed.
+    /// A worker acquires on its tick, and dies before it can use the slots.
     ClaimAndDie { worker: usize },
-    /// Another VM in its place.
+    /// Another VM takes its place.
     Return { worker: usize },
-    /// The table's bytes are changed by somebody else.
+    /// Another program changes the table's bytes.
     Corrupt,
-    /// Time goes by.
+    /// Time advances.
     Time,
 }
 
 impl State {
-    /// All that can happen next.
+    /// Appends all events that can happen next.
     pub(super) fn steps(&self, steps: &mut Vec<Step>) {
         for worker in 0..WORKERS {
             match &self.workers[worker] {
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// Takes a step; says in `met` what of interest was met.
+    /// Applies an event; appends the situations that occurred to `met`.
     pub(super) fn take(&mut self, step: Step, met: &mut Vec<&'static str>) {
         let due = match step {
             Step::Tick { worker, .. } => self.workers[worker]
@@ -204,7 +204,7 @@ impl State {
         }
     }
 
-    /// A run_turn of a worker: what it does to the table, whom it notifies.
+    /// Runs a worker's write: its effect on the table, and its notifications.
     fn run_turn(
         &mut self,
         worker: usize,
@@ -254,7 +254,7 @@ impl State {
         done
     }
 
-    /// The worker dies with what it runs, but for the last `unused` it claimed.
+    /// The worker dies with its executions, except the last `unused` it acquired.
     fn die(&mut self, worker: usize, unused: usize) {
         self.budget.deaths -= 1;
         let Some(one) = self.workers[worker].take() else {
@@ -266,12 +266,12 @@ impl State {
             .rows
             .iter_mut()
             .find(|row| row.incarnation == own);
-        // What had not been published after_reset when it died is not known to anybody.
+        // Usage not yet republished at its death is lost.
         let forgotten = self.corrupted || row.is_none();
         if let Some(row) = row {
             row.incarnation = 0;
         }
-        // The latest end is that of what it has just claimed.
+        // The latest end is that of the slot just acquired.
         let ran = one.running.len() - unused;
         let ends = one.running.into_iter().take(ran).chain(one.orphans);
         let left = ends.filter(|one| one.end > NOW);
@@ -291,7 +291,7 @@ impl State {
     }
 }
 
-/// The places of those that are not the same as the one before.
+/// Indices of the executions that differ from the one before.
 fn distinct_indices(ends: &[Running]) -> impl Iterator<Item = usize> {
     let new = |index: &usize| *index == 0 || ends[*index] != ends[index - 1];
     (0..ends.len()).filter(new)

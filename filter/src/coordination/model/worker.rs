@@ -1,4 +1,4 @@
-//! One worker of the model: what the engine does with its table (`engine/claim.rs`), without all else.
+//! One worker of the model: the engine's use of its table (`engine/slots.rs`), without the rest.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,32 +12,32 @@ use crate::priority::Urgency;
 use crate::time::Mono;
 use crate::variant::VariantKey;
 
-/// The one variant.
+/// The only variant.
 pub(super) const VARIANT: VariantKey = VariantKey(7);
-/// What unreadable bytes are read as.
+/// Bytes that are unreadable.
 pub(super) const CORRUPTED: &[u8] = b"not a table";
 
-/// An execution.
+/// Execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Running {
-    /// Its predicted end.
+    /// Predicted end.
     pub(super) end: Mono,
-    /// When it was sent, and its ordinal; 0 where nobody is sent ahead.
+    /// Time of dispatch, and ordinal; 0 without early sending.
     pub(super) sent: Mono,
     ordinal: u32,
 }
 
-/// A worker's state between its turns.
+/// State of a worker between its writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct ModelWorker {
-    /// What executes for it.
+    /// Executions.
     pub(super) running: Vec<Running>,
-    /// What executes, abandoned.
+    /// Abandoned executions.
     pub(super) orphans: Vec<Running>,
-    /// Ordinals of what has ended, and whether there are new orphans, which the table has not heard.
+    /// Ordinals of ended executions that are not yet reported; and whether there are new orphans.
     ended: Vec<u32>,
     orphans_changed: bool,
-    /// Deadlines of those who wait.
+    /// Deadlines of waiting requests.
     pub(super) waiting: VecDeque<Urgency>,
     until: Mono,
     pub(super) reported: u32,
@@ -45,43 +45,43 @@ pub(super) struct ModelWorker {
     pub(super) stale: bool,
     pub(super) row: Option<usize>,
     published: Vec<(VariantKey, Usage)>,
-    /// Steps since it last ticked.
+    /// Steps since its last tick.
     pub(super) ticked: u8,
-    /// A ring is under way to it: reported since its last tick, or before.
+    /// Pending notification: sent since its last tick, or before.
     pub(super) notification: (bool, bool),
-    /// How often it was notified since it last came for a slot.
+    /// Number of notifications since it last acquired.
     pub(super) notifies: u8,
-    /// At how many looks on end it still waited although a slot was free all the time.
+    /// Number of ticks in a row at which it still waited although a slot was free all the time.
     pub(super) passed_over: u8,
 }
 
-/// The table as it is stored: its bytes could be anybody's.
+/// The stored table; its bytes may be corrupted.
 #[derive(Debug)]
 pub(super) struct StoredTable<'a> {
     pub(super) table: &'a mut SlotTable,
     pub(super) corrupted: &'a mut bool,
-    /// Whether this run_turn's swaps are all lost.
+    /// Whether all swaps of this write are lost.
     pub(super) lost: bool,
-    /// How long an execution takes, as predicted.
+    /// Predicted time of an execution.
     pub(super) service: Duration,
-    /// How many leave together.
+    /// Batch size.
     pub(super) batch: u32,
-    /// Whether the next is sent before a lane is free.
+    /// Whether the next request is sent before a lane is free.
     pub(super) ahead: bool,
 }
 
-/// What makes a worker say what it has, and ask.
+/// Cause of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// A request, an answer, a client that leaves.
+    /// A request, an answer, or a client disconnect.
     Event,
-    /// It was notified.
+    /// A notification.
     Notification,
-    /// Time has passed: nobody waiting_count for company longer than that.
+    /// A tick: all batch windows are over by then.
     Tick,
 }
 
-/// What came of a run_turn, for those who watch.
+/// Result of a write, for the checks.
 #[derive(Debug, Default)]
 pub(super) struct StepResult {
     pub(super) granted: u32,
@@ -89,7 +89,7 @@ pub(super) struct StepResult {
     pub(super) notified: Vec<usize>,
     pub(super) reset: bool,
     pub(super) deadlines: Vec<Urgency>,
-    /// Where it was for a slot, and heard: how many waited, and whether the first was due.
+    /// If it acquired successfully: the number of waiting requests, and whether the batch window was over.
     pub(super) asked: Option<(u32, bool)>,
 }
 
@@ -102,7 +102,7 @@ impl ModelWorker {
         (self.running.len() + self.orphans.len()) as u32
     }
 
-    /// `claim`, then `park` or `dispatch`.
+    /// Follows `acquire_for`, then `park` or `dispatch`.
     pub(super) fn arrive(
         &mut self,
         place: usize,
@@ -111,7 +111,7 @@ impl ModelWorker {
     ) -> StepResult {
         self.expire_orphans();
         if stored.batch > 1 {
-            // One more is orphans_changed even behind the first.
+            // One more request matters even behind the first.
             let after = self.waiting.partition_point(|other| *other <= deadline);
             self.waiting.insert(after, deadline);
             return self.dispatch_waiting(place, Cause::Event, stored);
@@ -131,7 +131,7 @@ impl ModelWorker {
         done
     }
 
-    /// `dispatch_waiting`: without anything to say or to ask, nothing.
+    /// Follows the engine's `dispatch_waiting`: no write if there is nothing to report or to ask.
     pub(super) fn dispatch_waiting(
         &mut self,
         place: usize,
@@ -156,8 +156,8 @@ impl ModelWorker {
         done
     }
 
-    /// A tick: the lease where nothing else renews it, then who waiting_count. Without a lease of its own, as
-    /// after the table was corrupted, `renew` says all after_reset.
+    /// A tick: renews the lease if nothing else does, then acquires. Without a row, as after a corruption,
+    /// `renew` republishes everything.
     pub(super) fn tick(&mut self, place: usize, stored: &mut StoredTable<'_>) -> StepResult {
         let renewed = self.renew(place, stored);
         let mut done = self.dispatch_waiting(place, Cause::Tick, stored);
@@ -174,7 +174,7 @@ impl ModelWorker {
             .1
     }
 
-    /// Whether it looks now, unless it is slow.
+    /// Whether it ticks now, unless it is slow.
     pub(super) fn is_due(&self) -> bool {
         self.ticked >= TICK
     }
@@ -204,7 +204,7 @@ impl ModelWorker {
         }
     }
 
-    /// A step of time goes by.
+    /// Advances time by a step.
     pub(super) fn advance_time(&mut self) {
         for running in &mut self.running {
             running.end.0 -= 1;
@@ -274,7 +274,7 @@ impl ModelWorker {
         done
     }
 
-    /// A run_turn of the real worker over the stored bytes.
+    /// Runs a write of the real worker on the stored bytes.
     fn run_turn(
         &mut self,
         place: usize,
@@ -301,7 +301,7 @@ impl ModelWorker {
         if !outcome.contended {
             *stored.corrupted = stored.table.read(&store.bytes().unwrap()).is_err();
         }
-        // Steps are coarse: who was marked by another in this step is notified once more, which is no orphans_changed.
+        // Steps are coarse: a worker already marked in this step is notified again, which does not count.
         let orphans_changed = |row: &usize| marked.get(*row) != Some(&true);
         let slot = |(row, why): (usize, Notification)| (why == Notification::Slot).then_some(row);
         let notifies = store.take_notifications().into_iter().filter_map(slot);
@@ -316,7 +316,7 @@ impl ModelWorker {
         (outcome, done)
     }
 
-    /// Number `place` of those granted is sent.
+    /// Sends request number `place` of those granted.
     fn run(&mut self, done: &StepResult, place: u32, stored: &StoredTable<'_>) {
         let lies = done.lanes.first > 0 && place + done.lanes.behind >= done.granted;
         let begins = if lies {
@@ -349,9 +349,9 @@ impl ModelWorker {
     }
 }
 
-/// A moment, one step later.
+/// Shift of a time by one step.
 pub(super) trait OneStepLater {
-    /// Seen from a step later. What is past `floor` is all the same.
+    /// The time as seen one step later; not distinguished below `floor`.
     #[must_use]
     fn one_step_later(self, floor: Mono) -> Self;
 }

@@ -1,10 +1,10 @@
-//! Batches across workers: who leaves with whom, and that nobody waiting_count for those who do not come.
+//! Batches across workers: order of leaving, and no wait for absent workers.
 
 use super::*;
 
 mod any_order;
 
-/// VMs that let go so many together.
+/// VMs with batches of this size.
 fn batching(vms: u64, slots: u32, batch: u32) -> Proxy {
     let mut proxy = Proxy::new(vms, slots);
     proxy.batch = batch;
@@ -16,7 +16,7 @@ fn open(proxy: &Proxy) -> u32 {
     proxy.table().columns[0].open
 }
 
-/// A turn of a VM whose first can wait no longer for company.
+/// Acquisition by a VM whose first request's batch window is over.
 fn due(proxy: &mut Proxy, vm: usize, ms: u64) -> u32 {
     proxy.vms[vm].due = true;
     let granted = proxy.tick(vm, ms);
@@ -25,13 +25,13 @@ fn due(proxy: &mut Proxy, vm: usize, ms: u64) -> u32 {
 }
 
 #[test]
-fn nobody_leaves_before_a_batch_is_full() {
+fn incomplete_batch_does_not_leave() {
     let mut proxy = batching(2, 8, 3);
     assert_eq!(proxy.wait(0, &[500], 1), 0);
     assert_eq!(proxy.wait(1, &[600], 1), 0);
     assert_eq!(proxy.tick(0, 11), 0);
     assert!(proxy.notifies().is_empty(), "nobody may leave");
-    // The third closes it; the limit urgent goes first, wherever it waiting_count.
+    // The third closes it; the most urgent goes first, wherever it waits.
     assert_eq!(proxy.wait(1, &[700], 12), 0);
     assert_eq!(proxy.notifies(), [0]);
     assert_eq!(proxy.turn(0, false, 13).granted, 1);
@@ -41,7 +41,7 @@ fn nobody_leaves_before_a_batch_is_full() {
 }
 
 #[test]
-fn all_who_make_up_the_batch_are_rung_in_order_and_no_more() {
+fn workers_of_a_closed_batch_are_notified_in_order() {
     let mut proxy = batching(4, 8, 3);
     let mut of = |vm, deadlines: &[u64]| proxy.wait(vm, deadlines, 1);
     assert_eq!(of(0, &[500]), 0);
@@ -60,7 +60,7 @@ fn all_who_make_up_the_batch_are_rung_in_order_and_no_more() {
         (0, vec![]),
         "1 waits for its batch to fill"
     );
-    // Who frees a slot and has nobody notifies as many as may leave.
+    // A worker that frees a slot without waiting requests notifies those that may leave.
     let mut proxy = batching(4, 3, 3);
     proxy.vms[3].taken = 3;
     proxy.turn(3, false, 0);
@@ -71,20 +71,20 @@ fn all_who_make_up_the_batch_are_rung_in_order_and_no_more() {
 }
 
 #[test]
-fn who_can_wait_no_longer_takes_all_who_wait_with_it() {
+fn expired_batch_window_releases_all_waiting() {
     let mut proxy = batching(2, 8, 5);
     proxy.wait(0, &[500, 501], 1);
     proxy.wait(1, &[600], 1);
     assert_eq!(due(&mut proxy, 0, 2), 2);
     assert_eq!((open(&proxy), proxy.notifies()), (1, vec![1]));
     assert_eq!(proxy.turn(1, false, 3).granted, 1);
-    // Without anybody here nobody here is due.
+    // Without a waiting request here no window is over here.
     proxy.wait(1, &[600], 4);
     assert_eq!((due(&mut proxy, 0, 5), open(&proxy)), (0, 0));
 }
 
 #[test]
-fn one_batch_after_another_leaves_in_one_turn() {
+fn several_full_batches_leave_in_one_acquisition() {
     let mut proxy = batching(1, 16, 3);
     proxy.slots = 0;
     proxy.wait(0, &[1, 2, 3, 4, 5, 6, 7].map(|ms| 500 + ms), 1);
@@ -94,7 +94,7 @@ fn one_batch_after_another_leaves_in_one_turn() {
 }
 
 #[test]
-fn slots_bound_what_leaves_and_the_rest_of_the_batch_is_next() {
+fn rest_of_a_batch_leaves_with_the_next_free_slots() {
     let mut proxy = batching(2, 2, 4);
     assert_eq!(proxy.wait(0, &[501, 502, 503, 504], 1), 2);
     assert_eq!(open(&proxy), 2);
@@ -106,8 +106,8 @@ fn slots_bound_what_leaves_and_the_rest_of_the_batch_is_next() {
 }
 
 #[test]
-fn what_those_leave_open_who_go_otherwise_is_for_nobody() {
-    // All of a batch but one go otherwise, or their VM dies; who comes then waiting_count for company.
+fn open_places_of_departed_requests_are_closed() {
+    // All of a batch but one leave otherwise, or their VM dies; a newcomer then waits for its batch to fill.
     for dies in [false, true] {
         let mut proxy = batching(2, 2, 4);
         assert_eq!(proxy.wait(1, &[501, 502, 503, 504], 1), 2);
@@ -127,7 +127,7 @@ fn what_those_leave_open_who_go_otherwise_is_for_nobody() {
 }
 
 #[test]
-fn how_many_more_would_go_is_said_where_not_all_were_asked_for() {
+fn limited_acquisition_reports_that_more_could_leave() {
     let mut proxy = batching(1, 8, 2);
     let mut ask = |taken: u32, waiting_count: u32, limit: u32| {
         let ask = AcquireRequest {
@@ -155,7 +155,7 @@ fn how_many_more_would_go_is_said_where_not_all_were_asked_for() {
 }
 
 #[test]
-fn a_lost_ring_holds_a_batch_up_for_a_grace() {
+fn lost_notification_delays_a_batch_by_the_grace() {
     let mut proxy = batching(2, 8, 2);
     proxy.wait(0, &[500], 1);
     assert_eq!(proxy.wait(1, &[600], 1), 0);
@@ -166,7 +166,7 @@ fn a_lost_ring_holds_a_batch_up_for_a_grace() {
 }
 
 #[test]
-fn who_waits_for_itself_has_batches_of_its_own() {
+fn uncoordinated_worker_forms_its_own_batches() {
     let mut proxy = Proxy::new(1, 4);
     proxy.batch = 3;
     proxy.vms[0].worker = Worker::new(Box::new(proxy.store.clone()), 1, Scope::Worker);
@@ -185,7 +185,7 @@ fn who_waits_for_itself_has_batches_of_its_own() {
 }
 
 #[test]
-fn another_plan_without_batches_lets_all_go() {
+fn plan_without_batches_releases_waiting_requests() {
     let mut proxy = batching(1, 2, 4);
     proxy.wait(0, &[500, 501, 502, 503, 504], 0);
     assert_eq!(open(&proxy), 2);

@@ -1,4 +1,4 @@
-//! The tables: what is used again, and what happens when they are full.
+//! Limits of the table: reuse, and overflow.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::*;
 const LEASE_MS: u64 = TIMEOUTS.lease.as_millis() as u64;
 
 #[test]
-fn an_entry_is_used_again_once_its_vm_is_dead_and_its_work_over() {
+fn row_of_a_dead_worker_is_reused_after_its_executions() {
     let mut proxy = Proxy::new(1, 1);
     proxy.vms[0].until = at(2 * LEASE_MS);
     (proxy.vms[0].taken, proxy.vms[0].reported) = (1, 1);
@@ -20,7 +20,7 @@ fn an_entry_is_used_again_once_its_vm_is_dead_and_its_work_over() {
 }
 
 #[test]
-fn restarts_do_not_make_the_board_grow() {
+fn restarts_do_not_grow_the_table() {
     let mut proxy = Proxy::new(1, 1);
     for start in 0..1000 {
         proxy.follow(0, start + 1);
@@ -30,7 +30,7 @@ fn restarts_do_not_make_the_board_grow() {
 }
 
 #[test]
-fn a_vm_beyond_the_table_has_one_slot_and_is_never_rung() {
+fn worker_beyond_the_table_has_one_slot_and_is_not_notified() {
     let mut proxy = Proxy::new(ROWS_MAX as u64 + 1, 4);
     (0..ROWS_MAX).for_each(|vm| _ = proxy.renew(vm, 0));
     assert_eq!(proxy.renew(ROWS_MAX, 1).0, None);
@@ -38,7 +38,7 @@ fn a_vm_beyond_the_table_has_one_slot_and_is_never_rung() {
     assert_eq!(proxy.turn(ROWS_MAX, true, 3).granted, 0, "it has its one");
     assert_eq!(proxy.table().rows.len(), ROWS_MAX);
     assert_eq!(proxy.wait(0, &[500, 501, 502, 503], 4), 4);
-    // When one is gone it joins, and what it has counted.
+    // Once one is gone it joins, with its usage.
     proxy.vms[ROWS_MAX].until = at(LEASE_MS + 500);
     proxy.turn(ROWS_MAX, true, 3);
     assert!(proxy.renew(ROWS_MAX, LEASE_MS).0.is_some());
@@ -46,7 +46,7 @@ fn a_vm_beyond_the_table_has_one_slot_and_is_never_rung() {
 }
 
 #[test]
-fn a_variant_beyond_the_table_has_one_slot_a_vm() {
+fn variant_beyond_the_table_has_one_slot_per_worker() {
     let mut proxy = Proxy::new(1, 0);
     proxy.vms[0].waiting = vec![400, 401];
     for key in 0..COLUMNS_MAX as u64 {
@@ -59,7 +59,7 @@ fn a_variant_beyond_the_table_has_one_slot_a_vm() {
 }
 
 #[test]
-fn a_column_is_used_again_when_nobody_has_spoken_of_it_for_long_and_nothing_counts() {
+fn unused_column_is_reused() {
     let mut proxy = Proxy::new(1, 4);
     let idle = TIMEOUTS.column_idle.as_millis() as u64;
     proxy.ask(0, VariantKey(1), false, at(0));
@@ -78,7 +78,7 @@ fn a_column_is_used_again_when_nobody_has_spoken_of_it_for_long_and_nothing_coun
 }
 
 #[test]
-fn the_parts_of_workers_for_themselves_sum_to_the_whole() {
+fn slot_shares_sum_to_all_slots() {
     for (workers, slots) in [(1, 5), (2, 5), (3, 5), (3, 6), (4, 4)] {
         let store = Memory::default();
         let worker = |index: u64| Worker::new(Box::new(store.clone()), index + 1, Scope::Worker);
@@ -103,7 +103,7 @@ fn the_parts_of_workers_for_themselves_sum_to_the_whole() {
 }
 
 #[test]
-fn a_worker_for_itself_has_a_slot_even_where_there_are_fewer_than_workers() {
+fn uncoordinated_worker_has_at_least_one_slot() {
     let store = Memory::default();
     for index in 0..3 {
         let mut worker = Worker::new(Box::new(store.clone()), index + 1, Scope::Worker);
@@ -133,7 +133,7 @@ fn granted_alone(worker: &mut Worker, variant: VariantKey, slots: u32) -> u32 {
     worker.acquire(ask, at(0)).granted
 }
 
-/// What may happen to a proxy of three VMs within 10 ms.
+/// Events of a proxy of three VMs within 10 ms.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Wait(usize),
@@ -155,7 +155,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 proptest! {
     #[test]
-    fn whatever_is_done_to_its_bytes_no_slot_is_granted_twice_or_lost(
+    fn corrupted_table_neither_doubles_nor_loses_slots(
         events in proptest::collection::vec(event(), 1..200),
     ) {
         let mut proxy = Proxy::new(3, 3);
@@ -186,7 +186,7 @@ proptest! {
             (0..3).for_each(|vm| { proxy.renew(vm, ms); proxy.tick(vm, ms); });
             prop_assert!(proxy.vms.iter().map(|vm| vm.taken).sum::<u32>() <= 3);
         }
-        // All of it ends; the table knows.
+        // All executions end; the table learns it.
         for _ in 0..200 {
             ms += 10;
             (0..3).for_each(|vm| {

@@ -1,4 +1,4 @@
-//! The table's bytes: there and back, and anything else that may be found in their place.
+//! Encoding of the table: round trip, and any other bytes in its place.
 
 use proptest::prelude::*;
 
@@ -95,7 +95,7 @@ fn bytes(table: &SlotTable) -> Vec<u8> {
     bytes
 }
 
-/// What was on the table that `bytes` are read into is of no account.
+/// Reads into a used table, whose contents must not matter.
 fn read(bytes: &[u8]) -> Result<SlotTable, Unreadable> {
     let mut table = SlotTable::after_reset(at(0), &TIMEOUTS);
     let mut other = SlotTable::default();
@@ -110,19 +110,19 @@ fn read(bytes: &[u8]) -> Result<SlotTable, Unreadable> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(table in table()) {
+    fn written_table_is_read_back(table in table()) {
         prop_assert_eq!(read(&bytes(&table)), Ok(table));
     }
 
     #[test]
-    fn any_bytes_are_unreadable_or_written_back_the_same(given: Vec<u8>) {
+    fn readable_bytes_are_written_back_unchanged(given: Vec<u8>) {
         if let Ok(table) = read(&given) {
             prop_assert_eq!(bytes(&table), given);
         }
     }
 
     #[test]
-    fn a_changed_byte_is_noticed(table in table(), place: prop::sample::Index, bits in 1..=255u8) {
+    fn changed_byte_is_unreadable(table in table(), place: prop::sample::Index, bits in 1..=255u8) {
         let mut bytes = bytes(&table);
         let place = place.index(bytes.len());
         bytes[place] ^= bits;
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_or_extended_board_is_unreadable(table in table(), length: prop::sample::Index) {
+    fn truncated_or_extended_table_is_unreadable(table in table(), length: prop::sample::Index) {
         let mut bytes = bytes(&table);
         let length = length.index(bytes.len());
         prop_assert_eq!(read(&bytes[..length]), Err(Unreadable));
@@ -139,8 +139,8 @@ proptest! {
     }
 
     #[test]
-    fn with_a_checksum_that_fits_any_bytes_do_no_harm(given: Vec<u8>, flips: [(u8, u8); 4]) {
-        // What a program that means harm could write: no promise but that nothing traps.
+    fn arbitrary_bytes_with_valid_checksum_do_not_panic(given: Vec<u8>, flips: [(u8, u8); 4]) {
+        // Bytes of a malicious program: the only guarantee is that nothing traps.
         let mut table = SlotTable::default();
         table.join(1, &[(VARIANT, Usage::default())], at(0), &TIMEOUTS);
         let mut bytes = bytes(&table);
@@ -163,7 +163,7 @@ proptest! {
 }
 
 #[test]
-fn another_version_of_the_layout_is_unreadable() {
+fn other_layout_version_is_unreadable() {
     let mut bytes = bytes(&SlotTable::default());
     assert_eq!(read(&bytes), Ok(SlotTable::default()));
     bytes[7] += 1;
@@ -171,7 +171,7 @@ fn another_version_of_the_layout_is_unreadable() {
 }
 
 #[test]
-fn a_board_beyond_the_limits_is_unreadable() {
+fn table_beyond_the_limits_is_unreadable() {
     let full = |rows, columns| SlotTable {
         rows: vec![WorkerRow::default(); rows],
         columns: vec![VariantColumn::default(); columns],

@@ -1,13 +1,13 @@
-//! What goes wrong: lost swaps, a table that is unreadable or gone, VMs that come back.
+//! Faults: lost swaps, an unreadable or missing table, VMs that come back.
 
 use super::*;
 
-/// A VM that alone serves tries once on the table as it left it.
+/// Attempts of a single serving VM on the table as it left it.
 const GUESS: u32 = 1;
 
-/// What another has written since is neither lost nor overlooked.
+/// A write by another since then is neither lost nor overlooked.
 #[test]
-fn a_guess_that_is_wrong_costs_a_try_and_nothing_else() {
+fn wrong_version_guess_costs_one_attempt() {
     let store = Memory::default();
     let vm = |incarnation| Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy);
     let (mut first, mut second) = (vm(1), vm(2));
@@ -27,7 +27,7 @@ fn a_guess_that_is_wrong_costs_a_try_and_nothing_else() {
         lanes: None,
     };
     assert_eq!(first.acquire(ask(0, Some(500)), at(0)).granted, 1);
-    // It serves for the first time, so that the first still thinks itself alone.
+    // It serves for the first time, so the first still assumes that it is alone.
     assert_eq!(second.acquire(ask(0, Some(600)), at(0)).granted, 1);
     let outcome = first.acquire(ask(1, Some(400)), at(0));
     assert_eq!(
@@ -36,15 +36,15 @@ fn a_guess_that_is_wrong_costs_a_try_and_nothing_else() {
         "both slots are taken"
     );
     assert_eq!(second.taken(VariantKey(1), at(0)), 2);
-    // A turn that changes nothing is not believed on a guess either.
+    // An acquisition without a change is not trusted on a guess either.
     second.acquire(ask(0, None), at(1));
     assert_eq!(first.acquire(ask(1, Some(400)), at(1)).granted, 1);
 }
 
 #[test]
-fn after_so_many_lost_swaps_a_turn_is_given_up_and_the_next_repairs_it() {
+fn exhausted_attempts_are_repaired_by_the_next_write() {
     let mut proxy = queued([500, 400]);
-    // The first is made on a guess, which may be wrong for nothing.
+    // The first attempt is on a guess, which may fail without cost.
     proxy.store.fail_swaps(GUESS + TRIES_MAX);
     proxy.vms[0].taken = 0;
     let outcome = proxy.turn(0, false, 1);
@@ -59,7 +59,7 @@ fn after_so_many_lost_swaps_a_turn_is_given_up_and_the_next_repairs_it() {
 }
 
 #[test]
-fn a_swap_lost_before_the_last_try_changes_nothing() {
+fn failed_attempts_before_the_last_do_not_matter() {
     let mut proxy = queued([500, 400]);
     proxy.store.fail_swaps(GUESS + TRIES_MAX - 1);
     proxy.vms[0].taken = 0;
@@ -72,7 +72,7 @@ fn a_swap_lost_before_the_last_try_changes_nothing() {
 }
 
 #[test]
-fn of_two_that_find_no_board_one_creates_it() {
+fn one_of_two_workers_creates_the_table() {
     let (mut first, mut second) = (Memory::default(), Memory::default());
     assert!(first.swap(b"one", None));
     second.clone_from(&first);
@@ -81,7 +81,7 @@ fn of_two_that_find_no_board_one_creates_it() {
 }
 
 #[test]
-fn an_unreadable_board_is_begun_anew_and_nobody_takes_more_while_it_settles() {
+fn unreadable_table_is_reset_with_quarantine() {
     let mut proxy = Proxy::new(3, 3);
     proxy.wait(0, &[900, 901, 902], 0);
     proxy.wait(1, &[400], 1);
@@ -89,7 +89,7 @@ fn an_unreadable_board_is_begun_anew_and_nobody_takes_more_while_it_settles() {
     let outcome = proxy.turn(1, true, 2);
     assert_eq!((outcome.reset, outcome.granted), (true, 0));
     assert_eq!(proxy.table().resets, 1);
-    // What is freed meanwhile serves who waiting_count with the one that had it, and no other.
+    // A slot freed meanwhile serves only requests of the same worker.
     proxy.wait(0, &[500], 3);
     assert_eq!(proxy.free(0, 1, 4), 1, "although another is earlier");
     proxy.free(0, 1, 5);
@@ -104,12 +104,12 @@ fn an_unreadable_board_is_begun_anew_and_nobody_takes_more_while_it_settles() {
 }
 
 #[test]
-fn what_a_quiet_vm_has_taken_is_known_again_once_it_renews() {
+fn renewal_republishes_usage_after_a_reset() {
     let mut proxy = Proxy::new(2, 3);
     proxy.wait(0, &[900, 901, 902], 0);
     proxy.store.overwrite(Vec::new());
     proxy.wait(1, &[400], 1);
-    // Nothing changes at the first: its engine has nothing to say.
+    // The first changes nothing: its engine has nothing to report.
     proxy.renew(0, 2);
     assert_eq!(proxy.counted(3), 3);
     let settled = 1 + TIMEOUTS.quarantine.as_millis() as u64;
@@ -118,7 +118,7 @@ fn what_a_quiet_vm_has_taken_is_known_again_once_it_renews() {
 }
 
 #[test]
-fn a_board_that_is_gone_is_begun_anew_by_those_who_had_an_entry() {
+fn missing_table_is_reset_by_workers_that_had_a_row() {
     let mut proxy = Proxy::new(2, 1);
     proxy.wait(0, &[900], 0);
     proxy.renew(1, 0);
@@ -131,14 +131,14 @@ fn a_board_that_is_gone_is_begun_anew_by_those_who_had_an_entry() {
 }
 
 #[test]
-fn a_first_board_does_not_settle() {
+fn first_table_has_no_quarantine() {
     let mut proxy = Proxy::new(1, 1);
     assert!(!proxy.renew(0, 0).1.reset);
     assert_eq!(proxy.wait(0, &[400], 0), 1);
 }
 
 #[test]
-fn a_vm_that_stalled_and_lost_its_entry_says_anew_what_it_has() {
+fn stalled_worker_without_a_row_republishes_its_usage() {
     let mut proxy = Proxy::new(2, 2);
     proxy.wait(0, &[900, 901], 0);
     let long = 10 * TIMEOUTS.lease.as_millis() as u64;
@@ -150,7 +150,7 @@ fn a_vm_that_stalled_and_lost_its_entry_says_anew_what_it_has() {
 }
 
 #[test]
-fn a_vm_that_has_its_old_entry_again_owns_its_queue_again() {
+fn worker_with_its_old_row_reclaims_its_queue() {
     let mut proxy = Proxy::new(1, 1);
     proxy.renew(0, 0);
     let lease = TIMEOUTS.lease.as_millis() as u64;
@@ -164,8 +164,8 @@ fn a_vm_that_has_its_old_entry_again_owns_its_queue_again() {
 }
 
 #[test]
-fn an_old_clock_reading_only_makes_a_vm_careful() {
-    // The first reads the clock and is held up; the second dies meanwhile, its work still going on.
+fn old_clock_reading_only_denies_slots() {
+    // The first reads the clock and is delayed; the second dies meanwhile, its execution still going on.
     let mut proxy = Proxy::new(2, 1);
     proxy.wait(1, &[900], 0);
     let gone = TIMEOUTS.lease.as_millis() as u64;

@@ -1,4 +1,4 @@
-//! What the table knows of the servers' lanes: who executes since when, and who lies behind.
+//! Lanes in the table: executions with their start, and requests waiting at the servers.
 
 use super::*;
 use crate::coordination::lead::Lead;
@@ -6,7 +6,7 @@ use crate::coordination::lead::Lead;
 const SERVICE: Duration = Duration::from_millis(20);
 const AFTER: Duration = Duration::from_millis(15);
 
-/// The word of a VM that has nothing to teach of what has ended.
+/// Lane request of a VM whose completed executions are no measurements.
 fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
     let completed = ended.last().map(|ordinal| CompletedExecution {
         ordinal: *ordinal,
@@ -26,7 +26,7 @@ fn lanes<'a>(ended: &'a [u32], open_ended: &'a [u32]) -> LaneRequest<'a> {
     }
 }
 
-/// A VM with so many slots at the table.
+/// A VM with this number of slots.
 struct Vm {
     worker: Worker,
     slots: u32,
@@ -42,7 +42,7 @@ impl Vm {
         }
     }
 
-    /// The executions `ended` are over, and `waiting_count` would go.
+    /// Acquires for `waiting_count` requests after the executions `ended`.
     fn turn(
         &mut self,
         ended: &[u32],
@@ -77,7 +77,7 @@ impl Vm {
 }
 
 #[test]
-fn next_is_sent_within_the_lead_and_lies_behind_until_the_answer() {
+fn next_request_is_sent_within_the_lead_and_begins_with_the_answer() {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
     let first = a.turn(&[], &[], 1, 0);
@@ -94,7 +94,7 @@ fn next_is_sent_within_the_lead_and_lies_behind_until_the_answer() {
     assert_eq!(b.turn(&[], &[], 1, 19).granted, 0, "one lane at most");
     let answer = a.turn(&[1], &[], 1, 22);
     assert_eq!((answer.granted, answer.lanes.began), (0, Some(at(0))));
-    // The second began with the first's answer, whoever had that.
+    // The second began with the first's answer, whichever VM received that.
     assert_eq!(answer.lanes.lead_at, Some(at(37)));
     let next = b.turn(&[2], &[], 1, 42);
     assert_eq!((next.granted, next.lanes.began), (1, Some(at(22))));
@@ -106,7 +106,7 @@ fn next_is_sent_within_the_lead_and_lies_behind_until_the_answer() {
 }
 
 #[test]
-fn all_vms_learn_from_what_each_has_seen_of_the_same_plan() {
+fn measurements_of_the_same_plan_are_shared() {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
     let completed = |ordinal, sent, end, was_idle| CompletedExecution {
@@ -135,7 +135,7 @@ fn all_vms_learn_from_what_each_has_seen_of_the_same_plan() {
         ..
     } = second.lanes.lead;
     assert_eq!((idle.count, early.count), (1, 1));
-    // From the answer before it, until which it lay there.
+    // From the previous answer, until which it waited at the server.
     assert_eq!((early.mean, early_wait), (20_000_000, 7_000_000));
     assert_eq!(a.turn(&[], &[], 0, 44).lanes.lead, second.lanes.lead);
     let planned = SERVICE * 2;
@@ -147,7 +147,7 @@ fn all_vms_learn_from_what_each_has_seen_of_the_same_plan() {
 }
 
 #[test]
-fn lanes_overlap_one_each() {
+fn each_lane_gets_one_early_request() {
     let store = Memory::default();
     let mut vm = Vm::of(&store, 1, 2);
     assert_eq!(vm.turn(&[], &[], 1, 0).granted, 1);
@@ -155,7 +155,7 @@ fn lanes_overlap_one_each() {
     assert_eq!(vm.turn(&[], &[], 5, 15).granted, 1);
     assert_eq!(vm.turn(&[], &[], 5, 25).granted, 1);
     assert_eq!(vm.turn(&[], &[], 5, 30).granted, 0);
-    // Whichever ends, the first that lies behind begins.
+    // Whichever ends, the first that waits at the server begins.
     assert_eq!(vm.turn(&[2], &[], 0, 31).granted, 0);
     let ended = vm.turn(&[1], &[], 0, 33);
     assert_eq!(ended.lanes.began, Some(at(0)));
@@ -164,7 +164,7 @@ fn lanes_overlap_one_each() {
 }
 
 #[test]
-fn nobody_is_sent_behind_what_has_no_foreseeable_end_or_hangs() {
+fn open_ended_or_hanging_execution_gets_no_early_request() {
     let store = Memory::default();
     let mut vm = Vm::of(&store, 1, 1);
     vm.turn(&[], &[], 1, 0);
@@ -174,11 +174,11 @@ fn nobody_is_sent_behind_what_has_no_foreseeable_end_or_hangs() {
 }
 
 #[test]
-fn what_the_dead_left_is_cut_down_to_what_is_taken() {
+fn runs_of_dead_workers_are_trimmed_to_taken_slots() {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 2), Vm::of(&store, 2, 2));
     assert_eq!(a.turn(&[], &[], 2, 0).granted, 2);
-    // Its lease and its executions' predicted ends are past.
+    // Its lease and the predicted ends of its executions are past.
     let after = b.turn(&[], &[], 2, 1000);
     assert_eq!((after.granted, after.lanes.behind), (2, 0));
     let mut table = SlotTable::default();

@@ -1,14 +1,14 @@
-//! How many wait: what others are told, how often that is written, and what the table orders by.
+//! Waiting counts: reports to others, frequency of writes, and order in the table.
 
 use super::*;
 
-/// Deadlines of so many requests, one after another from `ms`.
+/// Deadlines of `count` requests, one after another from `ms`.
 fn some(count: u64, ms: u64) -> Vec<u64> {
     (ms..ms + count).collect()
 }
 
 #[test]
-fn a_tier_goes_before_any_deadline() {
+fn tier_precedes_deadline() {
     let late = Mono(u64::MAX);
     assert_eq!(Urgency::of(0, at(5)).0, at(5).0);
     assert!(Urgency::of(0, late) < Urgency::of(1, Mono(0)));
@@ -18,7 +18,7 @@ fn a_tier_goes_before_any_deadline() {
 }
 
 #[test]
-fn a_turn_says_what_the_others_have() {
+fn acquisition_reports_usage_of_others() {
     let mut proxy = Proxy::new(3, 1);
     let outcome = |proxy: &mut Proxy, vm| proxy.turn(vm, false, 2).others;
     proxy.wait(0, &some(1, 900), 0);
@@ -34,7 +34,7 @@ fn a_turn_says_what_the_others_have() {
         "its own too"
     );
     assert_eq!(proxy.vms[1].worker.waiting(VariantKey(1), at(2)), 0);
-    // Who waited at one that is dead waits no more, but what it executes goes on.
+    // Requests at a dead VM wait no more, but its executions go on.
     let gone = TIMEOUTS.lease.as_millis() as u64;
     proxy.vms[0].until = at(2 * gone);
     proxy.turn(0, false, 3);
@@ -51,7 +51,7 @@ fn a_turn_says_what_the_others_have() {
 }
 
 #[test]
-fn without_a_board_there_are_no_others() {
+fn without_a_table_others_have_no_usage() {
     let store = Memory::default();
     let mut members: Vec<Worker> = (1..3)
         .map(|index| Worker::new(Box::new(store.clone()), index, Scope::Worker))
@@ -79,8 +79,8 @@ fn without_a_board_there_are_no_others() {
 }
 
 #[test]
-fn that_more_wait_is_written_when_it_is_much_or_something_else_is() {
-    // By the table so many wait, and so many do: whether that alone is written.
+fn waiting_count_is_written_beyond_its_tolerance() {
+    // Count in the table, actual count, and whether that alone is written.
     let cases = [
         (1, 9, false),
         (1, 10, true),
@@ -107,7 +107,7 @@ fn that_more_wait_is_written_when_it_is_much_or_something_else_is() {
 }
 
 #[test]
-fn where_they_leave_in_batches_each_is_written() {
+fn waiting_count_is_written_exactly_with_batches() {
     let mut proxy = Proxy::new(2, 1);
     proxy.wait(0, &[100], 0);
     proxy.batch = 4;

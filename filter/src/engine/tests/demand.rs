@@ -1,10 +1,10 @@
-//! Demand: what some variant could have served, and how much one source says of the network.
+//! Demand: requests that some variant could have served, and the samples that one source adds.
 
 use super::*;
 use crate::request::body::BodyChunk;
 use crate::stats::{Change, Sample};
 
-/// How often each was counted or recorded since last incoming: arrivals, those none could serve, ways here.
+/// Number of each since the last call: arrivals, unservable requests, network latencies.
 fn counts(engine: &mut Engine) -> (i64, i64, usize) {
     let mut samples: Vec<Sample> = Vec::new();
     engine.stats.swap(&mut samples);
@@ -21,7 +21,7 @@ fn counts(engine: &mut Engine) -> (i64, i64, usize) {
     (sum(Metric::Arrivals), sum(Metric::Unservable), ways.count())
 }
 
-/// A variant that takes 300 ms with the cores it has, and 100 with all that it may be given.
+/// A variant that takes 300 ms with its present cores, and 100 with all that it may be given.
 fn slow_now() -> String {
     let variant = variant("a", 1.0, 1, 300.0);
     variant.replace('}', r#","service_min_ms":100}"#)
@@ -41,7 +41,7 @@ fn stamped(engine: &mut Engine, ms: &str, sent_ms_ago: u64, rest: IncomingReques
 }
 
 #[test]
-fn request_that_none_could_serve_is_no_demand() {
+fn request_that_no_variant_could_serve_is_not_demand() {
     let mut engine = engine(&[slow_now()], "");
     for (what, headers, expected) in [
         (
@@ -80,9 +80,9 @@ fn request_that_none_could_serve_is_no_demand() {
     assert_eq!(counts(&mut engine), (1, 0, 0));
 }
 
-/// A plan that is too small for its demand would hide it else, and never grow.
+/// Otherwise a plan that is too small for its demand would hide it, and never grow.
 #[test]
-fn request_that_more_cores_could_serve_is_demand_before_its_body_has_come() {
+fn request_that_more_cores_could_serve_is_demand() {
     let mut engine = engine(&[slow_now()], "");
     let body = IncomingRequest {
         body_follows: true,
@@ -93,7 +93,7 @@ fn request_that_more_cores_could_serve_is_demand_before_its_body_has_come() {
         assert_eq!(reason(&verdict), Some(Reason::Infeasible), "{ms}");
         assert_eq!(counts(&mut engine), expected, "{ms}");
     }
-    // One whose body does not come in time.
+    // A request whose body does not come in time.
     assert_eq!(stamped(&mut engine, "400", 0, body), Verdict::Park);
     assert_eq!(counts(&mut engine), (0, 0, 0));
     assert_eq!(release(&mut engine, at(401)).len(), 1);
@@ -101,7 +101,7 @@ fn request_that_more_cores_could_serve_is_demand_before_its_body_has_come() {
 }
 
 #[test]
-fn demand_is_counted_before_the_first_plan_too() {
+fn demand_is_counted_before_the_first_plan() {
     for on_stale in ["keep", "refuse"] {
         let json = format!(
             r#"{{"service":"demo","planner":{{"cluster":"p","key":"k"}},"on_stale":"{on_stale}"}}"#
@@ -114,7 +114,7 @@ fn demand_is_counted_before_the_first_plan_too() {
     }
 }
 
-/// Time that requests had left when they came, and while they came, in ms.
+/// Slack samples at and before arrival, in ms.
 fn slacks(engine: &mut Engine) -> Vec<i64> {
     let mut samples: Vec<Sample> = Vec::new();
     engine.stats.swap(&mut samples);
@@ -129,14 +129,14 @@ fn slacks(engine: &mut Engine) -> Vec<i64> {
 }
 
 #[test]
-fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
+fn slack_is_sampled_at_arrival_and_at_each_halving() {
     let config = r#","deadline":{"reserve_ms":50}"#;
     let body = IncomingRequest {
         body_follows: true,
         ..IncomingRequest::default()
     };
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], config);
-    // 1000 ms less 150 under way and 50 kept back.
+    // 1000 ms less 150 of network latency and 50 of reserve.
     assert_eq!(stamped(&mut engine, "1000", 150, body), Verdict::Park);
     assert!(release(&mut engine, at(401)).is_empty());
     assert_eq!(slacks(&mut engine), [399]);
@@ -149,7 +149,7 @@ fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
     let verdict = engine.on_body(1, all, |_| None, at(650), &mut Vec::new());
     assert!(matches!(verdict, Some(Verdict::Forward(_))), "{verdict:?}");
     assert_eq!(slacks(&mut engine), [150]);
-    // One that says not when it was sent, and one that nobody can serve in what is left.
+    // A request without a time of sending, and one that no variant can serve in its time.
     let unknown = IncomingRequest {
         wire: Wire::pick([("x-slo-ms", &b"800"[..])]),
         ..body
@@ -165,7 +165,7 @@ fn slack_is_recorded_at_arrival_and_each_time_that_it_halves_before() {
 }
 
 #[test]
-fn slow_uploads_of_one_source_say_no_more_of_slack_than_its_allowance() {
+fn slow_uploads_of_one_source_are_sampled_within_its_allowance() {
     let mut engine = engine(&[variant("a", 1.0, 1, 1.0)], "");
     let start = 1_790_000_000_000_u64.to_string();
     let wire = [
@@ -191,9 +191,9 @@ fn slow_uploads_of_one_source_say_no_more_of_slack_than_its_allowance() {
     assert!((most..=2 * most).contains(&slacks(&mut engine).len()));
 }
 
-/// Honest clients' percentiles are not one sender's to make.
+/// One sender must not determine the percentiles of all clients.
 #[test]
-fn one_source_adds_no_more_than_its_allowance_to_the_network_times() {
+fn network_latency_of_one_source_is_sampled_within_its_allowance() {
     let mut engine = engine(&[variant("a", 1.0, 1000, 1.0)], "");
     let mut ways = |sender: Option<u64>| {
         for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! RefusalContext can still finish: on arrival, while held, and by what was measured.
+//! Feasibility: on arrival, while held, and by measurements.
 
 use super::*;
 use crate::verdict::StageHeader;
@@ -34,10 +34,10 @@ fn counted(engine: &mut Engine, metric: Metric) -> i64 {
     by.sum()
 }
 
-/// What is under way counts with what is left of it. The first in line waits all the same: the slot may get
-/// free at once.
+/// Executions under way count with their remaining time. The first in line waits all the same, because the
+/// slot may be free at once.
 #[test]
-fn one_that_could_not_wait_goes_to_a_faster_one_or_is_refused_at_once() {
+fn infeasible_wait_is_downgraded_or_refused_on_arrival() {
     let variants = [
         variant("fast", 0.0, 1, 50.0).replace("\"accuracy\":70", "\"accuracy\":60"),
         variant("slow", 1.0, 1, 300.0),
@@ -53,11 +53,11 @@ fn one_that_could_not_wait_goes_to_a_faster_one_or_is_refused_at_once() {
 }
 
 #[test]
-fn one_that_cannot_wait_for_its_variant_goes_to_a_faster_one() {
+fn overdue_request_is_downgraded_to_a_faster_variant() {
     let mut engine = two(1, 1);
     assert_eq!(name(&ask(&mut engine, 1, 1000, at(0))), Some("slow"));
     assert_eq!(ask(&mut engine, 2, 500, at(0)), Verdict::Park);
-    // Until 200 ms it could still be served by the slow one.
+    // Until 200 ms the slow variant could still serve it.
     assert_eq!(release(&mut engine, at(200)), []);
     counted(&mut engine, Metric::Arrivals);
     let moved = release(&mut engine, at(201));
@@ -67,7 +67,7 @@ fn one_that_cannot_wait_for_its_variant_goes_to_a_faster_one() {
 }
 
 #[test]
-fn an_accuracy_floor_keeps_it_where_it_is_and_it_is_refused() {
+fn overdue_request_with_an_accuracy_minimum_is_refused() {
     let mut engine = two(1, 1);
     ask(&mut engine, 1, 1000, at(0));
     let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"500"), ("x-slo-min-accuracy", b"75")];
@@ -77,11 +77,11 @@ fn an_accuracy_floor_keeps_it_where_it_is_and_it_is_refused() {
 }
 
 #[test]
-fn whoever_is_moved_waits_there_in_order_of_deadlines() {
+fn downgraded_request_waits_in_deadline_order() {
     let mut engine = two(1, 1);
     ask(&mut engine, 1, 2000, at(0));
     let short: [(&str, &[u8]); 1] = [("x-slo-ms", b"290")];
-    // Too short for the slow one: the fast one's only slot is taken, and another waits for it.
+    // Too short for the slow variant: the fast one's only slot is taken, and another waits for it.
     assert_eq!(name(&request(&mut engine, 2, &short, at(0))), Some("fast"));
     assert_eq!(ask(&mut engine, 3, 299, at(0)), Verdict::Park);
     assert_eq!(ask(&mut engine, 4, 490, at(0)), Verdict::Park);
@@ -94,7 +94,7 @@ fn whoever_is_moved_waits_there_in_order_of_deadlines() {
 }
 
 #[test]
-fn whoever_is_moved_goes_before_the_less_urgent_at_the_same_moment() {
+fn downgraded_request_precedes_less_urgent_ones_at_once() {
     let mut engine = two(1, 1);
     ask(&mut engine, 1, 2000, at(0));
     let short: [(&str, &[u8]); 1] = [("x-slo-ms", b"290")];
@@ -103,18 +103,18 @@ fn whoever_is_moved_goes_before_the_less_urgent_at_the_same_moment() {
     // Behind 3 it would be too late there.
     assert_eq!(ask(&mut engine, 4, 400, at(0)), Verdict::Park, "for fast");
     end(&mut engine, 2, End::Gone, at(10));
-    // At once: the ghost is laid, and 3 can wait for slow no longer.
+    // At once: the orphaned slot has expired, and 3 can wait for slow no longer.
     assert_eq!(forwarded(&release(&mut engine, at(51))), [3]);
 }
 
 #[test]
-fn on_arrival_the_wait_counts_too() {
+fn wait_counts_on_arrival() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     ask(&mut engine, 0, 5000, at(0));
     for stream in 1..=4 {
         assert_eq!(ask(&mut engine, stream, 1000, at(0)), Verdict::Park);
     }
-    // Four stand before it, 100 ms each, and its own 100.
+    // Four go before it, 100 ms each, and its own 100.
     let late = ask(&mut engine, 5, 1001, at(0));
     assert_eq!(late, Verdict::Park);
     let mut pressed = |stream, budget| {
@@ -126,7 +126,7 @@ fn on_arrival_the_wait_counts_too() {
 }
 
 #[test]
-fn what_is_measured_corrects_what_was_planned() {
+fn measurements_correct_the_planned_service_time() {
     let mut engine = engine(&[variant("a", 1.0, 1, 40.0)], "");
     for n in 0..100 {
         let now = n * 100;
@@ -145,7 +145,7 @@ fn what_is_measured_corrects_what_was_planned() {
 }
 
 #[test]
-fn a_ghost_stays_as_long_as_was_planned_though_most_were_faster() {
+fn orphaned_slot_is_kept_for_the_planned_time() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     for n in 0..100 {
         let now = n * 100;
@@ -163,7 +163,7 @@ fn a_ghost_stays_as_long_as_was_planned_though_most_were_faster() {
 }
 
 #[test]
-fn errors_of_the_server_say_nothing_of_its_service_time() {
+fn server_errors_are_not_measured_as_service_time() {
     let mut engine = engine(&[variant("a", 1.0, 1, 40.0)], "");
     let failed = Answer {
         failed: true,
@@ -179,7 +179,7 @@ fn errors_of_the_server_say_nothing_of_its_service_time() {
 }
 
 #[test]
-fn at_a_full_queue_the_least_urgent_makes_room() {
+fn least_urgent_request_makes_room_in_a_full_queue() {
     let mut engine = engine(&[variant("a", 1.0, 1, 0.0)], r#","queue":{"held_max":2}"#);
     ask(&mut engine, 0, 1000, at(0));
     ask(&mut engine, 1, 500, at(0));
@@ -199,7 +199,7 @@ fn at_a_full_queue_the_least_urgent_makes_room() {
 }
 
 #[test]
-fn the_rest_of_a_pipeline_has_to_fit_too() {
+fn downstream_time_is_reserved() {
     let mut engine = engine(&[variant("a", 1.0, 1, 100.0)], "");
     let mut plan = plan(2, &[variant("a", 1.0, 1, 100.0)]);
     plan.rest_ms = 300.0;
@@ -213,9 +213,9 @@ fn the_rest_of_a_pipeline_has_to_fit_too() {
     assert_eq!(dispatch.stage, StageHeader::Set(Duration::from_millis(150)));
 }
 
-/// Its own deadline is far: what has passed is the last moment from which the rest could be done.
+/// Its own deadline is far: the latest start of the downstream stages has passed.
 #[test]
-fn who_waits_too_long_for_the_rest_is_told_that_it_cannot_be_done() {
+fn waiting_into_the_downstream_time_is_infeasible() {
     for (late_ms, told) in [
         (700, Reason::Infeasible),
         (999, Reason::Infeasible),

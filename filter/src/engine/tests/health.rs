@@ -1,4 +1,4 @@
-//! Failing variants: left, tried, taken back; by all workers.
+//! Failing variants: avoided, tried, and used again, by all workers.
 
 use super::*;
 use crate::health::{HealthSignal, ProbeResult};
@@ -10,7 +10,7 @@ fn two(rest: &str) -> Engine {
     )
 }
 
-/// Where a request goes that comes now.
+/// Variant that a new request goes to.
 fn goes(engine: &mut Engine, stream: StreamId, now: Now) -> String {
     match ask(engine, stream, 1000, now) {
         Verdict::Forward(dispatch) => dispatch.name.to_string(),
@@ -28,7 +28,7 @@ fn answer(engine: &mut Engine, stream: StreamId, sign: HealthSignal, now: Now) {
     end(engine, stream, End::Answered, now);
 }
 
-/// Requests one after the other, each answered with what its variant is said to answer: how many went to
+/// Sends requests one after the other, each answered as its variant is told to; returns the number sent to
 /// each.
 fn play(
     engine: &mut Engine,
@@ -60,7 +60,7 @@ fn is(name: &'static str, sign: Option<HealthSignal>) -> impl Fn(&str) -> Option
 }
 
 #[test]
-fn one_refused_connection_is_enough_and_a_probe_brings_it_back() {
+fn refused_connection_fails_a_variant_until_a_probe_succeeds() {
     let mut engine = two("");
     engine.serve(at(0).mono);
     let went = play(&mut engine, 0..2000, is("a", None));
@@ -82,7 +82,7 @@ fn one_refused_connection_is_enough_and_a_probe_brings_it_back() {
 }
 
 #[test]
-fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
+fn errors_in_a_row_fail_a_variant_until_a_trial_succeeds() {
     let mut engine = two("");
     let went = play(&mut engine, 0..400, is("a", Some(HealthSignal::Erred)));
     assert_eq!(went[0], 5);
@@ -95,9 +95,9 @@ fn errors_in_a_row_are_enough_and_a_request_on_trial_brings_it_back() {
     assert_eq!(a, b);
 }
 
-/// A planner that has gate_estimate of it takes its share away.
+/// A planner that sees the failure takes its share away.
 #[test]
-fn a_trial_needs_no_share() {
+fn trial_ignores_a_zero_share() {
     let mut engine = two("");
     play(&mut engine, 0..400, is("a", Some(HealthSignal::Erred)));
     let without = [variant("a", 0.0, 4, 10.0), variant("b", 1.0, 4, 10.0)];
@@ -106,7 +106,7 @@ fn a_trial_needs_no_share() {
 }
 
 #[test]
-fn one_request_at_a_time_is_the_trial() {
+fn only_one_request_is_the_trial() {
     let mut engine = two("");
     for stream in 0..5 {
         while goes(&mut engine, stream, at(0)) != "a" {
@@ -127,13 +127,13 @@ fn one_request_at_a_time_is_the_trial() {
 
 /// A client that provokes 404 everywhere, by its path, does not stop the service.
 #[test]
-fn where_all_fail_none_does() {
+fn all_variants_failing_are_used_as_healthy() {
     for sign in [Some(HealthSignal::Erred), None] {
         let mut engine = two("");
         play(&mut engine, 0..1000, |_| sign);
         let [a, b] = play(&mut engine, 1000..2000, |_| sign);
         assert!(a > 40 && b > 40, "{a} {b}");
-        // RefusalContext is well is known by the first answer, or the next probe.
+        // A recovered variant is recognized by the first answer, or the next probe.
         play(&mut engine, 2000..2010, is("", None));
         for probe in engine.probes(at(2010).mono) {
             engine.on_probe(
@@ -149,7 +149,7 @@ fn where_all_fail_none_does() {
 }
 
 #[test]
-fn where_all_that_could_take_it_fail_none_does_for_it() {
+fn all_eligible_variants_failing_are_used_as_healthy() {
     let accurate = variant("a", 0.5, 4, 10.0).replace("70", "90");
     let mut engine = engine(&[accurate, variant("b", 0.5, 4, 10.0)], "");
     play(&mut engine, 0..100, is("a", None));
@@ -164,7 +164,7 @@ fn where_all_that_could_take_it_fail_none_does_for_it() {
 }
 
 #[test]
-fn mistakes_of_clients_and_refusals_say_nothing() {
+fn client_errors_and_refusals_are_no_failure() {
     let mut engine = two("");
     let [a, b] = play(&mut engine, 0..1000, is("a", Some(HealthSignal::Answered)));
     assert_eq!(a, b);
@@ -176,7 +176,7 @@ fn mistakes_of_clients_and_refusals_say_nothing() {
 }
 
 #[test]
-fn who_waits_for_a_failing_variant_moves_to_another() {
+fn waiting_requests_leave_a_failing_variant() {
     let mut engine = engine(
         &[variant("a", 0.34, 1, 10.0), variant("b", 0.66, 2, 10.0)],
         "",
@@ -198,7 +198,7 @@ fn who_waits_for_a_failing_variant_moves_to_another() {
 }
 
 #[test]
-fn all_workers_leave_together_and_take_trials_in_turn() {
+fn workers_share_health_and_trials() {
     let json = format!(
         r#"{{"service":"demo","plan":{{"variants":[{},{}]}}}}"#,
         variant("a", 0.5, 8, 10.0),
@@ -242,14 +242,14 @@ fn all_workers_leave_together_and_take_trials_in_turn() {
 }
 
 #[test]
-fn where_it_is_turned_off_nothing_is_left() {
+fn disabled_ejection_avoids_no_variant() {
     let mut engine = two(r#","health":{"eject":false}"#);
     assert_eq!(play(&mut engine, 0..1000, is("a", None)), [50, 50]);
     assert_eq!(engine.probes(at(1000).mono), []);
 }
 
 #[test]
-fn who_moved_on_has_a_slot_where_it_was_answered_and_none_where_it_was_refused() {
+fn failed_over_request_takes_its_slot_along() {
     let mut engine = two(r#","failover":"-failover""#);
     let Verdict::Forward(dispatch) = ask(&mut engine, 1, 1000, at(0)) else {
         panic!("not sent")
@@ -272,13 +272,13 @@ fn who_moved_on_has_a_slot_where_it_was_answered_and_none_where_it_was_refused()
     assert_eq!(taken(&engine), expected);
     end(&mut engine, 1, End::Answered, at(10));
     assert_eq!(taken(&engine), [0, 0]);
-    // And is left.
+    // And is avoided.
     assert_eq!(goes(&mut engine, 2, at(10)), by);
     assert_eq!(goes(&mut engine, 3, at(10)), by);
 }
 
 #[test]
-fn who_asks_for_an_accuracy_that_not_all_have_does_not_move_on() {
+fn accuracy_minimum_prevents_failover() {
     let accurate = variant("a", 0.5, 4, 10.0).replace("70", "90");
     let variants = [accurate, variant("b", 0.5, 4, 10.0)];
     let mut engine = engine(&variants, r#","failover":"-else""#);

@@ -1,10 +1,10 @@
-//! Plans that come while requests wait: fairness goes on, and numbers of variants mean what they meant.
+//! Plans that come while requests wait: fairness continues, and ids of variants keep their meaning.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Classes of these priorities, named by their places.
+/// Classes of these priorities, named by their index.
 fn classes(priorities: &[u8], starvation: u32) -> String {
     let class = |(i, priority)| format!(r#"{{"name":"c{i}","share":0.1,"priority":{priority}}}"#);
     let list: Vec<String> = priorities.iter().enumerate().map(class).collect();
@@ -30,7 +30,7 @@ fn follow(engine: &mut Engine, revision: u64, variants: &[String]) -> Vec<(Strea
     verdicts
 }
 
-/// Each plan gives the variant another name, or another share of two: all that wait are routed anew.
+/// Each plan gives the variant another name, or another share of two: all waiting requests are rerouted.
 #[test]
 fn plans_between_grants_do_not_starve_a_class() {
     let plans: [fn(u64) -> Vec<String>; 3] = [
@@ -109,9 +109,9 @@ fn plans_do_not_end_turns_by_share() {
     );
 }
 
-/// A plan that changes nothing about where requests go moves nobody and chooses for nobody.
+/// A plan that does not affect routing moves no request and makes no choice.
 #[test]
-fn plan_without_change_leaves_who_waits_where_it_waits() {
+fn unchanged_plan_does_not_move_waiting_requests() {
     let two = |service_ms| {
         [
             variant("a", 0.5, 1, service_ms),
@@ -143,7 +143,7 @@ fn plan_without_change_leaves_who_waits_where_it_waits() {
     assert_eq!(predicted, Duration::from_millis(200));
 }
 
-/// A router takes no slots: what it has sent on refers to a variant all the same.
+/// A router takes no slots, but the requests it has sent still refer to a variant.
 #[test]
 fn variant_keeps_its_number_while_a_routers_request_is_in_flight() {
     let router = r#"{"service":"demo","role":"router","plan":{"variants":[VARIANTS]}}"#;
@@ -164,14 +164,14 @@ fn variant_keeps_its_number_while_a_routers_request_is_in_flight() {
     let tags = engine.on_answer(1, slow, at(50)).unwrap();
     assert_eq!(&*tags.variant, "a");
     end(&mut engine, 1, End::Answered, at(50));
-    // What the gate before the old one said is not taken for the new one's.
+    // The estimate of the old variant's gate is not used for the new one's.
     assert!(matches!(
         ask(&mut engine, 3, 1000, at(50)),
         Verdict::Forward(_)
     ));
     let tags = engine.on_answer(2, Answer::default(), at(60)).unwrap();
     assert_eq!(&*tags.variant, "b");
-    // Nothing refers to the first any more: its number is used again.
+    // Nothing refers to the first any more: its id is reused.
     follow(
         &mut engine,
         2,
@@ -182,11 +182,11 @@ fn variant_keeps_its_number_while_a_routers_request_is_in_flight() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A request of this class.
+    /// A request of this class arrives.
     Come(usize),
-    /// The longest under way is answered.
+    /// The oldest request in flight is answered.
     End,
-    /// A plan with these variants, each with so many slots; their shares are equal.
+    /// A plan with these variants, each with that number of slots; their shares are equal.
     Plan(Vec<(usize, u32)>),
 }
 
@@ -199,10 +199,10 @@ fn step(most: usize) -> impl Strategy<Value = Step> {
     ]
 }
 
-/// RefusalContext waits, beside the engine.
+/// Waiting requests, beside the engine.
 #[derive(Default)]
 struct Watch {
-    /// The class of each that waits, and how often in a row its class was passed over where it waited.
+    /// Class of each waiting request, and the number of times in a row that its class was skipped.
     waiting: std::collections::BTreeMap<StreamId, (usize, u32)>,
     running: std::collections::VecDeque<(StreamId, VariantId)>,
 }
@@ -227,7 +227,7 @@ impl Watch {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// Whatever plans come and wherever they move those who wait.
+    /// For any plans, and any moves of waiting requests.
     #[test]
     fn plans_never_starve_a_class(
         priorities in prop::collection::vec(0..4_u8, 2..=4),

@@ -1,4 +1,4 @@
-//! Three workers of one proxy through anything that can happen to them: conservation.
+//! Conservation of requests over three workers of one proxy, under any events.
 
 use super::*;
 use crate::coordination::SlotTable;
@@ -30,7 +30,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 const WORKERS: usize = 3;
 
-/// Three workers of one proxy, and who of whose streams is open.
+/// Three workers of one proxy, and their open streams.
 struct Proxy {
     store: Memory,
     workers: Vec<Engine>,
@@ -86,7 +86,7 @@ impl Proxy {
         }
     }
 
-    /// So much time goes by, with every tick that is incoming for and no ring.
+    /// Advances time, with every requested tick and without notifications.
     fn pass(&mut self, ms: u64) {
         for _ in 0..ms {
             self.now_ms += 1;
@@ -110,10 +110,11 @@ impl Proxy {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Every request of every worker ends exactly once, through lost swaps, lost rings, traps and a
-    /// spoilt board; never more held than allowed; afterwards no slot is taken and nobody is held.
+    /// Every request of every worker ends exactly once, through lost swaps, lost notifications, traps and a
+    /// corrupted slot table. The limit of held requests is never exceeded. Afterwards no slot is taken and no
+    /// request is held.
     #[test]
-    fn every_request_ends_once(events in prop::collection::vec(event(), 1..300)) {
+    fn every_request_ends_exactly_once(events in prop::collection::vec(event(), 1..300)) {
         let mut proxy = Proxy::new();
         let (mut incoming, mut ended, mut revision) = (0_u32, 0_u32, 1);
         for event in events {
@@ -150,7 +151,7 @@ proptest! {
                 }
                 Event::LoseSwaps { count } => proxy.store.fail_swaps(count),
                 Event::Trap { worker: index } => {
-                    // Whatever it had is gone with it.
+                    // Everything it had is gone with it.
                     let before = proxy.open.len();
                     proxy.open.retain(|(worker, _)| *worker != index);
                     ended += (before - proxy.open.len()) as u32;
@@ -173,7 +174,7 @@ proptest! {
             prop_assert_eq!(known, proxy.open.len());
         }
         for (worker, stream) in std::mem::take(&mut proxy.open) {
-            // Whom a freed slot would go to ends as well.
+            // The request that a freed slot would go to ends as well.
             ended += 1;
             let engine = &mut proxy.workers[worker];
             engine.on_end(stream, End::Answered, at(proxy.now_ms), &mut Vec::new());

@@ -1,4 +1,4 @@
-//! The contract's table, then what must hold for any nonsense.
+//! The table of the contract, then invariants for any invalid values.
 
 use super::*;
 use proptest::prelude::*;
@@ -36,7 +36,7 @@ fn read_at_now(policy: &Policy, headers: &[(&str, &str)]) -> Reading {
     read(policy, &Wire::pick(headers), now(), None)
 }
 
-/// ms left, `None` for expired; and the fields not believed.
+/// Checks the ms left (`None`: expired) and the invalid fields.
 #[track_caller]
 fn check(headers: &[(&str, &str)], left_ms: Option<u64>, invalid: &[Field]) {
     let reading = read_at_now(&policy(), headers);
@@ -96,7 +96,7 @@ fn budget_is_the_first_valid_header_clamped() {
 }
 
 #[test]
-fn a_budget_that_is_none_falls_through_to_the_next() {
+fn invalid_budget_falls_through_to_the_next_header() {
     for nonsense in [
         "",
         "0",
@@ -151,7 +151,7 @@ fn start_is_read_in_any_unit() {
 }
 
 #[test]
-fn a_start_that_cannot_be_is_now() {
+fn invalid_start_counts_as_now() {
     // Ahead within the allowance, then beyond it.
     check(&[("x-slo-start", "1790000000050")], Some(1000), &[]);
     check(
@@ -159,7 +159,7 @@ fn a_start_that_cannot_be_is_now() {
         Some(1000),
         &[Field::Start],
     );
-    // As old as believable, then older.
+    // At the maximum age, then older.
     check(
         &[("x-slo-ms", "60000"), ("x-slo-start", "1789999970000")],
         Some(30_000),
@@ -192,7 +192,7 @@ fn a_start_that_cannot_be_is_now() {
 }
 
 #[test]
-fn a_deadline_already_past_is_expired_and_sorts_nowhere() {
+fn past_deadline_is_expired() {
     check(&[("x-slo-start", "1789999999000")], None, &[]);
     check(
         &[("x-slo-ms", "500"), ("x-slo-start", "1789999999499")],
@@ -217,7 +217,7 @@ fn a_deadline_already_past_is_expired_and_sorts_nowhere() {
 }
 
 #[test]
-fn an_earlier_hops_deadline_counts_only_where_trusted() {
+fn deadline_of_an_earlier_hop_counts_only_if_trusted() {
     let headers = [("x-slo-deadline", "1790000000400"), ("x-slo-ms", "700")];
     check(&headers, Some(700), &[]);
     let trusting = Policy {
@@ -244,10 +244,9 @@ fn an_earlier_hops_deadline_counts_only_where_trusted() {
 }
 
 proptest! {
-    /// What is told the next hop is what the client said, to the millisecond: 19 digits of
-    /// nanoseconds are more than a float holds.
+    /// The next hop gets the client's value, to the millisecond: 19 digits of nanoseconds exceed a float.
     #[test]
-    fn a_start_is_read_exactly(ago_ms in 0..900_u64, unit in 0..4_usize) {
+    fn start_is_read_exactly(ago_ms in 0..900_u64, unit in 0..4_usize) {
         let start_ms = EPOCH_MS - ago_ms;
         let start = match unit {
             0 => format!("{}.{:03}", start_ms / 1000, start_ms % 1000),
@@ -259,10 +258,10 @@ proptest! {
         prop_assert_eq!(deadline.client_wall, Wall((start_ms + 1000) * 1_000_000), "{}", start);
     }
 
-    /// Whatever a client writes, its request is no more urgent than the most urgent honest one
-    /// could be, no less urgent than the max budget, and nothing panics.
+    /// For any values, a request is no more urgent than the most urgent honest one, no less urgent than the
+    /// maximum budget, and nothing panics.
     #[test]
-    fn nonsense_never_gains_urgency(
+    fn invalid_values_gain_no_urgency(
         fields in prop::collection::vec(
             (prop::sample::select(Field::ALL.to_vec()), prop_oneof!["[0-9.t=SmunHMe+-]{0,24}", "\\PC{0,16}"]),
             0..6,
@@ -276,9 +275,9 @@ proptest! {
         }
     }
 
-    /// A start never adds time, and without a believed start the min budget is granted whole.
+    /// A start never adds time, and without a valid start the minimum budget is granted in full.
     #[test]
-    fn a_start_only_takes_time_away(budget_ms in 0..100_000_u64, start in "[0-9.]{0,20}") {
+    fn start_only_reduces_the_time_left(budget_ms in 0..100_000_u64, start in "[0-9.]{0,20}") {
         let budget = budget_ms.to_string();
         let whole = read_at_now(&policy(), &[("x-slo-ms", &budget)]).deadline.unwrap();
         prop_assert!(whole.at.since(now().mono) >= policy().min);

@@ -1,4 +1,4 @@
-//! One table for each of the three questions, and what must hold for any path.
+//! A table for each of the three properties, and invariants for any path.
 
 use super::*;
 use proptest::prelude::*;
@@ -30,7 +30,7 @@ const ORDINARY: Shape = Shape {
 };
 
 #[test]
-fn what_is_let_through() {
+fn configured_methods_and_paths_are_bypassed() {
     let bypass =
         |method: &str, path: &str| shape_of(&[(":method", method), (":path", path)]).bypass;
     for (method, expected) in [
@@ -89,7 +89,7 @@ fn what_is_let_through() {
 }
 
 #[test]
-fn what_turns_its_connection_into_something_else_is_let_through() {
+fn upgrades_are_bypassed() {
     let bypass = Shape {
         bypass: true,
         ..ORDINARY
@@ -110,7 +110,7 @@ fn what_turns_its_connection_into_something_else_is_let_through() {
 }
 
 #[test]
-fn grpc_is_told_by_its_content_type() {
+fn grpc_is_recognized_by_content_type() {
     let grpc = Shape {
         grpc: true,
         ..ORDINARY
@@ -140,7 +140,7 @@ fn grpc_is_told_by_its_content_type() {
 }
 
 #[test]
-fn a_stream_is_told_by_its_path_and_never_by_what_is_accepted() {
+fn stream_is_recognized_by_path_not_by_accept() {
     check("accept", "text/event-stream", ORDINARY);
     let streams = Streams {
         requests: Pattern::new("/up*").into_iter().collect(),
@@ -173,7 +173,7 @@ fn a_stream_is_told_by_its_path_and_never_by_what_is_accepted() {
 }
 
 #[test]
-fn a_pattern_that_could_match_none_or_all_is_none() {
+fn pattern_matching_nothing_or_everything_is_invalid() {
     let long = format!("/{}", "a".repeat(PATTERN_BYTES_MAX));
     for pattern in [
         "", "*", "/*", "healthz", "/a*b*", "/a?b", "/a b", "/a/..", "/a..*", "/é", "*/a", &long,
@@ -191,10 +191,10 @@ fn a_pattern_that_could_match_none_or_all_is_none() {
 }
 
 proptest! {
-    /// A path without a `*` matches itself alone; with one, what begins and ends so and escapes_prefix out of
-    /// nothing. The two halves do not overlap.
+    /// A pattern without a `*` matches only itself. With one it matches its prefix and suffix, which do not
+    /// overlap, and never leaves the prefix.
     #[test]
-    fn a_pattern_matches_by_its_halves(
+    fn pattern_matches_prefix_and_suffix(
         prefix in "/[ab/.]{0,3}", suffix in "[ab/]{0,3}", path in "/[ab/.%]{0,6}", query in "(\\?[ab/]{0,3})?",
     ) {
         let bypass = |pattern: String| Bypass {
@@ -216,9 +216,9 @@ proptest! {
         prop_assert_eq!(bypass(pattern.clone()).applies(&wire), expected, "{} {}", pattern, path);
     }
 
-    /// No bytes panic, and what nobody configured is let through by no path.
+    /// No bytes panic, and without configured patterns no path is bypassed.
     #[test]
-    fn no_bytes_are_let_through_by_nothing(path in prop::collection::vec(any::<u8>(), 0..65_536)) {
+    fn empty_patterns_bypass_no_path(path in prop::collection::vec(any::<u8>(), 0..65_536)) {
         let none = Bypass { methods: Vec::new(), paths: Vec::new() };
         let wire = Wire::pick([(":path", path.as_slice()), ("content-type", &path)]);
         prop_assert!(!none.applies(&wire));
@@ -226,7 +226,7 @@ proptest! {
 }
 
 #[test]
-fn of_a_list_without_end_the_beginning_is_read() {
+fn long_list_is_read_up_to_its_limit() {
     let list = |last: &str| format!("{}{last}", "h2c,".repeat(LIST_BYTES_MAX / 4));
     assert_eq!(shape_of(&[("upgrade", &list("websocket"))]), ORDINARY);
     let short = list("websocket").split_off(40);
@@ -235,7 +235,7 @@ fn of_a_list_without_end_the_beginning_is_read() {
 }
 
 #[test]
-fn dots_on_both_sides_of_the_star_lead_nowhere_else() {
+fn dots_around_the_star_do_not_escape_the_prefix() {
     let matches =
         |pattern: &str, path: &str| Pattern::new(pattern).unwrap().matches(path.as_bytes());
     assert!(matches("/a/.*", "/a/.well-known"));

@@ -1,4 +1,4 @@
-//! Clocks that are off, clients that lie, tables that are flooded; through [`read`] as the engine does.
+//! Clocks that are off, clients that lie, floods of sources; through [`read`] as in the engine.
 
 use proptest::prelude::*;
 
@@ -33,13 +33,13 @@ fn at(ms: u64) -> Now {
     }
 }
 
-/// What `source` gets for a start written as it is.
+/// Reading of a literal start from `source`.
 fn said(sources: &mut Sources, source: u64, start: &str, now: Now) -> Reading {
     let wire = Wire::pick([("x-slo-start", start.as_bytes())]);
     read(&policy(), &wire, now, Some((sources, source)))
 }
 
-/// What `source` gets for a start that is `delta_ms` before its arrival, by its own clock.
+/// Reading of a start from `source` that is `delta_ms` before its arrival, by its own clock.
 fn stamped(sources: &mut Sources, source: u64, delta_ms: i64, now: Now) -> Reading {
     let start = now.wall.0.saturating_add_signed(-delta_ms * MS);
     said(sources, source, &start.to_string(), now)
@@ -49,7 +49,7 @@ fn age_ms(reading: Reading) -> Option<i64> {
     reading.age.map(|age| age.as_millis() as i64)
 }
 
-/// Ages believed, one for each stamp a second apart; `None` where it was not.
+/// Checks the valid ages, one for each timestamp a second apart; `None` if invalid.
 #[track_caller]
 fn check(deltas_ms: &[i64], ages_ms: &[Option<i64>]) {
     let mut sources = Sources::default();
@@ -61,12 +61,12 @@ fn check(deltas_ms: &[i64], ages_ms: &[Option<i64>]) {
 }
 
 #[test]
-fn an_honest_clock_is_left_alone() {
+fn synchronized_clock_is_not_corrected() {
     check(
         &[20, 5, 90, 3, 250],
         &[Some(20), Some(5), Some(90), Some(3), Some(250)],
     );
-    // However slow the way is at times, something came within the delay allowance.
+    // However slow the network is at times, one request came within the delay allowance.
     check(
         &[900, 250, 800, 700, 600, 2000],
         &[
@@ -81,14 +81,14 @@ fn an_honest_clock_is_left_alone() {
 }
 
 #[test]
-fn a_clock_ahead_is_known_from_the_first_stamp_on() {
-    // 30 ms ahead and 10 ms away at the min.
+fn clock_ahead_is_corrected_from_the_first_timestamp() {
+    // 30 ms ahead, with at least 10 ms of latency.
     check(&[-20, -20, 0, 30], &[Some(0), Some(0), Some(20), Some(50)]);
 }
 
 #[test]
-fn a_clock_behind_is_known_when_enough_say_so() {
-    // 290 ms behind, 5 ms away.
+fn clock_behind_is_corrected_after_enough_timestamps() {
+    // 290 ms behind, with 5 ms of latency.
     check(
         &[295, 295, 295, 295, 305],
         &[Some(295), Some(295), Some(295), Some(250), Some(260)],
@@ -96,7 +96,7 @@ fn a_clock_behind_is_known_when_enough_say_so() {
 }
 
 #[test]
-fn a_correction_is_cut_to_the_allowance_and_that_is_told() {
+fn correction_is_clamped_to_the_allowance() {
     let mut sources = Sources::default();
     let readings: Vec<Reading> = (0..5)
         .map(|second| stamped(&mut sources, 1, 2000, at(second * 1000)))
@@ -104,13 +104,13 @@ fn a_correction_is_cut_to_the_allowance_and_that_is_told() {
     let clamped: Vec<bool> = readings.iter().map(|reading| reading.clamped).collect();
     assert_eq!(clamped, [false, false, false, true, true]);
     assert_eq!(age_ms(readings[4]), Some(1950));
-    // One that came quickly says that it was the way.
+    // A fast request shows that the rest was latency.
     let quick = stamped(&mut sources, 1, 40, at(6000));
     assert_eq!((age_ms(quick), quick.clamped), (Some(40), false));
 }
 
 #[test]
-fn what_is_not_believable_is_not_learned_from() {
+fn invalid_timestamps_do_not_update_the_estimate() {
     let minutes = 10 * 60_000;
     for nonsense in [-minutes, -51, minutes, 30_001] {
         let mut sources = Sources::default();
@@ -130,7 +130,7 @@ fn what_is_not_believable_is_not_learned_from() {
 }
 
 #[test]
-fn stamps_in_other_units_are_the_same_stamps() {
+fn timestamps_in_other_units_are_equivalent() {
     let mut sources = Sources::default();
     // 30 ms ahead.
     let stamps = [
@@ -154,7 +154,7 @@ fn stamps_in_other_units_are_the_same_stamps() {
 }
 
 #[test]
-fn a_window_forgets_what_is_a_minute_old_and_nothing_younger_than_half() {
+fn window_keeps_30_s_and_drops_after_60_s() {
     let offset = |stamps: &[(u64, i64)]| {
         let mut sources = Sources::default();
         let mut last = None;
@@ -169,17 +169,17 @@ fn a_window_forgets_what_is_a_minute_old_and_nothing_younger_than_half() {
     assert_eq!(offset(&[(29, 5), (60, 9)]), of(9, 1));
     assert_eq!(offset(&[(0, 5), (35, 9), (60, 10)]), of(9, 2));
     assert_eq!(offset(&[(0, 5), (300, 9)]), of(9, 1));
-    // What was enough is enough over the change of halves; only what is in the window counts.
+    // Enough samples remain enough across the halves; only those in the window count.
     let four: Vec<(u64, i64)> = (0..4).map(|second| (second, 7)).collect();
     assert_eq!(offset(&[four.clone(), vec![(31, 8)]].concat()), of(7, 5));
     assert_eq!(offset(&[four, vec![(61, 8)]].concat()), of(8, 1));
-    // Monotonic time does not go back; were it to, it is another window.
+    // Monotonic time does not go back; if it did, that would be another window.
     assert_eq!(offset(&[(90, 5), (10, 9)]), of(9, 1));
     assert_eq!(offset(&[(u64::MAX / 1_000_000_000, 5), (0, 9)]), of(9, 1));
 }
 
 #[test]
-fn one_that_lies_by_turns_gains_no_more_than_by_writing_earlier_stamps() {
+fn alternating_lies_gain_no_more_than_earlier_timestamps() {
     let mut sources = Sources::default();
     for turn in 0..100_u64 {
         let delta_ms = if turn % 2 == 0 { -50 } else { 10 };
@@ -187,12 +187,12 @@ fn one_that_lies_by_turns_gains_no_more_than_by_writing_earlier_stamps() {
         let gained_ms = age_ms(reading).unwrap() - delta_ms.max(0);
         assert!((0..=50).contains(&gained_ms));
     }
-    // And it has harmed itself alone.
+    // And it has harmed only itself.
     assert_eq!(age_ms(stamped(&mut sources, 2, 10, at(10_000))), Some(10));
 }
 
 #[test]
-fn a_flood_of_sources_takes_bounded_room_and_the_oldest_go() {
+fn flood_of_sources_evicts_the_oldest() {
     let mut sources = Sources::default();
     let kept = |sources: &mut Sources, source| sources.observe(source, 5, at(1).mono).samples == 2;
     for source in 0..10_000_u64 {
@@ -206,7 +206,7 @@ fn a_flood_of_sources_takes_bounded_room_and_the_oldest_go() {
 }
 
 #[test]
-fn one_that_is_seen_again_in_time_outlasts_any_flood() {
+fn source_seen_again_survives_a_flood() {
     let mut sources = Sources::default();
     sources.observe(u64::MAX, -7, at(0).mono);
     for source in 0..20_000_u64 {
@@ -217,23 +217,23 @@ fn one_that_is_seen_again_in_time_outlasts_any_flood() {
     }
 }
 
-/// Who stamps, how long before arrival, and how long after the one before.
+/// Source, time before arrival, and time since the previous one.
 fn words() -> impl Strategy<Value = Vec<(u64, i64, u64)>> {
     let delta_ms = prop_oneof![
         6 => -50..400_i64,
         2 => -100..40_000_i64,
         1 => -1_000_000_000..1_000_000_000_i64,
     ];
-    // Enough strangers now and then to turn the table over.
+    // Occasionally enough new sources to turn the table over.
     let source = prop_oneof![9 => 0..4_u64, 1 => Just(u64::MAX)];
     prop::collection::vec((source, delta_ms, 0..5_000_u64), 1..60)
 }
 
 proptest! {
-    /// Whatever anybody stamps: against what the stamp says by itself, a deadline moves by no more than
-    /// the skew allowance, either way; and a stamp that is not believed leaves the whole budget.
+    /// For any timestamps: compared with the timestamp alone, a deadline moves by at most the skew allowance,
+    /// either way; and an invalid timestamp leaves the whole budget.
     #[test]
-    fn a_correction_is_bounded(words in words()) {
+    fn correction_is_bounded(words in words()) {
         let mut sources = Sources::default();
         let mut ms = 0;
         for (source, delta_ms, pause_ms) in words {
@@ -256,10 +256,10 @@ proptest! {
         }
     }
 
-    /// What a request gets is what it would get, had its own source alone spoken, since some moment:
-    /// others never move it, they can only make the table forget.
+    /// A request gets what it would get if only its own source had sent timestamps since some moment: others
+    /// never move it, they can only evict its source.
     #[test]
-    fn nobody_moves_anothers_deadline(words in words()) {
+    fn sources_do_not_affect_each_other(words in words()) {
         let mut shared = Sources::default();
         let mut own: Vec<(u64, i64, Now)> = Vec::new();
         let (mut ms, mut stranger, mut flooded) = (0, 1_000_u64, false);
@@ -267,7 +267,7 @@ proptest! {
             ms += pause_ms;
             let now = at(ms);
             if source == u64::MAX {
-                // Many, each with the worst it can say.
+                // Many sources, each with the worst timestamps.
                 for turn in 0..GENERATION as u64 + 9 {
                     stranger += 1;
                     stamped(&mut shared, stranger, if turn % 2 == 0 { -50 } else { 29_000 }, now);
@@ -291,9 +291,9 @@ proptest! {
         }
     }
 
-    /// The same for any allowances and any numbers, even those that no reading passes on.
+    /// The same for any allowances and any numbers, even those that a reading never passes on.
     #[test]
-    fn any_numbers_do(stamps in prop::collection::vec((any::<i64>(), any::<u64>()), 1..20), delay_ns: u64, allowance_ns: u64) {
+    fn arbitrary_numbers_are_handled(stamps in prop::collection::vec((any::<i64>(), any::<u64>()), 1..20), delay_ns: u64, allowance_ns: u64) {
         let mut sources = Sources::default();
         for (delta_ns, at_ns) in stamps {
             let offset = sources.observe(1, delta_ns, Mono(at_ns));

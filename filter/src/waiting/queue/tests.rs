@@ -1,16 +1,16 @@
-//! Against a plain sorted list: what leaves, where one stands, and that nothing is lost.
+//! Comparison with a plain sorted list: order of leaving, ranks, and no loss.
 
 use super::*;
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Deadlines from 0 up to so many.
+    /// Deadlines from 0 up to this.
     Push(u64),
-    /// So many at rising deadlines.
+    /// This many at rising deadlines.
     Rise(usize),
     Pop(usize),
-    /// Every so many-th leaves.
+    /// Every n-th leaves.
     Thin(usize),
     Cancel(usize),
 }
@@ -26,7 +26,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A queue and a plain sorted list beside it.
+/// A queue and a plain sorted list.
 #[derive(Default)]
 struct Pair {
     queue: Queue,
@@ -98,7 +98,7 @@ impl Pair {
         }
     }
 
-    /// Bounded chunks, none empty, no more of them than what is held needs, in order.
+    /// Checks the chunks: bounded, not empty, not too many, in order.
     fn sound(&self) {
         let chunks = &self.queue.chunks;
         for (chunk, next) in chunks.iter().zip(chunks.iter().skip(1)) {
@@ -118,10 +118,10 @@ impl Pair {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// What leaves is always the earliest, equals leave in order of arrival, nothing is lost or
-    /// doubled, everyone's rank is right, and memory is given back.
+    /// The earliest always leaves first, equals leave in order of arrival, nothing is lost or doubled, every
+    /// rank is right, and memory is released.
     #[test]
-    fn is_a_sorted_list(steps in prop::collection::vec(step(), 0..60)) {
+    fn queue_equals_a_sorted_list(steps in prop::collection::vec(step(), 0..60)) {
         let mut pair = Pair::default();
         for step in &steps {
             pair.step(step);
@@ -134,7 +134,7 @@ proptest! {
 }
 
 #[test]
-fn an_empty_one_has_nobody() {
+fn empty_queue_has_no_entries() {
     let mut queue = Queue::default();
     let place = Place {
         deadline: Mono(5),

@@ -1,4 +1,4 @@
-//! Against an order worked out the slow way: who is next, in which order, and how class_count go before.
+//! Comparison with an order computed the slow way: the next request, the whole order, and ranks.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ enum Step {
     Expire(u64),
     Cancel(usize),
     Contend,
-    /// A newcomer of that class that need not wait if it goes first.
+    /// A newcomer of that class that need not wait if it is next.
     Pass(u8, u64),
 }
 
@@ -59,7 +59,7 @@ prop_compose! {
     }
 }
 
-/// A queue and all that is in it beside it.
+/// A wait queue and a list of its contents.
 struct Pair {
     queue: WaitQueue,
     class_count: u8,
@@ -91,7 +91,7 @@ impl Pair {
         self.model.insert((class.0, place), stream);
     }
 
-    /// One left; it was there, and first of its class.
+    /// Checks that a request that left was there, and first of its class.
     fn left(&mut self, (class, place, stream): (ClassId, Place, u32)) {
         let first = self.model.keys().find(|(c, _)| *c == class.0).copied();
         assert_eq!(first, Some((class.0, place)));
@@ -165,10 +165,9 @@ impl Pair {
 }
 
 proptest! {
-    /// Nothing is lost or doubled, each leaves as the first of its class, and what is said of the
-    /// order beforehand is what happens.
+    /// Nothing is lost or doubled, each leaves as the first of its class, and the order is as predicted.
     #[test]
-    fn loses_nothing_and_keeps_its_word(
+    fn predicted_order_is_kept_and_nothing_is_lost(
         classes in any_classes(),
         steps in prop::collection::vec(step(), 0..120),
     ) {
@@ -190,9 +189,9 @@ proptest! {
         prop_assert_eq!(told, kept);
     }
 
-    /// A single class is a queue: tier 0, by deadline, whatever happens.
+    /// A single class is a queue: tier 0, by deadline, for any events.
     #[test]
-    fn a_single_class_is_a_queue(steps in prop::collection::vec(step(), 0..120)) {
+    fn single_class_is_ordered_by_deadline(steps in prop::collection::vec(step(), 0..120)) {
         let mut pair = Pair::new(&Classes::default());
         for step in &steps {
             pair.step(step);
@@ -208,10 +207,10 @@ proptest! {
         prop_assert_eq!(drained, expected);
     }
 
-    /// All of one priority and always somebody of each waiting: grants over shares never differ by
-    /// more than one grant of each.
+    /// With one priority and requests of each class always waiting, grants over shares never differ by more
+    /// than one grant of each.
     #[test]
-    fn takes_turns_by_share(
+    fn grants_follow_shares_within_one_grant(
         shares in prop::collection::vec(0.02..1.0_f64, 2..=8),
         deadlines in prop::collection::vec(0..1000_u64, 400),
     ) {
@@ -240,9 +239,9 @@ proptest! {
         }
     }
 
-    /// Nobody waits for longer than the bound, however class_count of higher priority come.
+    /// No class waits longer than the bound, for any number of requests of higher priority.
     #[test]
-    fn starves_nobody(
+    fn class_is_skipped_at_most_max_skips_times(
         priorities in prop::collection::vec(0..8_u8, 2..=8),
         max_skips in 1..10_u32,
         contended in any::<bool>(),
@@ -268,9 +267,9 @@ proptest! {
         }
     }
 
-    /// With two classes the wait of a newcomer is foreseen, to one grant where scheduler_state go by share.
+    /// With two classes the rank of a newcomer is predicted, to one grant with shares.
     #[test]
-    fn foresees_who_goes_before(
+    fn rank_of_a_newcomer_is_predicted(
         list in prop::collection::vec((0.05..1.0_f64, 0..2_u8), 2),
         max_skips in 1..6_u32,
         steps in prop::collection::vec(step(), 0..120),
@@ -292,7 +291,7 @@ proptest! {
 }
 
 #[test]
-fn higher_priorities_go_first_and_the_starved_before_them() {
+fn higher_priority_goes_first_after_skipped_classes() {
     let mut queue = WaitQueue::new(&classes(&[(0.5, 0), (0.5, 7)], 2));
     for i in 0..4 {
         queue.push(ClassId(0), place(i, i), 0);
@@ -330,14 +329,14 @@ fn least_urgent_is_the_latest_of_the_lowest_priority() {
     assert_eq!(push(0, 20, 3), (Some(3), [Some(3), None, Some(1)]));
     assert_eq!(push(1, 30, 4), (Some(4), [Some(3), Some(4), Some(1)]));
     assert_eq!(push(1, 10, 5), (Some(4), [Some(3), Some(4), Some(1)]));
-    // Whoever comes later makes queue first among equals; a higher priority comes before all deadlines.
+    // The later arrival makes room first among equals; a higher priority precedes all deadlines.
     let of = |class, deadline, arrival| queue.precedence(ClassId(class), place(deadline, arrival));
     assert!(of(0, 20, 3) < of(1, 20, 4));
     assert!(of(2, 90, 5) < of(0, 10, 6));
 }
 
 #[test]
-fn an_urgency_orders_by_tier_then_by_deadline() {
+fn urgency_orders_by_tier_then_deadline() {
     assert_eq!(Urgency::of(0, Mono(77)), Urgency(77));
     assert!(Urgency::of(0, Mono(u64::MAX)) < Urgency::of(1, Mono(0)));
     assert!(Urgency::of(3, Mono(1)) < Urgency::of(3, Mono(2)));

@@ -1,25 +1,26 @@
-//! Batches through whatever happens to their VMs: at each turn who leaves may, and who may leave does; then,
-//! though no notified is heard and the dead are thought to live, nobody waiting_count for ever.
+//! Batches under any events of their VMs: at each acquisition only requests that may leave do so, and all
+//! of them. Then, without notifications and with dead VMs still counted as alive, every request leaves in
+//! the end.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// At so many looks on end somebody may be passed over: the first that finds a slot free, and one at which
-/// who goes before it has come too and been held off (docs/table.md, promise 3).
+/// Maximum number of ticks in a row at which a VM may be passed over: the first that finds a slot free, and
+/// one at which a more urgent VM has come too and was held off (docs/board.md, promise 3).
 const PASSED_OVER_MAX: u32 = 2;
-/// Fewer events make a case.
+/// Maximum number of events in a case.
 const EVENTS_MAX: usize = 120;
-/// Looks after which nobody waiting_count: of so many on end somebody leaves at one.
-const LOOKS_MAX: u32 = (PASSED_OVER_MAX + 1) * EVENTS_MAX as u32;
+/// Number of ticks after which none waits: among so many in a row one request leaves.
+const TICKS_MAX: u32 = (PASSED_OVER_MAX + 1) * EVENTS_MAX as u32;
 
-/// What may happen to a proxy within 10 ms.
+/// Events of a proxy within 10 ms.
 #[derive(Debug, Clone, Copy)]
 enum Event {
     Wait(usize, u64),
     Free(usize),
     Leave(usize),
-    Hear(usize),
+    Notified(usize),
     Die(usize),
     Nothing,
 }
@@ -30,14 +31,15 @@ fn event() -> impl Strategy<Value = Event> {
         6 => (vm(), 1..2000u64).prop_map(|(vm, left)| Event::Wait(vm, left)),
         4 => vm().prop_map(Event::Free),
         2 => vm().prop_map(Event::Leave),
-        4 => vm().prop_map(Event::Hear),
+        4 => vm().prop_map(Event::Notified),
         1 => vm().prop_map(Event::Die),
         6 => Just(Event::Nothing),
     ]
 }
 
-/// A turn, with what must hold of it: nobody leaves but from a closed batch and in its turn, nobody stays
-/// whose turn it is, no batch stays open for nobody, and the table says what the VM has. Who left.
+/// An acquisition and its invariants: no request leaves but from a closed batch and in order, none stays
+/// that may leave, no batch stays open without waiting requests, and the table matches the VM's usage.
+/// Returns the requests that left.
 fn fair(proxy: &mut Proxy, vm: usize, tick: bool, ms: u64) -> Result<Vec<u64>, TestCaseError> {
     let before = proxy.table();
     let column = before.column(VARIANT);
@@ -95,8 +97,8 @@ fn fair(proxy: &mut Proxy, vm: usize, tick: bool, ms: u64) -> Result<Vec<u64>, T
     Ok(left)
 }
 
-/// The limit urgent that others who live hold, by that table. `with_right`: of those who were rung, had their
-/// grace and have not come, nothing.
+/// Most urgent request of other live VMs in that table. `with_right`: without those of VMs that were
+/// notified, had their grace and have not come.
 fn first_elsewhere(
     proxy: &Proxy,
     table: &SlotTable,
@@ -120,9 +122,9 @@ fn first_elsewhere(
         .min()
 }
 
-/// Only who waiting_count although a slot is free all the time, while nobody leaves who goes before it, is passed
-/// over.
-fn forget_who_was_not_passed_over(proxy: &mut Proxy, left: &[u64], ms: u64) {
+/// Resets the count of VMs that were not passed over: a VM is passed over only if it waits although a slot
+/// is free all the time, while no request ahead of it leaves.
+fn reset_passed_over(proxy: &mut Proxy, left: &[u64], ms: u64) {
     let full = proxy.counted(ms) >= proxy.slots;
     for one in &mut proxy.vms {
         let behind = |head: &u64| left.first().is_some_and(|left| left <= head);
@@ -132,7 +134,8 @@ fn forget_who_was_not_passed_over(proxy: &mut Proxy, left: &[u64], ms: u64) {
     }
 }
 
-/// All look, each in its turn and due, and what executes ends at once; no notified is heard. Who left, in order.
+/// Ticks every VM in order, with its batch window over; executions end at once, and no notification is
+/// received. Returns the requests that left, in order.
 fn tick_all(proxy: &mut Proxy, ms: u64) -> Result<Vec<u64>, TestCaseError> {
     let mut all = Vec::new();
     for vm in 0..proxy.vms.len() {
@@ -140,38 +143,39 @@ fn tick_all(proxy: &mut Proxy, ms: u64) -> Result<Vec<u64>, TestCaseError> {
         proxy.vms[vm].due = true;
         let left = fair(proxy, vm, true, ms)?;
         proxy.vms[vm].passed_over += 1;
-        forget_who_was_not_passed_over(proxy, &left, ms);
+        reset_passed_over(proxy, &left, ms);
         prop_assert!(proxy.vms[vm].passed_over <= PASSED_OVER_MAX, "passed over");
         all.extend(left);
         proxy.vms[vm].taken = 0;
         let left = fair(proxy, vm, false, ms)?;
-        forget_who_was_not_passed_over(proxy, &left, ms);
+        reset_passed_over(proxy, &left, ms);
         all.extend(left);
     }
     Ok(all)
 }
 
 #[test]
-fn two_whose_deadlines_alternate_keep_a_third_waiting_where_no_ring_is_heard() {
+fn alternating_deadlines_delay_a_third_worker_without_notifications() {
     let mut proxy = batching(3, 2, 2);
     proxy.slots = 0;
     proxy.wait(0, &[501, 503, 505, 507, 509], 1);
     proxy.wait(1, &[601, 602], 1);
     proxy.wait(2, &[502, 504, 506, 508], 1);
     proxy.slots = 2;
-    // Each lets one go a look, for its next comes after the other's: a slot stays free, but the order is kept.
-    let mut looks = (1..).map(|count| tick_all(&mut proxy, 10 * count).unwrap());
-    let mut of_looks = |count| looks.by_ref().take(count).collect::<Vec<_>>();
+    // Each releases one request per tick, because its next comes after the other's: a slot stays free, but the
+    // order is kept.
+    let mut ticks = (1..).map(|count| tick_all(&mut proxy, 10 * count).unwrap());
+    let mut of_ticks = |count| ticks.by_ref().take(count).collect::<Vec<_>>();
     assert_eq!(
-        of_looks(4),
+        of_ticks(4),
         [[501, 502], [503, 504], [505, 506], [507, 508]]
     );
-    assert_eq!(of_looks(1), [[509, 601, 602]]);
+    assert_eq!(of_ticks(1), [[509, 601, 602]]);
 }
 
 proptest! {
     #[test]
-    fn in_any_order_of_events_batches_are_kept_and_nobody_waits_for_ever(
+    fn batches_hold_and_every_request_leaves_for_any_events(
         (vms, slots, batch) in (2..=4u64, 1..=6u32, 1..=4u32),
         events in proptest::collection::vec(event(), 1..EVENTS_MAX),
     ) {
@@ -179,7 +183,7 @@ proptest! {
         let (mut ms, mut starts) = (0, 100);
         for event in events {
             let vm = match event {
-                Event::Wait(vm, _) | Event::Free(vm) | Event::Leave(vm) | Event::Hear(vm)
+                Event::Wait(vm, _) | Event::Free(vm) | Event::Leave(vm) | Event::Notified(vm)
                 | Event::Die(vm) => vm % vms as usize,
                 Event::Nothing => 0,
             };
@@ -198,9 +202,9 @@ proptest! {
                     proxy.vms[vm].waiting.pop();
                     fair(&mut proxy, vm, false, ms)?;
                 }
-                Event::Hear(_) => _ = fair(&mut proxy, vm, true, ms)?,
+                Event::Notified(_) => _ = fair(&mut proxy, vm, true, ms)?,
                 Event::Die(_) => {
-                    // Its work ends with it here; the table cannot know so soon.
+                    // Its executions end with it here; the table cannot know that yet.
                     starts += 1;
                     proxy.follow(vm, starts);
                 }
@@ -210,10 +214,10 @@ proptest! {
                 proxy.renew(vm, ms);
             }
         }
-        // No notified is heard any more, and who has died is still thought to live.
-        let mut looks = 0;
-        while proxy.vms.iter().any(|vm| !vm.waiting.is_empty()) && looks < LOOKS_MAX {
-            (ms, looks) = (ms + 10, looks + 1);
+        // No notification is received any more, and dead VMs still count as alive.
+        let mut ticks = 0;
+        while proxy.vms.iter().any(|vm| !vm.waiting.is_empty()) && ticks < TICKS_MAX {
+            (ms, ticks) = (ms + 10, ticks + 1);
             tick_all(&mut proxy, ms)?;
         }
         prop_assert!(proxy.vms.iter().all(|vm| vm.waiting.is_empty()));

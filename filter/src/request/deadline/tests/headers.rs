@@ -1,11 +1,11 @@
-//! Picking headers out of many; and whatever bytes they hold.
+//! Extraction of headers, and arbitrary bytes in them.
 
 use super::*;
 use crate::request::protocol::{Bypass, Streams, shape};
 use crate::request::wire::CLAIMS_MAX;
 
 #[test]
-fn each_field_is_found_by_its_name_alone() {
+fn each_field_is_found_only_by_its_name() {
     for field in Field::ALL {
         let name = field.name();
         let near = [
@@ -31,7 +31,7 @@ fn each_field_is_found_by_its_name_alone() {
 }
 
 #[test]
-fn configured_headers_are_kept_beside_the_contracts() {
+fn configured_headers_are_extracted() {
     let claims = ["x-team", "x-slo-class", "x-team", "x-gone"].map(str::to_owned);
     let headers: [(&str, &[u8]); 3] = [
         ("x-team", b"blue"),
@@ -55,7 +55,7 @@ fn configured_headers_are_kept_beside_the_contracts() {
     }
 }
 
-/// A client's own line stands before the one that a trusted hop appends: neither proves anything.
+/// A client's own line precedes the one that a trusted hop appends: neither proves anything.
 #[test]
 fn repeated_claim_header_has_no_value() {
     let claims = ["x-team", "x-tier", "x-slo-class"].map(str::to_owned);
@@ -81,7 +81,7 @@ fn repeated_claim_header_has_no_value() {
 }
 
 #[test]
-fn a_reading_says_what_is_known_of_the_way_here() {
+fn network_latency_is_read_from_a_valid_start() {
     let age = |headers: &[(&str, &str)]| {
         let reading = read_at_now(&policy(), headers);
         (reading.stamped, reading.age.map(|age| age.as_millis()))
@@ -106,14 +106,14 @@ fn a_reading_says_what_is_known_of_the_way_here() {
     assert_eq!((reading.stamped, reading.age), (true, None), "not asked");
 }
 
-/// Garbage, and what looks like the contract's words; some of it very long.
+/// Arbitrary bytes, and values like those of the contract; some of them very long.
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![any::<u8>(), b'0'..=b'9'];
     prop_oneof![
         4 => prop::collection::vec(any::<u8>(), 0..40),
         4 => prop::collection::vec(byte.clone(), 0..40),
         4 => "[0-9.t=SmunHMe+-]{0,24}".prop_map(String::into_bytes),
-        // The digits of moments about now, in all units.
+        // Digits of times around now, in all units.
         3 => (1_789_999_900_000_u64..1_790_000_100_000, 0..4_usize).prop_map(|(ms, unit)| {
             [(ms / 1000).to_string(), ms.to_string(), format!("{ms}000"), format!("{ms}000000")][unit]
                 .clone()
@@ -140,11 +140,10 @@ fn wire_of(headers: &[(Field, Vec<u8>)]) -> Wire<'_> {
 }
 
 proptest! {
-    /// Whatever bytes stand in whatever headers, repeated or not: nothing panics; a deadline lies
-    /// between now and the max budget; and a request of which no start or trusted deadline is
-    /// believed has at min the min budget.
+    /// For any bytes in any headers, repeated or not: nothing panics; a deadline lies between now and the
+    /// maximum budget; and a request without a valid start or trusted deadline has at least the minimum budget.
     #[test]
-    fn no_bytes_gain_urgency(headers in headers(12), trust_deadline: bool) {
+    fn arbitrary_header_bytes_gain_no_urgency(headers in headers(12), trust_deadline: bool) {
         let policy = Policy { trust_deadline, ..policy() };
         let wire = wire_of(&headers);
         let mut sources = Sources::default();
@@ -171,9 +170,9 @@ proptest! {
         let _ = shape(&Bypass::default(), &Streams::default(), &wire);
     }
 
-    /// A repeated header is as if it stood there once; and what is not of the deadline does not touch it.
+    /// A repeated header counts once, and headers that are not part of the deadline do not affect it.
     #[test]
-    fn only_the_first_of_the_deadlines_own_words_count(headers in headers(12)) {
+    fn first_value_of_a_repeated_deadline_header_counts(headers in headers(12)) {
         let all = read(&policy(), &wire_of(&headers), now(), None);
         let mut own: Vec<(Field, Vec<u8>)> = Vec::new();
         for (field, value) in &headers {
@@ -185,9 +184,9 @@ proptest! {
         prop_assert_eq!(all, read(&policy(), &wire_of(&own), now(), None));
     }
 
-    /// Garbage where a budget should be leaves the default, whole.
+    /// Arbitrary bytes as a budget leave the default, in full.
     #[test]
-    fn a_budget_that_is_none_is_the_default(value in prop::collection::vec(128..=255_u8, 0..200)) {
+    fn invalid_budget_bytes_give_the_default(value in prop::collection::vec(128..=255_u8, 0..200)) {
         for field in Field::BUDGETS {
             let headers = [(field, value.clone())];
             let reading = read(&policy(), &wire_of(&headers), now(), None);

@@ -1,6 +1,6 @@
-//! What classes cost near capacity and what they protect above it, beside plain EDF: a variant of
-//! four slots, Poisson-like arrivals from a fixed seed, a fixed service time of 40 ms, and requests
-//! that cannot finish in time dropped at the hand-over.
+//! Cost of classes near capacity and their protection above it, compared with plain EDF: a variant of four
+//! slots, Poisson-like arrivals from a fixed seed, a fixed service time of 40 ms, and infeasible requests
+//! dropped at dispatch.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const STEPS: u64 = 2_000_000;
 
 #[derive(Debug, Clone, Copy)]
 struct Traffic {
-    /// Of the capacity.
+    /// Fraction of the capacity.
     load: f64,
     slo_ms: u64,
 }
@@ -20,11 +20,11 @@ struct Traffic {
 enum Rule {
     Edf,
     WaitQueue,
-    /// By share even while nobody is lost.
+    /// By share even without contention.
     AlwaysShare,
 }
 
-/// On-time answers of each class and how class_count it asked for.
+/// Returns the answers on time of each class, and the number of its requests.
 fn run(rule: Rule, traffic: [Traffic; 2], shares: [f64; 2]) -> [(u64, u64); 2] {
     let two = classes(&[(shares[0], 0), (shares[1], 0)], 20);
     let mut queue = match rule {
@@ -89,10 +89,10 @@ fn traffic(loads: [f64; 2], slo_ms: [u64; 2]) -> [Traffic; 2] {
     })
 }
 
-/// At 0.95 of the capacity the on-time answers are those of plain EDF to within a few tenths of a
-/// percent, and never fewer than sharing without need would give.
+/// At 0.95 of the capacity the answers on time equal those of plain EDF to within a few tenths of a
+/// percent, and are never fewer than with constant sharing.
 #[test]
-fn shares_cost_next_to_nothing_near_capacity() {
+fn shares_cost_little_near_capacity() {
     for (loads, slo_ms, shares) in [
         ([0.475, 0.475], [300, 300], [0.5, 0.5]),
         ([0.475, 0.475], [300, 2000], [0.5, 0.5]),
@@ -113,9 +113,9 @@ fn shares_cost_next_to_nothing_near_capacity() {
     }
 }
 
-/// Whoever keeps within its share loses nothing to another's flood, and no slot is wasted on it.
+/// A class within its share loses nothing to another's flood, and no slot is wasted on it.
 #[test]
-fn a_flood_falls_on_those_who_send_it() {
+fn flood_harms_only_its_own_class() {
     for (slo_ms, flood) in [
         ([300, 300], 1.1),
         ([300, 300], 2.6),
@@ -130,9 +130,9 @@ fn a_flood_falls_on_those_who_send_it() {
     }
 }
 
-/// Both ask for more than there is: each gets its share, whatever its deadlines.
+/// Both ask for more than there is: each gets its share, for any deadlines.
 #[test]
-fn above_capacity_each_gets_its_share() {
+fn overloaded_classes_get_their_shares() {
     let counts = run(
         Rule::WaitQueue,
         traffic([1.5, 1.5], [300, 2000]),
