@@ -304,7 +304,7 @@ impl State {
             let (dead, is_alive) = (row.incarnation == 0, row.is_alive(NOW));
             assert!(
                 dead || is_alive,
-                "a worker that looks in time keeps its lease"
+                "a worker that ticks in time keeps its lease"
             );
             let mut usage = self.table.usage(index, 0);
             usage.until = usage.until.one_step_later(NOW);

@@ -95,7 +95,7 @@ fn unreadable_table_is_reset_with_quarantine() {
     proxy.free(0, 1, 5);
     assert!(
         proxy.notifies().is_empty(),
-        "the rung could do nothing with it"
+        "of no use to the notified worker"
     );
     let settled = 2 + TIMEOUTS.quarantine.as_millis() as u64;
     proxy.renew(0, settled - 100);

@@ -109,8 +109,8 @@ fn first_elsewhere(
     let kept_away = |row: &WorkerRow| {
         let one = |vm: &&Vm| vm.started == row.incarnation;
         let came = proxy.vms.iter().find(one).map_or(Mono(0), |one| one.came);
-        let rung = row.notified_at != Mono(0) && came <= row.notified_at;
-        rung && at(ms).since(row.notified_at) >= TIMEOUTS.grace
+        let was_notified = row.notified_at != Mono(0) && came <= row.notified_at;
+        was_notified && at(ms).since(row.notified_at) >= TIMEOUTS.grace
     };
     let column = table.column(VARIANT)?;
     let others = table.rows.iter().enumerate().filter(|(_, row)| {
