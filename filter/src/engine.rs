@@ -17,9 +17,7 @@ use crate::coordination::{Membership, Notification, Store, Worker};
 use crate::health::HealthSignal;
 use crate::plan::{PlanSource, Rule};
 use crate::reason::Reason;
-use crate::request::body::{HeldBody, Ledger, Receiving};
-use crate::request::deadline::Deadline;
-use crate::request::protocol::Shape;
+use crate::request::body::{Ledger, Receiving};
 use crate::request::sample_limit::SampleLimit;
 use crate::request::skew::Sources;
 use crate::routing::router::Router;
@@ -27,8 +25,6 @@ use crate::stats::{Label, Stats};
 use crate::time::{Mono, Now};
 use crate::variant::VariantId;
 use crate::verdict::Verdict;
-use crate::waiting::class::ClassId;
-use crate::waiting::queue::Place;
 
 mod admit;
 mod completion;
@@ -42,6 +38,7 @@ mod parse;
 mod plan_change;
 mod receive;
 mod refuse;
+mod request;
 mod response;
 mod route;
 mod slots;
@@ -55,6 +52,7 @@ pub use health::Probe;
 use limits::HeldCounts;
 use parse::ParseOutcome;
 pub use parse::{IncomingRequest, RequiredLookups};
+use request::{Flight, RefusalContext, Request, State};
 pub use response::{ANSWER_BUFFERED, Answer, Tags};
 use timers::Timers;
 use variants::Variants;
@@ -117,93 +115,6 @@ pub struct Engine {
 
 /// Envoy numbers streams, not clients, so the table needs no protection against chosen keys.
 type Hasher = BuildHasherDefault<fnv::FnvHasher>;
-
-#[derive(Debug, Clone, Copy)]
-struct Request {
-    deadline: Deadline,
-    /// Time at which this stage's answer must leave: the deadline less the downstream time.
-    due: Mono,
-    arrived: Now,
-    min_accuracy: f64,
-    shape: Shape,
-    /// Whether the client stated the time of sending.
-    stamped: bool,
-    class: ClassId,
-    /// Whether it requested another class than it gets.
-    class_changed: bool,
-    /// Variant named by a router.
-    named: Option<VariantId>,
-    /// Sequence number of the arrival, so that equal deadlines keep their order.
-    arrival: u64,
-    /// Network latency of its headers, if stated and valid.
-    age: Option<Duration>,
-    /// Time of its last byte, or else of the decision.
-    complete_at: Mono,
-    /// Hash of the sender, which bounds its share of the measurements.
-    sender: Option<u64>,
-    /// Whether it counts as demand here, because no router has counted it.
-    counts_as_demand: bool,
-    /// Whether its body is still incoming.
-    uploading: bool,
-    /// Bytes of its body that are held.
-    body: HeldBody,
-    variant: VariantId,
-    state: State,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum State {
-    /// Its body is incoming; it is checked at `check_at`.
-    Receiving {
-        check_at: Mono,
-    },
-    /// It waits for a slot.
-    Held,
-    InFlight(Flight),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Flight {
-    /// Time from which the server could work: dispatch, or the request's last byte.
-    sent: Mono,
-    /// Position among the requests sent to its variant's lanes, and predicted start.
-    lane: LanePosition,
-    /// Planned service time at dispatch.
-    planned: Duration,
-    /// Whether upstream's answer is an error, which is no measurement of the service time.
-    failed: bool,
-    /// Whether upstream's answer has begun.
-    answered: bool,
-    /// Whether it still has its slot.
-    owns_slot: bool,
-}
-
-/// Properties of a request that its refusal depends on.
-#[derive(Debug, Clone, Copy)]
-struct RefusalContext {
-    class: ClassId,
-    grpc: bool,
-    /// Variant that it was routed to; `None` before routing.
-    variant: Option<VariantId>,
-}
-
-impl Request {
-    fn refusal_context(&self) -> RefusalContext {
-        RefusalContext {
-            class: self.class,
-            grpc: self.shape.grpc,
-            variant: Some(self.variant),
-        }
-    }
-
-    /// Place in the variant's wait queue.
-    fn place(&self) -> Place {
-        Place {
-            deadline: self.due,
-            arrival: self.arrival,
-        }
-    }
-}
 
 impl Engine {
     /// Creates an engine with the configuration's static plan, if there is one. It shares `store` with the

@@ -239,7 +239,7 @@ mod tests {
     }
 
     proptest! {
-        /// Of two concurrent writers one is faster: the stored revision never falls.
+        /// The stored revision never falls, whichever of two concurrent writers is faster.
         #[test]
         fn revision_never_falls(
             pairs in prop::collection::vec([(0..20_u64, any::<bool>()), (0..20_u64, any::<bool>())], 1..30),

@@ -108,17 +108,17 @@ impl Engine {
         }
     }
 
-    /// Updates the slot table after a request that it was told of is not held after all.
+    /// Updates the slot table after a request that it was expected_head of is not held after all.
     fn retract(&mut self, request: &Request, now: Now) {
         let Some(variant) = self.variants.get(request.variant) else {
             return;
         };
         let slots = &variant.slots;
-        let told = slots
+        let expected_head = slots
             .queue
             .order_with(request.class, request.place())
             .next();
-        if slots.reported.head == told {
+        if slots.reported.head == expected_head {
             self.acquire_slots(request.variant, None, 0, false, now.mono);
         }
     }

@@ -62,11 +62,11 @@ impl Engine {
         verdicts: &mut Vec<(StreamId, Verdict)>,
     ) {
         self.evict_overdue(id, now, verdicts);
-        let settled = self
+        let synced = self
             .variants
             .get(id)
             .is_none_or(|variant| variant.slots.is_synced());
-        if settled {
+        if synced {
             return;
         }
         let (granted, sent) = self.acquire_slots(id, None, u32::MAX, tick, now.mono);

@@ -10,7 +10,7 @@ use weir_api::metrics::Metric;
 
 use crate::config::Config;
 use crate::coordination::TIMEOUTS;
-use crate::engine::{Answer, End, Engine, IncomingRequest, StreamId, Tags};
+use crate::engine::{Answer, Engine, IncomingRequest, StreamId, Tags};
 use crate::plan;
 use crate::request::body::BodyChunk;
 use crate::shared_plan::SharedPlan;
@@ -24,7 +24,13 @@ use super::meter::Meter;
 use super::poll::{Poll, PollResult};
 use super::probe::Probes;
 use super::shared::{self, Plans, Shared};
-use super::{effects, source};
+use super::source;
+
+mod callbacks;
+
+pub(super) use callbacks::{
+    on_call_answer, on_end, on_notification, on_response_exceeds_buffer, on_tick,
+};
 
 /// Minimum time between ticks: Envoy's timers count in ms.
 const TICK_MIN: Duration = Duration::from_millis(1);
@@ -309,108 +315,6 @@ impl Service {
         self.engine.stats.swap(&mut self.samples);
         for sample in &self.samples {
             self.meter.take(&self.engine, *sample);
-        }
-    }
-}
-
-/// Handles a tick.
-pub(super) fn on_tick(service: &Handle, now: Now) {
-    #[cfg(feature = "trap")]
-    super::trap::on_tick();
-    let mut verdicts = Vec::new();
-    {
-        let mut service = service.borrow_mut();
-        if service.renew_at <= now.mono {
-            service.renew(now);
-            service.adopt_shared_plan(now, &mut verdicts);
-        }
-        service.ask_planner(now);
-        service.probe(now);
-        verdicts.append(&mut service.deferred);
-        service.detect_body_events(now, &mut verdicts);
-        service.engine.release(now, &mut verdicts);
-        service.tick_at = Mono(0);
-        service.schedule_tick(now.mono);
-        service.report();
-        service.meter.flush();
-    }
-    carry_out(service, verdicts, now);
-}
-
-/// Handles a notification by another VM: a slot for us, or news for all.
-pub(super) fn on_notification(service: &Handle, queue: u32, now: Now) {
-    let news = call::drain_queue(queue);
-    check(service, news, Vec::new(), now);
-}
-
-/// Handles the answer to a call.
-pub(super) fn on_call_answer(service: &Handle, token: u32, now: Now) {
-    let mut verdicts = Vec::new();
-    let mut answered = service.borrow_mut();
-    answered.on_call_answer(token, now, &mut verdicts);
-    drop(answered);
-    check(service, true, verdicts, now);
-}
-
-/// Checks the slot table, and if there may be news also the plan and variants' health. `verdicts`: those so
-/// far.
-fn check(service: &Handle, news: bool, mut verdicts: Vec<(StreamId, Verdict)>, now: Now) {
-    {
-        let mut service = service.borrow_mut();
-        if news {
-            service.renew(now);
-            service.adopt_shared_plan(now, &mut verdicts);
-            service.ask_planner(now);
-            service.probe(now);
-        }
-        service.engine.release(now, &mut verdicts);
-        service.schedule_tick(now.mono);
-        service.report();
-    }
-    carry_out(service, verdicts, now);
-}
-
-/// Handles the end of a stream; the next waiting request gets its slot.
-///
-/// Only forwarding is possible here. A local reply to *another* stream makes Envoy stop the current one too
-/// (its host stops whatever iteration is active), so the response that has just come would hang. Refusals
-/// are deferred to the next tick, a millisecond away.
-pub(super) fn on_end(service: &Handle, stream: StreamId, end: End, now: Now) {
-    let mut verdicts = Vec::new();
-    {
-        let mut service = service.borrow_mut();
-        service.keep_lease(now);
-        service.engine.on_end(stream, end, now, &mut verdicts);
-        service.defer_refusals(&mut verdicts, now);
-    }
-    carry_out(service, verdicts, now);
-}
-
-/// Handles a response that exceeds Envoy's buffer; the next waiting request gets its slot.
-pub(super) fn on_response_exceeds_buffer(service: &Handle, stream: StreamId, now: Now) {
-    let mut verdicts = Vec::new();
-    {
-        let mut service = service.borrow_mut();
-        service
-            .engine
-            .on_response_exceeds_buffer(stream, now, &mut verdicts);
-        service.defer_refusals(&mut verdicts, now);
-    }
-    carry_out(service, verdicts, now);
-    call::set_context(stream);
-}
-
-/// Carries out verdicts on held streams. A stream that no longer exists has ended.
-fn carry_out(service: &Handle, verdicts: Vec<(StreamId, Verdict)>, now: Now) {
-    for (stream, verdict) in verdicts {
-        if call::set_context(stream) {
-            effects::carry_out_held(&verdict);
-        } else {
-            // The next request follows on the next tick.
-            let mut next = Vec::new();
-            let mut service = service.borrow_mut();
-            service.engine.on_end(stream, End::Gone, now, &mut next);
-            service.deferred.extend(next);
         }
     }
 }

@@ -274,11 +274,7 @@ mod tests {
         assert_eq!(check(&shares[0], 80), Ok(()));
         assert_eq!(check(&shares[0], 81), Err(LimitExceeded::Source));
         let unnamed = HeldBody::default();
-        assert_eq!(
-            check(&unnamed, 120),
-            Ok(()),
-            "nobody has asked for its source"
-        );
+        assert_eq!(check(&unnamed, 120), Ok(()), "its source was not looked up");
         assert_eq!(check(&unnamed, 121), Err(LimitExceeded::All));
     }
 }

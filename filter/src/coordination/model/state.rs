@@ -40,7 +40,7 @@ pub(super) struct OrphanedExecution {
     pub(super) forgotten: bool,
 }
 
-/// Whole state.
+/// State of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct State {
     pub(super) table: SlotTable,
@@ -235,7 +235,7 @@ impl State {
         done: &StepResult,
         met: &mut Vec<&'static str>,
     ) {
-        let Some((waited, due)) = done.asked.filter(|_| self.batch > 1) else {
+        let Some((waited, due)) = done.acquired.filter(|_| self.batch > 1) else {
             return;
         };
         let open = |table: &SlotTable| table.columns.first().map_or(0, |column| column.open);

@@ -90,7 +90,7 @@ pub(super) struct StepResult {
     pub(super) reset: bool,
     pub(super) deadlines: Vec<Urgency>,
     /// If it acquired successfully: the number of waiting requests, and whether the batch window was over.
-    pub(super) asked: Option<(u32, bool)>,
+    pub(super) acquired: Option<(u32, bool)>,
 }
 
 impl ModelWorker {
@@ -139,13 +139,13 @@ impl ModelWorker {
         stored: &mut StoredTable<'_>,
     ) -> StepResult {
         self.expire_orphans();
-        let settled = !self.stale
+        let synced = !self.stale
             && self.waiting.is_empty()
             && self.reported_head.is_none()
             && self.reported == self.taken()
             && self.ended.is_empty()
             && !self.orphans_changed;
-        if settled {
+        if synced {
             return StepResult::default();
         }
         let mut done = self.acquire(place, None, u32::MAX, cause, stored);
@@ -269,7 +269,7 @@ impl ModelWorker {
             self.reported_head = waiting.get(outcome.granted as usize).copied();
             self.reported = self.taken() + outcome.granted;
             self.notifies = 0;
-            done.asked = Some((waiting.len() as u32, cause == Cause::Tick));
+            done.acquired = Some((waiting.len() as u32, cause == Cause::Tick));
         }
         done
     }
@@ -311,7 +311,7 @@ impl ModelWorker {
             notified: notifies.filter(orphans_changed).collect(),
             reset: outcome.reset && !outcome.contended,
             deadlines: Vec::new(),
-            asked: None,
+            acquired: None,
         };
         (outcome, done)
     }

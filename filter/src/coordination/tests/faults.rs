@@ -97,10 +97,10 @@ fn unreadable_table_is_reset_with_quarantine() {
         proxy.notifies().is_empty(),
         "of no use to the notified worker"
     );
-    let settled = 2 + TIMEOUTS.quarantine.as_millis() as u64;
-    proxy.renew(0, settled - 100);
-    assert_eq!(proxy.tick(1, settled - 1), 0);
-    assert_eq!(proxy.tick(1, settled), 1);
+    let quarantine_end = 2 + TIMEOUTS.quarantine.as_millis() as u64;
+    proxy.renew(0, quarantine_end - 100);
+    assert_eq!(proxy.tick(1, quarantine_end - 1), 0);
+    assert_eq!(proxy.tick(1, quarantine_end), 1);
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn renewal_republishes_usage_after_a_reset() {
     // The first changes nothing: its engine has nothing to report.
     proxy.renew(0, 2);
     assert_eq!(proxy.counted(3), 3);
-    let settled = 1 + TIMEOUTS.quarantine.as_millis() as u64;
-    proxy.renew(0, settled);
-    assert_eq!(proxy.tick(1, settled + 1), 0);
+    let quarantine_end = 1 + TIMEOUTS.quarantine.as_millis() as u64;
+    proxy.renew(0, quarantine_end);
+    assert_eq!(proxy.tick(1, quarantine_end + 1), 0);
 }
 
 #[test]

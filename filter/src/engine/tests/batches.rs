@@ -62,10 +62,10 @@ fn overdue_request_of_a_batch_is_refused_alone() {
     ask(&mut engine, 1, 120, at(0));
     ask(&mut engine, 2, 900, at(0));
     // No tick came while the first could still have left.
-    let told = release(&mut engine, at(60));
-    assert_eq!(told.len(), 1);
+    let verdicts = release(&mut engine, at(60));
+    assert_eq!(verdicts.len(), 1);
     assert_eq!(
-        (told[0].0, reason(&told[0].1)),
+        (verdicts[0].0, reason(&verdicts[0].1)),
         (1, Some(Reason::Infeasible))
     );
     ask(&mut engine, 3, 900, at(60));

@@ -72,8 +72,8 @@ fn overdue_request_with_an_accuracy_minimum_is_refused() {
     ask(&mut engine, 1, 1000, at(0));
     let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"500"), ("x-slo-min-accuracy", b"75")];
     assert_eq!(request(&mut engine, 2, &headers, at(0)), Verdict::Park);
-    let told = release(&mut engine, at(201));
-    assert_eq!(reason(&told[0].1), Some(Reason::Infeasible));
+    let verdicts = release(&mut engine, at(201));
+    assert_eq!(reason(&verdicts[0].1), Some(Reason::Infeasible));
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn downgraded_request_waits_in_deadline_order() {
     assert_eq!(name(&request(&mut engine, 2, &short, at(0))), Some("fast"));
     assert_eq!(ask(&mut engine, 3, 299, at(0)), Verdict::Park);
     assert_eq!(ask(&mut engine, 4, 490, at(0)), Verdict::Park);
-    let told = release(&mut engine, at(191));
-    assert_eq!(told, [], "4 waits for the fast one now, behind 3");
+    let verdicts = release(&mut engine, at(191));
+    assert_eq!(verdicts, [], "4 waits for the fast one now, behind 3");
     let next = end(&mut engine, 2, End::Answered, at(195));
     assert_eq!(forwarded(&next), [3]);
     let next = end(&mut engine, 3, End::Answered, at(245));
@@ -216,7 +216,7 @@ fn downstream_time_is_reserved() {
 /// Its own deadline is far: the latest start of the downstream stages has passed.
 #[test]
 fn waiting_into_the_downstream_time_is_infeasible() {
-    for (late_ms, told) in [
+    for (late_ms, expected) in [
         (700, Reason::Infeasible),
         (999, Reason::Infeasible),
         (1000, Reason::Expired),
@@ -229,6 +229,6 @@ fn waiting_into_the_downstream_time_is_infeasible() {
         assert_eq!(ask(&mut engine, 2, 1000, at(0)), Verdict::Park);
         let verdicts = release(&mut engine, at(late_ms));
         let verdict = verdicts.iter().find(|(stream, _)| *stream == 2);
-        assert_eq!(reason(&verdict.unwrap().1), Some(told), "at {late_ms}");
+        assert_eq!(reason(&verdict.unwrap().1), Some(expected), "at {late_ms}");
     }
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::waiting::class::ClassId;
 
 /// Sends a request with these headers; returns its verdict and those of displaced requests.
 fn come(

@@ -27,10 +27,10 @@ fn router_neither_holds_nor_takes_slots() {
         let verdict = ask(&mut router, stream, 1000, at(0));
         assert!(matches!(verdict, Verdict::Forward(_)), "{stream}");
     }
-    let told = metrics(&mut router);
-    assert!(told.contains(&Metric::Arrivals) && told.contains(&Metric::Routed));
+    let outcome = metrics(&mut router);
+    assert!(outcome.contains(&Metric::Arrivals) && outcome.contains(&Metric::Routed));
     for owned in [Metric::Dispatched, Metric::WaitMs, Metric::SlackMs] {
-        assert!(!told.contains(&owned), "{owned:?} is the gate's");
+        assert!(!outcome.contains(&owned), "{owned:?} is the gate's");
     }
     end(&mut router, 1, End::Answered, at(50));
     assert_eq!(metrics(&mut router), []);
@@ -105,8 +105,8 @@ fn gate_never_downgrades() {
         &[variant("a", 0.0, 1, 500.0), variant("b", 1.0, 1, 50.0)],
     );
     let headers: [(&str, &[u8]); 2] = [("x-slo-ms", b"300"), ("x-slo-variant", b"a")];
-    let told = request(&mut gate, 1, &headers, at(0));
-    assert_eq!(reason(&told), Some(Reason::Infeasible));
+    let outcome = request(&mut gate, 1, &headers, at(0));
+    assert_eq!(reason(&outcome), Some(Reason::Infeasible));
 }
 
 /// Each counts its own part: summed over both, no request is counted twice.
@@ -129,8 +129,8 @@ fn router_and_gate_count_each_request_once() {
         ("x-slo-deadline", until.as_bytes()),
         ("x-slo-variant", dispatch.name.as_bytes()),
     ];
-    let told = request(&mut gate, 1, &tagged, at(1));
-    assert!(matches!(told, Verdict::Forward(_)));
+    let outcome = request(&mut gate, 1, &tagged, at(1));
+    assert!(matches!(outcome, Verdict::Forward(_)));
     end(&mut gate, 1, End::Answered, at(50));
     end(&mut router, 1, End::Answered, at(51));
     let mut all = metrics(&mut router);

@@ -202,8 +202,8 @@ proptest! {
             paths: Pattern::new(&pattern).into_iter().collect(),
         };
         prop_assume!(!prefix.contains(".."));
-        let asked = format!("{path}{query}");
-        let headers = [(":method", b"POST".as_slice()), (":path", asked.as_bytes())];
+        let requested = format!("{path}{query}");
+        let headers = [(":method", b"POST".as_slice()), (":path", requested.as_bytes())];
         let wire = Wire::pick(headers);
         prop_assert_eq!(bypass(prefix.clone()).applies(&wire), path == prefix);
         let pattern = format!("{prefix}*{suffix}");

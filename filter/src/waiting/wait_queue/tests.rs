@@ -176,17 +176,17 @@ proptest! {
             pair.step(step);
             pair.agree();
         }
-        let told: Vec<Urgency> = pair.queue.order().collect();
+        let predicted: Vec<Urgency> = pair.queue.order().collect();
         let is_line = classes.len() == 1 || pair.queue.is_empty();
-        prop_assert_eq!(pair.queue.single_class_order().map(Vec::from_iter), is_line.then(|| told.clone()));
-        let mut kept = Vec::new();
+        prop_assert_eq!(pair.queue.single_class_order().map(Vec::from_iter), is_line.then(|| predicted.clone()));
+        let mut actual = Vec::new();
         while let Some(first) = pair.queue.scheduler.next_class() {
             let tier = pair.queue.scheduler.tier(first);
             let (class, place, _) = pair.pop().unwrap();
             prop_assert_eq!(usize::from(class.0), first);
-            kept.push(Urgency::of(tier, place.deadline));
+            actual.push(Urgency::of(tier, place.deadline));
         }
-        prop_assert_eq!(told, kept);
+        prop_assert_eq!(predicted, actual);
     }
 
     /// A single class is a queue: tier 0, by deadline, for any events.

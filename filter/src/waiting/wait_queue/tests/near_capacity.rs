@@ -74,8 +74,8 @@ fn run(rule: Rule, traffic: [Traffic; 2], shares: [f64; 2]) -> [(u64, u64); 2] {
     counts
 }
 
-fn percent((on_time, asked): (u64, u64)) -> f64 {
-    100.0 * on_time as f64 / asked as f64
+fn percent((on_time, requested): (u64, u64)) -> f64 {
+    100.0 * on_time as f64 / requested as f64
 }
 
 fn total(counts: [(u64, u64); 2]) -> f64 {
