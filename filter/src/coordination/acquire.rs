@@ -13,13 +13,13 @@ impl SlotTable {
     pub fn acquire<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
         incarnation: u64,
-        ask: AcquireRequest<'_, W>,
+        request: AcquireRequest<'_, W>,
         now: Mono,
         timeouts: &Timeouts,
     ) -> Option<AcquireResult> {
         let own = self.assign_row(incarnation, now)?;
-        let column = self.assign_column(ask.variant, now, timeouts)?;
-        let mut turn = AcquireResult {
+        let column = self.assign_column(request.variant, now, timeouts)?;
+        let mut result = AcquireResult {
             others: self.other_workers(own, column, now),
             changed: self.renew_row(own, now, timeouts)
                 | self.clear_notification(own)
@@ -28,20 +28,20 @@ impl SlotTable {
         };
         let idle_since = self.columns.get(column)?.idle_since;
         let quarantined = now < self.quarantine_until;
-        let before = ask.taken.saturating_add(turn.others.taken);
+        let before = request.taken.saturating_add(result.others.taken);
         let mut ending = 0;
-        if let Some(lanes) = &ask.lanes {
-            let (began, news) = self.update_runs(column, lanes, ask.slots, before, now);
-            turn.lanes.began = began;
-            turn.changed |= news;
-            ending = self.ending(column, lanes, now).min(ask.slots);
+        if let Some(lanes) = &request.lanes {
+            let (began, news) = self.update_runs(column, lanes, request.slots, before, now);
+            result.lanes.began = began;
+            result.changed |= news;
+            ending = self.ending(column, lanes, now).min(request.slots);
         }
-        let mut free = free(&ask, turn.others, ending, quarantined);
-        let mut batch = self.batch_of(own, column, &ask, turn.others);
-        let mut waiting = ask.waiting.clone();
+        let mut free = free(&request, result.others, ending, quarantined);
+        let mut batch = self.batch_of(own, column, &request, result.others);
+        let mut waiting = request.waiting.clone();
         let mut head = waiting.next();
         while let Some(urgency) = head {
-            if free == 0 || turn.granted == ask.limit || !batch.may_leave(head) {
+            if free == 0 || result.granted == request.limit || !batch.may_leave(head) {
                 break;
             }
             // In quarantine no slot changes hands, so a worker with a more urgent request cannot use ours.
@@ -50,30 +50,31 @@ impl SlotTable {
             }
             batch.leave();
             free -= 1;
-            turn.granted += 1;
+            result.granted += 1;
             head = waiting.next();
         }
-        if turn.granted > 0 {
-            turn.idle = idle_since.map(|since| now.since(since));
+        if result.granted > 0 {
+            result.idle = idle_since.map(|since| now.since(since));
         }
         // Applies to other workers' requests too if none waits here.
         let may_leave = free > 0 && batch.may_leave(head);
-        turn.more = may_leave && !batch.is_single() && turn.granted == ask.limit && head.is_some();
-        if let Some(lanes) = &ask.lanes {
-            self.update_lanes(column, &ask, lanes, before, &mut turn, now);
+        result.more =
+            may_leave && !batch.is_single() && result.granted == request.limit && head.is_some();
+        if let Some(lanes) = &request.lanes {
+            self.update_lanes(column, &request, lanes, before, &mut result, now);
         }
         // Wait forecasts need exact counts.
-        let exact = !batch.is_single() || ask.lanes.is_some();
-        let (tick, usage) = (ask.tick, ask.usage(turn.granted, now, timeouts));
-        turn.changed |= self.set_usage(own, column, usage, exact);
-        turn.changed |= self.note_open(column, batch.open());
-        turn.changed |= self.note_idle(own, column, may_leave, now);
+        let exact = !batch.is_single() || request.lanes.is_some();
+        let (tick, usage) = (request.tick, request.usage(result.granted, now, timeouts));
+        result.changed |= self.set_usage(own, column, usage, exact);
+        result.changed |= self.note_open(column, batch.open());
+        result.changed |= self.note_idle(own, column, may_leave, now);
         if may_leave && !quarantined {
-            turn.notifies = self.notify_ahead(own, column, tick, now);
-            turn.notifies |= self.notify_batch(own, column, batch.open().min(free), now);
-            turn.changed |= turn.notifies;
+            result.notifies = self.notify_ahead(own, column, tick, now);
+            result.notifies |= self.notify_batch(own, column, batch.open().min(free), now);
+            result.changed |= result.notifies;
         }
-        Some(turn)
+        Some(result)
     }
 
     /// State of the variant's batches before this acquisition.
@@ -81,31 +82,31 @@ impl SlotTable {
         &self,
         own: usize,
         column: usize,
-        ask: &AcquireRequest<'_, W>,
+        request: &AcquireRequest<'_, W>,
         others: OtherWorkers,
     ) -> Batch {
         let open = self.columns.get(column).map_or(0, |column| column.open);
         let waited = self.usage(own, column).waiting_count;
-        Batch::new(ask, open, others.waiting, waited)
+        Batch::new(request, open, others.waiting, waited)
     }
 
     /// Records the requests granted, and the backlog of the lanes after them.
     fn update_lanes<W>(
         &mut self,
         column: usize,
-        ask: &AcquireRequest<'_, W>,
+        request: &AcquireRequest<'_, W>,
         lanes: &LaneRequest<'_>,
         taken: u32,
-        turn: &mut AcquireResult,
+        result: &mut AcquireResult,
         now: Mono,
     ) {
-        let sent = &mut turn.lanes;
+        let sent = &mut result.lanes;
         sent.known = true;
         sent.lead = self.lead(column, lanes.planned);
         sent.first_wait = self.backlog(column, taken, lanes.mean, now).shortest;
         let begins = now + lanes.gap;
-        (sent.first, sent.behind) = self.send(column, turn.granted, ask.slots, taken, begins);
-        let taken = taken.saturating_add(turn.granted);
+        (sent.first, sent.behind) = self.send(column, result.granted, request.slots, taken, begins);
+        let taken = taken.saturating_add(result.granted);
         sent.backlog = self.backlog(column, taken, lanes.mean, now);
         sent.lead_at = self.next_ending(column, lanes.after, now);
     }
@@ -185,17 +186,18 @@ impl SlotTable {
 /// Slots that the worker may take; `ending` of the slots taken will be free soon. In quarantine the usage
 /// of others is not fully known, but the slots that this worker last reported are its own.
 fn free<W>(
-    ask: &AcquireRequest<'_, W>,
+    request: &AcquireRequest<'_, W>,
     others: OtherWorkers,
     ending: u32,
     quarantined: bool,
 ) -> u32 {
     let slots = if quarantined {
-        ask.slots.min(ask.reported)
+        request.slots.min(request.reported)
     } else {
-        ask.slots
+        request
+            .slots
             .saturating_add(ending)
             .saturating_sub(others.taken)
     };
-    slots.saturating_sub(ask.taken)
+    slots.saturating_sub(request.taken)
 }

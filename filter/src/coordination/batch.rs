@@ -33,20 +33,20 @@ impl Batch {
     /// A place opened for a request that has left otherwise, or whose worker died, is not for a newcomer: no
     /// more places stay open than requests of that time still wait.
     pub(super) fn new<W>(
-        ask: &AcquireRequest<'_, W>,
+        request: &AcquireRequest<'_, W>,
         open: u32,
         elsewhere: u32,
         waited: u32,
     ) -> Batch {
-        if ask.batch <= 1 {
+        if request.batch <= 1 {
             return Batch::single();
         }
-        let still = elsewhere.saturating_add(waited.min(ask.waiting_count));
+        let still = elsewhere.saturating_add(waited.min(request.waiting_count));
         Batch {
-            size: ask.batch,
+            size: request.batch,
             open: open.min(still),
-            waiting: elsewhere.saturating_add(ask.waiting_count),
-            due: ask.due.filter(|_| ask.waiting_count > 0),
+            waiting: elsewhere.saturating_add(request.waiting_count),
+            due: request.due.filter(|_| request.waiting_count > 0),
         }
     }
 

@@ -68,26 +68,32 @@ impl Proxy {
     fn wait(&mut self, vm: usize, deadlines: &[u64], ms: u64) -> u32 {
         self.vms[vm].waiting.extend(deadlines);
         self.vms[vm].waiting.sort_unstable();
-        self.turn(vm, false, ms).granted
+        self.acquire(vm, false, ms).granted
     }
 
     /// Ends `count` of a VM's executions.
     fn free(&mut self, vm: usize, count: u32, ms: u64) -> u32 {
         self.vms[vm].taken -= count;
-        self.turn(vm, false, ms).granted
+        self.acquire(vm, false, ms).granted
     }
 
     fn tick(&mut self, vm: usize, ms: u64) -> u32 {
-        self.turn(vm, true, ms).granted
+        self.acquire(vm, true, ms).granted
     }
 
-    fn turn(&mut self, vm: usize, tick: bool, ms: u64) -> SyncResult {
-        self.ask(vm, VARIANT, tick, at(ms))
+    fn acquire(&mut self, vm: usize, tick: bool, ms: u64) -> SyncResult {
+        self.acquire_variant(vm, VARIANT, tick, at(ms))
     }
 
-    fn ask(&mut self, vm: usize, variant: VariantKey, tick: bool, now: Mono) -> SyncResult {
+    fn acquire_variant(
+        &mut self,
+        vm: usize,
+        variant: VariantKey,
+        tick: bool,
+        now: Mono,
+    ) -> SyncResult {
         let vm = &mut self.vms[vm];
-        let ask = AcquireRequest {
+        let request = AcquireRequest {
             variant,
             slots: self.slots,
             taken: vm.taken,
@@ -102,7 +108,7 @@ impl Proxy {
             tick,
             lanes: None,
         };
-        let outcome = vm.worker.acquire(ask, now);
+        let outcome = vm.worker.acquire(request, now);
         vm.came = now;
         vm.waiting.drain(..outcome.granted as usize);
         vm.taken += outcome.granted;
@@ -120,7 +126,7 @@ impl Proxy {
     }
 
     /// Replaces a dead VM.
-    fn follow(&mut self, vm: usize, incarnation: u64) {
+    fn replace(&mut self, vm: usize, incarnation: u64) {
         self.vms[vm] = Vm::new(&self.store, incarnation);
     }
 
@@ -178,9 +184,9 @@ fn free_slot_goes_to_the_earliest_deadline() {
         assert_eq!(proxy.free(0, 1, 1), 0);
         assert_eq!(proxy.notifies(), [first]);
         let second = 3 - first;
-        assert_eq!(proxy.turn(second, false, 2).granted, 0, "the other's");
-        assert_eq!(proxy.turn(first, false, 3).granted, 1);
-        assert_eq!(proxy.turn(second, false, 4).granted, 0, "taken");
+        assert_eq!(proxy.acquire(second, false, 2).granted, 0, "the other's");
+        assert_eq!(proxy.acquire(first, false, 3).granted, 1);
+        assert_eq!(proxy.acquire(second, false, 4).granted, 0, "taken");
     }
 }
 
@@ -198,7 +204,7 @@ fn more_urgent_arrival_precedes_a_notified_worker() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     assert_eq!(proxy.wait(0, &[300], 2), 1);
-    assert_eq!(proxy.turn(2, false, 3).granted, 0);
+    assert_eq!(proxy.acquire(2, false, 3).granted, 0);
     assert_eq!(proxy.head(2), Some(due_at(400)), "it keeps its place");
 }
 
@@ -214,16 +220,16 @@ fn notified_worker_is_not_notified_again() {
         proxy.notifies().is_empty(),
         "the pending notification serves both"
     );
-    assert_eq!(proxy.turn(1, false, 3).granted, 2);
+    assert_eq!(proxy.acquire(1, false, 3).granted, 2);
 }
 
 #[test]
 fn notified_worker_loses_its_reservation_after_the_grace() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
-    assert_eq!(proxy.turn(1, false, 5).granted, 0, "within the grace");
+    assert_eq!(proxy.acquire(1, false, 5).granted, 0, "within the grace");
     assert_eq!(proxy.head(2), Some(due_at(400)));
-    assert_eq!(proxy.turn(1, false, 6).granted, 1);
+    assert_eq!(proxy.acquire(1, false, 6).granted, 1);
     assert_eq!(proxy.head(2), None, "struck off");
 }
 
@@ -232,14 +238,18 @@ fn renewal_does_not_clear_a_notification() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
     proxy.renew(2, 5);
-    assert_eq!(proxy.turn(1, false, 6).granted, 1, "it has not come for it");
+    assert_eq!(
+        proxy.acquire(1, false, 6).granted,
+        1,
+        "it has not come for it"
+    );
 }
 
 #[test]
 fn revoked_worker_regains_its_reservation() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
-    proxy.turn(1, false, 6);
+    proxy.acquire(1, false, 6);
     proxy.wait(0, &[600], 7);
     assert_eq!(proxy.tick(2, 10), 0);
     assert_eq!(proxy.head(2), Some(due_at(400)));
@@ -275,7 +285,7 @@ fn slots_of_a_dead_worker_count_until_lease_and_predicted_end() {
         let mut proxy = Proxy::new(2, 1);
         proxy.vms[0].until = at(until);
         (proxy.vms[0].taken, proxy.vms[0].reported) = (1, 1);
-        proxy.turn(0, false, 0);
+        proxy.acquire(0, false, 0);
         let gone = lease.max(until);
         assert_eq!(proxy.wait(1, &[5000], gone - 1), 0);
         assert_eq!(proxy.tick(1, gone), 1);
@@ -286,7 +296,7 @@ fn slots_of_a_dead_worker_count_until_lease_and_predicted_end() {
 fn idle_time_of_a_slot_is_reported() {
     let mut proxy = queued([500, 400]);
     proxy.free(0, 1, 1);
-    let taken = proxy.turn(2, false, 4);
+    let taken = proxy.acquire(2, false, 4);
     assert_eq!(taken.idle, Some(Duration::from_millis(3)));
     assert_eq!(proxy.table().columns[0].idle_since, None);
 }

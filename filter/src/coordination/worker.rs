@@ -239,71 +239,74 @@ impl Worker {
     /// Publishes this worker's usage of a variant and acquires slots: see [`SlotTable::acquire`].
     pub fn acquire<W: Iterator<Item = Urgency> + Clone>(
         &mut self,
-        ask: AcquireRequest<'_, W>,
+        request: AcquireRequest<'_, W>,
         now: Mono,
     ) -> SyncResult {
         self.serving = true;
         if self.scope == Scope::Worker {
-            let slots = self.share.of(ask.slots, ask.variant.0 as u32);
-            let mut batch = self.batch_of(&ask);
-            let outcome = alone(ask.clone(), slots, &mut batch);
-            self.open.retain(|(variant, _)| *variant != ask.variant);
+            let slots = self.share.of(request.slots, request.variant.0 as u32);
+            let mut batch = self.batch_of(&request);
+            let outcome = alone(request.clone(), slots, &mut batch);
+            self.open.retain(|(variant, _)| *variant != request.variant);
             if batch.open() > 0 {
-                self.open.push((ask.variant, batch.open()));
+                self.open.push((request.variant, batch.open()));
             }
-            self.remember(ask, outcome.granted, now);
+            self.remember(request, outcome.granted, now);
             return outcome;
         }
         let incarnation = self.incarnation;
         let mut full = true;
         let mut outcome = self.write(now, |table, timeouts| {
-            let turn = table.acquire(incarnation, ask.clone(), now, timeouts);
-            full = turn.is_none();
+            let result = table.acquire(incarnation, request.clone(), now, timeouts);
+            full = result.is_none();
             let own = table.assign_row(incarnation, now)?;
             if let Some(row) = table.rows.get_mut(own) {
                 row.serving = true;
             }
-            turn.map(|turn| (own, turn))
+            result.map(|result| (own, result))
         });
         if full {
             // With a single slot of its own there is no batch to fill.
-            outcome = alone(ask.clone(), ask.slots.min(1), &mut Batch::single());
+            outcome = alone(request.clone(), request.slots.min(1), &mut Batch::single());
         }
-        self.remember(ask, outcome.granted, now);
+        self.remember(request, outcome.granted, now);
         outcome
     }
 
     /// Batches of the variant if this worker does not coordinate.
-    fn batch_of<W>(&self, ask: &AcquireRequest<'_, W>) -> Batch {
-        let open = self.open.iter().find(|(key, _)| *key == ask.variant);
-        let published = self.published.iter().find(|(key, _)| *key == ask.variant);
+    fn batch_of<W>(&self, request: &AcquireRequest<'_, W>) -> Batch {
+        let open = self.open.iter().find(|(key, _)| *key == request.variant);
+        let published = self
+            .published
+            .iter()
+            .find(|(key, _)| *key == request.variant);
         let waited = published.map_or(0, |(_, usage)| usage.waiting_count);
-        Batch::new(ask, open.map_or(0, |(_, open)| *open), 0, waited)
+        Batch::new(request, open.map_or(0, |(_, open)| *open), 0, waited)
     }
 
     /// Remembers the usage published of a variant, whether or not the write succeeded; forgets an empty one.
     fn remember<W: Iterator<Item = Urgency>>(
         &mut self,
-        ask: AcquireRequest<'_, W>,
+        request: AcquireRequest<'_, W>,
         granted: u32,
         now: Mono,
     ) {
-        let variant = ask.variant;
-        let usage = ask.usage(granted, now, &self.timeouts);
+        let variant = request.variant;
+        let usage = request.usage(granted, now, &self.timeouts);
         self.published.retain(|(key, _)| *key != variant);
         if usage.taken > 0 || usage.head.is_some() {
             self.published.push((variant, usage));
         }
     }
 
-    /// Loads the table, applies `turn`, and swaps, until a swap succeeds or the attempts are used up.
+    /// Loads the table, applies `change`, and swaps, until a swap succeeds or the attempts are used up.
     ///
     /// If no other VM serves, the table is most likely as we left it, so the first attempt uses it without a
     /// load. If it has changed, that attempt fails; nothing is returned that a swap has not confirmed.
     fn write(
         &mut self,
         now: Mono,
-        mut turn: impl FnMut(&mut SlotTable, &Timeouts) -> Option<(usize, AcquireResult)>,
+        mut change: impl FnMut(&mut SlotTable, &Timeouts) -> Option<(usize, AcquireResult)>,
     ) -> SyncResult {
         let mut outcome = SyncResult::default();
         let mut guess = self.store.guess().filter(|_| self.table.workers(now) <= 1);
@@ -329,7 +332,7 @@ impl Worker {
                 let known = [self.process, self.incarnation];
                 self.table.process_id = known.into_iter().find(|id| *id > 0).unwrap_or(1);
             }
-            let Some((own, done)) = turn(&mut self.table, &self.timeouts) else {
+            let Some((own, done)) = change(&mut self.table, &self.timeouts) else {
                 if guessed.is_some() {
                     continue;
                 }
@@ -372,15 +375,15 @@ impl Worker {
 
 /// Acquires for a worker that does not coordinate, with `slots` slots.
 fn alone<W: Iterator<Item = Urgency>>(
-    ask: AcquireRequest<'_, W>,
+    request: AcquireRequest<'_, W>,
     slots: u32,
     batch: &mut Batch,
 ) -> SyncResult {
-    let free = slots.saturating_sub(ask.taken);
-    let mut waiting = ask.waiting;
+    let free = slots.saturating_sub(request.taken);
+    let mut waiting = request.waiting;
     let mut outcome = SyncResult::default();
     let mut head = waiting.next();
-    while head.is_some() && outcome.granted < free.min(ask.limit) && batch.may_leave(head) {
+    while head.is_some() && outcome.granted < free.min(request.limit) && batch.may_leave(head) {
         batch.leave();
         outcome.granted += 1;
         head = waiting.next();

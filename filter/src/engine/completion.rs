@@ -76,8 +76,8 @@ impl Engine {
         };
         variant.uploads = variant.uploads.saturating_sub(u32::from(request.uploading));
         let lane = flight.lane;
-        let ghost = matches!(end, End::TimedOut | End::Gone) && !variant.cancels;
-        if ghost {
+        let orphaned = matches!(end, End::TimedOut | End::Gone) && !variant.cancels;
+        if orphaned {
             // This execution may take longer than most, so the planned time counts if it is longer.
             let service = variant.predicted.high.max(flight.planned);
             let end = flight.sent + lane.server_wait.unwrap_or_default() + service;
@@ -96,7 +96,7 @@ impl Engine {
             answered: end == End::Answered,
             is_measurement: measured && !request.uploading,
         });
-        if ghost {
+        if orphaned {
             self.record_service_time(id, None, now.mono);
         }
     }

@@ -254,7 +254,7 @@ impl AcquireParams {
         now: Mono,
     ) -> (SyncResult, Option<Urgency>) {
         let slots = &variant.slots;
-        let ask = AcquireRequest {
+        let request = AcquireRequest {
             variant: variant.key,
             slots: slots.total(),
             taken: slots.taken(),
@@ -271,7 +271,7 @@ impl AcquireParams {
                 .overlaps
                 .then(|| variant.lane_request(self.waiting_count, now)),
         };
-        let outcome = worker.acquire(ask, now);
+        let outcome = worker.acquire(request, now);
         let head = waiting.into_iter().nth(outcome.granted as usize);
         (outcome, head)
     }

@@ -196,13 +196,13 @@ impl VariantSlots {
     /// the start of a lane's lead; or the latest start for the earliest deadline held, given `service`.
     #[must_use]
     pub fn next_wake(&self, service: Duration) -> Option<Mono> {
-        let ghost = self.orphans.first().map(|(end, ..)| *end);
+        let orphan_end = self.orphans.first().map(|(end, ..)| *end);
         let lead = self.lanes.0.lead_at.filter(|_| !self.queue.is_empty());
         let head = self
             .queue
             .earliest()
             .map(|deadline| latest_start(deadline, service));
-        ghost.into_iter().chain(lead).chain(head).min()
+        orphan_end.into_iter().chain(lead).chain(head).min()
     }
 
     /// Predicted wait of a newcomer with `ahead` requests before it here, where one execution takes `mean` and
@@ -294,11 +294,11 @@ impl VariantSlots {
     fn backlog_at(&self, now: Mono) -> Option<LaneBacklog> {
         let (sent, at) = &self.lanes;
         sent.known.then(|| {
-            let gone = now.since(*at);
-            let gone_by_all = gone * self.total;
+            let elapsed = now.since(*at);
+            let elapsed_of_all = elapsed * self.total;
             LaneBacklog {
-                rest: sent.backlog.rest.saturating_sub(gone_by_all),
-                shortest: sent.backlog.shortest.saturating_sub(gone),
+                rest: sent.backlog.rest.saturating_sub(elapsed_of_all),
+                shortest: sent.backlog.shortest.saturating_sub(elapsed),
             }
         })
     }

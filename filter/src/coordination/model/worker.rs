@@ -182,7 +182,7 @@ impl ModelWorker {
     pub(super) fn finish(&mut self, index: usize) {
         let over = self.running.remove(index);
         self.end(over);
-        self.forget_until();
+        self.reset_until();
     }
 
     pub(super) fn abandon(&mut self, index: usize) {
@@ -194,7 +194,7 @@ impl ModelWorker {
         } else {
             self.end(over);
         }
-        self.forget_until();
+        self.reset_until();
     }
 
     fn end(&mut self, over: Running) {
@@ -339,10 +339,10 @@ impl ModelWorker {
         for over in over.collect::<Vec<_>>() {
             self.end(over);
         }
-        self.forget_until();
+        self.reset_until();
     }
 
-    fn forget_until(&mut self) {
+    fn reset_until(&mut self) {
         if self.taken() == 0 {
             self.until = Mono(0);
         }

@@ -30,13 +30,13 @@ fn incomplete_batch_does_not_leave() {
     assert_eq!(proxy.wait(0, &[500], 1), 0);
     assert_eq!(proxy.wait(1, &[600], 1), 0);
     assert_eq!(proxy.tick(0, 11), 0);
-    assert!(proxy.notifies().is_empty(), "nobody may leave");
+    assert!(proxy.notifies().is_empty(), "none may leave");
     // The third closes it; the most urgent goes first, wherever it waits.
     assert_eq!(proxy.wait(1, &[700], 12), 0);
     assert_eq!(proxy.notifies(), [0]);
-    assert_eq!(proxy.turn(0, false, 13).granted, 1);
+    assert_eq!(proxy.acquire(0, false, 13).granted, 1);
     assert_eq!(proxy.notifies(), [1], "with it leave the others");
-    assert_eq!(proxy.turn(1, false, 14).granted, 2);
+    assert_eq!(proxy.acquire(1, false, 14).granted, 2);
     assert_eq!((open(&proxy), proxy.notifies()), (0, vec![]));
 }
 
@@ -52,9 +52,9 @@ fn workers_of_a_closed_batch_are_notified_in_order() {
         [0],
         "workers behind it are notified once it has left"
     );
-    assert_eq!(proxy.turn(0, false, 2).granted, 1);
+    assert_eq!(proxy.acquire(0, false, 2).granted, 1);
     assert_eq!(proxy.notifies(), [2]);
-    assert_eq!(proxy.turn(2, false, 2).granted, 2);
+    assert_eq!(proxy.acquire(2, false, 2).granted, 2);
     assert_eq!(
         (open(&proxy), proxy.notifies()),
         (0, vec![]),
@@ -63,7 +63,7 @@ fn workers_of_a_closed_batch_are_notified_in_order() {
     // A worker that frees a slot without waiting requests notifies those that may leave.
     let mut proxy = batching(4, 3, 3);
     proxy.vms[3].taken = 3;
-    proxy.turn(3, false, 0);
+    proxy.acquire(3, false, 0);
     (0..3).for_each(|vm| _ = proxy.wait(vm, &[900 - 100 * vm as u64], 1));
     assert_eq!(open(&proxy), 0, "closed when there is a slot");
     proxy.free(3, 2, 2);
@@ -77,7 +77,7 @@ fn expired_batch_window_releases_all_waiting() {
     proxy.wait(1, &[600], 1);
     assert_eq!(due(&mut proxy, 0, 2), 2);
     assert_eq!((open(&proxy), proxy.notifies()), (1, vec![1]));
-    assert_eq!(proxy.turn(1, false, 3).granted, 1);
+    assert_eq!(proxy.acquire(1, false, 3).granted, 1);
     // Without a waiting request here no window is over here.
     proxy.wait(1, &[600], 4);
     assert_eq!((due(&mut proxy, 0, 5), open(&proxy)), (0, 0));
@@ -117,7 +117,7 @@ fn open_places_of_departed_requests_are_closed() {
             ms += 2 * TIMEOUTS.lease.as_millis() as u64;
         } else {
             proxy.vms[1].waiting.clear();
-            proxy.turn(1, false, ms);
+            proxy.acquire(1, false, ms);
             assert_eq!(open(&proxy), 0);
             proxy.free(1, 2, ms);
         }
@@ -129,8 +129,8 @@ fn open_places_of_departed_requests_are_closed() {
 #[test]
 fn limited_acquisition_reports_that_more_could_leave() {
     let mut proxy = batching(1, 8, 2);
-    let mut ask = |taken: u32, waiting_count: u32, limit: u32| {
-        let ask = AcquireRequest {
+    let mut request = |taken: u32, waiting_count: u32, limit: u32| {
+        let request = AcquireRequest {
             variant: VARIANT,
             slots: 8,
             taken,
@@ -145,13 +145,13 @@ fn limited_acquisition_reports_that_more_could_leave() {
             tick: false,
             lanes: None,
         };
-        let outcome = proxy.vms[0].worker.acquire(ask, at(0));
+        let outcome = proxy.vms[0].worker.acquire(request, at(0));
         (outcome.granted, outcome.more)
     };
-    assert_eq!(ask(0, 1, 1), (0, false));
-    assert_eq!(ask(0, 2, 1), (1, true));
-    assert_eq!(ask(1, 1, 1), (1, false));
-    assert_eq!(ask(2, 3, u32::MAX), (2, false));
+    assert_eq!(request(0, 1, 1), (0, false));
+    assert_eq!(request(0, 2, 1), (1, true));
+    assert_eq!(request(1, 1, 1), (1, false));
+    assert_eq!(request(2, 3, u32::MAX), (2, false));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn uncoordinated_worker_forms_its_own_batches() {
     assert_eq!(proxy.wait(0, &[500, 501], 0), 0);
     assert_eq!(proxy.wait(0, &[502, 503, 504], 0), 3);
     proxy.vms[0].waiting = vec![500, 501, 502];
-    assert_eq!(proxy.turn(0, false, 1).granted, 1, "as there are slots");
+    assert_eq!(proxy.acquire(0, false, 1).granted, 1, "as there are slots");
     proxy.vms[0].waiting = vec![];
     proxy.free(0, 4, 2);
     assert_eq!(

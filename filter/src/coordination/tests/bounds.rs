@@ -11,9 +11,9 @@ fn row_of_a_dead_worker_is_reused_after_its_executions() {
     let mut proxy = Proxy::new(1, 1);
     proxy.vms[0].until = at(2 * LEASE_MS);
     (proxy.vms[0].taken, proxy.vms[0].reported) = (1, 1);
-    proxy.turn(0, false, 0);
+    proxy.acquire(0, false, 0);
     for (ms, rows) in [(LEASE_MS, 2), (2 * LEASE_MS, 2), (3 * LEASE_MS, 2)] {
-        proxy.follow(0, ms + 2);
+        proxy.replace(0, ms + 2);
         proxy.renew(0, ms);
         assert_eq!(proxy.table().rows.len(), rows, "{ms} ms");
     }
@@ -23,7 +23,7 @@ fn row_of_a_dead_worker_is_reused_after_its_executions() {
 fn restarts_do_not_grow_the_table() {
     let mut proxy = Proxy::new(1, 1);
     for start in 0..1000 {
-        proxy.follow(0, start + 1);
+        proxy.replace(0, start + 1);
         proxy.wait(0, &[u64::MAX / MS / 2], start * (LEASE_MS + 200));
     }
     assert_eq!(proxy.table().rows.len(), 1);
@@ -35,12 +35,16 @@ fn worker_beyond_the_table_has_one_slot_and_is_not_notified() {
     (0..ROWS_MAX).for_each(|vm| _ = proxy.renew(vm, 0));
     assert_eq!(proxy.renew(ROWS_MAX, 1).0, None);
     assert_eq!(proxy.wait(ROWS_MAX, &[400, 401], 2), 1);
-    assert_eq!(proxy.turn(ROWS_MAX, true, 3).granted, 0, "it has its one");
+    assert_eq!(
+        proxy.acquire(ROWS_MAX, true, 3).granted,
+        0,
+        "it has its one"
+    );
     assert_eq!(proxy.table().rows.len(), ROWS_MAX);
     assert_eq!(proxy.wait(0, &[500, 501, 502, 503], 4), 4);
     // Once one is gone it joins, with its usage.
     proxy.vms[ROWS_MAX].until = at(LEASE_MS + 500);
-    proxy.turn(ROWS_MAX, true, 3);
+    proxy.acquire(ROWS_MAX, true, 3);
     assert!(proxy.renew(ROWS_MAX, LEASE_MS).0.is_some());
     assert_eq!(proxy.table().taken(0, at(LEASE_MS)), 1);
 }
@@ -50,10 +54,10 @@ fn variant_beyond_the_table_has_one_slot_per_worker() {
     let mut proxy = Proxy::new(1, 0);
     proxy.vms[0].waiting = vec![400, 401];
     for key in 0..COLUMNS_MAX as u64 {
-        proxy.ask(0, VariantKey(1000 + key), false, at(0));
+        proxy.acquire_variant(0, VariantKey(1000 + key), false, at(0));
     }
     proxy.slots = 4;
-    assert_eq!(proxy.turn(0, false, 1).granted, 1);
+    assert_eq!(proxy.acquire(0, false, 1).granted, 1);
     assert_eq!(proxy.table().columns.len(), COLUMNS_MAX);
     assert_eq!(proxy.table().column(VARIANT), None);
 }
@@ -62,12 +66,12 @@ fn variant_beyond_the_table_has_one_slot_per_worker() {
 fn unused_column_is_reused() {
     let mut proxy = Proxy::new(1, 4);
     let idle = TIMEOUTS.column_idle.as_millis() as u64;
-    proxy.ask(0, VariantKey(1), false, at(0));
+    proxy.acquire_variant(0, VariantKey(1), false, at(0));
     proxy.vms[0].waiting = vec![u64::MAX / MS / 2];
-    proxy.ask(0, VariantKey(2), false, at(0));
-    proxy.ask(0, VariantKey(3), false, at(idle - 1));
+    proxy.acquire_variant(0, VariantKey(2), false, at(0));
+    proxy.acquire_variant(0, VariantKey(3), false, at(idle - 1));
     assert_eq!(proxy.table().columns.len(), 3);
-    proxy.ask(0, VariantKey(4), false, at(idle));
+    proxy.acquire_variant(0, VariantKey(4), false, at(idle));
     let keys = proxy
         .table()
         .columns
@@ -115,7 +119,7 @@ fn uncoordinated_worker_has_at_least_one_slot() {
 }
 
 fn granted_alone(worker: &mut Worker, variant: VariantKey, slots: u32) -> u32 {
-    let ask = AcquireRequest {
+    let request = AcquireRequest {
         variant,
         slots,
         taken: 0,
@@ -130,7 +134,7 @@ fn granted_alone(worker: &mut Worker, variant: VariantKey, slots: u32) -> u32 {
         tick: false,
         lanes: None,
     };
-    worker.acquire(ask, at(0)).granted
+    worker.acquire(request, at(0)).granted
 }
 
 /// Events of a proxy of three VMs within 10 ms.

@@ -11,7 +11,7 @@ fn wrong_version_guess_costs_one_attempt() {
     let store = Memory::default();
     let vm = |incarnation| Worker::new(Box::new(store.clone()), incarnation, Scope::Proxy);
     let (mut first, mut second) = (vm(1), vm(2));
-    let ask = |taken, waiting: Option<u64>| AcquireRequest {
+    let request = |taken, waiting: Option<u64>| AcquireRequest {
         variant: VariantKey(1),
         slots: 2,
         taken,
@@ -26,10 +26,10 @@ fn wrong_version_guess_costs_one_attempt() {
         tick: false,
         lanes: None,
     };
-    assert_eq!(first.acquire(ask(0, Some(500)), at(0)).granted, 1);
+    assert_eq!(first.acquire(request(0, Some(500)), at(0)).granted, 1);
     // It serves for the first time, so the first still assumes that it is alone.
-    assert_eq!(second.acquire(ask(0, Some(600)), at(0)).granted, 1);
-    let outcome = first.acquire(ask(1, Some(400)), at(0));
+    assert_eq!(second.acquire(request(0, Some(600)), at(0)).granted, 1);
+    let outcome = first.acquire(request(1, Some(400)), at(0));
     assert_eq!(
         (outcome.granted, outcome.conflicts),
         (0, 0),
@@ -37,8 +37,8 @@ fn wrong_version_guess_costs_one_attempt() {
     );
     assert_eq!(second.taken(VariantKey(1), at(0)), 2);
     // An acquisition without a change is not trusted on a guess either.
-    second.acquire(ask(0, None), at(1));
-    assert_eq!(first.acquire(ask(1, Some(400)), at(1)).granted, 1);
+    second.acquire(request(0, None), at(1));
+    assert_eq!(first.acquire(request(1, Some(400)), at(1)).granted, 1);
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn exhausted_attempts_are_repaired_by_the_next_write() {
     // The first attempt is on a guess, which may fail without cost.
     proxy.store.fail_swaps(GUESS + TRIES_MAX);
     proxy.vms[0].taken = 0;
-    let outcome = proxy.turn(0, false, 1);
+    let outcome = proxy.acquire(0, false, 1);
     assert_eq!((outcome.conflicts, outcome.contended), (TRIES_MAX, true));
     assert_eq!(
         (proxy.counted(1), proxy.notifies()),
         (1, vec![]),
-        "nobody has heard"
+        "no worker was notified"
     );
-    proxy.turn(0, false, 2);
+    proxy.acquire(0, false, 2);
     assert_eq!((proxy.counted(2), proxy.notifies()), (0, vec![2]));
 }
 
@@ -63,7 +63,7 @@ fn failed_attempts_before_the_last_do_not_matter() {
     let mut proxy = queued([500, 400]);
     proxy.store.fail_swaps(GUESS + TRIES_MAX - 1);
     proxy.vms[0].taken = 0;
-    let outcome = proxy.turn(0, false, 1);
+    let outcome = proxy.acquire(0, false, 1);
     assert_eq!(
         (outcome.conflicts, outcome.contended),
         (TRIES_MAX - 1, false)
@@ -86,7 +86,7 @@ fn unreadable_table_is_reset_with_quarantine() {
     proxy.wait(0, &[900, 901, 902], 0);
     proxy.wait(1, &[400], 1);
     proxy.store.overwrite(b"weirbrd".to_vec());
-    let outcome = proxy.turn(1, true, 2);
+    let outcome = proxy.acquire(1, true, 2);
     assert_eq!((outcome.reset, outcome.granted), (true, 0));
     assert_eq!(proxy.table().resets, 1);
     // A slot freed meanwhile serves only requests of the same worker.
@@ -142,7 +142,7 @@ fn stalled_worker_without_a_row_republishes_its_usage() {
     let mut proxy = Proxy::new(2, 2);
     proxy.wait(0, &[900, 901], 0);
     let long = 10 * TIMEOUTS.lease.as_millis() as u64;
-    proxy.follow(1, 9);
+    proxy.replace(1, 9);
     proxy.renew(1, long);
     assert_eq!(proxy.table().rows.len(), 1, "its row belongs to another");
     proxy.renew(0, long + 1);

@@ -43,19 +43,19 @@ impl Vm {
     }
 
     /// Acquires for `waiting_count` requests after the executions `ended`.
-    fn turn(
+    fn acquire(
         &mut self,
         ended: &[u32],
         open_ended: &[u32],
         waiting_count: u32,
         ms: u64,
     ) -> SyncResult {
-        self.turn_with(lanes(ended, open_ended), waiting_count, ms)
+        self.acquire_with(lanes(ended, open_ended), waiting_count, ms)
     }
 
-    fn turn_with(&mut self, lanes: LaneRequest<'_>, waiting_count: u32, ms: u64) -> SyncResult {
+    fn acquire_with(&mut self, lanes: LaneRequest<'_>, waiting_count: u32, ms: u64) -> SyncResult {
         self.taken -= lanes.ended.len() as u32;
-        let ask = AcquireRequest {
+        let request = AcquireRequest {
             variant: VARIANT,
             slots: self.slots,
             taken: self.taken,
@@ -70,7 +70,7 @@ impl Vm {
             tick: true,
             lanes: Some(lanes),
         };
-        let outcome = self.worker.acquire(ask, at(ms));
+        let outcome = self.worker.acquire(request, at(ms));
         self.taken += outcome.granted;
         outcome
     }
@@ -80,23 +80,23 @@ impl Vm {
 fn next_request_is_sent_within_the_lead_and_begins_with_the_answer() {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 1), Vm::of(&store, 2, 1));
-    let first = a.turn(&[], &[], 1, 0);
+    let first = a.acquire(&[], &[], 1, 0);
     assert_eq!(
         (first.granted, first.lanes.first, first.lanes.behind),
         (1, 1, 0)
     );
-    let early = b.turn(&[], &[], 1, 14);
+    let early = b.acquire(&[], &[], 1, 14);
     assert_eq!((early.granted, early.lanes.lead_at), (0, Some(at(15))));
-    let second = b.turn(&[], &[], 2, 15);
+    let second = b.acquire(&[], &[], 2, 15);
     assert_eq!((second.granted, second.lanes.behind), (1, 1));
     assert_eq!(second.lanes.first_wait, Duration::from_millis(5));
     assert_eq!(second.lanes.backlog.rest, Duration::from_millis(25));
-    assert_eq!(b.turn(&[], &[], 1, 19).granted, 0, "one lane at most");
-    let answer = a.turn(&[1], &[], 1, 22);
+    assert_eq!(b.acquire(&[], &[], 1, 19).granted, 0, "one lane at most");
+    let answer = a.acquire(&[1], &[], 1, 22);
     assert_eq!((answer.granted, answer.lanes.began), (0, Some(at(0))));
     // The second began with the first's answer, whichever VM received that.
     assert_eq!(answer.lanes.lead_at, Some(at(37)));
-    let next = b.turn(&[2], &[], 1, 42);
+    let next = b.acquire(&[2], &[], 1, 42);
     assert_eq!((next.granted, next.lanes.began), (1, Some(at(22))));
     assert_eq!(
         (next.lanes.first, next.lanes.behind),
@@ -120,14 +120,14 @@ fn measurements_of_the_same_plan_are_shared() {
         completed: Some(completed),
         ..lanes(ended, &[])
     };
-    a.turn(&[], &[], 1, 0);
-    b.turn(&[], &[], 1, 16);
-    let first = a.turn_with(ended(&[1], completed(1, 0, 23, true)), 0, 23);
+    a.acquire(&[], &[], 1, 0);
+    b.acquire(&[], &[], 1, 16);
+    let first = a.acquire_with(ended(&[1], completed(1, 0, 23, true)), 0, 23);
     assert_eq!(
         (first.lanes.lead.idle.mean, first.lanes.lead.idle.count),
         (23_000_000, 1)
     );
-    let second = b.turn_with(ended(&[2], completed(2, 16, 43, false)), 0, 43);
+    let second = b.acquire_with(ended(&[2], completed(2, 16, 43, false)), 0, 43);
     let Lead {
         idle,
         early,
@@ -137,49 +137,49 @@ fn measurements_of_the_same_plan_are_shared() {
     assert_eq!((idle.count, early.count), (1, 1));
     // From the previous answer, until which it waited at the server.
     assert_eq!((early.mean, early_wait), (20_000_000, 7_000_000));
-    assert_eq!(a.turn(&[], &[], 0, 44).lanes.lead, second.lanes.lead);
+    assert_eq!(a.acquire(&[], &[], 0, 44).lanes.lead, second.lanes.lead);
     let planned = SERVICE * 2;
     let other = LaneRequest {
         planned,
         ..lanes(&[], &[])
     };
-    assert_eq!(a.turn_with(other, 0, 45).lanes.lead, Lead::new(planned));
+    assert_eq!(a.acquire_with(other, 0, 45).lanes.lead, Lead::new(planned));
 }
 
 #[test]
 fn each_lane_gets_one_early_request() {
     let store = Memory::default();
     let mut vm = Vm::of(&store, 1, 2);
-    assert_eq!(vm.turn(&[], &[], 1, 0).granted, 1);
-    assert_eq!(vm.turn(&[], &[], 1, 10).granted, 1);
-    assert_eq!(vm.turn(&[], &[], 5, 15).granted, 1);
-    assert_eq!(vm.turn(&[], &[], 5, 25).granted, 1);
-    assert_eq!(vm.turn(&[], &[], 5, 30).granted, 0);
+    assert_eq!(vm.acquire(&[], &[], 1, 0).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 1, 10).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 5, 15).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 5, 25).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 5, 30).granted, 0);
     // Whichever ends, the first that waits at the server begins.
-    assert_eq!(vm.turn(&[2], &[], 0, 31).granted, 0);
-    let ended = vm.turn(&[1], &[], 0, 33);
+    assert_eq!(vm.acquire(&[2], &[], 0, 31).granted, 0);
+    let ended = vm.acquire(&[1], &[], 0, 33);
     assert_eq!(ended.lanes.began, Some(at(0)));
-    assert_eq!(vm.turn(&[3], &[], 0, 50).lanes.began, Some(at(31)));
-    assert_eq!(vm.turn(&[4], &[], 0, 51).lanes.began, Some(at(33)));
+    assert_eq!(vm.acquire(&[3], &[], 0, 50).lanes.began, Some(at(31)));
+    assert_eq!(vm.acquire(&[4], &[], 0, 51).lanes.began, Some(at(33)));
 }
 
 #[test]
 fn open_ended_or_hanging_execution_gets_no_early_request() {
     let store = Memory::default();
     let mut vm = Vm::of(&store, 1, 1);
-    vm.turn(&[], &[], 1, 0);
-    assert_eq!(vm.turn(&[], &[1], 1, 19).granted, 0, "open-ended");
-    assert_eq!(vm.turn(&[1], &[], 1, 20).granted, 1);
-    assert_eq!(vm.turn(&[], &[], 1, 60).granted, 0, "hangs");
+    vm.acquire(&[], &[], 1, 0);
+    assert_eq!(vm.acquire(&[], &[1], 1, 19).granted, 0, "open-ended");
+    assert_eq!(vm.acquire(&[1], &[], 1, 20).granted, 1);
+    assert_eq!(vm.acquire(&[], &[], 1, 60).granted, 0, "hangs");
 }
 
 #[test]
 fn runs_of_dead_workers_are_trimmed_to_taken_slots() {
     let store = Memory::default();
     let (mut a, mut b) = (Vm::of(&store, 1, 2), Vm::of(&store, 2, 2));
-    assert_eq!(a.turn(&[], &[], 2, 0).granted, 2);
+    assert_eq!(a.acquire(&[], &[], 2, 0).granted, 2);
     // Its lease and the predicted ends of its executions are past.
-    let after = b.turn(&[], &[], 2, 1000);
+    let after = b.acquire(&[], &[], 2, 1000);
     assert_eq!((after.granted, after.lanes.behind), (2, 0));
     let mut table = SlotTable::default();
     table.read(&store.bytes().unwrap()).unwrap();

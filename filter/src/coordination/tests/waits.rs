@@ -20,7 +20,7 @@ fn tier_precedes_deadline() {
 #[test]
 fn acquisition_reports_usage_of_others() {
     let mut proxy = Proxy::new(3, 1);
-    let outcome = |proxy: &mut Proxy, vm| proxy.turn(vm, false, 2).others;
+    let outcome = |proxy: &mut Proxy, vm| proxy.acquire(vm, false, 2).others;
     proxy.wait(0, &some(1, 900), 0);
     proxy.wait(1, &some(3, 500), 1);
     proxy.wait(2, &some(2, 600), 1);
@@ -37,9 +37,9 @@ fn acquisition_reports_usage_of_others() {
     // Requests at a dead VM wait no more, but its executions go on.
     let gone = TIMEOUTS.lease.as_millis() as u64;
     proxy.vms[0].until = at(2 * gone);
-    proxy.turn(0, false, 3);
+    proxy.acquire(0, false, 3);
     proxy.renew(1, gone - 1);
-    let others = proxy.turn(1, false, gone + 3).others;
+    let others = proxy.acquire(1, false, gone + 3).others;
     assert_eq!(
         others,
         OtherWorkers {
@@ -57,7 +57,7 @@ fn without_a_table_others_have_no_usage() {
         .map(|index| Worker::new(Box::new(store.clone()), index, Scope::Worker))
         .collect();
     for worker in &mut members {
-        let ask = AcquireRequest {
+        let request = AcquireRequest {
             variant: VARIANT,
             slots: 1,
             taken: 0,
@@ -72,7 +72,10 @@ fn without_a_table_others_have_no_usage() {
             tick: false,
             lanes: None,
         };
-        assert_eq!(worker.acquire(ask, at(0)).others, OtherWorkers::default());
+        assert_eq!(
+            worker.acquire(request, at(0)).others,
+            OtherWorkers::default()
+        );
         worker.renew(false, at(0));
     }
     assert_eq!(members[1].waiting(VARIANT, at(0)), 16, "for the gauge");

@@ -128,7 +128,7 @@ impl Watched {
             if self.open == 0 {
                 assert!(
                     self.closes(),
-                    "{stream} left without company at {}",
+                    "{stream} left an incomplete batch at {}",
                     self.now_ms
                 );
                 self.open = self.batch.min(self.waiting.len());

@@ -9,7 +9,7 @@ use super::*;
 const SERVICE_NS: f64 = 25e6;
 /// Network latency to the server, one way, ns.
 const HOP: u64 = 1_500_000;
-const RING: u64 = 100_000;
+const NOTIFICATION_LATENCY: u64 = 100_000;
 const LENGTH: u64 = 40_000 * MS;
 /// Warm-up without measurements.
 const WARM: u64 = 2_000 * MS;
@@ -227,9 +227,12 @@ impl Sim {
             self.entries[worker] = Some(*entry);
         }
         for (entry, _) in self.store.take_notifications() {
-            let rung = self.entries.iter().position(|known| *known == Some(entry));
-            if let Some(rung) = rung {
-                self.add(self.now + RING, What::Notification(rung));
+            let notified = self.entries.iter().position(|known| *known == Some(entry));
+            if let Some(notified) = notified {
+                self.add(
+                    self.now + NOTIFICATION_LATENCY,
+                    What::Notification(notified),
+                );
             }
         }
         for (stream, verdict) in verdicts {

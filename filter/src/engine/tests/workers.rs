@@ -181,14 +181,14 @@ proptest! {
         }
         prop_assert_eq!(incoming, proxy.refused + ended);
         proxy.pass(2000);
-        let mut board = SlotTable::default();
+        let mut table = SlotTable::default();
         if let Some(bytes) = proxy.store.bytes() {
-            prop_assert!(board.read(&bytes).is_ok());
+            prop_assert!(table.read(&bytes).is_ok());
             let now = at(proxy.now_ms).mono;
-            for column in 0..board.columns.len() {
-                prop_assert_eq!(board.taken(column, now), 0);
+            for column in 0..table.columns.len() {
+                prop_assert_eq!(table.taken(column, now), 0);
             }
-            prop_assert!(board.rows.len() <= WORKERS + 1 + proxy.started as usize);
+            prop_assert!(table.rows.len() <= WORKERS + 1 + proxy.started as usize);
         }
         for engine in &mut proxy.workers {
             prop_assert_eq!((engine.requests.len(), engine.held.all), (0, 0));

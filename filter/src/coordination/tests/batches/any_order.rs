@@ -55,7 +55,7 @@ fn fair(proxy: &mut Proxy, vm: usize, tick: bool, ms: u64) -> Result<Vec<u64>, T
     });
     let mut left = proxy.vms[vm].waiting.clone();
     let waiting = elsewhere + left.len() as u32;
-    let granted = proxy.turn(vm, tick, ms).granted;
+    let granted = proxy.acquire(vm, tick, ms).granted;
     left.truncate(granted as usize);
     let full = waiting.saturating_sub(open(&before)) / proxy.batch * proxy.batch;
     prop_assert!(
@@ -206,7 +206,7 @@ proptest! {
                 Event::Die(_) => {
                     // Its executions end with it here; the table cannot know that yet.
                     starts += 1;
-                    proxy.follow(vm, starts);
+                    proxy.replace(vm, starts);
                 }
                 Event::Nothing => ms += 8,
             }
