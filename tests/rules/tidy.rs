@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use weir_api::metrics::Metric;
-use weir_filter::deadline::Field;
-use weir_filter::verdict::Reason;
+use weir_filter::reason::Reason;
+use weir_filter::request::wire::Field;
 
 /// Longest source file, in lines, tests beside the code included.
 const LINES_MAX: usize = 450;
