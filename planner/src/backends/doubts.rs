@@ -1,17 +1,17 @@
-//! Changes of one variant that were asked for and not answered: each may come to be later, whichever was asked for
-//! last. All are counted with until the backend has what was asked for last, or has answered another change, or it is
-//! too late for them. Pure.
+//! Pending writes of one variant: changes sent whose answer has not come. Any of them may still take effect, not only
+//! the latest. All are counted until the backend has what the latest asked for, has answered another change, or they
+//! expire. Pure.
 
 use crate::capacity::{Goal, InForce, Resize};
 
-/// Most of them that are remembered; the same change asked for again is one.
+/// Maximum number of pending writes remembered; a repeated change counts once.
 const DOUBTS_MAX: usize = 16;
 
-/// Changes without an answer, and until when they may come to be.
+/// Pending writes and when each expires.
 #[derive(Debug, Clone)]
 pub(crate) struct Doubts<T> {
     doubts: Vec<Doubt<T>>,
-    /// The backend's last word.
+    /// Capacity that the backend reported last.
     last: Option<InForce>,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct Doubts<T> {
 struct Doubt<T> {
     goal: Goal,
     until: T,
-    /// Whether it was there already when it was asked for: to see it tells nothing then.
+    /// Whether the backend already had this target when the change was sent; seeing it later then proves nothing.
     was_there: bool,
 }
 
@@ -33,7 +33,7 @@ impl<T> Default for Doubts<T> {
 }
 
 impl<T: Copy + Ord> Doubts<T> {
-    /// There was no answer to that change.
+    /// Records a change whose answer has not come.
     pub(crate) fn add(&mut self, change: &Resize, until: T) {
         let goal = change.goal;
         self.doubts.retain(|doubt| doubt.goal != goal);
@@ -48,12 +48,12 @@ impl<T: Copy + Ord> Doubts<T> {
         });
     }
 
-    /// A change was answered: it has taken the place of all before.
+    /// Records that a change was answered: it supersedes all earlier ones.
     pub(crate) fn clear(&mut self) {
         self.doubts.clear();
     }
 
-    /// Returns `there` with all that it may come to be.
+    /// Returns `there`, extended by the outcomes that the pending writes may have.
     pub(crate) fn with(&mut self, there: InForce, now: T) -> InForce {
         self.last = Some(there);
         self.doubts.retain(|doubt| doubt.until > now);
@@ -66,7 +66,7 @@ impl<T: Copy + Ord> Doubts<T> {
     }
 }
 
-/// Whether nothing but that is there.
+/// Whether exactly the target is there.
 fn is(there: InForce, goal: Goal) -> bool {
     there.ready == goal.ready(there.ready) && there.at_most == goal.cores(there.ready)
 }
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// Cores that are ready, and those that there may be, where so many are there.
+    /// Cores that are ready, and cores reserved, when the backend reports `there` cores.
     fn with(doubts: &mut Doubts<u32>, there: u32, now: u32) -> (Cores, Cores) {
         let there = InForce::certain(Allocation::one(Cores::whole(there)));
         let with = doubts.with(there, now);
@@ -95,23 +95,25 @@ mod tests {
     }
 
     #[test]
-    fn each_change_without_an_answer_may_come_to_be() {
+    fn each_pending_write_is_counted_until_latest_takes_effect() {
         let mut doubts = Doubts::default();
         let cores = |ready, at_most| (Cores::whole(ready), Cores::whole(at_most));
-        // A server loads, and is told to end without an answer: that nothing serves is no sign that it was told.
+        // A server loads and is stopped, both without an answer: that nothing serves does not prove that it was
+        // stopped.
         doubts.add(&change(0, 3), 60);
         assert_eq!(with(&mut doubts, 0, 1), cores(0, 3));
         doubts.add(&change(0, 0), 61);
         assert_eq!(with(&mut doubts, 0, 2), cores(0, 3));
         assert_eq!(with(&mut doubts, 0, 60), cores(0, 0));
-        // A shrinking comes late, and is taken back without an answer: that it is not there yet is no sign either.
+        // A scale-down takes effect late and is undone without an answer: that it has not happened yet proves
+        // nothing.
         let mut doubts = Doubts::default();
         assert_eq!(with(&mut doubts, 3, 0), cores(3, 3));
         doubts.add(&change(3, 1), 60);
         assert_eq!(with(&mut doubts, 3, 1), cores(1, 3));
         doubts.add(&change(1, 3), 61);
         assert_eq!(with(&mut doubts, 3, 2), cores(1, 3));
-        // What was asked for last is there: nothing else is on its way.
+        // The latest target is there: no other write is pending.
         let mut doubts = Doubts::default();
         doubts.add(&change(4, 2), 60);
         doubts.add(&change(4, 6), 61);

@@ -1,4 +1,4 @@
-//! What went wrong with a variant's cores, in words for people, and in one word for conditions.
+//! Failures to read or change a variant's cores: a sentence for people, and one word for conditions.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::backends::kubernetes::actuate::Unmet;
 use crate::backends::kubernetes::pod::NotResizable;
 use crate::backends::kubernetes::refused::Refused;
 
-/// Why cores could not be read or changed.
+/// Reasons why cores could not be read or changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum ActuateError {
@@ -85,7 +85,7 @@ pub enum ActuateError {
 }
 
 impl ActuateError {
-    /// In one word.
+    /// Returns the reason in one word.
     pub fn reason(&self) -> Reason {
         match self {
             ActuateError::Timeout(_) | ActuateError::Unreachable(_) | ActuateError::Answer(_) => {
@@ -117,7 +117,7 @@ impl ActuateError {
         }
     }
 
-    /// Whether the change may be in force all the same.
+    /// Whether the change may have taken effect all the same.
     pub fn leaves_doubt(&self) -> bool {
         match self {
             ActuateError::Timeout(_)
@@ -155,46 +155,46 @@ fn of_refusal(why: &Refused) -> Reason {
     }
 }
 
-/// Why a variant does not have what was asked.
+/// Blocker of a variant: the reason why its actual capacity is not its target.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Obstacle {
-    /// In one word.
+    /// Reason in one word.
     pub reason: Reason,
-    /// In a sentence.
+    /// Reason in a sentence.
     pub why: String,
 }
 
-/// A closed list, for conditions and metrics; what most wants a person comes first.
+/// Closed list of reasons, for conditions and metrics; the most urgent for an operator comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub enum Reason {
-    /// Something else changes what is planned for here.
+    /// Another controller changes the workload.
     AnotherWriter,
-    /// The rights are missing.
+    /// The planner lacks permissions.
     Forbidden,
-    /// There is no such workload.
+    /// The workload does not exist.
     NoWorkload,
-    /// Its pods cannot be resized as they are.
+    /// The pods cannot be resized as they are.
     NotResizable,
-    /// Its nodes can never hold it.
+    /// The nodes can never hold the target.
     Infeasible,
     /// No node has room for a replica.
     Unschedulable,
-    /// Its node has no room now.
+    /// The node has no room now.
     Deferred,
-    /// It was asked for and refused.
+    /// The change was sent and refused.
     Refused,
-    /// A disruption budget does not let it go.
+    /// A disruption budget does not let replicas go.
     Protected,
-    /// A pod is being replaced, because its node has no room for it.
+    /// A pod is being replaced because its node has no room for the target.
     Replacing,
-    /// It has not had its turn, or its time.
+    /// The change waits for the rate limit, for a timer, or for room in the budget.
     Waiting,
-    /// Nothing is known for certain.
+    /// The actual capacity is not known.
     Unknown,
 }
 
 impl Obstacle {
-    /// What that error comes to.
+    /// Returns the blocker that an error describes.
     pub fn of(error: &ActuateError) -> Obstacle {
         Obstacle {
             reason: error.reason(),
@@ -202,7 +202,7 @@ impl Obstacle {
         }
     }
 
-    /// A variant that cannot take over from others.
+    /// Blocker of a variant that cannot take over load from others.
     pub fn stuck() -> Obstacle {
         Obstacle {
             reason: Reason::Waiting,
@@ -214,7 +214,7 @@ impl Obstacle {
 }
 
 impl Reason {
-    /// The name in conditions and metrics.
+    /// Name in conditions and metrics.
     pub const fn label(self) -> &'static str {
         match self {
             Reason::AnotherWriter => "AnotherWriter",

@@ -1,14 +1,14 @@
-//! Reads and changes cores over HTTP, backend by backend: `GET` and `PUT {"cores": 4.0}` at the
-//! variant's `resize` address, answered with `{"cores": 4.0, …}`, what is then in force. Bounded in
-//! time and size; a change counts once it is confirmed. One without an answer may come to be in force later: both
-//! are counted with until the backend says so, or has answered another, for a minute at most.
+//! Reads and changes cores over HTTP, one endpoint per variant: `GET` and `PUT {"cores": 4.0}` at the variant's
+//! `resize` address, answered with the actual state, `{"cores": 4.0, …}`. Time and size of an answer are limited. A
+//! change counts once it is confirmed. A change without an answer may still take effect: old and new state are both
+//! counted until the backend reports the new one or answers another change, for one minute at most.
 //!
-//! A variant of several replicas has them behind that one address: `{"cores": 4.0, "parallelism": 2}`
-//! are the cores of all together, dealt out evenly, and how many there are. Where others are to start beside those that
-//! serve, with other cores, `"each": 3.0` says what these are to have until then.
+//! The replicas of a variant share one address: in `{"cores": 4.0, "parallelism": 2}` the cores are the total of all
+//! replicas, distributed evenly, and `parallelism` is their number. If new replicas start beside serving ones with
+//! other cores, `"each": 3.0` gives the cores of the serving ones until then.
 //!
-//! Servers that are told their batch (`tell_batch`) are told it there, `PUT {"batch": 4}`, and with every change of their
-//! cores; each answer says which they have. One that says none has to be told again.
+//! Servers with a variable batch size (`tell_batch`) are told it at the same address, `PUT {"batch": 4}`, and with
+//! every change of their cores. Each answer reports the batch size in use; a server that reports none is told again.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -23,12 +23,12 @@ use super::{Actuate, ActuateError, Doubts};
 use crate::backends::kubernetes::replace::Kept;
 use crate::capacity::{Allocation, InForce, Resize};
 
-/// Largest answer of a backend.
+/// Maximum size of a backend's answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// From a change without an answer until it is not expected any more.
+/// Time after which a pending write is no longer expected to take effect.
 const DOUBT_MAX: Duration = Duration::from_secs(60);
 
-/// Changes the cores of real backends.
+/// Backends that are changed over HTTP.
 #[derive(Debug, Clone)]
 pub struct Local {
     http: reqwest::Client,
@@ -38,10 +38,10 @@ pub struct Local {
     batches: Arc<Mutex<Batches>>,
 }
 
-/// Batches by variant.
+/// Batch sizes by variant.
 type Batches = BTreeMap<usize, Batch>;
 
-/// Greatest batch that servers are to make, and the one that they said last.
+/// Maximum batch size that servers are to use, and the one that they reported last.
 #[derive(Debug, Clone, Copy, Default)]
 struct Batch {
     wanted: Option<NonZeroU32>,
@@ -50,18 +50,18 @@ struct Batch {
 
 type ByVariant = BTreeMap<usize, Doubts<Instant>>;
 
-/// Where a variant's cores are read and changed.
+/// Address where a variant's cores are read and changed, and what it accepts.
 #[derive(Debug, Clone)]
 pub struct Backend {
-    /// `None` where they cannot be.
+    /// Address; `None` if the variant's cores cannot be changed.
     pub address: Option<reqwest::Url>,
     /// Whether it may have several replicas.
     pub replicated: bool,
-    /// Whether its servers are told their batch.
+    /// Whether its servers are told their batch size.
     pub tell_batch: bool,
 }
 
-/// Reads the cores of real backends and cannot change them.
+/// Backends whose cores are read and never changed (mode advisory).
 #[derive(Debug, Clone)]
 pub struct Advisory(Local);
 
@@ -74,7 +74,7 @@ struct Resources {
     batch: Option<NonZeroU32>,
 }
 
-/// Change that is asked for; a field that is left out stays as it is.
+/// Change sent to a backend; an omitted field stays as it is.
 #[derive(Debug, Default, Serialize)]
 struct Change {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ struct Change {
 }
 
 impl Local {
-    /// One backend for each variant, in their order.
+    /// Creates the port to these backends, one per variant, in the variants' order.
     pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> Local {
         Local {
             http,
@@ -99,7 +99,7 @@ impl Local {
         }
     }
 
-    /// The same without the means to act.
+    /// Returns a port to the same backends that cannot change them.
     pub fn advisory(self) -> Advisory {
         Advisory(self)
     }
@@ -112,7 +112,7 @@ impl Local {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads from an answer what is in force; its batch is remembered.
+    /// Reads the actual capacity from an answer and remembers the batch size in it.
     fn heard(&self, variant: usize, said: &Resources) -> InForce {
         let backend = self.backends.get(variant);
         if backend.is_some_and(|backend| backend.tell_batch) {
@@ -125,7 +125,7 @@ impl Local {
         self.batches().get(&variant).copied().unwrap_or_default()
     }
 
-    /// With what it may come to have besides.
+    /// Adds the pending writes of a variant to its reported capacity.
     fn with_doubt(&self, variant: usize, there: InForce) -> InForce {
         let mut doubts = self.doubts();
         match doubts.get_mut(&variant) {
@@ -134,7 +134,7 @@ impl Local {
         }
     }
 
-    /// Begins to ask the variant's backend, or to have it change; `None` where it has no address.
+    /// Starts a read of the variant's backend, or a change; `None` if it has no address.
     fn ask(&self, variant: usize, change: Option<Change>) -> Option<Asked> {
         let address = self.backends.get(variant)?.address.clone()?;
         let request = match change {
@@ -160,7 +160,7 @@ impl Local {
         self.ask(change.variant, Some(change_of))
     }
 
-    /// Begins to tell it, unless it knows.
+    /// Starts to tell the servers their batch size, unless they already have it.
     fn ask_to_batch(&self, variant: usize, wanted: Option<u32>) -> Option<Asked> {
         let wanted = wanted.and_then(NonZeroU32::new)?;
         let tells = self.backends.get(variant)?.tell_batch;
@@ -178,7 +178,7 @@ impl Local {
     }
 }
 
-/// Cores of those that serve, where others are to start with other cores.
+/// Cores of each serving replica, if new replicas are to start with other cores.
 fn each_of(change: &Resize) -> Option<Cores> {
     let Resize { goal, ready, .. } = change;
     let staying = goal.ready(*ready).replicas();
