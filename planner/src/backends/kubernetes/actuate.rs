@@ -1,8 +1,8 @@
-//! The port [`Actuate`] to pods: what the watches have told is in force; changes are patches of
-//! `pods/resize` and of `scale`, and are in force once the watches tell that kubelets have actuated them.
+//! Implements the port [`Actuate`] for pods. The watches report the actual capacity. Changes are patches of
+//! `pods/resize` and `scale`; they count once the watches report that the kubelets have actuated them.
 //!
-//! An answer is what is in force where all that was asked is; else an error that says what stands in the
-//! way, and leaves doubt where anything was asked: the caller reckons with both then. Reading asks nobody.
+//! A successful answer means that the whole change is actuated. An error names the blocker and says whether part of
+//! the change may take effect; the caller then counts both outcomes. Reads send no request.
 
 mod memory;
 mod overruled;
@@ -43,16 +43,16 @@ use crate::backends::{Actuate, ActuateError};
 use crate::capacity::{InForce, Resize};
 use crate::service::Workload;
 
-/// Patches under way at the same time.
+/// Maximum number of concurrent patches.
 pub const PATCHES_AT_ONCE: usize = 8;
 
-/// The variants' pods.
+/// Pods of all variants of one service.
 pub struct KubeBackends {
     pods: Api<Pod>,
     namespace: Arc<Namespace>,
-    /// One for each variant, in their order.
+    /// Workloads, one per variant, in the variants' order.
     workloads: Vec<Watched>,
-    /// Shared by all services.
+    /// Rate limit, shared by all services.
     pace: Arc<Mutex<Pace>>,
     memory: Mutex<Memory>,
     overruled: Mutex<Overruled>,
@@ -60,13 +60,13 @@ pub struct KubeBackends {
     timeout: Duration,
 }
 
-/// Whether anything may be changed now: asked before each request that does.
+/// Permission to change the cluster now, checked before each write: false once this planner has lost leadership.
 pub type Fence = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl KubeBackends {
-    /// Follows these workloads of a namespace, one for each variant, in their order. Changes may take
-    /// `timeout` until they are in force. It is to be made where tokio runs: the watches are its tasks, and end
-    /// with it.
+    /// Watches these workloads of a namespace, one per variant, in the variants' order. A change may take up to
+    /// `timeout` to be actuated. Must be called within a tokio runtime: the watches are tasks that end when the value
+    /// is dropped.
     pub fn new(
         namespace: Arc<Namespace>,
         workloads: Vec<Workload>,
@@ -106,7 +106,7 @@ impl KubeBackends {
         self.workloads.get(variant).ok_or(ActuateError::NoAddress)
     }
 
-    /// The latest that is known of a variant.
+    /// Returns the latest known state of a variant's workload and pods.
     fn seen(&self, variant: usize) -> Result<Seen, ActuateError> {
         let store = self.namespace.pods()?;
         let spec = self.spec(variant)?;
@@ -138,13 +138,13 @@ impl KubeBackends {
         })
     }
 
-    /// The latest that is known of a variant's workload.
+    /// Returns the latest known spec of a variant's workload.
     fn spec(&self, variant: usize) -> Result<Spec, ActuateError> {
         let told = self.watched(variant)?.spec()?;
         Ok(self.memory().spec(variant, told, Instant::now()))
     }
 
-    /// Waits until a condition holds on what the watches tell; whether it came to.
+    /// Waits until `holds` is true of what the watches report; returns false after the deadline.
     async fn until(&self, deadline: Instant, mut holds: impl FnMut() -> bool) -> bool {
         let mut heard = self.namespace.heard.clone();
         loop {
@@ -159,7 +159,7 @@ impl KubeBackends {
         }
     }
 
-    /// Forgets what the watches have caught up with, and what is gone.
+    /// Drops what is remembered of pods that are gone, and whatever the watches have caught up with.
     fn tidy(&self) {
         let Ok(store) = self.namespace.pods() else {
             return;
@@ -181,7 +181,7 @@ impl KubeBackends {
         Ok(seen.deal(change.goal, Most::of(&change), &self.memory().refusals))
     }
 
-    /// Whether nobody else changes this variant's pods.
+    /// Fails if another controller changes this variant's workload.
     fn is_ours(&self, variant: usize) -> Result<(), ActuateError> {
         let watched = self.watched(variant)?;
         let pods = self.seen(variant)?.pods;
@@ -197,7 +197,7 @@ impl KubeBackends {
         }
     }
 
-    /// Scales where that is needed, and says who is to be patched.
+    /// Scales the workload if needed and determines the pods to patch.
     async fn begin(&self, change: Resize, deadline: Instant) -> Result<Try, ActuateError> {
         self.is_ours(change.variant)?;
         let mut one = Try::new(change.variant, self.deal(change)?);
@@ -219,7 +219,7 @@ impl KubeBackends {
             }
         }
         if fewer {
-            // Who is to end is the workload's choice; the others are patched.
+            // The workload's controller chooses which pods end; the others are patched.
             let half = Instant::now() + deadline.duration_since(Instant::now()) / 2;
             self.until(half, || {
                 let seen = self.seen(change.variant);
@@ -231,7 +231,7 @@ impl KubeBackends {
         Ok(one)
     }
 
-    /// So many fewer at once as disruption budgets allow.
+    /// Limits a scale-down to what PodDisruptionBudgets allow; returns the replica count to request.
     fn spare(
         &self,
         variant: usize,
@@ -251,7 +251,7 @@ impl KubeBackends {
         Ok(replicas)
     }
 
-    /// Sends the patches of all changes, as fast as is allowed.
+    /// Sends the patches of all changes, within the rate limit.
     async fn patch(&self, tries: &mut [Result<Try, ActuateError>], deadline: Instant) {
         let mut all: Vec<(usize, Patched)> = Vec::new();
         for (index, one) in tries.iter_mut().enumerate() {
@@ -309,7 +309,7 @@ impl KubeBackends {
         (index, patched, answer)
     }
 
-    /// Waits until what was asked is actuated, or will not be, and says what is in force then.
+    /// Waits until the change is actuated or will not be; returns the actual capacity then.
     async fn finish(&self, one: Try, deadline: Instant) -> Result<InForce, ActuateError> {
         let decided = || {
             let seen = self.seen(one.variant);
@@ -358,7 +358,7 @@ impl KubeBackends {
             .map_err(|error| one.met(error))
     }
 
-    /// What stands in the way of any of the pods.
+    /// Returns the first blocker of any of the pods.
     fn unmet(&self, one: &Try, seen: &Seen) -> Option<(String, Unmet)> {
         let (memory, now) = (&mut *self.memory(), Instant::now());
         let mut all = Vec::new();
@@ -370,7 +370,7 @@ impl KubeBackends {
         if all.is_empty() {
             memory.replacing.settled(one.variant);
         }
-        // What leaves doubt is told first: it decides what is reckoned with.
+        // Blockers that may still resolve come first: they decide what is counted.
         all.sort_by_key(|(_, why)| !why.leaves_doubt());
         all.into_iter().next()
     }

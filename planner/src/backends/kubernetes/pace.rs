@@ -1,46 +1,45 @@
-//! How many patches go out: so many a second over all services, and few of one pod. Pure.
+//! Rate limit of patches: per second over all services, and per pod. Pure.
 //!
-//! An API server and its kubelets serve others too, and a planner that oscillates must not be able to flood
-//! them. What has to wait is not queued: the next turn asks for what is wanted then.
+//! API server and kubelets serve others too, and an oscillating planner must not flood them. Patches over the limit
+//! are not queued: the next cycle requests what is the target then.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Most patches in any second, at once or not: a whole service of ten pods in one turn, and little for an API
-/// server.
+/// Maximum patches in any second: enough for a service of ten pods in one cycle, and little load for an API server.
 pub const PATCHES_MAX_PER_S: u32 = 10;
-/// Most patches of one pod in any [`POD_WINDOW`]: one a cycle of the planner's, and what a rise turns out to be
-/// may be mended at once.
+/// Maximum patches of one pod in any [`POD_WINDOW`]: one per cycle of the planner, and spare ones to correct a rise
+/// at once.
 pub const POD_PATCHES_MAX: usize = 3;
-/// See [`POD_PATCHES_MAX`].
+/// Window of [`POD_PATCHES_MAX`].
 pub const POD_WINDOW: Duration = Duration::from_secs(3);
 
-/// A second, and what the way there may take off it.
+/// One second, plus a margin for varying delay on the network.
 const WINDOW: Duration = Duration::from_millis(1_100);
 
-/// What has gone out.
+/// Sliding-window rate limiter of the patches sent.
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
-    /// When the latest went out, oldest first; [`PATCHES_MAX_PER_S`] at most.
+    /// Times of the latest patches, oldest first; at most [`PATCHES_MAX_PER_S`].
     out: VecDeque<Instant>,
-    /// By uid of the pod, when it was patched; what is long ago is forgotten.
+    /// Times of the patches by pod uid, within [`POD_WINDOW`].
     pods: BTreeMap<String, Vec<Instant>>,
 }
 
-/// One patch that is to go out.
+/// Patch waiting to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wish<'a> {
-    /// The uid of its pod.
+    /// Uid of the pod.
     pub pod: &'a str,
-    /// Whether the pod is to have more.
+    /// Whether the pod grows.
     pub grows: bool,
 }
 
 impl Pace {
-    /// Which of these go out now, in the order they are to: those that grow before those that shrink, else as
-    /// given. Those left out wait.
+    /// Returns the indices of the patches to send now, in order: growing pods before shrinking ones, otherwise as
+    /// given. The others wait.
     pub fn pick(&mut self, wishes: &[Wish<'_>], now: Instant) -> Vec<usize> {
         self.pods.retain(|_, out| {
             out.retain(|at| now < *at + POD_WINDOW);
@@ -63,7 +62,7 @@ impl Pace {
         picked
     }
 
-    /// One more goes out, whatever the pace: a second attempt, for which others wait the longer.
+    /// Records one more request, outside the limit: a retry, for which later patches wait longer.
     pub fn again(&mut self, now: Instant) {
         self.out.push_back(now);
         if self.out.len() > PATCHES_MAX_PER_S as usize {
@@ -88,13 +87,13 @@ mod tests {
         Wish { pod, grows }
     }
 
-    /// So long after a beginning.
+    /// Instant `ms` milliseconds after `begin`.
     fn ms(begin: Instant, ms: u64) -> Instant {
         begin + Duration::from_millis(ms)
     }
 
     #[test]
-    fn those_that_grow_go_first_and_a_pod_three_times_in_a_while() {
+    fn growing_pods_go_first_and_each_pod_three_times_per_window() {
         let (mut pace, begin) = (Pace::default(), Instant::now());
         let wishes = [
             wish("a", false),
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn ten_in_any_second_at_once_or_not() {
+    fn at_most_ten_patches_are_sent_in_any_second() {
         let (mut pace, begin) = (Pace::default(), Instant::now());
         let names: Vec<String> = (0..30).map(|i| i.to_string()).collect();
         let wishes: Vec<Wish<'_>> = names.iter().map(|name| wish(name, true)).collect();
@@ -125,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn in_no_time_are_there_more(
+        fn limits_hold_in_every_window(
             steps in prop::collection::vec((0u64..500, prop::collection::vec((0u8..20, any::<bool>()), 0..30)), 1..40),
         ) {
             let mut pace = Pace::default();

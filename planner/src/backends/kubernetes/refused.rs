@@ -1,4 +1,4 @@
-//! What the API server, or the way to it, made of a request that did not succeed: a closed list. Pure.
+//! Failed requests to the API server as a closed list, whether the server answered or not. Pure.
 
 use std::error::Error as _;
 use std::io::ErrorKind;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-/// Waited after "too many requests" that names no time.
+/// Retry delay after a 429 that names none.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Causes of a 403 that speak of the node, not of who asks.
+/// Causes of a 403 that concern the node, not the caller's permissions.
 const NEVER: [&str; 2] = ["NodeCapacity", "UnsupportedPlatform"];
 
-/// The cause of a 429 that no waiting a while ends.
+/// Cause of a 429 that a short wait does not resolve.
 const BUDGET: &str = "DisruptionBudget";
 
-/// Why a request was not carried out, as far as is known.
+/// Reasons why a request failed, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum Refused {
@@ -40,7 +40,7 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// What became of a request to `verb`, such as `patch pods/resize`.
+    /// Classifies the failure of a request to `verb`, such as `patch pods/resize`.
     pub fn of(error: &kube::Error, verb: &'static str) -> Refused {
         match error {
             kube::Error::Api(status) => Refused::by_server(status, verb),
@@ -54,12 +54,12 @@ impl Refused {
         }
     }
 
-    /// Whether it may have been carried out all the same.
+    /// Whether the request may have been carried out all the same.
     pub fn leaves_doubt(&self) -> bool {
         matches!(self, Refused::Unreachable { doubt: true, .. })
     }
 
-    /// The same of a request that only reads: nothing can have come of it.
+    /// Returns the same failure for a read, which changes nothing.
     #[must_use]
     pub fn of_reading(self) -> Refused {
         match self {
@@ -68,7 +68,7 @@ impl Refused {
         }
     }
 
-    /// Whether the same request can only be refused again.
+    /// Whether the same request would be refused again.
     pub fn is_final(&self) -> bool {
         matches!(self, Refused::Infeasible { .. } | Refused::Invalid { .. })
     }
@@ -121,7 +121,7 @@ impl Refused {
     }
 }
 
-/// Whether nobody listened, so that the request cannot have been carried out.
+/// Whether nothing listened, so that the request cannot have been carried out.
 fn never_sent(error: &kube::Error) -> bool {
     let mut cause = error.source();
     while let Some(now) = cause {
@@ -147,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer as recorded of a real API server.
+    /// Checks an answer as recorded from a real API server.
     fn check(answer: serde_json::Value, expected: &Refused) {
         let status: Status = serde_json::from_value(answer).unwrap();
         let error = kube::Error::Api(status.boxed());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_its_meaning() {
+    fn each_answer_is_classified() {
         let why = |text: &str| text.to_owned();
         let text = "pods \"web-0\" is forbidden: node didn't have enough allocatable resources";
         for cause in NEVER {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nobody_listens_nothing_was_done() {
+    async fn refused_connection_changes_nothing() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);

@@ -1,11 +1,10 @@
-//! Which pod is to be replaced because its node has no room for what it is to have, and when. Pure.
+//! Chooses the pod to replace because its node has no room for its target, and when. Pure.
 //!
-//! The vertical pod autoscaler's `InPlaceOrRecreate`, and its times: at once where the node can never hold it, after
-//! [`DEFERRED_MAX`] where the kubelet puts it off, after [`IN_PROGRESS_MAX`] where it does not come to an end. Only
-//! one of a workload at a time, only where others of its pods serve meanwhile, and only where the budget bears the
-//! newcomer beside the one that ends. A newcomer begins with what its template says and is resized like any other. It
-//! may come to the same node: so the wait doubles from one replacement to the next until all pods have what they
-//! are to have.
+//! Follows the vertical pod autoscaler's `InPlaceOrRecreate` and its timeouts: at once if the node can never hold the
+//! target, after [`DEFERRED_MAX`] if the kubelet defers it, after [`IN_PROGRESS_MAX`] if it does not finish. Only one
+//! pod of a workload at a time, only while other pods of it serve, and only if the budget covers the new pod beside
+//! the ending one. The new pod starts with its template's cores and is resized like any other. It may be scheduled on
+//! the same node; therefore the wait doubles from one replacement to the next, until all pods have their targets.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,18 +18,18 @@ use super::pod::PodState;
 use super::refused::Refused;
 use crate::backends::kubernetes::actuate::Unmet;
 
-/// So long a kubelet may put a resize off (the vertical pod autoscaler's `DeferredResizeUpdateTimeout`).
+/// Maximum time a kubelet may defer a resize (the vertical pod autoscaler's `DeferredResizeUpdateTimeout`).
 pub const DEFERRED_MAX: Duration = Duration::from_secs(300);
-/// So long it may be at it, or fail and try again (its `ResizeInProgressUpdateTimeout`).
+/// Maximum time a resize may be in progress, failures and retries included (its `ResizeInProgressUpdateTimeout`).
 pub const IN_PROGRESS_MAX: Duration = Duration::from_secs(3600);
-/// From one replacement of a workload's pod to the next, where the first did not help.
+/// Wait between two replacements in a workload, if the first did not help.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(300);
-/// What that doubles to at most.
+/// Maximum to which that wait doubles.
 pub const AGAIN_MAX: Duration = Duration::from_secs(4800);
-/// After an eviction that was refused.
+/// Wait after a refused eviction.
 pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 
-/// Why a pod is not replaced, though it does not have what it is to have.
+/// Reasons why a pod is not replaced, although it does not have its target cores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum Kept {
@@ -60,7 +59,7 @@ fn seconds(duration: &Duration) -> String {
     format!("{} s", duration.as_secs().max(1))
 }
 
-/// What keeps a pod from what it is to have.
+/// State that keeps a pod from its target cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stuck {
     Never,
@@ -78,7 +77,7 @@ impl Stuck {
         }
     }
 
-    /// How long that may last.
+    /// Returns how long that state may last.
     const fn patience(self) -> Duration {
         match self {
             Stuck::Never => Duration::ZERO,
@@ -88,28 +87,28 @@ impl Stuck {
     }
 }
 
-/// What is remembered of all workloads.
+/// Replacement state of all workloads.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Replacing {
-    /// By uid: since when that has kept the pod from what it is to have.
+    /// State of each blocked pod and when it began, by uid.
     stuck: BTreeMap<String, (Stuck, Instant)>,
-    /// By uid: pods that plans count on no more.
+    /// Pods that plans no longer count on, by uid.
     retired: BTreeMap<String, Instant>,
-    /// By variant.
+    /// Backoff by variant.
     paces: BTreeMap<usize, Pace>,
 }
 
-/// What came of the last replacement.
+/// Result of the last replacement.
 #[derive(Debug, Clone)]
 struct Pace {
     last: Instant,
-    /// From then until the next.
+    /// Wait after it until the next one.
     wait: Duration,
     refused: Option<Refused>,
 }
 
 impl Pace {
-    /// Why there is to be none yet.
+    /// Returns the reason to wait, until the wait is over.
     fn kept(&self, now: Instant) -> Option<Kept> {
         let left = (self.last + self.wait).saturating_duration_since(now);
         let kept = match self.refused.clone() {
@@ -121,7 +120,7 @@ impl Pace {
 }
 
 impl Replacing {
-    /// How a pod was found: what keeps it from what it is to have, if anything does.
+    /// Records the blocker of a pod, or that it has none.
     pub(super) fn see(&mut self, pod: &PodState, unmet: Option<&Unmet>, now: Instant) {
         let Some(stuck) = unmet.and_then(Stuck::of) else {
             self.stuck.remove(&pod.uid);
@@ -133,17 +132,17 @@ impl Replacing {
         }
     }
 
-    /// A variant's pods all have what they are to have: what was done has helped.
+    /// Records that all pods of a variant have their targets: the replacement has helped.
     pub(super) fn settled(&mut self, variant: usize) {
         self.paces.remove(&variant);
     }
 
-    /// Whether plans count on this pod no more.
+    /// Whether plans no longer count on this pod.
     pub(super) fn is_retired(&self, uid: &str) -> bool {
         self.retired.contains_key(uid)
     }
 
-    /// Its eviction was refused: plans count on it again.
+    /// Records that a pod's eviction was refused: plans count on it again.
     pub(super) fn keep(&mut self, variant: usize, uid: &str, why: Refused, now: Instant) {
         self.retired.remove(uid);
         let pace = Pace {
@@ -154,8 +153,8 @@ impl Replacing {
         self.paces.insert(variant, pace);
     }
 
-    /// Chooses the pod of a variant, whose workload has this label, that is to be replaced, and counts on it no
-    /// more; the one that was chosen, as long as it does not end. `None` where nothing is in any pod's way.
+    /// Chooses the pod of a variant to replace; plans no longer count on it. Returns the same pod until it ends.
+    /// `None` if no pod is blocked. `label` names the workload in messages.
     pub(super) fn retire(
         &mut self,
         variant: usize,

@@ -1,7 +1,7 @@
-//! Workloads and their pods as watches tell them: followed in the background, read without asking.
+//! Workloads and pods as reported by watches: followed in the background, read without a request.
 //!
-//! Lists, then watches (no streaming lists, which old etcds fail at), again and again with growing pauses where
-//! that fails; what was told last holds meanwhile. Nothing is written here.
+//! Each watch lists, then watches, and retries with growing pauses after a failure; meanwhile the last reported state
+//! holds. It does not use streaming lists, which fail with old versions of etcd. Nothing is written here.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -29,22 +29,22 @@ use super::retune::Tuner;
 use crate::backends::ActuateError;
 use crate::service::{Workload, WorkloadKind};
 
-/// Rings whenever any watch has told something.
+/// Notified whenever any watch reports something.
 pub(crate) type Bell = Arc<watch::Sender<()>>;
 
-/// Objects as a watch told them.
+/// Objects as reported by a watch.
 pub(crate) struct Followed<K>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Hash + Eq + Clone,
 {
     store: Store<K>,
-    /// Why nothing is known yet, until something is.
+    /// Reason why nothing is known yet; `None` after the first list.
     unseen: Arc<Mutex<Option<String>>>,
     task: AbortHandle,
 }
 
-/// Who manages which field is half of an object, and nobody here reads it.
+/// Drops `managedFields`: half of the object, and nothing here reads it.
 pub(super) fn slim<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }
@@ -54,7 +54,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Hash + Eq + Clone + Send + Sync,
 {
-    /// Those that `config` chooses, without what `slim` takes away.
+    /// Watches the objects that `config` selects, without the fields that `slim` drops.
     pub(crate) fn new(
         api: Api<K>,
         config: watcher::Config,
@@ -104,10 +104,10 @@ where
         }
     }
 
-    /// What there is.
+    /// Returns the objects.
     ///
     /// # Errors
-    /// No list has come yet.
+    /// The first list has not arrived.
     pub(crate) fn store(&self) -> Result<&Store<K>, ActuateError> {
         let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
         match unseen.clone() {
@@ -117,7 +117,7 @@ where
     }
 }
 
-/// Whether there is no such kind.
+/// Whether the API server does not know the kind.
 fn absent(error: &watcher::Error) -> bool {
     let watcher::Error::InitialListFailed(error) = error else {
         return false;
@@ -135,7 +135,7 @@ where
     }
 }
 
-/// One workload, followed.
+/// Watch of one workload.
 pub(super) struct Watched {
     pub(super) workload: Workload,
     pub(super) api: Api<DynamicObject>,
@@ -143,16 +143,16 @@ pub(super) struct Watched {
     object: Followed<DynamicObject>,
 }
 
-/// What a workload's object says.
+/// Spec of a workload.
 #[derive(Debug, Clone)]
 pub(super) struct Spec {
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) replicas: u32,
-    /// Replicas it may have been given without an answer; no object tells of that.
+    /// Replicas set by a pending write. Not part of the object.
     pub(super) maybe: Option<u32>,
     pub(super) template: Cores,
-    /// The container that serves.
+    /// Container that serves.
     pub(super) container: String,
     pub(super) selector: Selector,
 }
@@ -183,15 +183,15 @@ impl Watched {
         }
     }
 
-    /// `Deployment web`.
+    /// Returns kind and name, such as `Deployment web`.
     pub(super) fn label(&self) -> String {
         format!("{} {}", self.workload.kind.label(), self.workload.name)
     }
 
-    /// What its object says.
+    /// Returns the spec of the workload.
     ///
     /// # Errors
-    /// It is not known, is not there, or selects nothing that can be read.
+    /// It is not known yet, does not exist, or has no usable selector.
     pub(super) fn spec(&self) -> Result<Spec, ActuateError> {
         let store = self.object.store()?;
         let object = store.find(|object| object.name_any() == self.workload.name);
@@ -221,7 +221,8 @@ impl Watched {
         })
     }
 
-    /// The one that is named, or the only one of the template: sidecars are put into pods, not into it.
+    /// Returns the configured container, or the only one of the template: sidecars are injected into pods, not into
+    /// the template.
     fn container(&self, template: &[Container]) -> Result<String, ActuateError> {
         match (&self.workload.container, template) {
             (Some(named), _) => Ok(named.clone()),
@@ -244,7 +245,7 @@ fn resource(kind: WorkloadKind) -> ApiResource {
     }
 }
 
-/// A selector, unless it is none or would be all pods of the namespace.
+/// Parses a selector; `None` if it is invalid or selects all pods of the namespace.
 fn selector_of(value: serde_json::Value) -> Option<Selector> {
     let read: LabelSelector = serde_json::from_value(value).ok()?;
     let selector = Selector::try_from(read).ok()?;
@@ -252,7 +253,7 @@ fn selector_of(value: serde_json::Value) -> Option<Selector> {
 }
 
 impl Spec {
-    /// Its pods, in the order of their names.
+    /// Returns its pods, sorted by name.
     pub(super) fn pods(&self, store: &Store<Pod>) -> Vec<Arc<Pod>> {
         let mut pods = store.state_filter_selector(&self.selector);
         pods.sort_by_key(|pod| pod.name_any());

@@ -1,8 +1,8 @@
-//! What was answered before the watches tell of it, and what may have been done though no answer came. Pure;
-//! forgotten once the watches are as far.
+//! Writes that the watches do not show yet: those answered, and pending ones, whose answer has not come. Pure.
+//! Entries are dropped once the watches have caught up.
 //!
-//! A patch of a pod names the version that it is for: once another version is told, one without an answer has
-//! been carried out, as that version shows, or never will be. A scaling counts the generation up.
+//! A patch names the version of the pod that it applies to. Once another version is reported, a pending patch has
+//! either been carried out, as that version shows, or never will be. A scaling increments the generation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,35 +18,35 @@ use crate::backends::kubernetes::pod::PodState;
 use crate::backends::kubernetes::replace::Replacing;
 use crate::backends::kubernetes::workload::Spec;
 
-/// From a request without an answer until it cannot be carried out any more: an API server works on one for
-/// a minute at most, unless it is told otherwise.
+/// Time after which a request without an answer can no longer be carried out: an API server works on one for at most
+/// a minute, unless configured otherwise.
 pub const DOUBT_MAX: Duration = Duration::from_secs(60);
 
-/// See the file's head.
+/// Writes that the watches do not show yet, with refusals and replacements.
 #[derive(Default)]
 pub(super) struct Memory {
-    /// Wishes that need not be told again.
+    /// Requests that were refused for good.
     pub(super) refusals: Refusals,
-    /// Pods that are to be replaced, and those that may come to be.
+    /// Pods to be replaced, and candidates.
     pub(super) replacing: Replacing,
-    /// By uid: pods as they were answered, until a watch is as far.
+    /// Pods as answered, by uid, until a watch has caught up.
     ahead: BTreeMap<String, Arc<Pod>>,
-    /// By uid: patches without an answer.
+    /// Pending patches by pod uid.
     doubts: BTreeMap<String, Doubt>,
-    /// By variant.
+    /// Latest scaling by variant, answered or pending.
     scaled: BTreeMap<usize, Scaled>,
-    /// By variant, the latest last: of the earlier ones those that still say something.
+    /// Scale-downs by variant, latest last; earlier ones are kept until they expire.
     fewer: BTreeMap<usize, Vec<Fewer>>,
 }
 
-/// Scaled down: of these pods so many stay at most, whatever the watches tell yet.
+/// Scale-down after which at most `stay` of the pods in `of` stay, whatever the watches report yet.
 struct Fewer {
     of: BTreeSet<String>,
     stay: u32,
     until: Instant,
 }
 
-/// Most of these that are remembered of a variant.
+/// Maximum number of scale-downs remembered per variant.
 const FEWER_MAX: usize = 8;
 
 struct Doubt {
@@ -56,8 +56,8 @@ struct Doubt {
 }
 
 impl Doubt {
-    /// Whether its fate is unknown where this version is the latest. Versions count up (by their definition
-    /// since 1.35, and by etcd's ever before).
+    /// Whether the patch may still take effect, if this version is the latest. Versions only increase (by definition
+    /// since Kubernetes 1.35, in practice always with etcd).
     fn is_open(&self, latest: &str) -> bool {
         match (latest.parse::<u64>(), self.version.parse::<u64>()) {
             (Ok(latest), Ok(own)) => latest <= own,
@@ -66,8 +66,8 @@ impl Doubt {
     }
 }
 
-/// A workload as it is known to be at a generation, which no watch may have told yet. Where the number was the
-/// same already, no such generation comes; so this holds for a time only.
+/// Workload as known at a generation that no watch may have reported yet. If the replica count was already the same,
+/// that generation never comes; therefore the entry expires.
 struct Scaled {
     uid: String,
     generation: i64,
@@ -77,13 +77,13 @@ struct Scaled {
 }
 
 impl Memory {
-    /// A pod was answered.
+    /// Records the pod in an answer.
     pub(super) fn answered(&mut self, pod: Pod) {
         let uid = pod.uid().unwrap_or_default();
         self.ahead.insert(uid, Arc::new(pod));
     }
 
-    /// A patch for this request had no answer.
+    /// Records a pending patch for this request.
     pub(super) fn unanswered(&mut self, pod: &PodState, request: Cores, now: Instant) {
         let doubt = Doubt {
             version: pod.version.clone(),
@@ -93,7 +93,7 @@ impl Memory {
         self.doubts.insert(pod.uid.clone(), doubt);
     }
 
-    /// The newest that is known of a pod.
+    /// Returns the newest known state of a pod.
     pub(super) fn newest(&self, told: Arc<Pod>) -> Arc<Pod> {
         let ahead = self
             .ahead
@@ -102,14 +102,14 @@ impl Memory {
         newer.map_or(told, Arc::clone)
     }
 
-    /// What it may have been asked for.
+    /// Returns the request of the pod's pending patch, if there is one.
     pub(super) fn maybe(&self, pod: &PodState, now: Instant) -> Option<Cores> {
         let doubt = self.doubts.get(&pod.uid);
         let open = doubt.filter(|doubt| doubt.is_open(&pod.version) && now < doubt.until);
         open.map(|doubt| doubt.request)
     }
 
-    /// A workload was scaled from what `spec` says.
+    /// Records that a workload with this `spec` was scaled.
     pub(super) fn scaled(&mut self, variant: usize, spec: &Spec, replicas: u32, now: Instant) {
         let scaled = Scaled {
             uid: spec.uid.clone(),
@@ -121,7 +121,7 @@ impl Memory {
         self.scaled.insert(variant, scaled);
     }
 
-    /// A scaling had no answer.
+    /// Records a pending scaling.
     pub(super) fn maybe_scaled(
         &mut self,
         variant: usize,
@@ -139,7 +139,7 @@ impl Memory {
         self.scaled.insert(variant, scaled);
     }
 
-    /// A workload whose pods are these was scaled down to so many, or may have been.
+    /// Records a scale-down, answered or pending, of a workload with these pods.
     pub(super) fn scaled_down(
         &mut self,
         variant: usize,
@@ -155,7 +155,7 @@ impl Memory {
         all.push(Fewer { of, stay, until });
     }
 
-    /// How many of these pods of a variant, none of which is seen to end, end all the same.
+    /// Returns how many of a variant's pods end although none of them is reported as ending.
     pub(super) fn leaving(
         &self,
         variant: usize,
@@ -173,7 +173,7 @@ impl Memory {
         leaving.max().unwrap_or(0)
     }
 
-    /// The newest that is known of a workload.
+    /// Returns the newest known spec of a workload.
     pub(super) fn spec(&self, variant: usize, told: Spec, now: Instant) -> Spec {
         let scaled = self.scaled.get(&variant);
         let newer =
@@ -189,7 +189,8 @@ impl Memory {
         }
     }
 
-    /// Forgets pods that are gone, and what the watches have caught up with. `there`: pods' generations.
+    /// Drops pods that are gone, expired entries, and what the watches have caught up with. `there`: generations by
+    /// pod uid.
     pub(super) fn tidy(&mut self, there: &BTreeMap<String, Option<i64>>, now: Instant) {
         self.refusals.retain(|uid| there.contains_key(uid));
         self.replacing.retain(|uid| there.contains_key(uid));

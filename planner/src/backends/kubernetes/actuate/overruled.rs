@@ -1,5 +1,5 @@
-//! Whether somebody else sets what was set here: pure. Once may be a person's hand; again and again it is a
-//! program that wants something else, and the two would go on for ever.
+//! Detects another controller that reverts our changes (a conflicting writer). Pure. A single change may be a
+//! person's; repeated ones are a program's with another target, and the two would never stop.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -9,48 +9,48 @@ use weir_api::Cores;
 
 use crate::backends::kubernetes::pod::PodState;
 
-/// So often within [`WINDOW`] is no accident.
+/// Number of reverts within [`WINDOW`] that mark a conflicting writer.
 pub const OVERRULED_MOST: usize = 3;
-/// See [`OVERRULED_MOST`].
+/// Window of [`OVERRULED_MOST`].
 pub const WINDOW: Duration = Duration::from_secs(60);
-/// How long a workload is left alone then.
+/// Time for which the workload is then left alone.
 pub const HOLD: Duration = Duration::from_secs(300);
 
-/// What was asked, and how often that did not last. Bounded by the pods there are.
+/// Requests sent, and reverts of them. Bounded by the number of pods.
 #[derive(Default)]
 pub(super) struct Overruled {
-    /// By uid.
+    /// Requests by pod uid.
     asked: BTreeMap<String, Asked>,
-    /// By variant: when somebody changed it.
+    /// Times of reverts by variant.
     times: BTreeMap<usize, VecDeque<Instant>>,
-    /// By variant: until when it is left alone, and why.
+    /// Variants left alone: until when, and why.
     held: BTreeMap<usize, (Instant, String)>,
 }
 
-/// What one pod was asked to have.
+/// Requests to one pod.
 #[derive(Default)]
 struct Asked {
-    /// The request that was taken, and the pod's generation with it.
+    /// Last confirmed request, and the pod's generation with it.
     taken: Option<(Cores, i64)>,
-    /// Those sent since, which may have been taken though no answer said so.
+    /// Requests sent since, which may have been applied although no answer came.
     sent: BTreeSet<Cores>,
 }
 
 impl Overruled {
-    /// This pod is about to be asked to have that.
+    /// Records that a request is about to be sent to this pod.
     pub(super) fn asking(&mut self, pod: &PodState, request: Cores) {
         let asked = self.asked.entry(pod.uid.clone()).or_default();
         asked.sent.insert(request);
     }
 
-    /// This pod was asked to have what it says.
+    /// Records that the pod's current request was confirmed.
     pub(super) fn asked(&mut self, pod: &PodState) {
         let asked = self.asked.entry(pod.uid.clone()).or_default();
         asked.taken = Some((pod.desired.request, pod.generation));
         asked.sent.clear();
     }
 
-    /// Looks at a variant's pods: why it is to be left alone now, if it is.
+    /// Checks a variant's pods for reverts; returns why the variant is to be left alone now, if it is.
     pub(super) fn look(
         &mut self,
         variant: usize,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn again_and_again_is_another_writer_and_once_is_not() {
+    fn repeated_reverts_mark_conflicting_writer_and_rare_ones_do_not() {
         let mut overruled = Overruled::default();
         let mut now = Instant::now();
         let mut generation = 1;
@@ -124,7 +124,7 @@ mod tests {
             now += Duration::from_secs(seconds);
             (overruled.look(1, &[pod(2, generation)], now), now)
         };
-        // Now and then is a person.
+        // Rare changes are a person's.
         for _ in 0..5 {
             assert_eq!(round(&mut overruled, 61).0, None);
         }
@@ -145,18 +145,18 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_and_is_late_is_no_other_writer() {
+    fn lagging_watch_is_no_conflicting_writer() {
         let (mut overruled, now) = (Overruled::default(), Instant::now());
         for generation in 1..10 {
             overruled.asked(&pod(4, generation + 1));
-            // A watch that lags, and the same wish by somebody else.
+            // A watch that lags, and the same change by someone else.
             assert_eq!(overruled.look(0, &[pod(2, generation)], now), None);
             assert_eq!(overruled.look(0, &[pod(4, generation + 2)], now), None);
         }
     }
 
     #[test]
-    fn what_was_sent_and_not_answered_is_no_other_writer() {
+    fn unanswered_patch_is_no_conflicting_writer() {
         let (mut overruled, now) = (Overruled::default(), Instant::now());
         overruled.asked(&pod(8, 1));
         for (cores, generation) in [(4, 2), (2, 3), (3, 4), (1, 5)] {
@@ -166,7 +166,7 @@ mod tests {
             overruled.asking(&pod(8, 1), Cores::whole(cores));
             assert_eq!(overruled.look(0, &[pod(cores, generation)], now), None);
         }
-        // The sends before are over once one is known to have been taken.
+        // Earlier sends no longer count once a later one is confirmed.
         for generation in 1..=OVERRULED_MOST {
             overruled.asked(&pod(8, 10 * generation as i64));
             let other = pod(9, 10 * generation as i64 + 1);

@@ -1,5 +1,5 @@
-//! One pod, replaced: counted off, asked for no more than it has, and evicted. What of that is refused leaves it as
-//! it was.
+//! Replaces one pod: plans stop counting on it, its requested growth is taken back, and it is evicted. A refusal
+//! leaves the pod as it was.
 
 use kube::api::{DeleteParams, EvictParams, Preconditions};
 use tokio::time::Instant;
@@ -15,18 +15,18 @@ use crate::backends::kubernetes::refused::Refused;
 use crate::backends::kubernetes::replace::Kept;
 use crate::capacity::InForce;
 
-/// What is done, as RBAC calls it.
+/// Verb and resource as RBAC names them.
 const EVICT: &str = "create pods/eviction";
 
 impl KubeBackends {
-    /// See [`crate::backends::Actuate::retire`].
+    /// Implements [`crate::backends::Actuate::retire`].
     pub(super) fn count_off(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>> {
-        // What something else changes is left alone, whatever was found of it before.
+        // A workload with a conflicting writer is left alone, whatever was found before.
         self.is_ours(variant).ok()?;
         let seen = self.seen(variant).ok()?;
         let store = self.namespace.pods().ok()?;
         let pods = self.spec(variant).ok()?.pods(store);
-        // Nobody knows how many may go before the budgets have been listed.
+        // Until the budgets have been listed, the allowed disruptions are unknown.
         let allowed = self.namespace.disruption(&pods).ok()?;
         let label = self.watched(variant).ok()?.label();
         let chosen = {
@@ -39,7 +39,7 @@ impl KubeBackends {
         }
     }
 
-    /// Evicts the pod that was counted off; what is in force then.
+    /// Evicts the retired pod; returns the actual capacity then.
     pub(super) async fn evict(&self, variant: usize) -> Result<InForce, ActuateError> {
         let seen = self.seen(variant)?;
         let mut retired = seen.pods.iter();
@@ -63,7 +63,7 @@ impl KubeBackends {
     async fn evict_pod(&self, pod: &PodState) -> Result<(), Refused> {
         let deadline = Instant::now() + self.timeout;
         self.may_change()?;
-        // The cores that it waits for in vain are another one's to begin with.
+        // The new pod starts with the cores that this one waits for in vain.
         let pod = PodState {
             retired: false,
             ..pod.clone()
@@ -91,7 +91,7 @@ impl KubeBackends {
             ..EvictParams::default()
         };
         match in_time(deadline, self.pods.evict(&pod.name, &params), EVICT).await {
-            // Another one of its name has its place already.
+            // A pod of the same name has already taken its place.
             Ok(_) | Err(Refused::Gone | Refused::Conflict) => Ok(()),
             Err(refused) => Err(refused),
         }

@@ -1,5 +1,5 @@
-//! One patch, or one scaling, until it is answered: again after a conflict, once, with the newest state of the
-//! pod, and after "too many requests" when that says, as long as there is time.
+//! Sends a patch or a scaling until it is answered. Retries once after a conflict, with the pod's newest state, and
+//! after "too many requests" at the time the answer names, while time is left.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::backends::kubernetes::patch;
 use crate::backends::kubernetes::pod::PodState;
 use crate::backends::kubernetes::refused::Refused;
 
-/// What is done, as RBAC calls it.
+/// Verbs and resources as RBAC names them.
 const RESIZE: &str = "patch pods/resize";
 const SCALE: &str = "patch scale";
 const GET: &str = "get pods";
@@ -47,7 +47,7 @@ impl KubeBackends {
                     let newest = in_time(deadline, self.pods.get(name), GET).await;
                     let newest = newest.map_err(Refused::of_reading)?;
                     let state = PodState::of(&newest, &patched.pod.container);
-                    // Of the same name, and another pod.
+                    // Another pod may have the same name.
                     let state = state.ok().filter(|state| state.uid == patched.pod.uid);
                     pod = state.ok_or(Refused::Gone)?;
                     self.memory().answered(newest);
@@ -128,8 +128,7 @@ impl KubeBackends {
     }
 }
 
-/// Waits as a server that has too much to do says; what else it says is passed on, and so is this where there
-/// is no time.
+/// Waits as long as a throttled answer says. Returns other failures, and this one if there is no time left.
 async fn wait(refused: Refused, deadline: Instant) -> Result<(), Refused> {
     match refused {
         Refused::Throttled { after } if Instant::now() + after < deadline => {

@@ -1,4 +1,4 @@
-//! Servers of pods are told their cores and their batch, and what of that they know.
+//! Tells the pods' servers their cores and batch size, and reports which values they have.
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -9,7 +9,7 @@ use crate::backends::ActuateError;
 use crate::backends::kubernetes::deal::Seen;
 
 impl KubeBackends {
-    /// Tells the servers that could not be told, or that nobody has told yet.
+    /// Tells the servers that have not been told yet, or whose last request failed.
     pub(super) async fn catch_up(&self) {
         if !(self.fence)() {
             return;
@@ -26,7 +26,7 @@ impl KubeBackends {
         join_all(told).await;
     }
 
-    /// The batch that all servers of a variant have been told which serve.
+    /// Returns the batch size that all serving servers of a variant have been told.
     pub(super) fn told(&self, variant: usize) -> Option<Result<u32, ActuateError>> {
         let tuner = self.watched(variant).ok()?.tuner.as_ref()?;
         let seen = self.seen(variant).ok()?;
@@ -40,7 +40,7 @@ impl KubeBackends {
             .then_some(Ok(batch))
     }
 
-    /// Tells the servers what they have now.
+    /// Tells the servers the cores that their pods have now.
     pub(super) async fn tune(
         &self,
         one: &Try,

@@ -1,4 +1,4 @@
-//! A change under way, and what stands in its way. Pure.
+//! Change in progress, and its blockers. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::backends::kubernetes::patch::{self, NotPatchable};
 use crate::backends::kubernetes::pod::{PodState, Resizing};
 use crate::backends::kubernetes::refused::Refused;
 
-/// Why a pod does not have what it is to have.
+/// Reasons why a pod does not have its target cores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
 pub enum Unmet {
@@ -38,7 +38,7 @@ pub enum Unmet {
 }
 
 impl Unmet {
-    /// Whether it may come to have it all the same.
+    /// Whether it may still get them.
     pub fn leaves_doubt(&self) -> bool {
         match self {
             Unmet::Refused(refused) => refused.leaves_doubt(),
@@ -48,19 +48,19 @@ impl Unmet {
     }
 }
 
-/// A change under way.
+/// Change in progress.
 pub(super) struct Try {
     pub(super) variant: usize,
     pub(super) dealt: Dealt,
-    /// Something has been asked for, or may have been.
+    /// Whether anything has been sent, or may have been.
     pub(super) asked: bool,
-    /// The answer to the scaling, if that was refused.
+    /// Answer to the scaling, if it was refused.
     pub(super) unscaled: Option<Refused>,
-    /// Why fewer were taken away than are to go.
+    /// Disruption budget that limited the scale-down.
     pub(super) spared: Option<Allowed>,
-    /// By uid: answers that were refusals.
+    /// Refusals by pod uid.
     pub(super) refused: BTreeMap<String, Refused>,
-    /// By uid: whose patches wait for their turn.
+    /// Uids of pods whose patches wait for the rate limit.
     pub(super) left: BTreeSet<String>,
 }
 
@@ -77,7 +77,7 @@ impl Try {
         }
     }
 
-    /// What came up, after what had been asked for by then.
+    /// Adds to an error whether part of the change had been sent before it.
     pub(super) fn met(&self, error: ActuateError) -> ActuateError {
         match self.asked {
             true => ActuateError::Midway(Box::new(error)),
@@ -85,24 +85,24 @@ impl Try {
         }
     }
 
-    /// What this pod is to have, if anything was wanted of it.
+    /// Returns the target cores of this pod, if it has any.
     fn wanted(&self, pod: &PodState) -> Option<Cores> {
         self.dealt.wanted.get(&pod.uid).copied().map(patch::step)
     }
 
-    /// Whether nothing more is to be expected of this pod now.
+    /// Whether nothing more is expected of this pod now.
     pub(super) fn is_decided(&self, pod: &PodState) -> bool {
         let Some(wanted) = self.wanted(pod).filter(|_| pod.stays()) else {
             return true;
         };
         match pod.desired.request == wanted {
             true => pod.resizing != Resizing::InProgress,
-            // A lost answer may still turn out to have been a yes.
+            // A patch without an answer may still have been applied.
             false => pod.maybe.is_none(),
         }
     }
 
-    /// What stands in this pod's way.
+    /// Returns the blocker of this pod.
     pub(super) fn unmet(
         &self,
         pod: &PodState,
@@ -123,7 +123,7 @@ impl Try {
             } else if self.dealt.waiting.contains(&pod.uid) {
                 Unmet::NoRoom
             } else {
-                // It was given that, and something else since.
+                // It was applied, and something else has changed the pod since.
                 Unmet::Refused(Refused::Conflict)
             });
         }

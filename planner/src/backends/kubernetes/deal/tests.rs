@@ -1,4 +1,4 @@
-//! Goals over pods, and pods as what is in force.
+//! Targets distributed over pods, and actual capacity read from pods.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ pub(in crate::backends::kubernetes) fn cpu(millis: u32) -> Cpu {
     }
 }
 
-/// A serving pod that has so many cores.
+/// Serving pod with this many cores.
 pub(in crate::backends::kubernetes) fn pod(name: &str, cores: u32) -> PodState {
     PodState {
         name: name.to_owned(),
@@ -75,7 +75,7 @@ fn goal(replicas: u32, each: u32, start: u32) -> Goal {
     }
 }
 
-/// So many cores, in as many pods as there may be.
+/// Limit of cores, without a limit of pods.
 fn cores(most: u32) -> Most {
     Most {
         cores: Cores::whole(most),
@@ -83,7 +83,7 @@ fn cores(most: u32) -> Most {
     }
 }
 
-/// Names and cores of the patched, the replicas to scale to, those that are too many.
+/// Checks names and cores of the patched pods, the replica count to request, and the number of unaffordable replicas.
 fn check(seen: &Seen, goal: Goal, most: u32, expected: (&str, Option<u32>, u32)) {
     let dealt = seen.deal(goal, cores(most), &Refusals::default());
     let patches: Vec<String> = dealt
@@ -100,7 +100,7 @@ fn check(seen: &Seen, goal: Goal, most: u32, expected: (&str, Option<u32>, u32))
 }
 
 #[test]
-fn what_is_in_force_is_the_least_that_serves_and_the_most_that_is_held() {
+fn actual_counts_least_serving_cores_and_reserves_all_cores_used() {
     let growing = PodState {
         desired: cpu(4000),
         ..pod("b", 2)
@@ -120,15 +120,15 @@ fn what_is_in_force_is_the_least_that_serves_and_the_most_that_is_held() {
     );
     let in_force = all.in_force();
     assert_eq!(in_force.ready, Allocation::new(2, Cores::whole(2)));
-    // One starts and two are not even made.
+    // One starts and two do not exist yet.
     assert_eq!(in_force.starting, Allocation::new(3, Cores::whole(1)));
     assert_eq!(in_force.at_most, Cores::whole(3 + 4 + 2 + 7 + 2));
     assert_eq!(seen(0, vec![]).in_force(), InForce::default());
 }
 
 #[test]
-fn who_is_told_to_end_and_is_not_seen_to_costs_another_one() {
-    // Scaled from 3 to 2 and back: one that ends beside three.
+fn pod_ended_but_not_reported_reserves_another_pod() {
+    // Scaled from 3 to 2 and back: one ends beside three.
     let three = || vec![pod("a", 2), pod("b", 2), pod("c", 1)];
     let all = Seen {
         leaving: 1,
@@ -136,7 +136,7 @@ fn who_is_told_to_end_and_is_not_seen_to_costs_another_one() {
     };
     assert_eq!(all.at_most(), Cores::whole(5 + 1));
     assert_eq!(all.in_force().at_most, Cores::whole(5 + 1));
-    // Scaled to 2, and not back: three are there at most.
+    // Scaled to 2 and not back: at most three exist.
     let fewer = Seen {
         leaving: 1,
         ..seen(2, three())
@@ -144,7 +144,7 @@ fn who_is_told_to_end_and_is_not_seen_to_costs_another_one() {
     assert_eq!(fewer.at_most(), Cores::whole(5));
     check(&fewer, goal(3, 2, 1), 6, ("", Some(3), 0));
     check(&fewer, goal(3, 2, 1), 5, ("", None, 1));
-    // Whether it was scaled down is not known: it is not taken back where the budget would not bear it.
+    // A pending scale-down is not undone if the budget does not cover it.
     let maybe = Seen {
         maybe: Some(2),
         leaving: 1,
@@ -155,7 +155,7 @@ fn who_is_told_to_end_and_is_not_seen_to_costs_another_one() {
 }
 
 #[test]
-fn serving_pods_get_each_and_starting_ones_start() {
+fn serving_pods_get_each_and_starting_pods_get_start() {
     let two = || vec![pod("a", 2), pod("b", 2), starting("c", 1)];
     check(&seen(3, two()), goal(3, 4, 2), 10, ("a=4 b=4 c=2", None, 0));
     check(&seen(3, two()), goal(3, 2, 1), 5, ("", None, 0));
@@ -169,20 +169,20 @@ fn serving_pods_get_each_and_starting_ones_start() {
 }
 
 #[test]
-fn who_is_unready_for_a_while_keeps_what_it_has() {
+fn unready_pod_keeps_its_cores() {
     let unready = |cores| PodState {
         ready: false,
         ..pod("b", cores)
     };
     let two = |cores| seen(2, vec![pod("a", 4), unready(cores)]);
     check(&two(4), goal(2, 4, 1), 5, ("", None, 0));
-    // It would not come back with more than the others, nor be given any before it serves.
+    // It must not come back with more than the others, nor get any before it serves.
     check(&two(4), goal(2, 3, 1), 4, ("a=3 b=3", None, 0));
     check(&two(2), goal(2, 4, 1), 9, ("", None, 0));
 }
 
 #[test]
-fn who_is_about_to_go_is_not_counted_on() {
+fn pod_beyond_replica_count_does_not_count() {
     let all = seen(
         2,
         vec![pod("a", 3), pod("b", 3), pod("c", 2), starting("d", 1)],
@@ -194,7 +194,7 @@ fn who_is_about_to_go_is_not_counted_on() {
 }
 
 #[test]
-fn what_may_have_been_asked_for_is_reckoned_with_both_ways() {
+fn pending_write_counts_with_both_outcomes() {
     let growing = PodState {
         maybe: Some(Cores::whole(5)),
         ..pod("a", 2)
@@ -202,7 +202,7 @@ fn what_may_have_been_asked_for_is_reckoned_with_both_ways() {
     let mut all = seen(2, vec![growing, pod("b", 2)]);
     assert_eq!(all.in_force().ready, Allocation::new(2, Cores::whole(2)));
     assert_eq!(all.at_most(), Cores::whole(5 + 2));
-    // It can be asked for again, and the others cannot have it meanwhile.
+    // It can be requested again, and the other pod cannot have it meanwhile.
     check(&all, goal(2, 5, 5), 8, ("a=5", None, 0));
     all.maybe = Some(4);
     assert_eq!(all.at_most(), Cores::whole(5 + 2 + 2));
@@ -216,18 +216,18 @@ fn what_may_have_been_asked_for_is_reckoned_with_both_ways() {
     all.maybe = Some(1);
     assert_eq!(all.in_force().ready, Allocation::new(1, Cores::whole(2)));
     assert_eq!(all.at_most(), Cores::whole(5 + 2));
-    // Nobody waits for it to turn out.
+    // The target does not wait for the pending write.
     check(&all, goal(2, 2, 1), 7, ("", Some(2), 0));
 }
 
 #[test]
-fn nothing_is_asked_that_the_goal_does_not_bear() {
-    // What ends holds its cores until it is gone.
+fn no_change_exceeds_the_target_cores() {
+    // An ending pod occupies its cores until it is gone.
     let all = seen(2, vec![pod("a", 2), pod("b", 2), ending("c", 2)]);
     check(&all, goal(2, 4, 4), 8, ("a=4", None, 0));
     check(&all, goal(2, 3, 3), 6, ("", None, 0));
     check(&all, goal(2, 1, 1), 2, ("a=1 b=1", None, 0));
-    // Replicas first; a template that asks for more than they are to start with lets fewer of them.
+    // Replicas come first; a template with more cores than `start` allows fewer of them.
     let mut all = seen(1, vec![pod("a", 2)]);
     check(&all, goal(3, 4, 1), 6, ("a=4", Some(3), 0));
     check(&all, goal(3, 4, 1), 4, ("", Some(3), 0));
@@ -239,7 +239,7 @@ fn nothing_is_asked_that_the_goal_does_not_bear() {
 }
 
 #[test]
-fn where_pods_are_bounded_what_ends_counts_as_one() {
+fn ending_pod_counts_against_limit_of_pods() {
     let (template, five) = (Cores::whole(1), Cores::whole(50));
     for (ending_ones, maybe, leaving, most, scale, too_many) in [
         (0, None, 0, 5, Some(5), 0),
@@ -247,11 +247,11 @@ fn where_pods_are_bounded_what_ends_counts_as_one() {
         (3, None, 0, 5, None, 3),
         (4, None, 0, 5, None, 3),
         (4, None, 0, u32::MAX, Some(5), 0),
-        // Two have been started already, perhaps.
+        // Two may have been started already.
         (1, Some(4), 0, 5, Some(4), 1),
         (0, Some(4), 0, 5, Some(5), 0),
         (2, Some(4), 0, 5, Some(4), 1),
-        // One was told to end and is not seen to.
+        // One was told to end and is not reported as ending.
         (0, None, 1, 5, Some(4), 1),
     ] {
         let names = ["c", "d", "e", "f"];
@@ -278,7 +278,7 @@ fn where_pods_are_bounded_what_ends_counts_as_one() {
 }
 
 #[test]
-fn no_shrinking_pays_for_a_growing() {
+fn growth_does_not_use_cores_of_unfinished_shrink() {
     let all = seen(2, vec![pod("a", 4), starting("b", 1)]);
     check(&all, goal(2, 2, 3), 5, ("a=2", None, 0));
     let dealt = all.deal(goal(2, 2, 3), cores(5), &Refusals::default());
@@ -286,7 +286,7 @@ fn no_shrinking_pays_for_a_growing() {
 }
 
 #[test]
-fn what_was_refused_for_good_is_not_asked_again_until_something_changes() {
+fn final_refusal_stops_same_request_until_pod_changes() {
     let mut refusals = Refusals::default();
     let wish = goal(1, 9, 9);
     let why = "too big".to_owned();
@@ -310,7 +310,7 @@ fn what_was_refused_for_good_is_not_asked_again_until_something_changes() {
 }
 
 #[test]
-fn what_cannot_be_patched_says_why() {
+fn unpatchable_pod_has_a_reason() {
     let untold = PodState {
         actual: Actual::Untold,
         ..pod("a", 2)
@@ -339,9 +339,9 @@ fn any_pod() -> impl Strategy<Value = PodState> {
 }
 
 proptest! {
-    /// Pods grow at once, shrink never, those that end stay: the worst there is.
+    /// Worst case: pods grow at once, never shrink, and ending pods stay.
     #[test]
-    fn never_more_than_the_goal_costs_or_there_was(
+    fn reserved_never_exceeds_target_or_previous_reserve(
         pods in prop::collection::vec(any_pod(), 0..6),
         (replicas, maybe, template) in (0u32..8, prop::option::of(0u32..8), 0u32..5),
         (wanted, each, start) in (0u32..8, 0u32..9, 0u32..9),

@@ -1,4 +1,4 @@
-//! How pods are read.
+//! Reading of pods.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ fn read(pod: Value) -> Result<PodState, NotResizable> {
     PodState::of(&serde_json::from_value(pod).unwrap(), "app")
 }
 
-/// A pod that runs with a core, as its spec says.
+/// Pod that runs with one core, as its spec says.
 fn pod() -> Value {
     let cpu = json!({"cpu": "1", "memory": "64Mi"});
     let resources = json!({"requests": cpu, "limits": cpu});
@@ -23,7 +23,7 @@ fn pod() -> Value {
     })
 }
 
-/// The same, asking for so many millicores.
+/// The same pod with this many millicores in its spec.
 fn asking(millis: u32) -> Value {
     let mut pod = pod();
     let cpu = json!({"cpu": format!("{millis}m"), "memory": "64Mi"});
@@ -41,7 +41,7 @@ fn with_condition(mut pod: Value, name: &str, reason: &str, of: i64) -> Value {
 }
 
 #[test]
-fn a_settled_pod_is_read_whole() {
+fn settled_pod_is_read_in_full() {
     let state = read(pod()).unwrap();
     let one = Cpu {
         request: Cores::whole(1),
@@ -75,17 +75,17 @@ fn a_settled_pod_is_read_whole() {
     );
 }
 
-/// How the resize of a pod stands.
+/// Checks the state of a pod's resize.
 fn check(pod: Value, expected: Resizing) {
     assert_eq!(read(pod.clone()).unwrap().resizing, expected, "{pod}");
 }
 
 #[test]
-fn how_a_resize_stands() {
+fn resize_state_is_read_from_conditions_and_status() {
     let why = || "so".to_owned();
     let (pending, progress) = ("PodResizePending", "PodResizeInProgress");
     check(asking(2000), Resizing::InProgress);
-    // The same amount in other words is the same.
+    // The same amount in another notation is equal.
     check(asking(1000), Resizing::Settled);
     let unseen = |mut pod: Value| {
         pod["metadata"]["generation"] = json!(4);
@@ -109,7 +109,7 @@ fn how_a_resize_stands() {
         with_condition(asking(2000), progress, "Error", 3),
         Resizing::Failed { why: why() },
     );
-    // What is said of an earlier spec says nothing of this one.
+    // A condition about an earlier spec does not count.
     check(
         with_condition(asking(2000), pending, "Infeasible", 2),
         Resizing::InProgress,
@@ -122,11 +122,11 @@ fn how_a_resize_stands() {
         unseen(with_condition(asking(2000), pending, "Infeasible", 3)),
         Resizing::InProgress,
     );
-    // A condition that no longer holds.
+    // A condition that is no longer true.
     let mut over = with_condition(pod(), pending, "Deferred", 3);
     over["status"]["conditions"][1]["status"] = json!("False");
     check(over, Resizing::Settled);
-    // Before 1.34 nobody says what was seen.
+    // Before 1.34 the observed generation is not reported.
     let mut older = asking(2000);
     older["status"]
         .as_object_mut()
@@ -139,7 +139,7 @@ fn how_a_resize_stands() {
 }
 
 #[test]
-fn a_restart_a_start_and_a_node_that_cannot_are_told_apart() {
+fn restart_start_and_unsupporting_node_are_distinguished() {
     let status = "/status/containerStatuses/0";
     let mut restarted = pod();
     *restarted.pointer_mut(&format!("{status}/state")).unwrap() =
@@ -180,7 +180,7 @@ fn a_restart_a_start_and_a_node_that_cannot_are_told_apart() {
 }
 
 #[test]
-fn a_pod_holds_the_most_of_what_is_asked_granted_and_there() {
+fn pod_reserves_maximum_of_desired_allocated_and_actual() {
     let mut growing = asking(3000);
     let state = read(growing.clone()).unwrap();
     assert_eq!(
@@ -191,9 +191,9 @@ fn a_pod_holds_the_most_of_what_is_asked_granted_and_there() {
     growing["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] = json!("2");
     let shrinking = read(growing.clone()).unwrap();
     assert_eq!(shrinking.at_most(), Cores::whole(2));
-    // What is about to go is not counted on.
+    // Cores about to be taken away do not count.
     assert_eq!(shrinking.cores(), Cores::from_millis(500));
-    // Nor is what may have been asked for, one way or the other.
+    // Nor do cores of a pending write, up or down.
     for (maybe, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
         let doubted = PodState {
             maybe: Some(Cores::from_millis(maybe)),
@@ -210,7 +210,7 @@ fn a_pod_holds_the_most_of_what_is_asked_granted_and_there() {
 }
 
 #[test]
-fn who_has_served_is_told_from_who_only_starts() {
+fn served_pod_is_distinguished_from_starting_pod() {
     let unready = |since: &str, restarts: u32| {
         let mut pod = pod();
         pod["status"]["conditions"] =
@@ -232,7 +232,7 @@ fn who_has_served_is_told_from_who_only_starts() {
 }
 
 #[test]
-fn what_can_never_be_resized_says_why() {
+fn unresizable_pod_has_a_reason() {
     let check = |change: fn(&mut Value), says: &str| {
         let mut pod = pod();
         change(&mut pod);

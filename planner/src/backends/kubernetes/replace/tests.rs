@@ -1,4 +1,4 @@
-//! Pods in nodes without room, and what becomes of them.
+//! Pods on nodes without room, and their replacement.
 
 use super::*;
 use crate::backends::kubernetes::deal::tests::{cpu, ending, pod, seen, starting};
@@ -14,7 +14,7 @@ fn deferred() -> Unmet {
     Unmet::Deferred("full".to_owned())
 }
 
-/// A pod of 2 cores that is to have 4 and waits for them.
+/// Pod with 2 cores whose target is 4 and which waits for them.
 fn wishing(name: &str) -> PodState {
     PodState {
         desired: cpu(4000),
@@ -26,7 +26,7 @@ fn at(begin: Instant, s: u64) -> Instant {
     begin + Duration::from_secs(s)
 }
 
-/// Whom `replacing` chooses of these, with so many cores of room.
+/// Returns the pod that `replacing` chooses with this many spare cores.
 fn choose(
     replacing: &mut Replacing,
     seen: &Seen,
@@ -37,7 +37,7 @@ fn choose(
     Some(chosen.map(|pod| pod.name))
 }
 
-/// What is found of `a`, in an order of seconds, and what comes of it at the last.
+/// Checks the choice after a sequence of blockers of `a`, each at a time in seconds.
 fn check(found: &[(u64, Option<Unmet>)], expected: Option<Result<&str, Kept>>) {
     let (mut replacing, begin) = (Replacing::default(), Instant::now());
     let pods = seen(2, vec![wishing("a"), pod("b", 4)]);
@@ -56,7 +56,7 @@ fn check(found: &[(u64, Option<Unmet>)], expected: Option<Result<&str, Kept>>) {
 }
 
 #[test]
-fn who_waits_in_vain_is_replaced_after_its_time() {
+fn blocked_pod_is_replaced_after_its_timeout() {
     check(&[(0, None)], None);
     check(&[(0, Some(Unmet::Left))], None);
     check(&[(0, Some(never()))], Some(Ok("a")));
@@ -68,7 +68,7 @@ fn who_waits_in_vain_is_replaced_after_its_time() {
         &[(0, Some(deferred())), (300, Some(deferred()))],
         Some(Ok("a")),
     );
-    // It had it meanwhile, or something else was in its way.
+    // It had its target in between, or another blocker.
     check(
         &[(0, Some(deferred())), (200, None), (300, Some(deferred()))],
         left(300),
@@ -87,7 +87,7 @@ fn who_waits_in_vain_is_replaced_after_its_time() {
 }
 
 #[test]
-fn none_is_replaced_at_the_others_cost() {
+fn pod_is_not_replaced_at_cost_of_others() {
     let check = |pods: Seen, room: u32, allowed: Option<u32>, expected: Result<&str, Kept>| {
         let (mut replacing, now) = (Replacing::default(), Instant::now());
         replacing.see(&wishing("a"), Some(&never()), now);
@@ -129,7 +129,8 @@ fn none_is_replaced_at_the_others_cost() {
         None,
         busy(),
     );
-    // The newcomer takes what its template says. What the pod waits for in vain is given back before it goes.
+    // The new pod takes its template's cores. The growth that the old one waits for is taken back before the
+    // eviction.
     let dear = |cores| Seen {
         template: Cores::whole(cores),
         ..two()
@@ -138,7 +139,7 @@ fn none_is_replaced_at_the_others_cost() {
     check(dear(3), 0, None, Err(Kept::NoRoom(Cores::whole(3))));
     check(dear(3), 1, None, Ok("a"));
     check(dear(0), 9, None, Err(Kept::Unpriced));
-    // Of a node that is to give it already, nothing can be had back.
+    // If the node has already granted the growth, nothing can be taken back.
     let granted = PodState {
         allocated: Some(Cores::whole(4)),
         resizing: Resizing::InProgress,
@@ -149,7 +150,7 @@ fn none_is_replaced_at_the_others_cost() {
 }
 
 #[test]
-fn one_at_a_time_and_less_often_where_it_does_not_help() {
+fn one_pod_is_replaced_at_a_time_with_growing_backoff() {
     let (mut replacing, begin) = (Replacing::default(), Instant::now());
     let mut now = begin;
     let lately = |s| Some(Err(Kept::Lately(Duration::from_secs(s))));
@@ -166,11 +167,11 @@ fn one_at_a_time_and_less_often_where_it_does_not_help() {
         replacing.see(&pods.pods[0], Some(&never()), now);
         assert_eq!(choose(&mut replacing, &pods, 9, now), chosen(name));
         assert!(replacing.is_retired(&pods.pods[0].uid));
-        // As long as it does not end it is the one.
+        // It stays the choice until it ends.
         let mut gone = pods.clone();
         gone.pods[0].retired = true;
         assert_eq!(choose(&mut replacing, &gone, 0, now), chosen(name));
-        // The newcomer is as badly off.
+        // The new pod is blocked as well.
         let pods = seen(2, vec![wishing("next"), pod("b", 2)]);
         replacing.retain(|uid| uid == "uid-next" || uid == "uid-b");
         replacing.see(&pods.pods[0], Some(&never()), now);
@@ -182,7 +183,7 @@ fn one_at_a_time_and_less_often_where_it_does_not_help() {
     let pods = seen(2, vec![wishing("h"), pod("b", 2)]);
     replacing.see(&pods.pods[0], Some(&never()), now);
     assert_eq!(choose(&mut replacing, &pods, 9, now), chosen("h"));
-    // Refused, it is counted on again, and tried again sooner.
+    // After a refusal plans count on it again, and it is retried sooner.
     let why = Refused::Gone;
     replacing.keep(0, "uid-h", why.clone(), now);
     assert!(!replacing.is_retired("uid-h"));

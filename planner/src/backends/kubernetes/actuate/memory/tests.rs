@@ -1,4 +1,4 @@
-//! What is remembered, and for how long.
+//! Writes that the watches do not show yet, and when they are dropped.
 
 use kube::core::Selector;
 use serde_json::json;
@@ -19,7 +19,7 @@ fn state(version: &str) -> PodState {
 }
 
 #[test]
-fn a_pod_is_ahead_until_a_watch_is_as_far() {
+fn answered_pod_is_newest_until_watch_catches_up() {
     let (mut memory, now) = (Memory::default(), Instant::now());
     memory.answered(pod(2, "9"));
     let newest = |memory: &Memory, generation| {
@@ -35,7 +35,7 @@ fn a_pod_is_ahead_until_a_watch_is_as_far() {
 }
 
 #[test]
-fn a_patch_without_an_answer_is_in_doubt_until_another_version_or_for_a_minute() {
+fn pending_patch_counts_until_another_version_or_for_a_minute() {
     let (mut memory, now) = (Memory::default(), Instant::now());
     let two = Cores::whole(2);
     memory.unanswered(&state("10"), two, now);
@@ -68,9 +68,9 @@ fn spec(uid: &str, generation: i64, replicas: u32) -> Spec {
 }
 
 #[test]
-fn a_scaling_holds_until_the_watch_tells_of_it() {
+fn scaling_holds_until_watch_reports_it() {
     let (mut memory, now) = (Memory::default(), Instant::now());
-    // What is known where the watch says this: replicas, what there may be.
+    // Known state when the watch reports `told`: replicas, and replicas of a pending write.
     let known = |memory: &Memory, told: Spec, now| {
         let spec = memory.spec(0, told, now);
         (spec.replicas, spec.maybe)
@@ -84,7 +84,7 @@ fn a_scaling_holds_until_the_watch_tells_of_it() {
         (1, None),
         "another of its name"
     );
-    // One without an answer, while the watch still lags behind the first.
+    // A pending scaling, while the watch still lags behind the first.
     let latest = memory.spec(0, spec("d", 3, 2), now);
     memory.maybe_scaled(0, &latest, 6, now);
     for told in [spec("d", 3, 2), spec("d", 4, 4)] {
@@ -95,7 +95,7 @@ fn a_scaling_holds_until_the_watch_tells_of_it() {
 }
 
 #[test]
-fn who_is_told_to_end_is_reckoned_with_until_seen_to_or_for_a_minute() {
+fn ended_pod_counts_until_reported_or_for_a_minute() {
     let (mut memory, now) = (Memory::default(), Instant::now());
     let uids = |text: &str| -> BTreeSet<String> { text.chars().map(String::from).collect() };
     let leaving = |memory: &Memory, staying: &str, after: Duration| {
@@ -110,7 +110,7 @@ fn who_is_told_to_end_is_reckoned_with_until_seen_to_or_for_a_minute() {
         );
     }
     assert_eq!(memory.leaving(1, |_| true, now), 0, "another variant");
-    // Down again: of those that stay of all, and of each scaling.
+    // Scaled down again: counted against all pods, and against each scaling.
     memory.scaled_down(0, uids("abcd"), 1, now);
     assert_eq!(leaving(&memory, "abcd", Duration::ZERO), 3);
     assert_eq!(leaving(&memory, "ab", Duration::ZERO), 1);
