@@ -1,4 +1,4 @@
-//! The pods whose proxies carry the filter → where their statistics are, as a watch tells it.
+//! Finds the statistics addresses of the pods whose proxies run the filter, by a watch.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::backends::kubernetes::workload::{Bell, Followed};
 use crate::observe::Target;
 use crate::service::ProxyPods;
 
-/// The proxies there are, followed until dropped.
+/// Addresses of the running proxies, watched until dropped.
 pub struct ProxyWatch {
     targets: watch::Receiver<Arc<[Target]>>,
     task: AbortHandle,
 }
 
 impl ProxyWatch {
-    /// Follows the pods that have these labels.
+    /// Watches the pods with these labels.
     pub fn new(client: &kube::Client, namespace: &str, pods: &ProxyPods) -> ProxyWatch {
         let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
         let labels: Vec<String> = pods
@@ -60,7 +60,7 @@ impl ProxyWatch {
         }
     }
 
-    /// Where their statistics are.
+    /// Returns the addresses of the proxies' statistics.
     pub fn targets(&self) -> watch::Receiver<Arc<[Target]>> {
         self.targets.clone()
     }
@@ -72,7 +72,7 @@ impl Drop for ProxyWatch {
     }
 }
 
-/// Of a pod that runs, ready or not: one that is about to end has requests still.
+/// Returns the address of a running pod, ready or not: an ending pod still serves requests.
 fn target(pod: &Pod, pods: &ProxyPods) -> Option<Target> {
     let status = pod.status.as_ref()?;
     let runs = status.phase.as_deref() == Some("Running");
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_that_runs_is_asked_at_its_address() {
+    fn running_pod_is_scraped_at_its_address() {
         let pods = ProxyPods {
             labels: BTreeMap::new(),
             namespace: None,

@@ -1,30 +1,29 @@
-//! Which proxies are looked at: a list that stands, or one that somebody moves who watches them come
-//! and go. Says who they are; looks at none itself.
+//! Proxies to scrape: a fixed list, or one updated by a watch. Only lists them, does not scrape.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// A proxy that can be looked at.
+/// Proxy that can be scraped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// What it is known by: its counters go on under this name, whatever its address becomes.
+    /// Name under which its counters continue, even if its address changes.
     pub name: Arc<str>,
-    /// Its statistics. No two proxies have the same: what is counted twice would be planned for twice.
+    /// Address of its statistics. Must be unique: a proxy counted twice would be planned for twice.
     pub url: reqwest::Url,
 }
 
-/// Where a scraper finds its proxies.
+/// Source of a scraper's proxies.
 #[derive(Debug, Clone)]
 pub enum Targets {
-    /// Those of a service file, named by their addresses.
+    /// Proxies of a service file, named by their addresses.
     Fixed(Vec<reqwest::Url>),
-    /// The latest list there is, also of a sender that has ended.
+    /// Latest list, still valid after its sender has ended.
     Moving(watch::Receiver<Arc<[Target]>>),
 }
 
 impl Targets {
-    /// Those of now in the order of their names, each name once.
+    /// Returns the current proxies, sorted by name, each name once.
     pub(super) fn now(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = match self {
             Targets::Fixed(urls) => urls.iter().map(named_by_address).collect(),
@@ -53,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_stands_is_named_by_its_addresses() {
+    fn fixed_list_is_named_by_addresses() {
         let urls = ["http://b/stats", "http://a:9901/stats"];
         let urls: Vec<reqwest::Url> = urls.map(|url| url.parse().unwrap()).into();
         let targets = Targets::Fixed(urls.clone());
@@ -65,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_moves_is_the_latest_by_name_and_outlives_its_sender() {
+    fn moving_list_is_latest_by_name_and_outlives_its_sender() {
         let target = |name: &str, url: &str| Target {
             name: name.into(),
             url: url.parse().unwrap(),
