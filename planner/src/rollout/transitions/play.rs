@@ -1,4 +1,4 @@
-//! A case, cycle by cycle, as `Planner::act` goes through one, and what must hold at each moment.
+//! Runs a case cycle by cycle, as the control loop does, and checks the invariants at each moment.
 
 use weir_api::Cores;
 
@@ -11,17 +11,17 @@ use crate::capacity::{Allocation, Goal, InForce, Resize};
 use crate::rollout::STEPS_MAX;
 use crate::rollout::{SERVES_AT_ALL, Shapes, Step, Transition};
 
-/// Time in which a change is to be confirmed, ms.
+/// Time limit for confirming a change, in ms.
 pub(super) const TIMEOUT_MS: u64 = 200;
-/// Part of the demand that is rounding.
+/// Part of the demand that counts as rounding.
 const TOLERANCE: f64 = 2e-6;
-/// Looks of a cycle, the one at its begin included.
+/// Samples per cycle, including the one at its beginning.
 const LOOKS: u64 = 4;
-/// Steps of a cycle, one after the other, that change nothing: what grows, what is published, what shrinks.
+/// Maximum number of consecutive steps of a cycle that change nothing: growth, publication, shrinking.
 const IDLE_MAX: usize = 6;
-/// Cycles after which nothing changes any more: another way is searched again after some.
+/// Cycles without a change after which a case is over: a detour is searched again after some cycles.
 const SAME_CYCLES: u32 = 8;
-/// Cycles after the last fault in which what was lost may still be expected.
+/// Cycles after the last fault in which a lost change may still take effect.
 const DOUBT_CYCLES: u64 = 61;
 
 /// Figures of many cases.
@@ -30,9 +30,9 @@ pub(super) struct Counts {
     pub(super) transitions: u64,
     pub(super) cycles: u64,
     pub(super) reached: u64,
-    /// Ends where no order of steps comes to what is wanted without a loss.
+    /// Targets that no order of steps reaches without a loss.
     pub(super) unreachable: u64,
-    /// Publications that carry less than what was there, as the demand exceeded that.
+    /// Publications that carry less than before, because the demand exceeded the capacity.
     pub(super) made_room: u64,
 }
 
@@ -55,12 +55,12 @@ pub(super) struct Play<'a, B> {
     under_way: UnderWay,
     detour: Detour,
     published: Vec<Allocation>,
-    /// Variants that somebody else changed since a plan was published.
+    /// Variants that another controller changed since a plan was published.
     undone: Vec<bool>,
-    /// Cores and excess of bounds that there may be in this cycle.
+    /// Allowed cores and excess of resources in this cycle.
     allowed: (Cores, Vec<u64>),
     counts: Counts,
-    /// The first that did not hold, and when.
+    /// First failed check, and when.
     failure: Option<String>,
     /// Whether each step is printed.
     is_told: bool,
@@ -93,10 +93,10 @@ impl<'a, B: Backend> Play<'a, B> {
         }
     }
 
-    /// All cycles, to the end of the last transition.
+    /// Runs all cycles, to the end of the last transition.
     ///
     /// # Errors
-    /// The first that did not hold.
+    /// The first failed check.
     pub(super) fn run(mut self) -> Result<Counts, String> {
         self.play();
         self.failure.map_or(Ok(self.counts), Err)
@@ -145,7 +145,7 @@ impl<'a, B: Backend> Play<'a, B> {
                 self.counts.reached += 1;
                 return;
             }
-            // Nothing is under way, nothing changes any more.
+            // No change is in progress, and nothing changes any more.
             let state = (settled && cycle >= certain).then(|| (there, self.in_force.clone()));
             same = if state.is_some() && state == before {
                 same + 1
@@ -160,7 +160,7 @@ impl<'a, B: Backend> Play<'a, B> {
         self.ended(last);
     }
 
-    /// Looks into an end that is not what was wanted.
+    /// Checks an end that is not the target.
     fn ended(&mut self, wish: &Wish) {
         let there = self.backend.allocations();
         let (now, then) = (self.carried(&there, wish), self.carried(&wish.wanted, wish));
@@ -197,7 +197,7 @@ impl<'a, B: Backend> Play<'a, B> {
         }
     }
 
-    /// Looks until the next cycle, as `Planner::tick` does: what comes to be in force is gone on with at once.
+    /// Samples until the next cycle, as the control loop does: newly actual capacity is used at once.
     fn look(&mut self, wish: &Wish, begun: u64) {
         for look in 1..LOOKS {
             let at = begun + look * CYCLE_MS / LOOKS;
@@ -234,7 +234,7 @@ impl<'a, B: Backend> Play<'a, B> {
         let transition = transition.after(&self.published).down_to(least);
         let mut transition = transition.serving(wish.arriving);
         let (mut waited, mut is_out) = (true, false);
-        // A step that comes to nothing is not taken again in the same cycle.
+        // A step without effect is not repeated in the same cycle.
         let (mut steps, mut last) = (0, self.in_force.clone());
         for _ in 0..STEPS_MAX {
             let now = transition.in_force();
@@ -264,7 +264,7 @@ impl<'a, B: Backend> Play<'a, B> {
                     (waited, is_out) = (false, is_plan);
                     self.undone.fill(false);
                     self.tell(|| format!("publishes {}", text(&there)));
-                    // Where a stage has nothing, the others serve nobody.
+                    // If a stage has nothing, the others serve nobody.
                     let nothing = vec![Allocation::NONE; there.len()];
                     self.published = if is_plan { there.clone() } else { nothing };
                     self.see();
@@ -323,7 +323,7 @@ impl<'a, B: Backend> Play<'a, B> {
         self.ensure(!is_asked_anew, "what loads is asked anew", String::new);
     }
 
-    /// A publication: nothing of what is carried is lost that could be kept.
+    /// Checks a publication: nothing that is carried is lost if it could be kept.
     fn lose(&mut self, now: &[Allocation], there: &[Allocation], (wish, goals): (&Wish, &[Goal])) {
         let (before, after) = (self.carried(now, wish), self.carried(there, wish));
         if after >= before.min(1.0) - TOLERANCE {
@@ -358,7 +358,7 @@ impl<'a, B: Backend> Play<'a, B> {
         self.case.carried(there, wish.demand)
     }
 
-    /// Whether a plan can be made of it.
+    /// Whether a plan can be made for these allocations.
     fn is_plan(&self, there: &[Allocation]) -> bool {
         let serves = |index: usize| there[index] != Allocation::NONE;
         self.case
@@ -367,7 +367,7 @@ impl<'a, B: Backend> Play<'a, B> {
             .all(|stage| stage.clone().any(serves))
     }
 
-    /// Time goes on, whatever comes to be looked at when it does.
+    /// Advances the time and checks on the way.
     fn pass(&mut self, until: u64) {
         while self.now < until {
             self.now = until.min(self.now + 50);
@@ -376,7 +376,7 @@ impl<'a, B: Backend> Play<'a, B> {
         }
     }
 
-    /// What there may be from now on, if that is more than is allowed.
+    /// Extends the allowed use to what may be in use from now on.
     fn allow(&mut self) {
         let replicas = self.backend.replicas();
         let excess = self
@@ -419,7 +419,7 @@ impl<'a, B: Backend> Play<'a, B> {
     }
 }
 
-/// Allocations, one after the other.
+/// Formats allocations, one after the other.
 pub(super) fn text(all: &[Allocation]) -> String {
     let each: Vec<String> = all.iter().map(ToString::to_string).collect();
     format!("[{}]", each.join(", "))

@@ -1,7 +1,7 @@
-//! Servers behind an address, one replica each, as [`crate::backends::Local`] and replay's kubelet have them: a change is
-//! in force after a delay, one from nothing serves after a time to load besides, one for other cores takes the place of
-//! what is on its way and begins anew. An answer that takes longer than the timeout is none, and leaves doubt until the
-//! server says what was asked, or for a minute.
+//! Servers behind an address, one replica each, as in [`crate::backends::Local`] and replay's kubelet. A change is
+//! actual after a delay; one from no cores serves after a loading time in addition; one to other cores replaces the
+//! change in progress and starts anew. An answer that takes longer than the timeout is lost; the change stays a
+//! pending write until the server reports it, or for a minute.
 
 use weir_api::Cores;
 
@@ -12,14 +12,14 @@ use crate::backends::Doubts;
 use crate::capacity::{Allocation, InForce, Resize};
 use crate::rollout::MUCH_MORE;
 
-/// Longest doubt, as of [`crate::backends::Local`], ms.
+/// Time to live of a pending write, as of [`crate::backends::Local`], in ms.
 const DOUBT_MS: u64 = 60_000;
 
 #[derive(Debug, Clone, Default)]
 struct Server {
     real: Cores,
     pending: Option<Pending>,
-    /// Whether it was asked to have less than what is on its way, which did not reach it.
+    /// Whether a decrease of the change in progress was requested and did not reach it.
     let_go: bool,
     doubts: Doubts<u64>,
 }
@@ -27,7 +27,7 @@ struct Server {
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     asked: Cores,
-    /// Cores that come to be: not those that were asked for where it is done by half.
+    /// Cores that become actual: not those requested if the change is half done.
     cores: Cores,
     usable_at: u64,
 }
@@ -35,7 +35,7 @@ struct Pending {
 #[derive(Debug)]
 pub(super) struct Servers {
     servers: Vec<Server>,
-    /// Servers that were asked for other cores while they loaded or grew.
+    /// Number of servers that were asked for other cores while they loaded or grew.
     pub(super) asked_anew: u32,
 }
 
@@ -51,7 +51,7 @@ impl Servers {
         }
     }
 
-    /// When the change can be used.
+    /// Requests a change; returns it with the time at which it can be used.
     fn ask(&mut self, case: &Case, now: u64, index: usize, asked: Cores, by_half: bool) -> Pending {
         let within = self.used() <= case.budget;
         let (server, variant) = (&mut self.servers[index], &case.variants[index]);
