@@ -1,21 +1,20 @@
 //! The port to the backends that run the variants. Make before break: capacity grows before weight moves to it, and
 //! weight moves away before capacity shrinks. Only capacity that a backend has confirmed counts.
 
-mod doubts;
 mod error;
 mod http;
 pub mod kubernetes;
+mod pending_writes;
 
 use std::future::Future;
 
 use weir_api::Cores;
 
-use crate::backends::kubernetes::replace::Kept;
 use crate::capacity::{InForce, Resize};
 
-pub(crate) use doubts::Doubts;
-pub use error::{ActuateError, Obstacle, Reason};
-pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, Local};
+pub use error::{ActuateError, BackendError, NotReplaced, Obstacle, Reason};
+pub use http::{ANSWER_BYTES_MAX, Advisory, Backend, HttpBackends};
+pub(crate) use pending_writes::PendingWrites;
 
 /// Port to the backends' cores; a replay answers from its simulation.
 pub trait Actuate {
@@ -41,7 +40,7 @@ pub trait Actuate {
     /// plans do not count on it. Returns the actual capacity without it; with `room` spare cores, the budget covers
     /// the replacement. Repeated calls return the same choice until it is replaced. `None` if there is nothing to
     /// replace.
-    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, Kept>>;
+    fn retire(&self, variant: usize, room: Cores) -> Option<Result<InForce, NotReplaced>>;
 
     /// Replaces the choice of [`Actuate::retire`], once no plan counts on it. Returns the actual capacity then. If
     /// the replacement is refused, plans count on it again.

@@ -6,7 +6,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::backends::{Actuate, Backend, Local};
+use crate::backends::{Actuate, Backend, HttpBackends};
 use crate::clock::Clock;
 use crate::control_loop::{Aside, Planner, Ports};
 use crate::http::{App, CONNECT_MAX, CONNECTIONS_MAX, answer, router};
@@ -84,14 +84,14 @@ pub fn client() -> reqwest::Result<reqwest::Client> {
 }
 
 /// The variants' backends that are reached over HTTP.
-pub(crate) fn local(service: &Service, http: &reqwest::Client) -> Local {
+pub(crate) fn local(service: &Service, http: &reqwest::Client) -> HttpBackends {
     let backend = |variant: &Variant| Backend {
         address: variant.resize.clone(),
         replicated: variant.replicas != Replicas::ONE,
         tell_batch: variant.tell_batch,
     };
     let backends = service.variants.iter().map(backend).collect();
-    Local::new(http.clone(), backends, service.resize_timeout)
+    HttpBackends::new(http.clone(), backends, service.resize_timeout)
 }
 
 /// Looks at the proxies that are there.

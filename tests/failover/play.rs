@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 use weir_apiserver::{Entry, Fault, Resizing};
 use weir_bed::wait;
-use weir_planner::backends::kubernetes::actuate::DOUBT_MAX;
+use weir_planner::backends::kubernetes::actuate::PENDING_WRITE_TTL;
 
 use super::bed::Cluster;
 use super::judge::{self, Meter};
@@ -23,7 +23,7 @@ const TAKE_OVER: Duration = Duration::from_secs(15);
 /// Longest wait for a first leader, and for a resize to strike in.
 const LIMIT: Duration = Duration::from_secs(60);
 /// Longest until all is as it should be without faults: what was asked without an answer is in doubt for so long.
-const SETTLE: Duration = Duration::from_secs(DOUBT_MAX.as_secs() + 30);
+const SETTLE: Duration = Duration::from_secs(PENDING_WRITE_TTL.as_secs() + 30);
 /// How often everything is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How long all must be as it should be at the end.

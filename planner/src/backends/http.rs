@@ -19,22 +19,21 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use weir_api::Cores;
 
-use super::{Actuate, ActuateError, Doubts};
-use crate::backends::kubernetes::replace::Kept;
+use super::{Actuate, ActuateError, NotReplaced, PendingWrites};
 use crate::capacity::{Allocation, InForce, Resize};
 
 /// Maximum size of a backend's answer, in bytes.
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// Time after which a pending write is no longer expected to take effect.
-const DOUBT_MAX: Duration = Duration::from_secs(60);
+const PENDING_WRITE_TTL: Duration = Duration::from_secs(60);
 
 /// Backends that are changed over HTTP.
 #[derive(Debug, Clone)]
-pub struct Local {
+pub struct HttpBackends {
     http: reqwest::Client,
     backends: Vec<Backend>,
     timeout: Duration,
-    doubts: Arc<Mutex<ByVariant>>,
+    pending_writes: Arc<Mutex<PendingByVariant>>,
     batches: Arc<Mutex<Batches>>,
 }
 
@@ -48,7 +47,7 @@ struct Batch {
     told: Option<NonZeroU32>,
 }
 
-type ByVariant = BTreeMap<usize, Doubts<Instant>>;
+type PendingByVariant = BTreeMap<usize, PendingWrites<Instant>>;
 
 /// Address where a variant's cores are read and changed, and what it accepts.
 #[derive(Debug, Clone)]
@@ -63,7 +62,7 @@ pub struct Backend {
 
 /// Backends whose cores are read and never changed (mode advisory).
 #[derive(Debug, Clone)]
-pub struct Advisory(Local);
+pub struct Advisory(HttpBackends);
 
 #[derive(Debug, Deserialize)]
 struct Resources {
@@ -87,14 +86,14 @@ struct Change {
     each: Option<Cores>,
 }
 
-impl Local {
+impl HttpBackends {
     /// Creates the port to these backends, one per variant, in the variants' order.
-    pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> Local {
-        Local {
+    pub fn new(http: reqwest::Client, backends: Vec<Backend>, timeout: Duration) -> HttpBackends {
+        HttpBackends {
             http,
             backends,
             timeout,
-            doubts: Arc::default(),
+            pending_writes: Arc::default(),
             batches: Arc::default(),
         }
     }
@@ -104,8 +103,10 @@ impl Local {
         Advisory(self)
     }
 
-    fn doubts(&self) -> MutexGuard<'_, ByVariant> {
-        self.doubts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending_writes(&self) -> MutexGuard<'_, PendingByVariant> {
+        self.pending_writes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn batches(&self) -> MutexGuard<'_, Batches> {
@@ -113,7 +114,7 @@ impl Local {
     }
 
     /// Reads the actual capacity from an answer and remembers the batch size in it.
-    fn heard(&self, variant: usize, said: &Resources) -> InForce {
+    fn record_answer(&self, variant: usize, said: &Resources) -> InForce {
         let backend = self.backends.get(variant);
         if backend.is_some_and(|backend| backend.tell_batch) {
             self.batches().entry(variant).or_default().told = said.batch;
@@ -126,16 +127,16 @@ impl Local {
     }
 
     /// Adds the pending writes of a variant to its reported capacity.
-    fn with_doubt(&self, variant: usize, there: InForce) -> InForce {
-        let mut doubts = self.doubts();
-        match doubts.get_mut(&variant) {
-            Some(doubts) => doubts.with(there, Instant::now()),
+    fn with_pending_writes(&self, variant: usize, there: InForce) -> InForce {
+        let mut pending_writes = self.pending_writes();
+        match pending_writes.get_mut(&variant) {
+            Some(pending_writes) => pending_writes.with(there, Instant::now()),
             None => there,
         }
     }
 
     /// Starts a read of the variant's backend, or a change; `None` if it has no address.
-    fn ask(&self, variant: usize, change: Option<Change>) -> Option<Asked> {
+    fn start_request(&self, variant: usize, change: Option<Change>) -> Option<PendingAnswer> {
         let address = self.backends.get(variant)?.address.clone()?;
         let request = match change {
             None => self.http.get(address),
@@ -148,20 +149,20 @@ impl Local {
         }))
     }
 
-    fn ask_to_resize(&self, change: &Resize) -> Option<Asked> {
+    fn start_resize(&self, change: &Resize) -> Option<PendingAnswer> {
         let backend = self.backends.get(change.variant)?;
         let replicas = NonZeroU32::new(change.goal.replicas);
         let change_of = Change {
             cores: Some(change.cores()),
             parallelism: replicas.filter(|_| backend.replicated),
             batch: self.batch(change.variant).wanted,
-            each: each_of(change).filter(|_| backend.replicated),
+            each: serving_cores(change).filter(|_| backend.replicated),
         };
-        self.ask(change.variant, Some(change_of))
+        self.start_request(change.variant, Some(change_of))
     }
 
     /// Starts to tell the servers their batch size, unless they already have it.
-    fn ask_to_batch(&self, variant: usize, wanted: Option<u32>) -> Option<Asked> {
+    fn start_batch_change(&self, variant: usize, wanted: Option<u32>) -> Option<PendingAnswer> {
         let wanted = wanted.and_then(NonZeroU32::new)?;
         let tells = self.backends.get(variant)?.tell_batch;
         let told = {
@@ -174,21 +175,21 @@ impl Local {
             batch: Some(wanted),
             ..Change::default()
         };
-        (tells && told != Some(wanted)).then(|| self.ask(variant, Some(change)))?
+        (tells && told != Some(wanted)).then(|| self.start_request(variant, Some(change)))?
     }
 }
 
 /// Cores of each serving replica, if new replicas are to start with other cores.
-fn each_of(change: &Resize) -> Option<Cores> {
+fn serving_cores(change: &Resize) -> Option<Cores> {
     let Resize { goal, ready, .. } = change;
     let staying = goal.ready(*ready).replicas();
     let starts = staying > 0 && goal.replicas > staying && goal.each != goal.start;
     starts.then_some(goal.each)
 }
 
-type Asked = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
+type PendingAnswer = tokio::task::JoinHandle<Result<Resources, ActuateError>>;
 
-async fn answered(asked: Asked) -> Result<Resources, ActuateError> {
+async fn await_answer(asked: PendingAnswer) -> Result<Resources, ActuateError> {
     asked.await.unwrap_or_else(|error| Err(broken(&error)))
 }
 
@@ -204,17 +205,19 @@ impl Resources {
     }
 }
 
-impl Actuate for Local {
+impl Actuate for HttpBackends {
     async fn in_force(&self) -> Vec<Option<Result<InForce, ActuateError>>> {
         let all = 0..self.backends.len();
-        let asked: Vec<Option<Asked>> = all.map(|variant| self.ask(variant, None)).collect();
+        let asked: Vec<Option<PendingAnswer>> = all
+            .map(|variant| self.start_request(variant, None))
+            .collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (variant, asked) in asked.into_iter().enumerate() {
             answers.push(match asked {
                 Some(asked) => {
-                    let said = answered(asked).await;
-                    let there = said.map(|said| self.heard(variant, &said));
-                    Some(there.map(|there| self.with_doubt(variant, there)))
+                    let said = await_answer(asked).await;
+                    let there = said.map(|said| self.record_answer(variant, &said));
+                    Some(there.map(|there| self.with_pending_writes(variant, there)))
                 }
                 None => None,
             });
@@ -223,36 +226,45 @@ impl Actuate for Local {
     }
 
     async fn resize(&self, changes: &[Resize]) -> Vec<Result<InForce, ActuateError>> {
-        let asked = changes.iter().map(|change| self.ask_to_resize(change));
-        let asked: Vec<Option<Asked>> = asked.collect();
+        let asked = changes.iter().map(|change| self.start_resize(change));
+        let asked: Vec<Option<PendingAnswer>> = asked.collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (change, asked) in changes.iter().zip(asked) {
             let answer = match asked {
-                Some(asked) => answered(asked).await,
+                Some(asked) => await_answer(asked).await,
                 None => Err(ActuateError::NoAddress),
             };
             match &answer {
-                Ok(_) => self.doubts().entry(change.variant).or_default().clear(),
+                Ok(_) => self
+                    .pending_writes()
+                    .entry(change.variant)
+                    .or_default()
+                    .clear(),
                 Err(error) if error.leaves_doubt() => {
-                    let until = Instant::now() + DOUBT_MAX;
-                    let mut doubts = self.doubts();
-                    doubts.entry(change.variant).or_default().add(change, until);
+                    let until = Instant::now() + PENDING_WRITE_TTL;
+                    let mut pending_writes = self.pending_writes();
+                    pending_writes
+                        .entry(change.variant)
+                        .or_default()
+                        .record(change, until);
                 }
                 Err(_) => {}
             }
-            answers.push(answer.map(|said| self.heard(change.variant, &said)));
+            answers.push(answer.map(|said| self.record_answer(change.variant, &said)));
         }
         answers
     }
 
     async fn tell(&self, batches: &[Option<u32>]) -> Vec<Option<Result<u32, ActuateError>>> {
         let each = batches.iter().enumerate();
-        let asked = each.map(|(variant, wanted)| self.ask_to_batch(variant, *wanted));
-        let asked: Vec<Option<Asked>> = asked.collect();
+        let asked = each.map(|(variant, wanted)| self.start_batch_change(variant, *wanted));
+        let asked: Vec<Option<PendingAnswer>> = asked.collect();
         let mut answers = Vec::with_capacity(asked.len());
         for (variant, asked) in asked.into_iter().enumerate() {
             let failed = match asked {
-                Some(asked) => answered(asked).await.map(|said| self.heard(variant, &said)),
+                Some(asked) => await_answer(asked)
+                    .await
+                    .map(|said| self.record_answer(variant, &said)),
                 None => Ok(InForce::default()),
             };
             let told = self.batch(variant).told;
@@ -264,7 +276,7 @@ impl Actuate for Local {
         answers
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
         None
     }
 
@@ -285,7 +297,7 @@ impl Actuate for Advisory {
             .collect()
     }
 
-    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, Kept>> {
+    fn retire(&self, _: usize, _: Cores) -> Option<Result<InForce, NotReplaced>> {
         None
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use crate::backends::kubernetes::namespace::slim_pod;
-use crate::backends::kubernetes::workload::{Bell, Followed};
+use crate::backends::kubernetes::workload::{ChangeNotifier, ObjectWatch};
 use crate::observe::Target;
 use crate::service::ProxyPods;
 
@@ -29,16 +29,16 @@ impl ProxyWatch {
             .iter()
             .map(|(k, v)| format!("{k}={v}"))
             .collect();
-        let (sender, mut heard) = watch::channel(());
-        let bell: Bell = Arc::new(sender);
+        let (sender, mut changed) = watch::channel(());
+        let notifier: ChangeNotifier = Arc::new(sender);
         let chosen = watcher::Config::default().labels(&labels.join(","));
-        let followed: Followed<Pod> = Followed::new(api, chosen, (), slim_pod, bell);
+        let watch: ObjectWatch<Pod> = ObjectWatch::new(api, chosen, (), slim_pod, notifier);
         let none: Arc<[Target]> = Arc::default();
         let (told, targets) = watch::channel(none);
         let pods = pods.clone();
         let task = tokio::spawn(async move {
-            while heard.changed().await.is_ok() {
-                let Ok(store) = followed.store() else {
+            while changed.changed().await.is_ok() {
+                let Ok(store) = watch.store() else {
                     continue;
                 };
                 let all = store.state();

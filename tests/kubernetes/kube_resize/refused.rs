@@ -4,24 +4,13 @@ use serde_json::json;
 use std::time::Duration;
 use weir_api::Cores;
 use weir_apiserver::{Fault, Rule};
-use weir_planner::backends::kubernetes::actuate::{KubeBackends, Unmet};
-use weir_planner::backends::kubernetes::refused::Refused;
-use weir_planner::backends::{Actuate, ActuateError};
+use weir_planner::backends::kubernetes::actuate::KubeBackends;
+use weir_planner::backends::{Actuate, ActuateError, BackendError, Reason};
 use weir_planner::capacity::{InForce, Resize};
 use weir_planner::service::WorkloadKind;
 
 use super::bed::deployment;
-use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, goal};
-
-fn refusal(error: &ActuateError) -> &Refused {
-    match error {
-        ActuateError::Unmet {
-            why: Unmet::Refused(refused),
-            ..
-        } => refused,
-        other => panic!("{other}"),
-    }
-}
+use super::stage::{AMPLE, SHORT, Stage, backends, backends_of, cores, goal, says};
 
 #[tokio::test]
 async fn after_another_writer_it_is_asked_once_more_with_the_newest_state() {
@@ -48,9 +37,13 @@ async fn what_is_invalid_says_why_and_is_not_asked_again() {
     });
     for _ in 0..2 {
         let error = stage.resize(goal(1, 2)).await.unwrap_err();
-        let Refused::Invalid { why } = refusal(&error) else {
-            panic!("{error}")
-        };
+        let invalid = says(
+            &error,
+            Reason::Refused,
+            ": the API server finds it invalid: ",
+        );
+        assert!(invalid, "{error}");
+        let why = error.to_string();
         assert!(
             why.contains("Pod running on node without support for resize"),
             "{why}"
@@ -78,7 +71,11 @@ async fn too_much_to_do_is_waited_for_as_told() {
     stage.server.faults().add(rule);
     let error = stage.resize(goal(1, 2)).await.unwrap_err();
     assert!(
-        matches!(refusal(&error), Refused::Throttled { .. }),
+        says(
+            &error,
+            Reason::Waiting,
+            ": the API server has too much to do, "
+        ),
         "{error}"
     );
     assert!(!error.leaves_doubt());
@@ -97,7 +94,7 @@ async fn a_lost_answer_leaves_doubt_until_the_pod_is_seen_changed() {
     stage.server.faults().add(rule(Fault::HangUp));
     let error = stage.resize(goal(1, 2)).await.unwrap_err();
     assert!(
-        matches!(refusal(&error), Refused::Unreachable { .. }),
+        says(&error, Reason::Unknown, ": the API server did not answer: "),
         "{error}"
     );
     assert!(error.leaves_doubt());
@@ -129,7 +126,9 @@ async fn what_may_have_been_done_counts_until_the_watch_tells() {
     lose("deployments/scale");
     let error = stage.resize(goal(3, 2)).await.unwrap_err();
     assert!(
-        matches!(&error, ActuateError::Unscaled { workload, .. } if workload == "Deployment web"),
+        error
+            .to_string()
+            .starts_with("Deployment web is not scaled: "),
         "{error}"
     );
     assert!(error.leaves_doubt(), "{error}");
@@ -152,7 +151,7 @@ async fn who_may_not_is_told_what() {
     let blind = backends_of(&blind, WorkloadKind::Deployment, &["web"], SHORT);
     let told = async |backends: &KubeBackends| backends.in_force().await.remove(0).unwrap();
     let forbidden = async || match told(&blind).await {
-        Err(ActuateError::Unseen(why)) => why.contains("forbidden"),
+        Err(ActuateError::NotObserved(why)) => why.contains("forbidden"),
         _ => false,
     };
     let waited = weir_bed::wait::until_async("the reason", super::bed::LIMIT, forbidden).await;
@@ -202,7 +201,12 @@ async fn without_a_server_or_a_workload_it_says_so() {
     let other = backends(&stage.server, &["web", "nobody"], SHORT).await;
     let listed = async || {
         let told = other.in_force().await.remove(1).unwrap().unwrap_err();
-        told == ActuateError::NoWorkload("Deployment nobody".to_owned())
+        let none = BackendError {
+            reason: Reason::NoWorkload,
+            message: "there is no Deployment nobody".to_owned(),
+            indeterminate: false,
+        };
+        told == ActuateError::Backend(none)
     };
     weir_bed::wait::until_async("a list", super::bed::LIMIT, listed)
         .await
@@ -220,7 +224,7 @@ async fn without_a_server_or_a_workload_it_says_so() {
     };
     let error = backends.resize(&[change]).await.remove(0).unwrap_err();
     assert!(
-        matches!(refusal(&error), Refused::Unreachable { .. }),
+        says(&error, Reason::Unknown, ": the API server did not answer: "),
         "{error}"
     );
     // Where nobody listened, nothing can have come of it.

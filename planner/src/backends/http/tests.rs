@@ -42,14 +42,14 @@ async fn backends() -> (String, Arc<AtomicU32>) {
     (format!("http://{address}"), changes)
 }
 
-fn local(addresses: &[&str]) -> Local {
+fn local(addresses: &[&str]) -> HttpBackends {
     let http = reqwest::Client::builder().no_proxy().build().unwrap();
     let backend = |text: &&str| Backend {
         address: (!text.is_empty()).then(|| text.parse().unwrap()),
         replicated: text.ends_with("/replicas"),
         tell_batch: text.ends_with("/batches"),
     };
-    Local::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
+    HttpBackends::new(http, addresses.iter().map(backend).collect(), TIMEOUT)
 }
 
 #[tokio::test]
@@ -109,12 +109,12 @@ async fn replicas_are_read_and_sent_as_total_cores_and_count() {
     // Two keep 2.5 cores, two start with one: 1.75 each on average.
     let dealt = Allocation::new(4, Cores::from_millis(1750));
     assert_eq!(local.resize(&[change]).await, [Ok(InForce::certain(dealt))]);
-    assert_eq!(each_of(&change), Some(each));
+    assert_eq!(serving_cores(&change), Some(each));
     let shrinks = Resize {
         goal: Goal::of(Allocation::new(1, each)),
         ..change
     };
-    assert_eq!(each_of(&shrinks), None);
+    assert_eq!(serving_cores(&shrinks), None);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use kube::core::{Selector, SelectorExt};
 
 /// Number of pods that a budget lets go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Allowed {
+pub(super) struct DisruptionAllowance {
     /// Name of the budget.
     pub(super) budget: String,
     /// Pods that may go now.
@@ -20,7 +20,10 @@ pub(super) struct Allowed {
 }
 
 /// Returns the strictest limit of the budgets that cover any of the pods; `None` if none does.
-pub(super) fn allowed(budgets: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -> Option<Allowed> {
+pub(super) fn allowed(
+    budgets: &[Arc<PodDisruptionBudget>],
+    pods: &[Arc<Pod>],
+) -> Option<DisruptionAllowance> {
     let covers = |budget: &&Arc<PodDisruptionBudget>| {
         let selector = budget.spec.as_ref()?.selector.clone()?;
         let selector = Selector::try_from(selector).ok()?;
@@ -28,7 +31,7 @@ pub(super) fn allowed(budgets: &[Arc<PodDisruptionBudget>], pods: &[Arc<Pod>]) -
         pods.iter().any(covered).then_some(())
     };
     let covering = budgets.iter().filter(|budget| covers(budget).is_some());
-    let each = covering.map(|budget| Allowed {
+    let each = covering.map(|budget| DisruptionAllowance {
         budget: budget.name_any(),
         pods: pods_of(budget),
     });

@@ -15,8 +15,8 @@ use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use tokio::sync::watch;
 
-use super::disruption::{Allowed, allowed};
-use super::workload::{Bell, Followed, slim};
+use super::disruption::{DisruptionAllowance, allowed};
+use super::workload::{ChangeNotifier, ObjectWatch, slim};
 use crate::backends::ActuateError;
 use crate::service::Workload;
 
@@ -24,19 +24,19 @@ use crate::service::Workload;
 pub struct Namespace {
     pub(super) client: kube::Client,
     pub(super) name: String,
-    pub(super) bell: Bell,
-    pub(super) heard: watch::Receiver<()>,
-    pods: Followed<Pod>,
-    horizontal: Followed<HorizontalPodAutoscaler>,
-    vertical: Followed<DynamicObject>,
-    budgets: Followed<PodDisruptionBudget>,
+    pub(super) notifier: ChangeNotifier,
+    pub(super) changed: watch::Receiver<()>,
+    pods: ObjectWatch<Pod>,
+    horizontal: ObjectWatch<HorizontalPodAutoscaler>,
+    vertical: ObjectWatch<DynamicObject>,
+    budgets: ObjectWatch<PodDisruptionBudget>,
 }
 
 impl Namespace {
     /// Starts the watches. Must be called within a tokio runtime: the watches are its tasks.
     pub fn follow(client: &kube::Client, name: &str) -> Arc<Namespace> {
-        let (sender, heard) = watch::channel(());
-        let bell: Bell = Arc::new(sender);
+        let (sender, changed) = watch::channel(());
+        let notifier: ChangeNotifier = Arc::new(sender);
         let pods: Api<Pod> = Api::namespaced(client.clone(), name);
         let horizontal = Api::namespaced(client.clone(), name);
         let kind = GroupVersionKind::gvk("autoscaling.k8s.io", "v1", "VerticalPodAutoscaler");
@@ -47,13 +47,13 @@ impl Namespace {
         Arc::new(Namespace {
             client: client.clone(),
             name: name.to_owned(),
-            pods: Followed::new(pods, all(), (), slim_pod, Arc::clone(&bell)),
-            horizontal: Followed::new(horizontal, all(), (), slim, Arc::clone(&bell)),
+            pods: ObjectWatch::new(pods, all(), (), slim_pod, Arc::clone(&notifier)),
+            horizontal: ObjectWatch::new(horizontal, all(), (), slim, Arc::clone(&notifier)),
             // Most clusters do not have this kind; then there are no objects.
-            vertical: Followed::new(vertical, all(), kind, slim, Arc::clone(&bell)),
-            budgets: Followed::new(budgets, all(), (), slim, Arc::clone(&bell)),
-            bell,
-            heard,
+            vertical: ObjectWatch::new(vertical, all(), kind, slim, Arc::clone(&notifier)),
+            budgets: ObjectWatch::new(budgets, all(), (), slim, Arc::clone(&notifier)),
+            notifier,
+            changed,
         })
     }
 
@@ -69,7 +69,10 @@ impl Namespace {
     ///
     /// # Errors
     /// The budgets have not been listed yet.
-    pub(super) fn disruption(&self, pods: &[Arc<Pod>]) -> Result<Option<Allowed>, ActuateError> {
+    pub(super) fn disruption(
+        &self,
+        pods: &[Arc<Pod>],
+    ) -> Result<Option<DisruptionAllowance>, ActuateError> {
         Ok(allowed(&self.budgets.store()?.state(), pods))
     }
 

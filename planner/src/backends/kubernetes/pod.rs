@@ -127,9 +127,9 @@ pub struct PodState {
     /// IP address.
     pub address: Option<std::net::IpAddr>,
     /// Cores that its server was last told to use, if it is told.
-    pub tuned: Option<Cores>,
+    pub told_cores: Option<Cores>,
     /// Request of a pending write. Not part of the pod object.
-    pub maybe: Option<Cores>,
+    pub pending_request: Option<Cores>,
     /// Whether it is to be replaced, so that plans no longer count on it. Not part of the pod object.
     pub retired: bool,
 }
@@ -191,8 +191,8 @@ impl PodState {
             address: status
                 .and_then(|status| status.pod_ip.as_ref())
                 .and_then(|ip| ip.parse().ok()),
-            tuned: None,
-            maybe: None,
+            told_cores: None,
+            pending_request: None,
             retired: false,
         };
         state.resizing = state.resizing(pod);
@@ -202,8 +202,11 @@ impl PodState {
     /// Returns the cores it serves with now and after all changes in progress.
     pub fn cores(&self) -> Cores {
         let stays = self.has().min(self.desired.request);
-        let used = self.tuned.map_or(stays, |tuned| tuned.min(stays));
-        self.maybe.map_or(used, |maybe| maybe.min(used))
+        let used = self
+            .told_cores
+            .map_or(stays, |told_cores| told_cores.min(stays));
+        self.pending_request
+            .map_or(used, |pending_request| pending_request.min(used))
     }
 
     /// Returns the cores its container has.
@@ -216,7 +219,7 @@ impl PodState {
     }
 
     /// Returns the cores reserved on its node: the maximum that it may use now or after pending changes.
-    pub fn at_most(&self) -> Cores {
+    pub fn reserved(&self) -> Cores {
         if self.ended {
             return Cores::ZERO;
         }
@@ -225,8 +228,12 @@ impl PodState {
             _ => Cores::ZERO,
         };
         let allocated = self.allocated.unwrap_or(Cores::ZERO);
-        let maybe = self.maybe.unwrap_or(Cores::ZERO);
-        self.desired.request.max(allocated).max(actual).max(maybe)
+        let pending_request = self.pending_request.unwrap_or(Cores::ZERO);
+        self.desired
+            .request
+            .max(allocated)
+            .max(actual)
+            .max(pending_request)
     }
 
     /// Whether it is one of the replicas that stay.
@@ -236,7 +243,7 @@ impl PodState {
 
     /// Returns the state it would have if its growth had never been requested.
     #[must_use]
-    pub fn without_wish(&self) -> PodState {
+    pub fn without_growth(&self) -> PodState {
         let request = self.desired.request.min(self.has());
         PodState {
             desired: Cpu {

@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use weir_api::Cores;
 
-use super::deal::Seen;
-use super::disruption::Allowed;
+use super::api_failure::ApiFailure;
+use super::disruption::DisruptionAllowance;
+use super::distribute::WorkloadState;
 use super::pod::PodState;
-use super::refused::Refused;
-use crate::backends::kubernetes::actuate::Unmet;
+use crate::backends::kubernetes::actuate::PodBlocker;
 
 /// Maximum time a kubelet may defer a resize (the vertical pod autoscaler's `DeferredResizeUpdateTimeout`).
 pub const DEFERRED_MAX: Duration = Duration::from_secs(300);
@@ -32,7 +32,7 @@ pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 /// Reasons why a pod is not replaced, although it does not have its target cores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
-pub enum Kept {
+pub enum ReplacementBlocker {
     #[error("it is replaced in {}", seconds(.0))]
     NotYet(Duration),
     #[error(
@@ -46,13 +46,13 @@ pub enum Kept {
     #[error("it is not replaced: PodDisruptionBudget {0} lets none of its pods go now")]
     Protected(String),
     #[error("replacing another pod did not help; it is replaced in {}", seconds(.0))]
-    Lately(Duration),
+    BackingOff(Duration),
     #[error("it could not be replaced: {why}; it is tried again in {}", seconds(.again))]
-    Refused { why: Refused, again: Duration },
+    Refused { why: ApiFailure, again: Duration },
     #[error(
         "it is not replaced: the template gives the container no CPU request, so nobody knows what another one costs"
     )]
-    Unpriced,
+    NoTemplateRequest,
 }
 
 fn seconds(duration: &Duration) -> String {
@@ -61,80 +61,85 @@ fn seconds(duration: &Duration) -> String {
 
 /// State that keeps a pod from its target cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stuck {
+enum BlockedResize {
     Never,
     Deferred,
     InProgress,
 }
 
-impl Stuck {
-    fn of(unmet: &Unmet) -> Option<Stuck> {
-        match unmet {
-            Unmet::Infeasible(_) | Unmet::Refused(Refused::Infeasible { .. }) => Some(Stuck::Never),
-            Unmet::Deferred(_) => Some(Stuck::Deferred),
-            Unmet::Failed(_) | Unmet::Late(_) => Some(Stuck::InProgress),
-            Unmet::Refused(_) | Unmet::NotPatchable(_) | Unmet::Left | Unmet::NoRoom => None,
+impl BlockedResize {
+    fn of(blocker: &PodBlocker) -> Option<BlockedResize> {
+        match blocker {
+            PodBlocker::Infeasible(_) | PodBlocker::Refused(ApiFailure::Infeasible { .. }) => {
+                Some(BlockedResize::Never)
+            }
+            PodBlocker::Deferred(_) => Some(BlockedResize::Deferred),
+            PodBlocker::Failed(_) | PodBlocker::Late(_) => Some(BlockedResize::InProgress),
+            PodBlocker::Refused(_)
+            | PodBlocker::NotPatchable(_)
+            | PodBlocker::RateLimited
+            | PodBlocker::NoRoom => None,
         }
     }
 
     /// Returns how long that state may last.
-    const fn patience(self) -> Duration {
+    const fn timeout(self) -> Duration {
         match self {
-            Stuck::Never => Duration::ZERO,
-            Stuck::Deferred => DEFERRED_MAX,
-            Stuck::InProgress => IN_PROGRESS_MAX,
+            BlockedResize::Never => Duration::ZERO,
+            BlockedResize::Deferred => DEFERRED_MAX,
+            BlockedResize::InProgress => IN_PROGRESS_MAX,
         }
     }
 }
 
 /// Replacement state of all workloads.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Replacing {
+pub(super) struct Replacements {
     /// State of each blocked pod and when it began, by uid.
-    stuck: BTreeMap<String, (Stuck, Instant)>,
+    blocked: BTreeMap<String, (BlockedResize, Instant)>,
     /// Pods that plans no longer count on, by uid.
     retired: BTreeMap<String, Instant>,
     /// Backoff by variant.
-    paces: BTreeMap<usize, Pace>,
+    backoffs: BTreeMap<usize, Backoff>,
 }
 
 /// Result of the last replacement.
 #[derive(Debug, Clone)]
-struct Pace {
+struct Backoff {
     last: Instant,
     /// Wait after it until the next one.
     wait: Duration,
-    refused: Option<Refused>,
+    refused: Option<ApiFailure>,
 }
 
-impl Pace {
+impl Backoff {
     /// Returns the reason to wait, until the wait is over.
-    fn kept(&self, now: Instant) -> Option<Kept> {
+    fn blocker(&self, now: Instant) -> Option<ReplacementBlocker> {
         let left = (self.last + self.wait).saturating_duration_since(now);
-        let kept = match self.refused.clone() {
-            None => Kept::Lately(left),
-            Some(why) => Kept::Refused { why, again: left },
+        let blocker = match self.refused.clone() {
+            None => ReplacementBlocker::BackingOff(left),
+            Some(why) => ReplacementBlocker::Refused { why, again: left },
         };
-        Some(kept).filter(|_| !left.is_zero())
+        Some(blocker).filter(|_| !left.is_zero())
     }
 }
 
-impl Replacing {
+impl Replacements {
     /// Records the blocker of a pod, or that it has none.
-    pub(super) fn see(&mut self, pod: &PodState, unmet: Option<&Unmet>, now: Instant) {
-        let Some(stuck) = unmet.and_then(Stuck::of) else {
-            self.stuck.remove(&pod.uid);
+    pub(super) fn record(&mut self, pod: &PodState, blocker: Option<&PodBlocker>, now: Instant) {
+        let Some(state) = blocker.and_then(BlockedResize::of) else {
+            self.blocked.remove(&pod.uid);
             return;
         };
-        let entry = self.stuck.entry(pod.uid.clone()).or_insert((stuck, now));
-        if entry.0 != stuck {
-            *entry = (stuck, now);
+        let entry = self.blocked.entry(pod.uid.clone()).or_insert((state, now));
+        if entry.0 != state {
+            *entry = (state, now);
         }
     }
 
     /// Records that all pods of a variant have their targets: the replacement has helped.
-    pub(super) fn settled(&mut self, variant: usize) {
-        self.paces.remove(&variant);
+    pub(super) fn reset_backoff(&mut self, variant: usize) {
+        self.backoffs.remove(&variant);
     }
 
     /// Whether plans no longer count on this pod.
@@ -143,14 +148,20 @@ impl Replacing {
     }
 
     /// Records that a pod's eviction was refused: plans count on it again.
-    pub(super) fn keep(&mut self, variant: usize, uid: &str, why: Refused, now: Instant) {
+    pub(super) fn record_refused_eviction(
+        &mut self,
+        variant: usize,
+        uid: &str,
+        why: ApiFailure,
+        now: Instant,
+    ) {
         self.retired.remove(uid);
-        let pace = Pace {
+        let backoff = Backoff {
             last: now,
             wait: REFUSED_AGAIN,
             refused: Some(why),
         };
-        self.paces.insert(variant, pace);
+        self.backoffs.insert(variant, backoff);
     }
 
     /// Chooses the pod of a variant to replace; plans no longer count on it. Returns the same pod until it ends.
@@ -159,70 +170,75 @@ impl Replacing {
         &mut self,
         variant: usize,
         label: &str,
-        seen: &Seen,
+        workload: &WorkloadState,
         room: Cores,
-        allowed: Option<&Allowed>,
+        allowed: Option<&DisruptionAllowance>,
         now: Instant,
-    ) -> Option<Result<PodState, Kept>> {
+    ) -> Option<Result<PodState, ReplacementBlocker>> {
         let waits = |pod: &&PodState| !pod.ending && !pod.ended && self.is_retired(&pod.uid);
-        if let Some(pod) = seen.pods.iter().find(waits) {
+        if let Some(pod) = workload.pods.iter().find(waits) {
             return Some(Ok(pod.clone()));
         }
-        let staying = || seen.pods.iter().filter(|pod| pod.stays());
+        let staying = || workload.pods.iter().filter(|pod| pod.stays());
         let left = |pod: &PodState| {
-            let (stuck, since) = self.stuck.get(&pod.uid)?;
-            let until = *since + stuck.patience();
+            let (state, since) = self.blocked.get(&pod.uid)?;
+            let until = *since + state.timeout();
             Some(until.saturating_duration_since(now))
         };
         let each = staying().filter_map(|pod| Some((left(pod)?, pod)));
         let (left, pod) = each.min_by_key(|(left, _)| *left)?;
         let may = || {
             if !left.is_zero() {
-                return Err(Kept::NotYet(left));
+                return Err(ReplacementBlocker::NotYet(left));
             }
             if !staying().any(|other| other.ready && other.uid != pod.uid) {
-                return Err(Kept::Alone(label.to_owned()));
+                return Err(ReplacementBlocker::Alone(label.to_owned()));
             }
-            let all = seen.pods.len() == seen.replicas as usize
-                && seen.maybe.is_none()
-                && seen.leaving == 0;
+            let all = workload.pods.len() == workload.replicas as usize
+                && workload.pending_replicas.is_none()
+                && workload.leaving == 0;
             if !all || staying().any(|other| !other.ready && other.uid != pod.uid) {
-                return Err(Kept::Busy(label.to_owned()));
+                return Err(ReplacementBlocker::Busy(label.to_owned()));
             }
-            if seen.template == Cores::ZERO {
-                return Err(Kept::Unpriced);
+            if workload.template == Cores::ZERO {
+                return Err(ReplacementBlocker::NoTemplateRequest);
             }
-            if seen.template > room + pod.at_most().saturating_sub(pod.without_wish().at_most()) {
-                return Err(Kept::NoRoom(seen.template));
+            if workload.template
+                > room
+                    + pod
+                        .reserved()
+                        .saturating_sub(pod.without_growth().reserved())
+            {
+                return Err(ReplacementBlocker::NoRoom(workload.template));
             }
             if let Some(allowed) = allowed.filter(|allowed| allowed.pods == 0) {
-                return Err(Kept::Protected(allowed.budget.clone()));
+                return Err(ReplacementBlocker::Protected(allowed.budget.clone()));
             }
-            let pace = self.paces.get(&variant);
-            match pace.and_then(|pace| pace.kept(now)) {
-                Some(kept) => Err(kept),
+            let backoff = self.backoffs.get(&variant);
+            match backoff.and_then(|backoff| backoff.blocker(now)) {
+                Some(blocker) => Err(blocker),
                 None => Ok(pod.clone()),
             }
         };
         let chosen = may();
         if chosen.is_ok() {
             self.retired.insert(pod.uid.clone(), now);
-            let done = |pace: &&Pace| pace.refused.is_none();
-            let before = self.paces.get(&variant).filter(done);
-            let wait = before.map_or(AGAIN_AFTER, |pace| pace.wait * 2);
-            let pace = Pace {
+            let done = |backoff: &&Backoff| backoff.refused.is_none();
+            let before = self.backoffs.get(&variant).filter(done);
+            let wait = before.map_or(AGAIN_AFTER, |backoff| backoff.wait * 2);
+            let backoff = Backoff {
                 last: now,
                 wait: wait.min(AGAIN_MAX),
                 refused: None,
             };
-            self.paces.insert(variant, pace);
+            self.backoffs.insert(variant, backoff);
         }
         Some(chosen)
     }
 
     /// Forgets pods that are gone.
     pub(super) fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.stuck.retain(|uid, _| is_there(uid));
+        self.blocked.retain(|uid, _| is_there(uid));
         self.retired.retain(|uid, _| is_there(uid));
     }
 }

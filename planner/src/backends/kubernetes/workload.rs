@@ -23,17 +23,18 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use weir_api::Cores;
 
+use super::error::KubeError;
 use super::namespace::Namespace;
 use super::pod;
-use super::retune::Tuner;
+use super::reconfigure::ServerHook;
 use crate::backends::ActuateError;
 use crate::service::{Workload, WorkloadKind};
 
 /// Notified whenever any watch reports something.
-pub(crate) type Bell = Arc<watch::Sender<()>>;
+pub(crate) type ChangeNotifier = Arc<watch::Sender<()>>;
 
 /// Objects as reported by a watch.
-pub(crate) struct Followed<K>
+pub(crate) struct ObjectWatch<K>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Hash + Eq + Clone,
@@ -49,7 +50,7 @@ pub(super) fn slim<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }
 
-impl<K> Followed<K>
+impl<K> ObjectWatch<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
     K::DynamicType: Hash + Eq + Clone + Send + Sync,
@@ -60,8 +61,8 @@ where
         config: watcher::Config,
         kind: K::DynamicType,
         slim: fn(&mut K),
-        bell: Bell,
-    ) -> Followed<K> {
+        notifier: ChangeNotifier,
+    ) -> ObjectWatch<K> {
         let writer = reflector::store::Writer::new(kind);
         let store = writer.as_reader();
         let unseen = Some("the API server has not answered yet".to_owned());
@@ -81,7 +82,7 @@ where
                         if matches!(event, Event::InitDone) {
                             *told.lock().unwrap_or_else(PoisonError::into_inner) = None;
                         }
-                        bell.send_replace(());
+                        notifier.send_replace(());
                     }
                     Err(error) => {
                         match failing || absent(&error) {
@@ -97,7 +98,7 @@ where
                 }
             }
         });
-        Followed {
+        ObjectWatch {
             store,
             unseen,
             task: task.abort_handle(),
@@ -112,7 +113,7 @@ where
         let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
         match unseen.clone() {
             None => Ok(&self.store),
-            Some(why) => Err(ActuateError::Unseen(why)),
+            Some(why) => Err(ActuateError::NotObserved(why)),
         }
     }
 }
@@ -125,7 +126,7 @@ fn absent(error: &watcher::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-impl<K> Drop for Followed<K>
+impl<K> Drop for ObjectWatch<K>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Hash + Eq + Clone,
@@ -136,47 +137,47 @@ where
 }
 
 /// Watch of one workload.
-pub(super) struct Watched {
+pub(super) struct WorkloadWatch {
     pub(super) workload: Workload,
     pub(super) api: Api<DynamicObject>,
-    pub(super) tuner: Option<Tuner>,
-    object: Followed<DynamicObject>,
+    pub(super) hook: Option<ServerHook>,
+    object: ObjectWatch<DynamicObject>,
 }
 
 /// Spec of a workload.
 #[derive(Debug, Clone)]
-pub(super) struct Spec {
+pub(super) struct WorkloadSpec {
     pub(super) uid: String,
     pub(super) generation: i64,
     pub(super) replicas: u32,
     /// Replicas set by a pending write. Not part of the object.
-    pub(super) maybe: Option<u32>,
+    pub(super) pending_replicas: Option<u32>,
     pub(super) template: Cores,
     /// Container that serves.
     pub(super) container: String,
     pub(super) selector: Selector,
 }
 
-impl Watched {
+impl WorkloadWatch {
     pub(super) fn new(
         namespace: &Namespace,
         workload: Workload,
         http: &reqwest::Client,
-    ) -> Watched {
+    ) -> WorkloadWatch {
         let client = namespace.client.clone();
         let resource = resource(workload.kind);
         let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace.name, &resource);
         let named = watcher::Config::default().fields(&format!("metadata.name={}", workload.name));
-        let object = Followed::new(
+        let object = ObjectWatch::new(
             api.clone(),
             named,
             resource,
             slim,
-            Arc::clone(&namespace.bell),
+            Arc::clone(&namespace.notifier),
         );
         let retune = workload.retune.clone();
-        Watched {
-            tuner: retune.map(|retune| Tuner::new(http.clone(), retune)),
+        WorkloadWatch {
+            hook: retune.map(|retune| ServerHook::new(http.clone(), retune)),
             workload,
             api,
             object,
@@ -192,15 +193,15 @@ impl Watched {
     ///
     /// # Errors
     /// It is not known yet, does not exist, or has no usable selector.
-    pub(super) fn spec(&self) -> Result<Spec, ActuateError> {
+    pub(super) fn spec(&self) -> Result<WorkloadSpec, KubeError> {
         let store = self.object.store()?;
         let object = store.find(|object| object.name_any() == self.workload.name);
-        let object = object.ok_or_else(|| ActuateError::NoWorkload(self.label()))?;
+        let object = object.ok_or_else(|| KubeError::NoWorkload(self.label()))?;
         let at = |path: &str| object.data.pointer(path);
         let replicas = at("/spec/replicas").and_then(serde_json::Value::as_u64);
         let selector = at("/spec/selector").cloned().unwrap_or_default();
         let selector = selector_of(selector)
-            .ok_or_else(|| ActuateError::NoWorkload(format!("{} with a selector", self.label())))?;
+            .ok_or_else(|| KubeError::NoWorkload(format!("{} with a selector", self.label())))?;
         let containers = at("/spec/template/spec/containers").cloned();
         let containers: Vec<Container> = containers
             .and_then(|all| serde_json::from_value(all).ok())
@@ -210,11 +211,11 @@ impl Watched {
         let cpu = own
             .and_then(|own| own.resources.as_ref())
             .and_then(pod::cpu);
-        Ok(Spec {
+        Ok(WorkloadSpec {
             uid: object.uid().unwrap_or_default(),
             generation: object.metadata.generation.unwrap_or(0),
             replicas: replicas.map_or(1, |count| u32::try_from(count).unwrap_or(u32::MAX)),
-            maybe: None,
+            pending_replicas: None,
             template: cpu.map_or(Cores::ZERO, |cpu| cpu.request),
             container,
             selector,
@@ -223,13 +224,13 @@ impl Watched {
 
     /// Returns the configured container, or the only one of the template: sidecars are injected into pods, not into
     /// the template.
-    fn container(&self, template: &[Container]) -> Result<String, ActuateError> {
+    fn container(&self, template: &[Container]) -> Result<String, KubeError> {
         match (&self.workload.container, template) {
             (Some(named), _) => Ok(named.clone()),
             (None, [only]) => Ok(only.name.clone()),
             (None, several) => {
                 let names: Vec<&str> = several.iter().map(|one| one.name.as_str()).collect();
-                Err(ActuateError::Unnamed {
+                Err(KubeError::Unnamed {
                     workload: self.label(),
                     there: names.join(", "),
                 })
@@ -252,7 +253,7 @@ fn selector_of(value: serde_json::Value) -> Option<Selector> {
     (!selector.selects_all()).then_some(selector)
 }
 
-impl Spec {
+impl WorkloadSpec {
     /// Returns its pods, sorted by name.
     pub(super) fn pods(&self, store: &Store<Pod>) -> Vec<Arc<Pod>> {
         let mut pods = store.state_filter_selector(&self.selector);

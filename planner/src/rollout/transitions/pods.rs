@@ -48,7 +48,7 @@ impl Pod {
         self.has.min(self.desired)
     }
 
-    fn at_most(&self) -> Cores {
+    fn reserved(&self) -> Cores {
         self.has.max(self.desired)
     }
 
@@ -81,8 +81,8 @@ impl Workload {
         self.pods.iter().filter(|pod| pod.stays())
     }
 
-    fn at_most(&self) -> Cores {
-        self.pods.iter().map(Pod::at_most).sum()
+    fn reserved(&self) -> Cores {
+        self.pods.iter().map(Pod::reserved).sum()
     }
 
     fn there(&self) -> u32 {
@@ -96,7 +96,7 @@ impl Workload {
         InForce {
             ready,
             starting,
-            at_most: self.at_most(),
+            at_most: self.reserved(),
             replicas_at_most: self.there(),
         }
     }
@@ -116,7 +116,7 @@ impl Workload {
 
     /// Scales up as far as `most` cores, and the limit of pods, allow; returns whether that is all of the target.
     fn scale_up(&mut self, now: u64, change: &Resize, readiness_ms: u64) -> bool {
-        let (goal, held) = (change.goal, self.at_most());
+        let (goal, held) = (change.goal, self.reserved());
         let room = change.cores().saturating_sub(held).millis() / 1000;
         let most_pods = if change.bound {
             goal.replicas
@@ -152,7 +152,7 @@ impl Workload {
     /// targets; `None` if one does not get there by itself.
     fn patch(&mut self, now: u64, change: &Resize, takes_ms: u64, half: bool) -> Option<u64> {
         let most = change.cores();
-        let (mut held, mut all_at, mut is_all) = (self.at_most(), now, true);
+        let (mut held, mut all_at, mut is_all) = (self.reserved(), now, true);
         let count = self.pods.len();
         for pod in self
             .pods
@@ -162,7 +162,7 @@ impl Workload {
         {
             let wanted = pod.wanted(change.goal);
             if wanted != Cores::ZERO && wanted != pod.desired {
-                let then = held.saturating_sub(pod.at_most()) + pod.has.max(wanted);
+                let then = held.saturating_sub(pod.reserved()) + pod.has.max(wanted);
                 if wanted > pod.desired && then > held && then > most {
                     is_all = false;
                     continue;
@@ -268,7 +268,7 @@ impl Backend for Pods {
     }
 
     fn used(&self) -> Cores {
-        self.0.iter().map(Workload::at_most).sum()
+        self.0.iter().map(Workload::reserved).sum()
     }
 
     fn replicas(&self) -> Vec<u32> {

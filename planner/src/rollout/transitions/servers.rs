@@ -1,4 +1,4 @@
-//! Servers behind an address, one replica each, as in [`crate::backends::Local`] and replay's kubelet. A change is
+//! Servers behind an address, one replica each, as in [`crate::backends::HttpBackends`] and replay's kubelet. A change is
 //! actual after a delay; one from no cores serves after a loading time in addition; one to other cores replaces the
 //! change in progress and starts anew. An answer that takes longer than the timeout is lost; the change stays a
 //! pending write until the server reports it, or for a minute.
@@ -8,12 +8,12 @@ use weir_api::Cores;
 use super::backend::{Answer, Backend};
 use super::case::{Case, Fate, Rng};
 use super::play::TIMEOUT_MS;
-use crate::backends::Doubts;
+use crate::backends::PendingWrites;
 use crate::capacity::{Allocation, InForce, Resize};
 use crate::rollout::MUCH_MORE;
 
-/// Time to live of a pending write, as of [`crate::backends::Local`], in ms.
-const DOUBT_MS: u64 = 60_000;
+/// Time to live of a pending write, as of [`crate::backends::HttpBackends`], in ms.
+const PENDING_WRITE_TTL_MS: u64 = 60_000;
 
 #[derive(Debug, Clone, Default)]
 struct Server {
@@ -21,7 +21,7 @@ struct Server {
     pending: Option<Pending>,
     /// Whether a decrease of the change in progress was requested and did not reach it.
     let_go: bool,
-    doubts: Doubts<u64>,
+    pending_writes: PendingWrites<u64>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +102,7 @@ impl Backend for Servers {
     fn in_force(&mut self, now: u64) -> Vec<InForce> {
         let of = |server: &mut Server| {
             let there = InForce::certain(Allocation::one(server.real));
-            server.doubts.with(there, now)
+            server.pending_writes.with(there, now)
         };
         self.servers.iter_mut().map(of).collect()
     }
@@ -138,10 +138,12 @@ impl Backend for Servers {
             server.let_go |= server.pending.is_some_and(less);
         }
         let Some(there) = there else {
-            server.doubts.add(change, now + DOUBT_MS);
+            server
+                .pending_writes
+                .record(change, now + PENDING_WRITE_TTL_MS);
             return (late, Answer::Failed { doubt: true });
         };
-        server.doubts.clear();
+        server.pending_writes.clear();
         let in_force = InForce::certain(Allocation::one(there.cores));
         (there.usable_at, Answer::Confirmed(in_force))
     }

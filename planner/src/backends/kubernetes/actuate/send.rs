@@ -8,10 +8,10 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::KubeBackends;
-use crate::backends::kubernetes::deal::Patched;
+use crate::backends::kubernetes::api_failure::ApiFailure;
+use crate::backends::kubernetes::distribute::PodPatch;
 use crate::backends::kubernetes::patch;
 use crate::backends::kubernetes::pod::PodState;
-use crate::backends::kubernetes::refused::Refused;
 
 /// Verbs and resources as RBAC names them.
 const RESIZE: &str = "patch pods/resize";
@@ -20,7 +20,11 @@ const GET: &str = "get pods";
 
 impl KubeBackends {
     /// Patches a pod.
-    pub(super) async fn send(&self, patched: &Patched, deadline: Instant) -> Result<(), Refused> {
+    pub(super) async fn send(
+        &self,
+        patched: &PodPatch,
+        deadline: Instant,
+    ) -> Result<(), ApiFailure> {
         let params = PatchParams::default();
         let name = patched.pod.name.as_str();
         let (mut pod, mut change) = (patched.pod.clone(), patched.change);
@@ -29,50 +33,51 @@ impl KubeBackends {
             self.may_change()?;
             let body = change.body(&pod);
             let strategic = Patch::Strategic(&body);
-            self.overruled().asking(&pod, change.request);
+            self.conflicts().record_sent(&pod, change.request);
             let asked = self.pods.patch_resize(name, &params, &strategic);
             let refused = match in_time(deadline, asked, RESIZE).await {
                 Ok(taken) => {
                     if let Ok(state) = PodState::of(&taken, &pod.container) {
-                        self.overruled().asked(&state);
+                        self.conflicts().record_confirmed(&state);
                     }
-                    self.memory().answered(taken);
+                    self.writes().record_pod(taken);
                     return Ok(());
                 }
                 Err(refused) => refused,
             };
             match refused {
-                Refused::Conflict if !conflicted => {
+                ApiFailure::Conflict if !conflicted => {
                     conflicted = true;
                     let newest = in_time(deadline, self.pods.get(name), GET).await;
-                    let newest = newest.map_err(Refused::of_reading)?;
+                    let newest = newest.map_err(ApiFailure::of_read)?;
                     let state = PodState::of(&newest, &patched.pod.container);
                     // Another pod may have the same name.
                     let state = state.ok().filter(|state| state.uid == patched.pod.uid);
-                    pod = state.ok_or(Refused::Gone)?;
-                    self.memory().answered(newest);
+                    pod = state.ok_or(ApiFailure::Gone)?;
+                    self.writes().record_pod(newest);
                     match patch::change(&pod, patched.wanted) {
                         Ok(Some(other)) => change = other,
                         Ok(None) => return Ok(()),
-                        Err(_) => return Err(Refused::Conflict),
+                        Err(_) => return Err(ApiFailure::Conflict),
                     }
                 }
                 refused => {
-                    if refused.leaves_doubt() {
+                    if refused.may_have_applied() {
                         let now = Instant::now();
-                        self.memory().unanswered(&pod, change.request, now);
+                        self.writes()
+                            .record_pending_patch(&pod, change.request, now);
                     }
                     wait(refused, deadline).await?;
                 }
             }
-            self.pace().again(Instant::now());
+            self.limiter().record(Instant::now());
         }
     }
 
-    pub(super) fn may_change(&self) -> Result<(), Refused> {
+    pub(super) fn may_change(&self) -> Result<(), ApiFailure> {
         match (self.fence)() {
             true => Ok(()),
-            false => Err(Refused::NotLeading),
+            false => Err(ApiFailure::NotLeading),
         }
     }
 
@@ -82,25 +87,26 @@ impl KubeBackends {
         variant: usize,
         replicas: u32,
         deadline: Instant,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), ApiFailure> {
         let (Ok(watched), Ok(spec)) = (self.watched(variant), self.spec(variant)) else {
-            return Err(Refused::Gone);
+            return Err(ApiFailure::Gone);
         };
         let body = json!({"spec": {"replicas": replicas}});
         let (params, merge) = (PatchParams::default(), Patch::Merge(&body));
-        let before: BTreeSet<String> = match self.seen(variant) {
-            Ok(seen) => seen
+        let before: BTreeSet<String> = match self.state(variant) {
+            Ok(state) => state
                 .pods
                 .into_iter()
                 .filter(PodState::stays)
                 .map(|pod| pod.uid)
                 .collect(),
-            Err(_) => return Err(Refused::Gone),
+            Err(_) => return Err(ApiFailure::Gone),
         };
         let down = |now| {
             if replicas < spec.replicas {
                 let before = before.clone();
-                self.memory().scaled_down(variant, before, replicas, now);
+                self.writes()
+                    .record_scale_down(variant, before, replicas, now);
             }
         };
         loop {
@@ -112,14 +118,15 @@ impl KubeBackends {
                 Ok(_) => {
                     let now = Instant::now();
                     down(now);
-                    self.memory().scaled(variant, &spec, replicas, now);
+                    self.writes().record_scaling(variant, &spec, replicas, now);
                     return Ok(());
                 }
                 Err(refused) => {
-                    if refused.leaves_doubt() {
+                    if refused.may_have_applied() {
                         let now = Instant::now();
                         down(now);
-                        self.memory().maybe_scaled(variant, &spec, replicas, now);
+                        self.writes()
+                            .record_pending_scaling(variant, &spec, replicas, now);
                     }
                     wait(refused, deadline).await?;
                 }
@@ -129,9 +136,9 @@ impl KubeBackends {
 }
 
 /// Waits as long as a throttled answer says. Returns other failures, and this one if there is no time left.
-async fn wait(refused: Refused, deadline: Instant) -> Result<(), Refused> {
+async fn wait(refused: ApiFailure, deadline: Instant) -> Result<(), ApiFailure> {
     match refused {
-        Refused::Throttled { after } if Instant::now() + after < deadline => {
+        ApiFailure::Throttled { after } if Instant::now() + after < deadline => {
             sleep(after).await;
             Ok(())
         }
@@ -143,12 +150,12 @@ pub(super) async fn in_time<T>(
     deadline: Instant,
     asked: impl Future<Output = kube::Result<T>>,
     verb: &'static str,
-) -> Result<T, Refused> {
+) -> Result<T, ApiFailure> {
     match timeout_at(deadline, asked).await {
-        Ok(answer) => answer.map_err(|error| Refused::of(&error, verb)),
-        Err(_) => Err(Refused::Unreachable {
+        Ok(answer) => answer.map_err(|error| ApiFailure::of(&error, verb)),
+        Err(_) => Err(ApiFailure::Unreachable {
             why: "not in time".to_owned(),
-            doubt: true,
+            indeterminate: true,
         }),
     }
 }

@@ -68,8 +68,8 @@ fn settled_pod_is_read_in_full() {
             actual: Actual::Has(one),
             resizing: Resizing::Settled,
             address: None,
-            tuned: None,
-            maybe: None,
+            told_cores: None,
+            pending_request: None,
             retired: false,
         }
     );
@@ -173,7 +173,7 @@ fn restart_start_and_unsupporting_node_are_distinguished() {
         let state = read(pod).unwrap();
         assert_eq!((state.actual, state.restarts), (actual, restarts));
         assert_eq!(
-            (state.cores(), state.at_most()),
+            (state.cores(), state.reserved()),
             (Cores::whole(1), Cores::whole(1))
         );
     }
@@ -184,29 +184,32 @@ fn pod_reserves_maximum_of_desired_allocated_and_actual() {
     let mut growing = asking(3000);
     let state = read(growing.clone()).unwrap();
     assert_eq!(
-        (state.cores(), state.at_most()),
+        (state.cores(), state.reserved()),
         (Cores::whole(1), Cores::whole(3))
     );
     growing["spec"]["containers"][1]["resources"]["requests"]["cpu"] = json!("500m");
     growing["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] = json!("2");
     let shrinking = read(growing.clone()).unwrap();
-    assert_eq!(shrinking.at_most(), Cores::whole(2));
+    assert_eq!(shrinking.reserved(), Cores::whole(2));
     // Cores about to be taken away do not count.
     assert_eq!(shrinking.cores(), Cores::from_millis(500));
     // Nor do cores of a pending write, up or down.
-    for (maybe, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
+    for (pending, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
         let doubted = PodState {
-            maybe: Some(Cores::from_millis(maybe)),
+            pending_request: Some(Cores::from_millis(pending)),
             ..shrinking.clone()
         };
-        let got = (doubted.cores().millis(), doubted.at_most().millis());
+        let got = (doubted.cores().millis(), doubted.reserved().millis());
         assert_eq!(got, (cores, at_most));
     }
     growing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     let ending = read(growing.clone()).unwrap();
-    assert_eq!((ending.at_most(), ending.stays()), (Cores::whole(2), false));
+    assert_eq!(
+        (ending.reserved(), ending.stays()),
+        (Cores::whole(2), false)
+    );
     growing["status"]["phase"] = json!("Succeeded");
-    assert_eq!(read(growing).unwrap().at_most(), Cores::ZERO);
+    assert_eq!(read(growing).unwrap().reserved(), Cores::ZERO);
 }
 
 #[test]

@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use weir_api::Cores;
 
-use crate::backends::ActuateError;
-use crate::backends::kubernetes::deal::{Dealt, Refusals};
-use crate::backends::kubernetes::disruption::Allowed;
-use crate::backends::kubernetes::pace::{PATCHES_MAX_PER_S, POD_PATCHES_MAX, POD_WINDOW};
+use crate::backends::kubernetes::api_failure::ApiFailure;
+use crate::backends::kubernetes::disruption::DisruptionAllowance;
+use crate::backends::kubernetes::distribute::{PodChanges, Refusals};
+use crate::backends::kubernetes::error::KubeError;
 use crate::backends::kubernetes::patch::{self, NotPatchable};
 use crate::backends::kubernetes::pod::{PodState, Resizing};
-use crate::backends::kubernetes::refused::Refused;
+use crate::backends::kubernetes::rate_limit::{PATCHES_MAX_PER_S, POD_PATCHES_MAX, POD_WINDOW};
 
 /// Reasons why a pod does not have its target cores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
-pub enum Unmet {
+pub enum PodBlocker {
     #[error("{0}")]
-    Refused(Refused),
+    Refused(ApiFailure),
     #[error("{0}")]
     NotPatchable(NotPatchable),
     #[error(
         "it waits for its turn: there are at most {PATCHES_MAX_PER_S} patches a second, and {POD_PATCHES_MAX} of a pod in {POD_WINDOW:?}"
     )]
-    Left,
+    RateLimited,
     #[error("it would be too many cores before other pods have gone or have less")]
     NoRoom,
     #[error("its node has no room now, and its kubelet tries again by itself: {0}")]
@@ -37,57 +37,60 @@ pub enum Unmet {
     Late(Duration),
 }
 
-impl Unmet {
+impl PodBlocker {
     /// Whether it may still get them.
-    pub fn leaves_doubt(&self) -> bool {
+    pub fn may_have_applied(&self) -> bool {
         match self {
-            Unmet::Refused(refused) => refused.leaves_doubt(),
-            Unmet::NotPatchable(_) | Unmet::Left | Unmet::NoRoom => false,
-            Unmet::Deferred(_) | Unmet::Infeasible(_) | Unmet::Failed(_) | Unmet::Late(_) => true,
+            PodBlocker::Refused(refused) => refused.may_have_applied(),
+            PodBlocker::NotPatchable(_) | PodBlocker::RateLimited | PodBlocker::NoRoom => false,
+            PodBlocker::Deferred(_)
+            | PodBlocker::Infeasible(_)
+            | PodBlocker::Failed(_)
+            | PodBlocker::Late(_) => true,
         }
     }
 }
 
 /// Change in progress.
-pub(super) struct Try {
+pub(super) struct Attempt {
     pub(super) variant: usize,
-    pub(super) dealt: Dealt,
+    pub(super) changes: PodChanges,
     /// Whether anything has been sent, or may have been.
-    pub(super) asked: bool,
+    pub(super) sent: bool,
     /// Answer to the scaling, if it was refused.
-    pub(super) unscaled: Option<Refused>,
+    pub(super) scaling_failure: Option<ApiFailure>,
     /// Disruption budget that limited the scale-down.
-    pub(super) spared: Option<Allowed>,
+    pub(super) pdb_limit: Option<DisruptionAllowance>,
     /// Refusals by pod uid.
-    pub(super) refused: BTreeMap<String, Refused>,
+    pub(super) failures: BTreeMap<String, ApiFailure>,
     /// Uids of pods whose patches wait for the rate limit.
-    pub(super) left: BTreeSet<String>,
+    pub(super) rate_limited: BTreeSet<String>,
 }
 
-impl Try {
-    pub(super) fn new(variant: usize, dealt: Dealt) -> Try {
-        Try {
+impl Attempt {
+    pub(super) fn new(variant: usize, changes: PodChanges) -> Attempt {
+        Attempt {
             variant,
-            dealt,
-            asked: false,
-            unscaled: None,
-            spared: None,
-            refused: BTreeMap::new(),
-            left: BTreeSet::new(),
+            changes,
+            sent: false,
+            scaling_failure: None,
+            pdb_limit: None,
+            failures: BTreeMap::new(),
+            rate_limited: BTreeSet::new(),
         }
     }
 
     /// Adds to an error whether part of the change had been sent before it.
-    pub(super) fn met(&self, error: ActuateError) -> ActuateError {
-        match self.asked {
-            true => ActuateError::Midway(Box::new(error)),
+    pub(super) fn with_progress(&self, error: KubeError) -> KubeError {
+        match self.sent {
+            true => KubeError::Midway(Box::new(error)),
             false => error,
         }
     }
 
     /// Returns the target cores of this pod, if it has any.
     fn wanted(&self, pod: &PodState) -> Option<Cores> {
-        self.dealt.wanted.get(&pod.uid).copied().map(patch::step)
+        self.changes.wanted.get(&pod.uid).copied().map(patch::step)
     }
 
     /// Whether nothing more is expected of this pod now.
@@ -98,41 +101,41 @@ impl Try {
         match pod.desired.request == wanted {
             true => pod.resizing != Resizing::InProgress,
             // A patch without an answer may still have been applied.
-            false => pod.maybe.is_none(),
+            false => pod.pending_request.is_none(),
         }
     }
 
     /// Returns the blocker of this pod.
-    pub(super) fn unmet(
+    pub(super) fn blocker(
         &self,
         pod: &PodState,
         refusals: &Refusals,
         timeout: Duration,
-    ) -> Option<Unmet> {
+    ) -> Option<PodBlocker> {
         let wanted = self.wanted(pod)?;
         if pod.desired.request != wanted {
-            if let Some(why) = self.dealt.unpatchable.get(&pod.uid) {
-                return Some(Unmet::NotPatchable(why.clone()));
+            if let Some(why) = self.changes.unpatchable.get(&pod.uid) {
+                return Some(PodBlocker::NotPatchable(why.clone()));
             }
-            let refused = self.refused.get(&pod.uid);
+            let refused = self.failures.get(&pod.uid);
             if let Some(why) = refused.or_else(|| refusals.of(pod, wanted)) {
-                return Some(Unmet::Refused(why.clone()));
+                return Some(PodBlocker::Refused(why.clone()));
             }
-            return Some(if self.left.contains(&pod.uid) {
-                Unmet::Left
-            } else if self.dealt.waiting.contains(&pod.uid) {
-                Unmet::NoRoom
+            return Some(if self.rate_limited.contains(&pod.uid) {
+                PodBlocker::RateLimited
+            } else if self.changes.waiting.contains(&pod.uid) {
+                PodBlocker::NoRoom
             } else {
                 // It was applied, and something else has changed the pod since.
-                Unmet::Refused(Refused::Conflict)
+                PodBlocker::Refused(ApiFailure::Conflict)
             });
         }
         match pod.resizing.clone() {
             Resizing::Settled => None,
-            Resizing::Deferred { why } => Some(Unmet::Deferred(why)),
-            Resizing::Infeasible { why } => Some(Unmet::Infeasible(why)),
-            Resizing::Failed { why } => Some(Unmet::Failed(why)),
-            Resizing::InProgress => Some(Unmet::Late(timeout)),
+            Resizing::Deferred { why } => Some(PodBlocker::Deferred(why)),
+            Resizing::Infeasible { why } => Some(PodBlocker::Infeasible(why)),
+            Resizing::Failed { why } => Some(PodBlocker::Failed(why)),
+            Resizing::InProgress => Some(PodBlocker::Late(timeout)),
         }
     }
 }

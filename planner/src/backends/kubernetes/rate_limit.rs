@@ -21,7 +21,7 @@ const WINDOW: Duration = Duration::from_millis(1_100);
 
 /// Sliding-window rate limiter of the patches sent.
 #[derive(Debug, Clone, Default)]
-pub struct Pace {
+pub struct PatchLimiter {
     /// Times of the latest patches, oldest first; at most [`PATCHES_MAX_PER_S`].
     out: VecDeque<Instant>,
     /// Times of the patches by pod uid, within [`POD_WINDOW`].
@@ -30,40 +30,44 @@ pub struct Pace {
 
 /// Patch waiting to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wish<'a> {
+pub struct PatchRequest<'a> {
     /// Uid of the pod.
     pub pod: &'a str,
     /// Whether the pod grows.
     pub grows: bool,
 }
 
-impl Pace {
+impl PatchLimiter {
     /// Returns the indices of the patches to send now, in order: growing pods before shrinking ones, otherwise as
     /// given. The others wait.
-    pub fn pick(&mut self, wishes: &[Wish<'_>], now: Instant) -> Vec<usize> {
+    pub fn admit(&mut self, requests: &[PatchRequest<'_>], now: Instant) -> Vec<usize> {
         self.pods.retain(|_, out| {
             out.retain(|at| now < *at + POD_WINDOW);
             !out.is_empty()
         });
-        let growing = |grows: bool| move |(_, wish): &(usize, &Wish<'_>)| wish.grows == grows;
-        let all = || wishes.iter().enumerate();
+        let growing =
+            |grows: bool| move |(_, request): &(usize, &PatchRequest<'_>)| request.grows == grows;
+        let all = || requests.iter().enumerate();
         let queue = all()
             .filter(growing(true))
             .chain(all().filter(growing(false)));
         let (mut picked, mut pods) = (Vec::new(), BTreeSet::new());
-        for (index, wish) in queue {
-            let out = self.pods.get(wish.pod).map_or(0, Vec::len);
-            if self.is_free(now) && out < POD_PATCHES_MAX && pods.insert(wish.pod) {
-                self.pods.entry(wish.pod.to_owned()).or_default().push(now);
-                self.again(now);
+        for (index, request) in queue {
+            let out = self.pods.get(request.pod).map_or(0, Vec::len);
+            if self.is_free(now) && out < POD_PATCHES_MAX && pods.insert(request.pod) {
+                self.pods
+                    .entry(request.pod.to_owned())
+                    .or_default()
+                    .push(now);
+                self.record(now);
                 picked.push(index);
             }
         }
         picked
     }
 
-    /// Records one more request, outside the limit: a retry, for which later patches wait longer.
-    pub fn again(&mut self, now: Instant) {
+    /// Records one more patch, even outside the limit: a retry, for which later patches wait longer.
+    pub fn record(&mut self, now: Instant) {
         self.out.push_back(now);
         if self.out.len() > PATCHES_MAX_PER_S as usize {
             self.out.pop_front();
@@ -83,8 +87,8 @@ mod tests {
 
     use super::*;
 
-    fn wish(pod: &str, grows: bool) -> Wish<'_> {
-        Wish { pod, grows }
+    fn request(pod: &str, grows: bool) -> PatchRequest<'_> {
+        PatchRequest { pod, grows }
     }
 
     /// Instant `ms` milliseconds after `begin`.
@@ -94,32 +98,33 @@ mod tests {
 
     #[test]
     fn growing_pods_go_first_and_each_pod_three_times_per_window() {
-        let (mut pace, begin) = (Pace::default(), Instant::now());
-        let wishes = [
-            wish("a", false),
-            wish("b", true),
-            wish("b", true),
-            wish("c", true),
+        let (mut limiter, begin) = (PatchLimiter::default(), Instant::now());
+        let requests = [
+            request("a", false),
+            request("b", true),
+            request("b", true),
+            request("c", true),
         ];
-        assert_eq!(pace.pick(&wishes, ms(begin, 5)), [1, 3, 0]);
-        assert_eq!(pace.pick(&wishes[..2], ms(begin, 300)), [1, 0]);
-        assert_eq!(pace.pick(&wishes[..2], ms(begin, 600)), [1, 0]);
-        assert_eq!(pace.pick(&wishes, ms(begin, 3004)), [3]);
-        assert_eq!(pace.pick(&wishes, ms(begin, 3005)), [1, 3, 0]);
+        assert_eq!(limiter.admit(&requests, ms(begin, 5)), [1, 3, 0]);
+        assert_eq!(limiter.admit(&requests[..2], ms(begin, 300)), [1, 0]);
+        assert_eq!(limiter.admit(&requests[..2], ms(begin, 600)), [1, 0]);
+        assert_eq!(limiter.admit(&requests, ms(begin, 3004)), [3]);
+        assert_eq!(limiter.admit(&requests, ms(begin, 3005)), [1, 3, 0]);
     }
 
     #[test]
     fn at_most_ten_patches_are_sent_in_any_second() {
-        let (mut pace, begin) = (Pace::default(), Instant::now());
+        let (mut limiter, begin) = (PatchLimiter::default(), Instant::now());
         let names: Vec<String> = (0..30).map(|i| i.to_string()).collect();
-        let wishes: Vec<Wish<'_>> = names.iter().map(|name| wish(name, true)).collect();
-        assert_eq!(pace.pick(&wishes[..6], ms(begin, 0)).len(), 6);
-        assert_eq!(pace.pick(&wishes[6..], ms(begin, 500)).len(), 4);
-        assert_eq!(pace.pick(&wishes[10..], ms(begin, 1_099)).len(), 0);
-        pace.again(ms(begin, 1_099));
-        assert_eq!(pace.pick(&wishes[10..], ms(begin, 1_100)).len(), 5);
-        assert_eq!(pace.pick(&wishes[15..], ms(begin, 1_600)).len(), 4);
-        assert_eq!(pace.pick(&wishes[20..], ms(begin, 10_000)).len(), 10);
+        let requests: Vec<PatchRequest<'_>> =
+            names.iter().map(|name| request(name, true)).collect();
+        assert_eq!(limiter.admit(&requests[..6], ms(begin, 0)).len(), 6);
+        assert_eq!(limiter.admit(&requests[6..], ms(begin, 500)).len(), 4);
+        assert_eq!(limiter.admit(&requests[10..], ms(begin, 1_099)).len(), 0);
+        limiter.record(ms(begin, 1_099));
+        assert_eq!(limiter.admit(&requests[10..], ms(begin, 1_100)).len(), 5);
+        assert_eq!(limiter.admit(&requests[15..], ms(begin, 1_600)).len(), 4);
+        assert_eq!(limiter.admit(&requests[20..], ms(begin, 10_000)).len(), 10);
     }
 
     proptest! {
@@ -127,14 +132,14 @@ mod tests {
         fn limits_hold_in_every_window(
             steps in prop::collection::vec((0u64..500, prop::collection::vec((0u8..20, any::<bool>()), 0..30)), 1..40),
         ) {
-            let mut pace = Pace::default();
+            let mut limiter = PatchLimiter::default();
             let (mut now, mut out) = (Instant::now(), Vec::new());
-            for (wait, wishes) in steps {
+            for (wait, requests) in steps {
                 now = ms(now, wait);
                 let names: Vec<(String, bool)> =
-                    wishes.iter().map(|(pod, grows)| (pod.to_string(), *grows)).collect();
-                let wishes: Vec<Wish<'_>> = names.iter().map(|(pod, grows)| wish(pod, *grows)).collect();
-                let picked = pace.pick(&wishes, now);
+                    requests.iter().map(|(pod, grows)| (pod.to_string(), *grows)).collect();
+                let requests: Vec<PatchRequest<'_>> = names.iter().map(|(pod, grows)| request(pod, *grows)).collect();
+                let picked = limiter.admit(&requests, now);
                 out.extend(picked.iter().map(|i| (now, names[*i].0.clone())));
             }
             for (from, (begin, pod)) in out.iter().enumerate() {

@@ -21,7 +21,7 @@ use crate::service::{BATCH, Retune, RetuneMethod};
 const SHOWN_MAX: usize = 200;
 
 /// Client of the servers of one variant.
-pub(super) struct Tuner {
+pub(super) struct ServerHook {
     http: reqwest::Client,
     retune: Retune,
     /// Maximum batch size that they are to use.
@@ -41,9 +41,9 @@ struct Told {
     batch: u32,
 }
 
-impl Tuner {
-    pub(super) fn new(http: reqwest::Client, retune: Retune) -> Tuner {
-        Tuner {
+impl ServerHook {
+    pub(super) fn new(http: reqwest::Client, retune: Retune) -> ServerHook {
+        ServerHook {
             http,
             batch: AtomicU32::new(retune.batch),
             retune,
@@ -63,7 +63,7 @@ impl Tuner {
     }
 
     /// Returns the cores told to this pod's server, if servers are told cores.
-    pub(super) fn tuned(&self, pod: &PodState) -> Option<Cores> {
+    pub(super) fn told_cores(&self, pod: &PodState) -> Option<Cores> {
         let told = self.told_to(pod).filter(|_| self.retune.says_cores());
         told.map(|told| told.cores)
     }

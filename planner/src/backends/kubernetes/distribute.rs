@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use weir_api::Cores;
 
+use super::api_failure::ApiFailure;
 use super::patch::{self, Change, NotPatchable};
 use super::pod::PodState;
-use super::refused::Refused;
 use crate::capacity::{Allocation, Goal, InForce, Resize};
 
 /// State of a workload and its pods, as reported by the watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct WorkloadState {
     /// Replicas in the workload's spec.
     pub replicas: u32,
     /// Replicas set by a pending write, if there is one.
-    pub maybe: Option<u32>,
+    pub pending_replicas: Option<u32>,
     /// Pods that a scale-down has ended or may have ended and that the watches do not show as ending. The workload's
     /// controller chooses which.
     pub leaving: u32,
@@ -33,7 +33,7 @@ pub struct Seen {
 
 /// Upper limit for what a workload's pods may use together, ending pods included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Most {
+pub struct CapacityLimit {
     /// Maximum cores of all pods.
     pub cores: Cores,
     /// Maximum number of pods, if the resources of replicas are limited.
@@ -42,7 +42,7 @@ pub struct Most {
 
 /// Pod to patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patched {
+pub struct PodPatch {
     /// The pod as reported.
     pub pod: PodState,
     /// Cores that it is to get.
@@ -51,7 +51,7 @@ pub struct Patched {
     pub change: Change,
 }
 
-impl Patched {
+impl PodPatch {
     /// Whether the pod grows.
     pub fn grows(&self) -> bool {
         self.change.request > self.pod.desired.request
@@ -60,11 +60,11 @@ impl Patched {
 
 /// Changes of a workload and its pods that lead to a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Dealt {
+pub struct PodChanges {
     /// Target cores by pod uid.
     pub wanted: BTreeMap<String, Cores>,
     /// Pods to patch.
-    pub patches: Vec<Patched>,
+    pub patches: Vec<PodPatch>,
     /// Uids of pods that grow only once other pods have ended or shrunk.
     pub waiting: BTreeSet<String>,
     /// Replica count to request, if it differs from the spec or a write of it is pending.
@@ -77,11 +77,11 @@ pub struct Dealt {
 
 /// Final refusals by pod uid: the pod's generation, the cores requested, and the answer.
 #[derive(Debug, Clone, Default)]
-pub struct Refusals(BTreeMap<String, (i64, Cores, Refused)>);
+pub struct Refusals(BTreeMap<String, (i64, Cores, ApiFailure)>);
 
 impl Refusals {
     /// Remembers a refusal that would be the same again.
-    pub fn remember(&mut self, pod: &PodState, wanted: Cores, refused: &Refused) {
+    pub fn remember(&mut self, pod: &PodState, wanted: Cores, refused: &ApiFailure) {
         if refused.is_final() {
             let wish = (pod.generation, patch::step(wanted), refused.clone());
             self.0.insert(pod.uid.clone(), wish);
@@ -89,7 +89,7 @@ impl Refusals {
     }
 
     /// Returns the refusal of the same request, as long as the pod's spec is unchanged.
-    pub fn of(&self, pod: &PodState, wanted: Cores) -> Option<&Refused> {
+    pub fn of(&self, pod: &PodState, wanted: Cores) -> Option<&ApiFailure> {
         let (generation, before, refused) = self.0.get(&pod.uid)?;
         (*generation == pod.generation && *before == patch::step(wanted)).then_some(refused)
     }
@@ -100,7 +100,7 @@ impl Refusals {
     }
 }
 
-impl Seen {
+impl WorkloadState {
     /// Returns the number of pods that stay.
     pub fn staying(&self) -> u32 {
         let staying = self.pods.iter().filter(|pod| pod.stays()).count();
@@ -111,7 +111,7 @@ impl Seen {
     pub fn in_force(&self) -> InForce {
         let staying = || self.pods.iter().filter(|pod| pod.stays());
         let ready = least(staying().filter(|pod| pod.ready).map(PodState::cores));
-        let fewest = self.replicas.min(self.maybe.unwrap_or(u32::MAX));
+        let fewest = self.replicas.min(self.pending_replicas.unwrap_or(u32::MAX));
         let ready = Allocation::new(ready.replicas().min(fewest), ready.each());
         let missing = self.replicas.saturating_sub(self.staying());
         let starting = staying().filter(|pod| !pod.ready);
@@ -122,21 +122,21 @@ impl Seen {
         InForce {
             ready,
             starting: Allocation::new(count, starting.each()),
-            at_most: self.at_most(),
-            replicas_at_most: self.replicas_at_most(),
+            at_most: self.reserved(),
+            replicas_at_most: self.reserved_replicas(),
         }
     }
 
     /// Returns the number of pods that may exist, including those still to be created.
-    fn replicas_at_most(&self) -> u32 {
+    fn reserved_replicas(&self) -> u32 {
         let there = self.pods.iter().filter(|pod| !pod.ended).count();
         let there = u32::try_from(there).unwrap_or(u32::MAX);
         there.saturating_add(self.missing(self.most_replicas()))
     }
 
     /// Returns the reserved cores: all that existing pods, and pods still to be created, may use.
-    pub fn at_most(&self) -> Cores {
-        let pods: Cores = self.pods.iter().map(PodState::at_most).sum();
+    pub fn reserved(&self) -> Cores {
+        let pods: Cores = self.pods.iter().map(PodState::reserved).sum();
         pods + times(self.template, self.missing(self.most_replicas()))
     }
 
@@ -147,19 +147,19 @@ impl Seen {
     }
 
     fn most_replicas(&self) -> u32 {
-        self.replicas.max(self.maybe.unwrap_or(0))
+        self.replicas.max(self.pending_replicas.unwrap_or(0))
     }
 
     /// Distributes `goal`, with no more than `most` reserved.
-    pub fn deal(&self, goal: Goal, most: Most, refusals: &Refusals) -> Dealt {
-        let mut dealt = Dealt::default();
-        let (mut held, pods) = (self.at_most(), self.replicas_at_most());
-        let Most {
+    pub fn distribute(&self, goal: Goal, most: CapacityLimit, refusals: &Refusals) -> PodChanges {
+        let mut changes = PodChanges::default();
+        let (mut held, pods) = (self.reserved(), self.reserved_replicas());
+        let CapacityLimit {
             cores: most,
             replicas: most_pods,
         } = most;
         if goal.replicas < self.replicas {
-            dealt.scale = Some(goal.replicas);
+            changes.scale = Some(goal.replicas);
         } else {
             // Replicas of a pending write are counted already; requesting them again costs nothing.
             let borne = self.most_replicas().min(goal.replicas);
@@ -168,9 +168,9 @@ impl Seen {
             let fit = room.checked_div(self.template.millis()).unwrap_or(0);
             let new = more.min(fit).min(most_pods.saturating_sub(pods));
             // Sent again, an applied scale-down would be undone: a new pod beside one that ends.
-            let again = self.maybe.is_some() && held <= most && pods <= most_pods;
-            dealt.scale = Some(borne + new).filter(|replicas| *replicas > self.replicas || again);
-            dealt.unaffordable = more - new;
+            let again = self.pending_replicas.is_some() && held <= most && pods <= most_pods;
+            changes.scale = Some(borne + new).filter(|replicas| *replicas > self.replicas || again);
+            changes.unaffordable = more - new;
             held = held + times(self.template, new);
         }
         for pod in self.pods.iter().filter(|pod| pod.stays()) {
@@ -178,7 +178,7 @@ impl Seen {
             if wanted == Cores::ZERO {
                 continue;
             }
-            dealt.wanted.insert(pod.uid.clone(), wanted);
+            changes.wanted.insert(pod.uid.clone(), wanted);
             if refusals.of(pod, wanted).is_some() {
                 continue;
             }
@@ -186,11 +186,11 @@ impl Seen {
                 Ok(Some(change)) => change,
                 Ok(None) => continue,
                 Err(why) => {
-                    dealt.unpatchable.insert(pod.uid.clone(), why);
+                    changes.unpatchable.insert(pod.uid.clone(), why);
                     continue;
                 }
             };
-            let before = pod.at_most();
+            let before = pod.reserved();
             let after = PodState {
                 desired: super::pod::Cpu {
                     request: change.request,
@@ -198,26 +198,26 @@ impl Seen {
                 },
                 ..pod.clone()
             };
-            let then = held.saturating_sub(before) + after.at_most();
+            let then = held.saturating_sub(before) + after.reserved();
             if change.request > pod.desired.request && then > held && then > most {
-                dealt.waiting.insert(pod.uid.clone());
+                changes.waiting.insert(pod.uid.clone());
                 continue;
             }
             held = held.max(then);
-            dealt.patches.push(Patched {
+            changes.patches.push(PodPatch {
                 pod: pod.clone(),
                 wanted,
                 change,
             });
         }
-        dealt
+        changes
     }
 }
 
-impl Most {
+impl CapacityLimit {
     /// Returns the limit that a change sets.
-    pub fn of(change: &Resize) -> Most {
-        Most {
+    pub fn of(change: &Resize) -> CapacityLimit {
+        CapacityLimit {
             cores: change.cores(),
             replicas: if change.bound {
                 change.goal.replicas
