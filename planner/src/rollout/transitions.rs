@@ -76,8 +76,8 @@ fn one_case() {
     println!(
         "{:?}",
         match pods {
-            true => Play::new(&case, Pods::new(&case)).told().run(),
-            false => Play::new(&case, Servers::new(&case)).told().run(),
+            true => Play::new(&case, Pods::new(&case)).verbose().run(),
+            false => Play::new(&case, Servers::new(&case)).verbose().run(),
         }
     );
 }
