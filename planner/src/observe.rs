@@ -27,7 +27,7 @@ pub use proxies::PROXY_GONE_AFTER;
 pub use routes::{Got, Route, Routes};
 pub use scrape::{SCRAPE_BYTES_MAX, Scraper};
 pub use slack::Slack;
-pub use targets::{Target, Targets};
+pub use targets::{ScrapeTarget, ScrapeTargets};
 
 /// Scrape of one proxy.
 #[derive(Debug, Clone, PartialEq)]

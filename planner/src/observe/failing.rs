@@ -59,9 +59,9 @@ mod tests {
     /// Checks scrapes, one per second, with one letter per proxy (`f`ails, `w`ell, `-` variant unknown, `!` no
     /// answer), and the expected start of the failure.
     #[track_caller]
-    fn check(looks: &[(&str, Option<u64>)]) {
+    fn check(scrapes: &[(&str, Option<u64>)]) {
         let mut failing = Failing::new(["a".to_owned()].into_iter());
-        for (second, (look, since)) in (0..).zip(looks) {
+        for (second, (words, since)) in (0..).zip(scrapes) {
             let scrape = |word: char| Scrape {
                 from: "proxy".into(),
                 at: Duration::from_secs(second),
@@ -74,7 +74,7 @@ mod tests {
                     }),
                 },
             };
-            let scrapes: Vec<Scrape> = look.chars().map(scrape).collect();
+            let scrapes: Vec<Scrape> = words.chars().map(scrape).collect();
             failing.observe(Duration::from_secs(second), &scrapes);
             let since = since.map(Duration::from_secs);
             assert_eq!(failing.since(), [since], "{second} s");

@@ -11,12 +11,12 @@ use tokio::task::AbortHandle;
 
 use crate::backends::kubernetes::namespace::slim_pod;
 use crate::backends::kubernetes::workload::{ChangeNotifier, ObjectWatch};
-use crate::observe::Target;
+use crate::observe::ScrapeTarget;
 use crate::service::ProxyPods;
 
 /// Addresses of the running proxies, watched until dropped.
 pub struct ProxyWatch {
-    targets: watch::Receiver<Arc<[Target]>>,
+    targets: watch::Receiver<Arc<[ScrapeTarget]>>,
     task: AbortHandle,
 }
 
@@ -33,8 +33,8 @@ impl ProxyWatch {
         let notifier: ChangeNotifier = Arc::new(sender);
         let chosen = watcher::Config::default().labels(&labels.join(","));
         let watch: ObjectWatch<Pod> = ObjectWatch::new(api, chosen, (), slim_pod, notifier);
-        let none: Arc<[Target]> = Arc::default();
-        let (told, targets) = watch::channel(none);
+        let none: Arc<[ScrapeTarget]> = Arc::default();
+        let (publisher, targets) = watch::channel(none);
         let pods = pods.clone();
         let task = tokio::spawn(async move {
             while changed.changed().await.is_ok() {
@@ -42,10 +42,10 @@ impl ProxyWatch {
                     continue;
                 };
                 let all = store.state();
-                let mut now: Vec<Target> =
+                let mut now: Vec<ScrapeTarget> =
                     all.iter().filter_map(|pod| target(pod, &pods)).collect();
                 now.sort_by(|a, b| a.name.cmp(&b.name));
-                told.send_if_modified(|before| {
+                publisher.send_if_modified(|before| {
                     let new = **before != *now;
                     if new {
                         *before = now.into();
@@ -61,7 +61,7 @@ impl ProxyWatch {
     }
 
     /// Returns the addresses of the proxies' statistics.
-    pub fn targets(&self) -> watch::Receiver<Arc<[Target]>> {
+    pub fn targets(&self) -> watch::Receiver<Arc<[ScrapeTarget]>> {
         self.targets.clone()
     }
 }
@@ -73,12 +73,12 @@ impl Drop for ProxyWatch {
 }
 
 /// Returns the address of a running pod, ready or not: an ending pod still serves requests.
-fn target(pod: &Pod, pods: &ProxyPods) -> Option<Target> {
+fn target(pod: &Pod, pods: &ProxyPods) -> Option<ScrapeTarget> {
     let status = pod.status.as_ref()?;
     let runs = status.phase.as_deref() == Some("Running");
     let ip: std::net::IpAddr = status.pod_ip.as_ref().filter(|_| runs)?.parse().ok()?;
     let address = std::net::SocketAddr::new(ip, pods.port);
-    Some(Target {
+    Some(ScrapeTarget {
         name: pod.name_any().into(),
         url: format!("http://{address}{}", pods.path).parse().ok()?,
     })

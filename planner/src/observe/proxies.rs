@@ -62,22 +62,22 @@ impl<T> Proxies<T> {
 
     /// Returns the states of the scraped proxies, by name.
     pub(super) fn of<'a>(&'a self, scrapes: &'a [Scrape]) -> impl Iterator<Item = &'a T> {
-        let looked_at = looked_at(scrapes);
+        let scraped_names = scraped_names(scrapes);
         let known = self.known.iter();
-        let known = known.filter(move |(name, _)| looked_at.contains(&***name));
+        let known = known.filter(move |(name, _)| scraped_names.contains(&***name));
         known.map(|(_, known)| &known.last)
     }
 
     fn forget(&mut self, at: Duration, scrapes: &[Scrape]) {
-        let looked_at = looked_at(scrapes);
+        let scraped_names = scraped_names(scrapes);
         self.known.retain(|name, known| {
             let since = at.saturating_sub(known.answered_at);
-            looked_at.contains(&**name) || since <= PROXY_GONE_AFTER
+            scraped_names.contains(&**name) || since <= PROXY_GONE_AFTER
         });
         while self.known.len() > PROXIES_MAX {
             let known = self.known.iter();
-            let oldest =
-                known.min_by_key(|(name, known)| (looked_at.contains(&***name), known.answered_at));
+            let oldest = known
+                .min_by_key(|(name, known)| (scraped_names.contains(&***name), known.answered_at));
             let Some(name) = oldest.map(|(name, _)| Arc::clone(name)) else {
                 return;
             };
@@ -86,7 +86,7 @@ impl<T> Proxies<T> {
     }
 }
 
-fn looked_at(scrapes: &[Scrape]) -> BTreeSet<&str> {
+fn scraped_names(scrapes: &[Scrape]) -> BTreeSet<&str> {
     scrapes.iter().map(|scrape| &*scrape.from).collect()
 }
 
@@ -110,14 +110,14 @@ mod tests {
 
     /// Checks scrapes, each at its second: `+` before a proxy that answers, `-` before one that does not; expects the
     /// number of answers of each known proxy.
-    fn check(looks: &[Row]) {
+    fn check(scrapes_by_second: &[Row]) {
         let mut proxies: Proxies<u32> = Proxies::default();
-        for (second, look, expected) in looks {
+        for (second, names, expected) in scrapes_by_second {
             let one = |word: &str| {
                 let (sign, name) = word.split_at(1);
                 scrape(name, *second, (sign == "+").then_some(7.0))
             };
-            let scrapes: Vec<Scrape> = look.split_whitespace().map(one).collect();
+            let scrapes: Vec<Scrape> = names.split_whitespace().map(one).collect();
             let next = |last: Option<&u32>, at, counts: &Counts| {
                 assert_eq!((at, counts.arrivals), (Duration::from_secs(*second), 7.0));
                 last.map_or(1, |last| last + 1)

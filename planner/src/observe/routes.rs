@@ -16,12 +16,12 @@ use super::proxies::Proxies;
 /// Number of latest requests that count; the filter uses the same number for its own deviation.
 const REQUESTS: f64 = 1000.0;
 /// Maximum number of cycles that count.
-const TURNS_MAX: usize = 120;
+const CYCLES_MAX: usize = 120;
 /// Minimum number of requests: smooth routing keeps within one request of the quotas, but each worker of each proxy
 /// has its own count.
 const REQUESTS_MIN: f64 = 100.0;
 /// Minimum number of cycles: fewer may just be the time in which a new plan spreads.
-const TURNS_MIN: usize = 5;
+const CYCLES_MIN: usize = 5;
 /// Shortfall to report, as a share of all requests. The filter itself keeps within 0.02.
 const SHORT_MIN: f64 = 0.05;
 
@@ -51,12 +51,12 @@ pub struct Routes {
     variants: Vec<String>,
     /// In the variants' order.
     proxies: Proxies<Vec<Route>>,
-    turns: VecDeque<Vec<Turn>>,
+    cycles: VecDeque<Vec<CycleCounts>>,
 }
 
 /// Requests of one variant in one cycle.
 #[derive(Debug, Clone, Copy, Default)]
-struct Turn {
+struct CycleCounts {
     got: f64,
     due: f64,
     downgraded: f64,
@@ -68,56 +68,60 @@ impl Routes {
         Routes {
             variants: variants.collect(),
             proxies: Proxies::default(),
-            turns: VecDeque::new(),
+            cycles: VecDeque::new(),
         }
     }
 
     /// Adds one scrape of all proxies, for requests that came under `quotas` (in the variants' order; empty if no
     /// plan was published).
     pub fn observe(&mut self, at: Duration, scrapes: &[Scrape], quotas: &[Share]) {
-        let mut turn = vec![Turn::default(); self.variants.len()];
+        let mut cycle = vec![CycleCounts::default(); self.variants.len()];
         self.proxies.observe(at, scrapes, |last, _, counts| {
             let now = in_order(&self.variants, &counts.routes);
             let both = now.iter().zip(last.into_iter().flatten());
-            for (turn, (now, last)) in turn.iter_mut().zip(both) {
-                turn.got += grown(now.routed, last.routed);
-                turn.downgraded += grown(now.downgraded, last.downgraded);
+            for (cycle, (now, last)) in cycle.iter_mut().zip(both) {
+                cycle.got += grown(now.routed, last.routed);
+                cycle.downgraded += grown(now.downgraded, last.downgraded);
             }
             now
         });
-        let all: f64 = turn.iter().map(|turn| turn.got).sum();
-        if quotas.len() != turn.len() || all <= 0.0 {
+        let all: f64 = cycle.iter().map(|cycle| cycle.got).sum();
+        if quotas.len() != cycle.len() || all <= 0.0 {
             return;
         }
-        for (turn, quota) in turn.iter_mut().zip(quotas) {
-            turn.due = quota.0 * all;
+        for (cycle, quota) in cycle.iter_mut().zip(quotas) {
+            cycle.due = quota.0 * all;
         }
-        self.turns.push_back(turn);
-        while self.turns.len() > TURNS_MAX || self.is_enough_without_the_first() {
-            self.turns.pop_front();
+        self.cycles.push_back(cycle);
+        while self.cycles.len() > CYCLES_MAX || self.is_enough_without_the_first() {
+            self.cycles.pop_front();
         }
     }
 
     /// Returns each variant's share, in the variants' order; `None` until enough is known.
     pub fn got(&self) -> Option<Vec<Got>> {
-        let all = requests(self.turns.iter());
-        if self.turns.len() < TURNS_MIN || all < REQUESTS_MIN {
+        let all = requests(self.cycles.iter());
+        if self.cycles.len() < CYCLES_MIN || all < REQUESTS_MIN {
             return None;
         }
         let of = |variant: usize| {
-            let turns = || self.turns.iter().filter_map(move |turn| turn.get(variant));
+            let cycles = || {
+                self.cycles
+                    .iter()
+                    .filter_map(move |cycle| cycle.get(variant))
+            };
             let share = |sum: f64| Share(sum / all);
             Got {
-                share: share(turns().map(|turn| turn.got).sum()),
-                quota: share(turns().map(|turn| turn.due).sum()),
-                downgraded: share(turns().map(|turn| turn.downgraded).sum()),
+                share: share(cycles().map(|cycle| cycle.got).sum()),
+                quota: share(cycles().map(|cycle| cycle.due).sum()),
+                downgraded: share(cycles().map(|cycle| cycle.downgraded).sum()),
             }
         };
         Some((0..self.variants.len()).map(of).collect())
     }
 
     fn is_enough_without_the_first(&self) -> bool {
-        self.turns.len() > TURNS_MIN && requests(self.turns.iter().skip(1)) >= REQUESTS
+        self.cycles.len() > CYCLES_MIN && requests(self.cycles.iter().skip(1)) >= REQUESTS
     }
 }
 
@@ -147,8 +151,8 @@ fn grown(now: f64, last: f64) -> f64 {
     if now < last { now } else { now - last }
 }
 
-fn requests<'a>(turns: impl Iterator<Item = &'a Vec<Turn>>) -> f64 {
-    turns.flatten().map(|turn| turn.got).sum()
+fn requests<'a>(cycles: impl Iterator<Item = &'a Vec<CycleCounts>>) -> f64 {
+    cycles.flatten().map(|cycle| cycle.got).sum()
 }
 
 #[cfg(test)]
@@ -193,12 +197,12 @@ mod tests {
         let mut routes = routes();
         // Counted before ours, under unknown quotas.
         observe(&mut routes, &[scrape(9000.0, 10.0, 10.0)], &QUOTAS);
-        for turn in 1..=6_u32 {
-            assert_eq!(routes.got().is_some(), turn > 5, "turn {turn}");
-            let sum = f64::from(turn);
+        for cycle in 1..=6_u32 {
+            assert_eq!(routes.got().is_some(), cycle > 5, "cycle {cycle}");
+            let sum = f64::from(cycle);
             let now = scrape(9000.0 + 69.0 * sum, 10.0 + 31.0 * sum, 10.0 + 9.0 * sum);
             let quotas = [Share(0.5), Share(0.5)];
-            let quotas = if turn <= 3 { QUOTAS } else { quotas };
+            let quotas = if cycle <= 3 { QUOTAS } else { quotas };
             observe(&mut routes, &[now], &quotas);
         }
         let expected = vec![[69.0, 55.0, 0.0], [31.0, 45.0, 9.0]];
@@ -217,14 +221,14 @@ mod tests {
             ..of_two(scrape(0.0, 0.0, 0.0))
         };
         let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
-        for turn in 0..40 {
+        for cycle in 0..40 {
             first = [first[0] + 12.0, first[1] + 8.0];
             second = [second[0] + 6.0, second[1] + 4.0];
-            if turn == 20 {
+            if cycle == 20 {
                 second = [3.0, 2.0];
             }
             let of = |counts: [f64; 2]| scrape(counts[0], counts[1], 0.0);
-            let two = if turn % 3 == 0 {
+            let two = if cycle % 3 == 0 {
                 lost()
             } else {
                 of_two(of(second))
@@ -281,13 +285,13 @@ mod tests {
 
     #[test]
     fn window_is_bounded_in_requests_and_cycles() {
-        for (each, turns) in [(1.0, TURNS_MAX), (100.0, 10), (5000.0, TURNS_MIN)] {
+        for (each, cycles) in [(1.0, CYCLES_MAX), (100.0, 10), (5000.0, CYCLES_MIN)] {
             let mut routes = routes();
-            for turn in 0..500 {
-                let now = scrape(each * f64::from(turn), 0.0, 0.0);
+            for cycle in 0..500 {
+                let now = scrape(each * f64::from(cycle), 0.0, 0.0);
                 observe(&mut routes, &[now], &QUOTAS);
             }
-            assert_eq!(routes.turns.len(), turns, "{each} a turn");
+            assert_eq!(routes.cycles.len(), cycles, "{each} a cycle");
         }
     }
 

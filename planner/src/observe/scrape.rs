@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weir_api::metrics::{Metric, PREFIX, decode};
 
-use super::{Counts, Observe, Scrape, ScrapeError, Target, Targets};
+use super::{Counts, Observe, Scrape, ScrapeError, ScrapeTarget, ScrapeTargets};
 use crate::clock::Clock;
 use crate::service::STATS_MAX;
 use crate::telemetry::error_log::Troubles;
@@ -17,14 +17,14 @@ pub const SCRAPE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Scraper of real proxies.
 #[derive(Debug)]
 pub struct Scraper {
-    targets: Targets,
-    look: Look,
+    targets: ScrapeTargets,
+    proxy_scraper: ProxyScraper,
     troubles: Mutex<Troubles>,
 }
 
 /// Scrape of a single proxy.
 #[derive(Debug, Clone)]
-struct Look {
+struct ProxyScraper {
     http: reqwest::Client,
     clock: Clock,
     stages: Arc<[String]>,
@@ -37,12 +37,12 @@ impl Scraper {
         http: reqwest::Client,
         clock: Clock,
         stages: &[&str],
-        targets: Targets,
+        targets: ScrapeTargets,
         timeout: Duration,
     ) -> Self {
         Scraper {
             targets,
-            look: Look {
+            proxy_scraper: ProxyScraper {
                 http,
                 clock,
                 stages: stages.iter().map(|name| (*name).to_owned()).collect(),
@@ -53,7 +53,7 @@ impl Scraper {
     }
 
     /// Returns the current targets; if there are too many, the same ones in every scrape.
-    fn targets(&self) -> Vec<Target> {
+    fn targets(&self) -> Vec<ScrapeTarget> {
         const WHO: &str = "proxies";
         let mut targets = self.targets.now();
         let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
@@ -69,8 +69,8 @@ impl Scraper {
     }
 }
 
-impl Look {
-    async fn at(self, target: Target) -> Scrape {
+impl ProxyScraper {
+    async fn scrape(self, target: ScrapeTarget) -> Scrape {
         let body = tokio::time::timeout(self.timeout, fetch(&self.http, target.url));
         let counts = match body.await {
             Ok(text) => text.map(|text| counts(&text, &self.stages)),
@@ -86,16 +86,19 @@ impl Look {
 
 impl Observe for Scraper {
     async fn scrape(&self) -> Vec<Scrape> {
-        let look = |target: Target| {
+        let start = |target: ScrapeTarget| {
             let from = Arc::clone(&target.name);
-            (from, tokio::spawn(self.look.clone().at(target)))
-        };
-        let looks: Vec<_> = self.targets().into_iter().map(look).collect();
-        let mut scrapes = Vec::with_capacity(looks.len());
-        for (from, look) in looks {
-            scrapes.push(look.await.unwrap_or_else(|error| Scrape {
+            (
                 from,
-                at: self.look.clock.now().at,
+                tokio::spawn(self.proxy_scraper.clone().scrape(target)),
+            )
+        };
+        let started: Vec<_> = self.targets().into_iter().map(start).collect();
+        let mut scrapes = Vec::with_capacity(started.len());
+        for (from, scrape) in started {
+            scrapes.push(scrape.await.unwrap_or_else(|error| Scrape {
+                from,
+                at: self.proxy_scraper.clock.now().at,
                 counts: Err(ScrapeError::Unreachable(error.to_string())),
             }));
         }
@@ -283,7 +286,7 @@ mod tests {
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         let paths = ["silent", "good", "fresh", "failing", "vast", "binary"];
         let urls = paths.map(|path| format!("http://{address}/{path}"));
-        let targets = Targets::Fixed(urls.clone().map(|url| url.parse().unwrap()).into());
+        let targets = ScrapeTargets::Fixed(urls.clone().map(|url| url.parse().unwrap()).into());
         let timeout = Duration::from_millis(500);
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
@@ -308,8 +311,8 @@ mod tests {
     #[tokio::test]
     async fn too_many_proxies_are_truncated_by_name_and_reported() {
         let url: reqwest::Url = "http://127.0.0.1:1/stats".parse().unwrap();
-        let list = |count: usize| -> Arc<[Target]> {
-            let target = |index: usize| Target {
+        let list = |count: usize| -> Arc<[ScrapeTarget]> {
+            let target = |index: usize| ScrapeTarget {
                 name: format!("proxy-{index:03}").into(),
                 url: url.clone(),
             };
@@ -317,7 +320,7 @@ mod tests {
         };
         let (send, latest) = tokio::sync::watch::channel(list(1));
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let (targets, timeout) = (Targets::Moving(latest), Duration::from_secs(10));
+        let (targets, timeout) = (ScrapeTargets::Moving(latest), Duration::from_secs(10));
         let scraper = Scraper::new(http, Clock::start(), &["demo"], targets, timeout);
         for (there, said) in [
             (1, None),

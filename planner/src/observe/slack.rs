@@ -24,9 +24,9 @@ pub const EDGES_MS: [u32; 40] = [
 /// Time for which requests count.
 pub const WINDOW: Duration = Duration::from_secs(10);
 /// Minimum number of requests in the window.
-pub const REQUESTS_LEAST: f64 = 20.0;
+pub const REQUESTS_MIN: f64 = 20.0;
 /// Maximum number of scrapes remembered: one window of the shortest cycles.
-const LOOKS_MAX: usize = 128;
+const SCRAPES_MAX: usize = 128;
 
 /// Upper edges in ms, and the number of requests with at most that time left, both rising.
 pub type Buckets = Vec<(f64, f64)>;
@@ -37,7 +37,7 @@ pub struct Slack {
     /// Last histogram of each proxy.
     proxies: Proxies<Buckets>,
     /// Increase over all proxies, by scrape.
-    looks: VecDeque<(Duration, Buckets)>,
+    increases: VecDeque<(Duration, Buckets)>,
 }
 
 impl Slack {
@@ -55,12 +55,12 @@ impl Slack {
             }
             counts.slack.clone()
         });
-        self.looks.push_back((at, new));
+        self.increases.push_back((at, new));
         let oldest = at.saturating_sub(WINDOW);
-        while self.looks.front().is_some_and(|(at, _)| *at <= oldest)
-            || self.looks.len() > LOOKS_MAX
+        while self.increases.front().is_some_and(|(at, _)| *at <= oldest)
+            || self.increases.len() > SCRAPES_MAX
         {
-            self.looks.pop_front();
+            self.increases.pop_front();
         }
     }
 
@@ -68,12 +68,12 @@ impl Slack {
     /// least `least_ms`. `None` if too few such requests are known.
     pub fn percentile(&self, percent: f64, least_ms: f64) -> Option<f64> {
         let mut all = Buckets::new();
-        for (_, look) in &self.looks {
-            add(&mut all, look);
+        for (_, increase) in &self.increases {
+            add(&mut all, increase);
         }
         let less = counted(&all, least_ms);
         let total = all.last().map_or(0.0, |(_, count)| *count) - less;
-        if total < REQUESTS_LEAST {
+        if total < REQUESTS_MIN {
             return None;
         }
         let wanted = less + total * (1.0 - percent / 100.0);
@@ -258,7 +258,7 @@ mod tests {
         for _ in 0..1000 {
             slack.observe(at(12), &[of("a", 12, None), of("b", 12, None)]);
         }
-        assert!(slack.looks.len() <= LOOKS_MAX);
+        assert!(slack.increases.len() <= SCRAPES_MAX);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 /// Proxy that can be scraped.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct ScrapeTarget {
     /// Name under which its counters continue, even if its address changes.
     pub name: Arc<str>,
     /// Address of its statistics. Must be unique: a proxy counted twice would be planned for twice.
@@ -15,19 +15,19 @@ pub struct Target {
 
 /// Source of a scraper's proxies.
 #[derive(Debug, Clone)]
-pub enum Targets {
+pub enum ScrapeTargets {
     /// Proxies of a service file, named by their addresses.
     Fixed(Vec<reqwest::Url>),
     /// Latest list, still valid after its sender has ended.
-    Moving(watch::Receiver<Arc<[Target]>>),
+    Moving(watch::Receiver<Arc<[ScrapeTarget]>>),
 }
 
-impl Targets {
+impl ScrapeTargets {
     /// Returns the current proxies, sorted by name, each name once.
-    pub(super) fn now(&self) -> Vec<Target> {
-        let mut targets: Vec<Target> = match self {
-            Targets::Fixed(urls) => urls.iter().map(named_by_address).collect(),
-            Targets::Moving(latest) => latest.borrow().to_vec(),
+    pub(super) fn now(&self) -> Vec<ScrapeTarget> {
+        let mut targets: Vec<ScrapeTarget> = match self {
+            ScrapeTargets::Fixed(urls) => urls.iter().map(named_by_address).collect(),
+            ScrapeTargets::Moving(latest) => latest.borrow().to_vec(),
         };
         targets.sort_by(|a, b| a.name.cmp(&b.name));
         targets.dedup_by(|a, b| a.name == b.name);
@@ -35,8 +35,8 @@ impl Targets {
     }
 }
 
-fn named_by_address(url: &reqwest::Url) -> Target {
-    Target {
+fn named_by_address(url: &reqwest::Url) -> ScrapeTarget {
+    ScrapeTarget {
         name: url.as_str().into(),
         url: url.clone(),
     }
@@ -46,7 +46,7 @@ fn named_by_address(url: &reqwest::Url) -> Target {
 mod tests {
     use super::*;
 
-    fn names(targets: &Targets) -> Vec<Arc<str>> {
+    fn names(targets: &ScrapeTargets) -> Vec<Arc<str>> {
         let now = targets.now().into_iter();
         now.map(|target| target.name).collect()
     }
@@ -55,7 +55,7 @@ mod tests {
     fn fixed_list_is_named_by_addresses() {
         let urls = ["http://b/stats", "http://a:9901/stats"];
         let urls: Vec<reqwest::Url> = urls.map(|url| url.parse().unwrap()).into();
-        let targets = Targets::Fixed(urls.clone());
+        let targets = ScrapeTargets::Fixed(urls.clone());
         assert_eq!(
             names(&targets).iter().map(|n| &**n).collect::<Vec<_>>(),
             ["http://a:9901/stats", "http://b/stats"]
@@ -65,12 +65,12 @@ mod tests {
 
     #[test]
     fn moving_list_is_latest_by_name_and_outlives_its_sender() {
-        let target = |name: &str, url: &str| Target {
+        let target = |name: &str, url: &str| ScrapeTarget {
             name: name.into(),
             url: url.parse().unwrap(),
         };
         let (send, latest) = watch::channel(Arc::from([]));
-        let targets = Targets::Moving(latest);
+        let targets = ScrapeTargets::Moving(latest);
         assert!(names(&targets).is_empty());
         let (b, a) = (target("b", "http://10.0.0.2/"), target("a", "http://z/"));
         let twice = target("b", "http://10.0.0.9/");

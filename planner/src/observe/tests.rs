@@ -19,17 +19,18 @@ fn written(counters: &[(Metric, &str, u32)]) -> String {
     text
 }
 
-/// Statistics after this many turns, in each of which the router saw 100 requests, refused 10, and sent 54 to small
+/// Statistics after this many cycles, in each of which the router saw 100 requests, refused 10, and sent 54 to small
 /// and 36 to large-2. Of those for small, 18 were due to large-2 and could not wait. The gates count what they
-/// dispatched and answered. Five requests per turn came to the second gate past the router.
-fn path(turns: u32) -> [String; 3] {
+/// dispatched and answered. Five requests per cycle came to the second gate past the router.
+fn path(cycles: u32) -> [String; 3] {
     use Metric::{
         Admitted, Arrivals, Dispatched, DowngradedFrom, DowngradedTo, Late, OnTime, Refused,
         Routed, Served,
     };
     let times = |counters: &[(Metric, &'static str, u32)]| {
-        let of =
-            |(metric, value, count): &(Metric, &'static str, u32)| (*metric, *value, count * turns);
+        let of = |(metric, value, count): &(Metric, &'static str, u32)| {
+            (*metric, *value, count * cycles)
+        };
         written(&counters.iter().map(of).collect::<Vec<_>>())
     };
     let router = times(&[
@@ -64,17 +65,17 @@ fn router_and_two_gates_count_each_request_once() {
     let mut arrivals = Arrivals::new();
     let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter());
     let mut seen = Observation::default();
-    for turn in 0..10_u32 {
-        let at = Duration::from_secs(turn.into());
+    for cycle in 0..10_u32 {
+        let at = Duration::from_secs(cycle.into());
         let scrape = |(name, text): (&str, String)| Scrape {
             from: name.into(),
             at,
             counts: Ok(counts(&text, &["demo"])),
         };
-        let named = NAMES.into_iter().zip(path(turn));
+        let named = NAMES.into_iter().zip(path(cycle));
         let mut scrapes: Vec<Scrape> = named.map(scrape).collect();
         // In any order of answers.
-        scrapes.rotate_left(turn as usize % NAMES.len());
+        scrapes.rotate_left(cycle as usize % NAMES.len());
         seen = arrivals.observe(at, &scrapes);
         routes.observe(at, &scrapes, &quotas);
     }
@@ -97,9 +98,9 @@ fn router_and_two_gates_count_each_request_once() {
 #[test]
 fn restarted_and_lost_gates_do_not_affect_routed_shares() {
     let mut routes = Routes::new(["small", "large-2"].map(String::from).into_iter());
-    for turn in 0..10 {
-        let [router, small, _] = path(turn);
-        let at = Duration::from_secs(turn.into());
+    for cycle in 0..10 {
+        let [router, small, _] = path(cycle);
+        let at = Duration::from_secs(cycle.into());
         let of = |name: &str, text: &str| Scrape {
             from: name.into(),
             at,
@@ -109,9 +110,9 @@ fn restarted_and_lost_gates_do_not_affect_routed_shares() {
             counts: Err(ScrapeError::TooLarge),
             ..of("large", "")
         };
-        let gate = of("small", if turn == 5 { "" } else { &small });
-        // One gate is a pod with another name in each turn.
-        let pod = of(&format!("pod-{turn}"), &small);
+        let gate = of("small", if cycle == 5 { "" } else { &small });
+        // One gate is a pod with another name in each cycle.
+        let pod = of(&format!("pod-{cycle}"), &small);
         let scrapes = [pod, of("router", &router), gate, lost];
         routes.observe(at, &scrapes, &[Share(0.6), Share(0.4)]);
     }

@@ -12,7 +12,7 @@ use crate::backends::kubernetes::actuate::KubeBackends;
 use crate::backends::{Actuate, ActuateError, HttpBackends, NotReplaced};
 use crate::capacity::{InForce, Resize};
 use crate::observe::pods::ProxyWatch;
-use crate::observe::{Observe, Scrape, Scraper, Targets};
+use crate::observe::{Observe, Scrape, ScrapeTargets, Scraper};
 use crate::serve::{local, scraper};
 use crate::service::{Mode, Service, Variant};
 
@@ -65,8 +65,8 @@ impl Shared {
             ProxyWatch::new(&self.client, namespace, pods)
         });
         let targets = match &watch {
-            Some(watch) => Targets::Moving(watch.targets()),
-            None => Targets::Fixed(service.stats.clone()),
+            Some(watch) => ScrapeTargets::Moving(watch.targets()),
+            None => ScrapeTargets::Fixed(service.stats.clone()),
         };
         Proxies {
             scraper: scraper(service, &self.http, self.clock, targets),

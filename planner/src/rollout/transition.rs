@@ -9,8 +9,8 @@
 //! Starting replicas delay nothing: serving ones keep what they have, and the cores of the new ones count only in the
 //! budget until they serve, in a later transition.
 
-mod deal;
 mod detour;
+mod distribute;
 mod hold;
 
 use weir_api::Cores;
@@ -59,7 +59,7 @@ struct Variant {
     wanted: Goal,
     /// Target for now: the wanted one, or more ([`Transition::hold`]).
     goal: Goal,
-    /// Maximum cores for now, if there is not room for all growth ([`Transition::deal`]).
+    /// Maximum cores for now, if there is not room for all growth ([`Transition::distribute`]).
     grows_to: Option<Cores>,
     given_up: bool,
 }
@@ -145,11 +145,11 @@ impl Transition {
         }
     }
 
-    /// Records that a change failed; `doubtful` if it may have happened all the same.
-    pub fn failed(&mut self, change: Resize, doubtful: bool) {
+    /// Records that a change failed; `indeterminate` if it may have happened all the same.
+    pub fn failed(&mut self, change: Resize, indeterminate: bool) {
         if let Some(variant) = self.variants.get_mut(change.variant) {
             variant.given_up = true;
-            if doubtful {
+            if indeterminate {
                 variant.in_force = variant.in_force.or(change.goal);
             }
         }

@@ -154,8 +154,8 @@ mod tests {
             ..Goal::one(Cores::whole(8))
         };
         under_way.asked(&change(0, 4, part));
-        let doubt = there([(0, 7), (0, 0), (2, 2)]);
-        let kept = under_way.keep(&doubt, &cores([9, 0, 2]), Cores::whole(20));
+        let uncertain = there([(0, 7), (0, 0), (2, 2)]);
+        let kept = under_way.keep(&uncertain, &cores([9, 0, 2]), Cores::whole(20));
         assert_eq!(kept, cores([7, 0, 2]));
     }
 }

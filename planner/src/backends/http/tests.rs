@@ -67,11 +67,11 @@ async fn invalid_answer_is_an_error_that_says_whether_change_may_apply() {
         ("/vast", "more than 65536 bytes", true),
         ("/silent", "no answer within 200ms", true),
     ];
-    for (path, says, doubt) in table {
+    for (path, says, indeterminate) in table {
         let answers = local(&[&format!("{base}{path}")]).in_force().await;
         let error = answers[0].clone().unwrap().unwrap_err();
         assert!(error.to_string().contains(says), "{path}: {error}");
-        assert_eq!(error.leaves_doubt(), *doubt, "{path}");
+        assert_eq!(error.leaves_doubt(), *indeterminate, "{path}");
     }
     let answers = local(&[&nobody, &format!("{base}/good"), ""])
         .in_force()

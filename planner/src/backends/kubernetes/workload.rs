@@ -41,7 +41,7 @@ where
 {
     store: Store<K>,
     /// Reason why nothing is known yet; `None` after the first list.
-    unseen: Arc<Mutex<Option<String>>>,
+    not_observed: Arc<Mutex<Option<String>>>,
     task: AbortHandle,
 }
 
@@ -65,9 +65,9 @@ where
     ) -> ObjectWatch<K> {
         let writer = reflector::store::Writer::new(kind);
         let store = writer.as_reader();
-        let unseen = Some("the API server has not answered yet".to_owned());
-        let unseen = Arc::new(Mutex::new(unseen));
-        let told = Arc::clone(&unseen);
+        let not_observed = Some("the API server has not answered yet".to_owned());
+        let not_observed = Arc::new(Mutex::new(not_observed));
+        let told = Arc::clone(&not_observed);
         let stream = watcher::watcher(api, config)
             .default_backoff()
             .modify(slim)
@@ -92,15 +92,15 @@ where
                             ),
                         }
                         failing = true;
-                        let mut unseen = told.lock().unwrap_or_else(PoisonError::into_inner);
-                        *unseen = unseen.take().map(|_| error.to_string());
+                        let mut not_observed = told.lock().unwrap_or_else(PoisonError::into_inner);
+                        *not_observed = not_observed.take().map(|_| error.to_string());
                     }
                 }
             }
         });
         ObjectWatch {
             store,
-            unseen,
+            not_observed,
             task: task.abort_handle(),
         }
     }
@@ -110,8 +110,11 @@ where
     /// # Errors
     /// The first list has not arrived.
     pub(crate) fn store(&self) -> Result<&Store<K>, ActuateError> {
-        let unseen = self.unseen.lock().unwrap_or_else(PoisonError::into_inner);
-        match unseen.clone() {
+        let not_observed = self
+            .not_observed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match not_observed.clone() {
             None => Ok(&self.store),
             Some(why) => Err(ActuateError::NotObserved(why)),
         }

@@ -30,7 +30,7 @@ impl Transition {
     /// among the growing variants.
     pub fn hold(&mut self, carried: Carried<'_>) {
         self.keep_back(carried);
-        self.deal(carried);
+        self.distribute(carried);
     }
 
     fn keep_back(&mut self, carried: Carried<'_>) {

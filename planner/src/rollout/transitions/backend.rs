@@ -9,7 +9,7 @@ use crate::capacity::{Allocation, InForce, Resize};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Answer {
     Confirmed(InForce),
-    Failed { doubt: bool },
+    Failed { indeterminate: bool },
 }
 
 /// Servers or pods in virtual time, in ms.

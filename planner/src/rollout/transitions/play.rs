@@ -284,11 +284,11 @@ impl<'a, B: Backend> Play<'a, B> {
         for (change, (_, answer)) in changes.iter().zip(answers) {
             match answer {
                 Answer::Confirmed(in_force) => transition.confirmed(*change, in_force),
-                Answer::Failed { doubt } => {
-                    if doubt && !self.case.pods {
+                Answer::Failed { indeterminate } => {
+                    if indeterminate && !self.case.pods {
                         self.under_way.asked(change);
                     }
-                    transition.failed(*change, doubt);
+                    transition.failed(*change, indeterminate);
                 }
             }
         }

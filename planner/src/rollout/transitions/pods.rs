@@ -1,10 +1,10 @@
-//! Replicas as pods of Kubernetes, as in planner/src/backends/kubernetes (`deal.rs`, `actuate.rs`), with watches that
-//! are never late. A scaling creates pods at once, each with the template's cores, which serve once they are loaded.
-//! A patch sets a pod's request, and its kubelet grants it after a delay. An ending pod occupies its cores until it
-//! is gone; the workload's controller chooses it. Cores are requested as by `Seen::deal`, and the actual capacity is
-//! that of `Seen::in_force`: a pod counts with the minimum of actual and target, and in the budget with the maximum.
-//! Templates ask for one core. Evictions, disruption budgets, rate limits and servers that are told their cores are
-//! not simulated.
+//! Replicas as pods of Kubernetes, as in planner/src/backends/kubernetes (`distribute.rs`, `actuate.rs`), with
+//! watches that are never late. A scaling creates pods at once, each with the template's cores, which serve once they
+//! are loaded. A patch sets a pod's request, and its kubelet grants it after a delay. An ending pod occupies its
+//! cores until it is gone; the workload's controller chooses it. Cores are requested as by
+//! `WorkloadState::distribute`; the actual capacity is that of `WorkloadState::in_force`: a pod counts with the
+//! minimum of actual and target, and in the budget with the maximum. Templates ask for one core. Evictions,
+//! disruption budgets, rate limits and servers that are told their cores are not simulated.
 
 use weir_api::Cores;
 
@@ -219,8 +219,22 @@ impl Backend for Pods {
     ) -> (u64, Answer) {
         let late = now + TIMEOUT_MS;
         match fate {
-            Fate::Refused => return (now, Answer::Failed { doubt: false }),
-            Fate::LostBefore => return (late, Answer::Failed { doubt: true }),
+            Fate::Refused => {
+                return (
+                    now,
+                    Answer::Failed {
+                        indeterminate: false,
+                    },
+                );
+            }
+            Fate::LostBefore => {
+                return (
+                    late,
+                    Answer::Failed {
+                        indeterminate: true,
+                    },
+                );
+            }
             _ => {}
         }
         let (workload, variant) = (&mut self.0[change.variant], &case.variants[change.variant]);
@@ -243,7 +257,12 @@ impl Backend for Pods {
                 then.advance(at);
                 (at, Answer::Confirmed(then.in_force()))
             }
-            None => (late, Answer::Failed { doubt: true }),
+            None => (
+                late,
+                Answer::Failed {
+                    indeterminate: true,
+                },
+            ),
         }
     }
 

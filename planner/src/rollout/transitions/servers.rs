@@ -117,7 +117,12 @@ impl Backend for Servers {
     ) -> (u64, Answer) {
         let (index, late) = (change.variant, now + TIMEOUT_MS);
         if fate == Fate::Refused {
-            return (now, Answer::Failed { doubt: false });
+            return (
+                now,
+                Answer::Failed {
+                    indeterminate: false,
+                },
+            );
         }
         let mut there = None;
         if fate != Fate::LostBefore {
@@ -141,7 +146,12 @@ impl Backend for Servers {
             server
                 .pending_writes
                 .record(change, now + PENDING_WRITE_TTL_MS);
-            return (late, Answer::Failed { doubt: true });
+            return (
+                late,
+                Answer::Failed {
+                    indeterminate: true,
+                },
+            );
         };
         server.pending_writes.clear();
         let in_force = InForce::certain(Allocation::one(there.cores));

@@ -43,9 +43,9 @@ impl KubeBackends {
         let fewer = replicas < there;
         match self.scale(change.variant, replicas, deadline).await {
             Ok(()) => attempt.sent = true,
-            Err(refused) => {
-                attempt.sent = refused.may_have_applied();
-                attempt.scaling_failure = Some(refused);
+            Err(failure) => {
+                attempt.sent = failure.may_have_applied();
+                attempt.scaling_failure = Some(failure);
                 return Ok(attempt);
             }
         }
@@ -94,11 +94,11 @@ impl KubeBackends {
         for (index, attempt) in attempts.iter_mut().enumerate() {
             if let Ok(attempt) = attempt {
                 let patches = std::mem::take(&mut attempt.changes.patches);
-                all.extend(patches.into_iter().map(|patched| (index, patched)));
+                all.extend(patches.into_iter().map(|pod_patch| (index, pod_patch)));
             }
         }
         let request_of =
-            |(_, patched): &(usize, PodPatch)| (patched.pod.uid.clone(), patched.grows());
+            |(_, pod_patch): &(usize, PodPatch)| (pod_patch.pod.uid.clone(), pod_patch.grows());
         let requests: Vec<(String, bool)> = all.iter().map(request_of).collect();
         let requests: Vec<PatchRequest<'_>> = requests
             .iter()
@@ -110,30 +110,30 @@ impl KubeBackends {
         for place in picked {
             let attempt = all.get_mut(place).and_then(Option::take);
             sent.extend(
-                attempt.map(|(index, patched)| self.send_indexed(index, patched, deadline)),
+                attempt.map(|(index, pod_patch)| self.send_indexed(index, pod_patch, deadline)),
             );
         }
-        for (index, patched) in all.into_iter().flatten() {
+        for (index, pod_patch) in all.into_iter().flatten() {
             if let Some(Ok(attempt)) = attempts.get_mut(index) {
-                attempt.rate_limited.insert(patched.pod.uid);
+                attempt.rate_limited.insert(pod_patch.pod.uid);
             }
         }
         let sent = stream::iter(sent).buffer_unordered(PATCHES_AT_ONCE);
         let answers: Vec<(usize, PodPatch, Result<(), ApiFailure>)> = sent.collect().await;
-        for (index, patched, answer) in answers {
+        for (index, pod_patch, answer) in answers {
             let Some(Ok(attempt)) = attempts.get_mut(index) else {
                 continue;
             };
             match answer {
                 Ok(()) => attempt.sent = true,
                 Err(ApiFailure::Gone) => {}
-                Err(refused) => {
-                    attempt.sent |= refused.may_have_applied();
+                Err(failure) => {
+                    attempt.sent |= failure.may_have_applied();
                     let mut writes = self.writes();
                     writes
                         .refusals
-                        .remember(&patched.pod, patched.wanted, &refused);
-                    attempt.failures.insert(patched.pod.uid.clone(), refused);
+                        .remember(&pod_patch.pod, pod_patch.wanted, &failure);
+                    attempt.failures.insert(pod_patch.pod.uid.clone(), failure);
                 }
             }
         }
@@ -142,11 +142,11 @@ impl KubeBackends {
     async fn send_indexed(
         &self,
         index: usize,
-        patched: PodPatch,
+        pod_patch: PodPatch,
         deadline: Instant,
     ) -> (usize, PodPatch, Result<(), ApiFailure>) {
-        let answer = self.send(&patched, deadline).await;
-        (index, patched, answer)
+        let answer = self.send(&pod_patch, deadline).await;
+        (index, pod_patch, answer)
     }
 
     /// Waits until the change is actuated or will not be; returns the actual capacity then.

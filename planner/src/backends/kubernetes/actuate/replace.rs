@@ -39,7 +39,7 @@ impl KubeBackends {
         };
         match chosen {
             Ok(_) => Some(Ok(self.state(variant).ok()?.in_force())),
-            Err(kept) => Some(Err(kept)),
+            Err(blocker) => Some(Err(blocker)),
         }
     }
 
@@ -80,12 +80,12 @@ impl KubeBackends {
         let wanted = pod.without_growth().desired.request;
         if let Ok(Some(change)) = patch::change(&pod, wanted) {
             let pod = pod.clone();
-            let patched = PodPatch {
+            let pod_patch = PodPatch {
                 pod,
                 wanted,
                 change,
             };
-            self.send(&patched, deadline).await?;
+            self.send(&pod_patch, deadline).await?;
         }
         self.may_change()?;
         let preconditions = Preconditions {
@@ -102,7 +102,7 @@ impl KubeBackends {
         match in_time(deadline, self.pods.evict(&pod.name, &params), EVICT).await {
             // A pod of the same name has already taken its place.
             Ok(_) | Err(ApiFailure::Gone | ApiFailure::Conflict) => Ok(()),
-            Err(refused) => Err(refused),
+            Err(failure) => Err(failure),
         }
     }
 }

@@ -22,20 +22,20 @@ impl KubeBackends {
     /// Patches a pod.
     pub(super) async fn send(
         &self,
-        patched: &PodPatch,
+        pod_patch: &PodPatch,
         deadline: Instant,
     ) -> Result<(), ApiFailure> {
         let params = PatchParams::default();
-        let name = patched.pod.name.as_str();
-        let (mut pod, mut change) = (patched.pod.clone(), patched.change);
+        let name = pod_patch.pod.name.as_str();
+        let (mut pod, mut change) = (pod_patch.pod.clone(), pod_patch.change);
         let mut conflicted = false;
         loop {
             self.may_change()?;
             let body = change.body(&pod);
             let strategic = Patch::Strategic(&body);
             self.conflicts().record_sent(&pod, change.request);
-            let asked = self.pods.patch_resize(name, &params, &strategic);
-            let refused = match in_time(deadline, asked, RESIZE).await {
+            let request = self.pods.patch_resize(name, &params, &strategic);
+            let failure = match in_time(deadline, request, RESIZE).await {
                 Ok(taken) => {
                     if let Ok(state) = PodState::of(&taken, &pod.container) {
                         self.conflicts().record_confirmed(&state);
@@ -43,31 +43,31 @@ impl KubeBackends {
                     self.writes().record_pod(taken);
                     return Ok(());
                 }
-                Err(refused) => refused,
+                Err(failure) => failure,
             };
-            match refused {
+            match failure {
                 ApiFailure::Conflict if !conflicted => {
                     conflicted = true;
                     let newest = in_time(deadline, self.pods.get(name), GET).await;
                     let newest = newest.map_err(ApiFailure::of_read)?;
-                    let state = PodState::of(&newest, &patched.pod.container);
+                    let state = PodState::of(&newest, &pod_patch.pod.container);
                     // Another pod may have the same name.
-                    let state = state.ok().filter(|state| state.uid == patched.pod.uid);
+                    let state = state.ok().filter(|state| state.uid == pod_patch.pod.uid);
                     pod = state.ok_or(ApiFailure::Gone)?;
                     self.writes().record_pod(newest);
-                    match patch::change(&pod, patched.wanted) {
+                    match patch::change(&pod, pod_patch.wanted) {
                         Ok(Some(other)) => change = other,
                         Ok(None) => return Ok(()),
                         Err(_) => return Err(ApiFailure::Conflict),
                     }
                 }
-                refused => {
-                    if refused.may_have_applied() {
+                failure => {
+                    if failure.may_have_applied() {
                         let now = Instant::now();
                         self.writes()
                             .record_pending_patch(&pod, change.request, now);
                     }
-                    wait(refused, deadline).await?;
+                    wait(failure, deadline).await?;
                 }
             }
             self.limiter().record(Instant::now());
@@ -111,24 +111,24 @@ impl KubeBackends {
         };
         loop {
             self.may_change()?;
-            let asked = watched
+            let request = watched
                 .api
                 .patch_scale(&watched.workload.name, &params, &merge);
-            match in_time(deadline, asked, SCALE).await {
+            match in_time(deadline, request, SCALE).await {
                 Ok(_) => {
                     let now = Instant::now();
                     down(now);
                     self.writes().record_scaling(variant, &spec, replicas, now);
                     return Ok(());
                 }
-                Err(refused) => {
-                    if refused.may_have_applied() {
+                Err(failure) => {
+                    if failure.may_have_applied() {
                         let now = Instant::now();
                         down(now);
                         self.writes()
                             .record_pending_scaling(variant, &spec, replicas, now);
                     }
-                    wait(refused, deadline).await?;
+                    wait(failure, deadline).await?;
                 }
             }
         }
@@ -136,22 +136,22 @@ impl KubeBackends {
 }
 
 /// Waits as long as a throttled answer says. Returns other failures, and this one if there is no time left.
-async fn wait(refused: ApiFailure, deadline: Instant) -> Result<(), ApiFailure> {
-    match refused {
+async fn wait(failure: ApiFailure, deadline: Instant) -> Result<(), ApiFailure> {
+    match failure {
         ApiFailure::Throttled { after } if Instant::now() + after < deadline => {
             sleep(after).await;
             Ok(())
         }
-        refused => Err(refused),
+        failure => Err(failure),
     }
 }
 
 pub(super) async fn in_time<T>(
     deadline: Instant,
-    asked: impl Future<Output = kube::Result<T>>,
+    request: impl Future<Output = kube::Result<T>>,
     verb: &'static str,
 ) -> Result<T, ApiFailure> {
-    match timeout_at(deadline, asked).await {
+    match timeout_at(deadline, request).await {
         Ok(answer) => answer.map_err(|error| ApiFailure::of(&error, verb)),
         Err(_) => Err(ApiFailure::Unreachable {
             why: "not in time".to_owned(),

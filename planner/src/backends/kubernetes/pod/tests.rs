@@ -195,11 +195,11 @@ fn pod_reserves_maximum_of_desired_allocated_and_actual() {
     assert_eq!(shrinking.cores(), Cores::from_millis(500));
     // Nor do cores of a pending write, up or down.
     for (pending, cores, at_most) in [(100, 100, 2000), (4000, 500, 4000)] {
-        let doubted = PodState {
+        let with_pending = PodState {
             pending_request: Some(Cores::from_millis(pending)),
             ..shrinking.clone()
         };
-        let got = (doubted.cores().millis(), doubted.reserved().millis());
+        let got = (with_pending.cores().millis(), doubted.reserved().millis());
         assert_eq!(got, (cores, at_most));
     }
     growing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");

@@ -54,7 +54,7 @@ struct Case {
     start: Vec<u32>,
     wanted: Vec<u32>,
     /// Cycles that a growth takes, by variant.
-    turns: Vec<u32>,
+    cycles: Vec<u32>,
 }
 
 /// Simulated servers.
@@ -81,7 +81,7 @@ impl Servers<'_> {
     fn resize(&mut self, transition: &mut Transition, change: Resize) {
         let cores = change.cores().millis() / 1000;
         let index = change.variant;
-        let takes = self.case.turns[index];
+        let takes = self.case.cycles[index];
         if cores > self.real[index] && takes > 0 {
             let begun = self.pending[index].is_some_and(|(asked, _)| asked == cores);
             if !begun {
@@ -118,7 +118,7 @@ impl Servers<'_> {
     }
 
     /// Runs one cycle, then lets its time pass.
-    fn turn(&mut self) {
+    fn cycle(&mut self) {
         let case = self.case;
         let budget = Cores::whole(case.budget);
         // Changes in progress continue.
@@ -145,9 +145,9 @@ impl Servers<'_> {
             }
         }
         for (real, pending) in self.real.iter_mut().zip(&mut self.pending) {
-            if let Some((cores, turns)) = pending {
-                *turns -= 1;
-                if *turns == 0 {
+            if let Some((cores, cycles)) = pending {
+                *cycles -= 1;
+                if *cycles == 0 {
                     *real = *cores;
                     *pending = None;
                 }
@@ -185,16 +185,16 @@ fn any_case() -> impl Strategy<Value = Case> {
     (2usize..4, 3u32..9).prop_flat_map(|(count, budget)| {
         let each = prop::collection::vec((4u32..30, 0u32..8), count);
         let cores = || prop::collection::vec(0..=budget, count);
-        let turns = prop::collection::vec(0u32..4, count);
-        (each, cores(), cores(), turns, 1u32..100).prop_map(
-            move |(each, start, wanted, turns, demand)| {
+        let cycles = prop::collection::vec(0u32..4, count);
+        (each, cores(), cores(), cycles, 1u32..100).prop_map(
+            move |(each, start, wanted, cycles, demand)| {
                 let mut case = Case {
                     rates: Rates(each),
                     demand,
                     budget,
                     start,
                     wanted,
-                    turns,
+                    cycles,
                 };
                 let Case { start, wanted, .. } = &mut case;
                 for cores in [start, wanted] {
@@ -220,7 +220,7 @@ fn played(case: &Case) -> Vec<u32> {
     // With more demand than capacity it may begin with a loss, to make room for what carries more.
     servers.least = if now < 1.0 { 0.0 } else { 1.0 };
     for _ in 0..200 {
-        servers.turn();
+        servers.cycle();
     }
     servers.real
 }

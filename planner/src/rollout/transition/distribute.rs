@@ -14,7 +14,7 @@ const PARTS: usize = 24;
 
 impl Transition {
     /// Sets how far each variant may grow for now: up to its target if there is room for all.
-    pub(super) fn deal(&mut self, carried: Carried<'_>) {
+    pub(super) fn distribute(&mut self, carried: Carried<'_>) {
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
         let at_most = |variant: &Variant| variant.in_force.at_most;
         let all: Cores = self.variants.iter().map(at_most).sum();
