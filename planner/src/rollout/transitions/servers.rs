@@ -1,7 +1,7 @@
-//! Servers behind an address, one replica each, as in [`crate::backends::HttpBackends`] and replay's kubelet. A change is
-//! actual after a delay; one from no cores serves after a loading time in addition; one to other cores replaces the
-//! change in progress and starts anew. An answer that takes longer than the timeout is lost; the change stays a
-//! pending write until the server reports it, or for a minute.
+//! Servers behind an address, one replica each, as in [`crate::backends::HttpBackends`] and replay's kubelet. A
+//! change is actual after a delay; one from no cores serves after a loading time in addition; one to other cores
+//! replaces the change in progress and starts anew. An answer that takes longer than the timeout is lost; the change
+//! stays a pending write until the server reports it, or for a minute.
 
 use weir_api::Cores;
 
