@@ -199,7 +199,10 @@ fn pod_reserves_maximum_of_desired_allocated_and_actual() {
             pending_request: Some(Cores::from_millis(pending)),
             ..shrinking.clone()
         };
-        let got = (with_pending.cores().millis(), doubted.reserved().millis());
+        let got = (
+            with_pending.cores().millis(),
+            with_pending.reserved().millis(),
+        );
         assert_eq!(got, (cores, at_most));
     }
     growing["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
