@@ -1,4 +1,4 @@
-//! What the API server, or the way to it, made of a request that did not succeed: a closed list. Pure.
+//! Failed requests to the API server as a closed list, whether the server answered or not. Pure.
 
 use std::error::Error as _;
 use std::io::ErrorKind;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use kube::core::Status;
 
-/// Waited after "too many requests" that names no time.
+/// Retry delay after a 429 that names none.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Causes of a 403 that speak of the node, not of who asks.
+/// Causes of a 403 that concern the node, not the caller's permissions.
 const NEVER: [&str; 2] = ["NodeCapacity", "UnsupportedPlatform"];
 
-/// The cause of a 429 that no waiting a while ends.
+/// Cause of a 429 that a short wait does not resolve.
 const BUDGET: &str = "DisruptionBudget";
 
-/// Why a request was not carried out, as far as is known.
+/// Reasons why a request failed, as far as known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "each message is its documentation")]
-pub enum Refused {
+pub enum ApiFailure {
     #[error("its node can never hold it: {why}")]
     Infeasible { why: String },
     #[error("not allowed to {verb}: {why}")]
@@ -36,61 +36,73 @@ pub enum Refused {
     #[error("this planner does not lead any more")]
     NotLeading,
     #[error("the API server did not answer: {why}")]
-    Unreachable { why: String, doubt: bool },
+    Unreachable { why: String, indeterminate: bool },
 }
 
-impl Refused {
-    /// What became of a request to `verb`, such as `patch pods/resize`.
-    pub fn of(error: &kube::Error, verb: &'static str) -> Refused {
+impl ApiFailure {
+    /// Classifies the failure of a request to `verb`, such as `patch pods/resize`.
+    pub fn of(error: &kube::Error, verb: &'static str) -> ApiFailure {
         match error {
-            kube::Error::Api(status) => Refused::by_server(status, verb),
-            kube::Error::BuildRequest(_) | kube::Error::TlsRequired => Refused::Invalid {
+            kube::Error::Api(status) => ApiFailure::by_server(status, verb),
+            kube::Error::BuildRequest(_) | kube::Error::TlsRequired => ApiFailure::Invalid {
                 why: error.to_string(),
             },
-            _ => Refused::Unreachable {
+            _ => ApiFailure::Unreachable {
                 why: innermost(error),
-                doubt: !never_sent(error),
+                indeterminate: !never_sent(error),
             },
         }
     }
 
-    /// Whether it may have been carried out all the same.
-    pub fn leaves_doubt(&self) -> bool {
-        matches!(self, Refused::Unreachable { doubt: true, .. })
+    /// Whether the request may have been carried out all the same.
+    pub fn may_have_applied(&self) -> bool {
+        matches!(
+            self,
+            ApiFailure::Unreachable {
+                indeterminate: true,
+                ..
+            }
+        )
     }
 
-    /// The same of a request that only reads: nothing can have come of it.
+    /// Returns the same failure for a read, which changes nothing.
     #[must_use]
-    pub fn of_reading(self) -> Refused {
+    pub fn of_read(self) -> ApiFailure {
         match self {
-            Refused::Unreachable { why, .. } => Refused::Unreachable { why, doubt: false },
+            ApiFailure::Unreachable { why, .. } => ApiFailure::Unreachable {
+                why,
+                indeterminate: false,
+            },
             other => other,
         }
     }
 
-    /// Whether the same request can only be refused again.
+    /// Whether the same request would be refused again.
     pub fn is_final(&self) -> bool {
-        matches!(self, Refused::Infeasible { .. } | Refused::Invalid { .. })
+        matches!(
+            self,
+            ApiFailure::Infeasible { .. } | ApiFailure::Invalid { .. }
+        )
     }
 
-    fn by_server(status: &Status, verb: &'static str) -> Refused {
+    fn by_server(status: &Status, verb: &'static str) -> ApiFailure {
         let why = status.message.clone();
         let details = status.details.as_ref();
         let causes = || details.into_iter().flat_map(|details| &details.causes);
         match status.code {
             403 if causes().any(|cause| NEVER.contains(&cause.reason.as_str())) => {
-                Refused::Infeasible { why }
+                ApiFailure::Infeasible { why }
             }
-            401 | 403 => Refused::Forbidden { verb, why },
+            401 | 403 => ApiFailure::Forbidden { verb, why },
             // An API server without the subresource names no object.
-            404 if details.is_some_and(|details| !details.name.is_empty()) => Refused::Gone,
-            404 => Refused::Invalid {
+            404 if details.is_some_and(|details| !details.name.is_empty()) => ApiFailure::Gone,
+            404 => ApiFailure::Invalid {
                 why: format!("it cannot {verb} (Kubernetes before 1.33?): {why}"),
             },
-            409 => Refused::Conflict,
+            409 => ApiFailure::Conflict,
             429 if causes().any(|cause| cause.reason == BUDGET) => {
                 let each = causes().map(|cause| cause.message.as_str());
-                Refused::Protected {
+                ApiFailure::Protected {
                     why: each.collect::<Vec<_>>().join("; "),
                 }
             }
@@ -98,7 +110,7 @@ impl Refused {
                 let seconds = details.map_or(0, |details| details.retry_after_seconds);
                 let after = Duration::from_secs(u64::from(seconds));
                 let after = Some(after).filter(|after| !after.is_zero());
-                Refused::Throttled {
+                ApiFailure::Throttled {
                     after: after.unwrap_or(AGAIN_AFTER),
                 }
             }
@@ -106,22 +118,22 @@ impl Refused {
                 let causes: Vec<String> = causes()
                     .map(|cause| format!("{}: {}", cause.field, cause.message))
                     .collect();
-                Refused::Invalid {
+                ApiFailure::Invalid {
                     why: match causes.is_empty() {
                         true => why,
                         false => causes.join("; "),
                     },
                 }
             }
-            code => Refused::Unreachable {
+            code => ApiFailure::Unreachable {
                 why: format!("status {code}: {why}"),
-                doubt: true,
+                indeterminate: true,
             },
         }
     }
 }
 
-/// Whether nobody listened, so that the request cannot have been carried out.
+/// Whether nothing listened, so that the request cannot have been carried out.
 fn never_sent(error: &kube::Error) -> bool {
     let mut cause = error.source();
     while let Some(now) = cause {
@@ -147,26 +159,26 @@ mod tests {
 
     use super::*;
 
-    /// The answer as recorded of a real API server.
-    fn check(answer: serde_json::Value, expected: &Refused) {
+    /// Checks an answer as recorded from a real API server.
+    fn check(answer: serde_json::Value, expected: &ApiFailure) {
         let status: Status = serde_json::from_value(answer).unwrap();
         let error = kube::Error::Api(status.boxed());
-        assert_eq!(&Refused::of(&error, "patch pods/resize"), expected);
+        assert_eq!(&ApiFailure::of(&error, "patch pods/resize"), expected);
     }
 
     #[test]
-    fn each_answer_has_its_meaning() {
+    fn each_answer_is_classified() {
         let why = |text: &str| text.to_owned();
         let text = "pods \"web-0\" is forbidden: node didn't have enough allocatable resources";
         for cause in NEVER {
             check(
                 json!({"code": 403, "reason": "Forbidden", "message": text, "details": {"causes": [{"reason": cause}]}}),
-                &Refused::Infeasible { why: why(text) },
+                &ApiFailure::Infeasible { why: why(text) },
             );
         }
         let text =
             "pods \"web-0\" is forbidden: User \"weir\" cannot patch resource \"pods/resize\"";
-        let forbidden = Refused::Forbidden {
+        let forbidden = ApiFailure::Forbidden {
             verb: "patch pods/resize",
             why: why(text),
         };
@@ -181,10 +193,10 @@ mod tests {
         );
         check(
             json!({"code": 404, "reason": "NotFound", "message": "pods \"a\" not found", "details": {"name": "a", "kind": "pods"}}),
-            &Refused::Gone,
+            &ApiFailure::Gone,
         );
         let text = "the server could not find the requested resource";
-        let told = Refused::Invalid {
+        let told = ApiFailure::Invalid {
             why: format!("it cannot patch pods/resize (Kubernetes before 1.33?): {text}"),
         };
         check(
@@ -193,47 +205,47 @@ mod tests {
         );
         check(
             json!({"code": 409, "reason": "Conflict", "message": "modified"}),
-            &Refused::Conflict,
+            &ApiFailure::Conflict,
         );
         check(
             json!({"code": 422, "reason": "Invalid", "message": "long", "details": {"causes": [
                 {"reason": "FieldValueInvalid", "field": "spec", "message": "class"},
                 {"reason": "FieldValueForbidden", "field": "spec.x", "message": "never"}]}}),
-            &Refused::Invalid {
+            &ApiFailure::Invalid {
                 why: why("spec: class; spec.x: never"),
             },
         );
         check(
             json!({"code": 400, "reason": "BadRequest", "message": "what"}),
-            &Refused::Invalid { why: why("what") },
+            &ApiFailure::Invalid { why: why("what") },
         );
         check(
             json!({"code": 429, "reason": "TooManyRequests", "message": "", "details": {"retryAfterSeconds": 3}}),
-            &Refused::Throttled {
+            &ApiFailure::Throttled {
                 after: Duration::from_secs(3),
             },
         );
         check(
             json!({"code": 429, "message": ""}),
-            &Refused::Throttled { after: AGAIN_AFTER },
+            &ApiFailure::Throttled { after: AGAIN_AFTER },
         );
         let text = "The disruption budget web needs 2 healthy pods and has 2 currently";
         check(
             json!({"code": 429, "reason": "TooManyRequests", "message": "Cannot evict pod as it would violate the pod's disruption budget.",
                 "details": {"causes": [{"reason": "DisruptionBudget", "message": text}]}}),
-            &Refused::Protected { why: why(text) },
+            &ApiFailure::Protected { why: why(text) },
         );
-        let lost = Refused::Unreachable {
+        let lost = ApiFailure::Unreachable {
             why: why("status 504: slow"),
-            doubt: true,
+            indeterminate: true,
         };
         check(json!({"code": 504, "message": "slow"}), &lost);
-        assert!(lost.leaves_doubt());
-        assert!(!forbidden.leaves_doubt());
+        assert!(lost.may_have_applied());
+        assert!(!forbidden.may_have_applied());
     }
 
     #[tokio::test]
-    async fn where_nobody_listens_nothing_was_done() {
+    async fn refused_connection_changes_nothing() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
@@ -242,9 +254,15 @@ mod tests {
         config.default_retry = false;
         let client = kube::Client::try_from(config).unwrap();
         let error = client.apiserver_version().await.unwrap_err();
-        let refused = Refused::of(&error, "get version");
+        let refused = ApiFailure::of(&error, "get version");
         assert!(
-            matches!(refused, Refused::Unreachable { doubt: false, .. }),
+            matches!(
+                refused,
+                ApiFailure::Unreachable {
+                    indeterminate: false,
+                    ..
+                }
+            ),
             "{refused:?}"
         );
     }

@@ -1,11 +1,11 @@
-//! A server is told the cores that it has: more cores are no use to a server that keeps its number of threads. It is
-//! told the batch too that the plan has chosen: one that makes greater ones leaves lanes idle. One HTTP request to each
-//! pod whose cores or batch have changed since it was told, or has started again; until that is answered a plan counts on
-//! the fewer of what the pod has and what its server was told, and on the batches that servers make by themselves.
+//! Tells servers their cores and batch size: a server with a fixed number of threads gains nothing from more cores,
+//! and one that builds larger batches than planned leaves lanes idle. Sends one HTTP request to each pod whose cores
+//! or batch size have changed since the last one, or which has restarted. Until it is answered, plans count on the
+//! smaller of the pod's cores and the cores its server was told, and on the batch size that servers use by default.
 //!
-//! What the request says is the service's to give: `{cores}`, `{millicores}` and `{batch}` in its path and body are
-//! replaced. Triton takes `POST /v2/repository/models/MODEL/load` with a config whose instance count is `{cores}` and
-//! whose `max_batch_size` is `{batch}`.
+//! The service defines path and body of the request, in which `{cores}`, `{millicores}` and `{batch}` are replaced.
+//! Triton takes `POST /v2/repository/models/MODEL/load` with a config whose instance count is `{cores}` and whose
+//! `max_batch_size` is `{batch}`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,33 +17,33 @@ use weir_api::Cores;
 use super::pod::PodState;
 use crate::service::{BATCH, Retune, RetuneMethod};
 
-/// Longest part of a server's refusal that is repeated, in characters.
+/// Maximum length of a server's error that is repeated in messages, in characters.
 const SHOWN_MAX: usize = 200;
 
-/// Tells the servers of one variant.
-pub(super) struct Tuner {
+/// Client of the servers of one variant.
+pub(super) struct ServerHook {
     http: reqwest::Client,
     retune: Retune,
-    /// Greatest batch that they are to make.
+    /// Maximum batch size that they are to use.
     batch: AtomicU32,
-    /// By uid.
+    /// Values told last, by pod uid.
     told: Mutex<BTreeMap<String, Told>>,
-    /// Said once, when it begins and when it ends.
+    /// Whether the last request failed; logged when it begins and when it ends.
     failing: AtomicBool,
 }
 
-/// What a server was told.
+/// Values that a server was told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Told {
-    /// The start of its container that was told.
+    /// Restart count of the container at that time.
     restarts: i32,
     cores: Cores,
     batch: u32,
 }
 
-impl Tuner {
-    pub(super) fn new(http: reqwest::Client, retune: Retune) -> Tuner {
-        Tuner {
+impl ServerHook {
+    pub(super) fn new(http: reqwest::Client, retune: Retune) -> ServerHook {
+        ServerHook {
             http,
             batch: AtomicU32::new(retune.batch),
             retune,
@@ -56,30 +56,30 @@ impl Tuner {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the server of this pod was told, if it has not started anew since.
+    /// Returns the values last told to this pod's server, if it has not restarted since.
     fn told_to(&self, pod: &PodState) -> Option<Told> {
         let told = self.told().get(&pod.uid).copied();
         told.filter(|told| told.restarts == pod.restarts)
     }
 
-    /// The cores that the server of this pod was told, where servers are told cores.
-    pub(super) fn tuned(&self, pod: &PodState) -> Option<Cores> {
+    /// Returns the cores told to this pod's server, if servers are told cores.
+    pub(super) fn told_cores(&self, pod: &PodState) -> Option<Cores> {
         let told = self.told_to(pod).filter(|_| self.retune.says_cores());
         told.map(|told| told.cores)
     }
 
-    /// The batch that the server of this pod was told, where servers are told it.
+    /// Returns the batch size told to this pod's server, if servers are told it.
     pub(super) fn batch_of(&self, pod: &PodState) -> Option<u32> {
         let told = self.told_to(pod).filter(|_| self.retune.says_batch());
         told.map(|told| told.batch)
     }
 
-    /// From now on servers are to make batches of so many at most.
+    /// Sets the maximum batch size that servers are to use.
     pub(super) fn want_batch(&self, batch: u32) {
         self.batch.store(batch, Ordering::Relaxed);
     }
 
-    /// Whether the server of this pod is to be told.
+    /// Whether the server of this pod needs to be told.
     pub(super) fn is_due(&self, pod: &PodState) -> bool {
         let told = self.told_to(pod);
         let knows = told.is_some_and(|told| {
@@ -90,10 +90,10 @@ impl Tuner {
         pod.ready && pod.stays() && !knows
     }
 
-    /// Tells it.
+    /// Tells the server of this pod.
     ///
     /// # Errors
-    /// What stands in the way, in words.
+    /// The reason, for people.
     pub(super) async fn tell(&self, pod: &PodState, deadline: Instant) -> Result<(), String> {
         let told = self.ask(pod, deadline).await;
         let failed = self.failing.swap(told.is_err(), Ordering::Relaxed);
@@ -149,7 +149,7 @@ impl Tuner {
     }
 }
 
-/// Whole cores are rounded up: a server has a thread at least.
+/// Fills in the placeholders. Whole cores are rounded up: a server has at least one thread.
 fn filled(text: &str, cores: Cores, batch: u32) -> String {
     let millis = cores.millis();
     text.replace("{cores}", &millis.div_ceil(1000).to_string())
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cores_and_batch_are_filled_in() {
+    fn placeholders_are_filled_with_cores_and_batch() {
         for (millis, expected) in [
             (2500, "3 2500 4 {x}"),
             (1000, "1 1000 4 {x}"),

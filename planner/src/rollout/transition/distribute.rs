@@ -1,19 +1,20 @@
-//! Room that several would grow into → how much of it each may take, so that the most of the demand is carried once all of it
-//! serves. Pure.
+//! Distributes the free room among growing variants, so that most of the demand is carried once all of them serve.
+//! Pure.
 //!
-//! It matters who grows first while not all that is wanted fits: of a pipeline's stages the one that carries the least.
+//! The order of growth matters while the target does not fit as a whole: among a pipeline's stages, the weakest grows
+//! first.
 
 use weir_api::Cores;
 
 use super::{Carried, Transition, Variant};
 use crate::capacity::Allocation;
 
-/// Parts in which the room is dealt out, each a core at least.
+/// Number of parts into which the room is divided, each at least one core.
 const PARTS: usize = 24;
 
 impl Transition {
-    /// Sets how far each may grow for now: as far as it is wanted where there is room for all.
-    pub(super) fn deal(&mut self, carried: Carried<'_>) {
+    /// Sets how far each variant may grow for now: up to its target if there is room for all.
+    pub(super) fn distribute(&mut self, carried: Carried<'_>) {
         let growing: Vec<(usize, Variant)> = self.pending(Variant::grows).collect();
         let at_most = |variant: &Variant| variant.in_force.at_most;
         let all: Cores = self.variants.iter().map(at_most).sum();
@@ -26,7 +27,7 @@ impl Transition {
         if growing.len() < 2 || wanted <= free {
             return;
         }
-        // What has nothing has its first core in any case.
+        // A variant with nothing gets its first core in any case.
         let firsts: Cores = growing.iter().map(|(_, variant)| variant.first()).sum();
         let part = Cores::whole((free.millis() / 1000).div_ceil(PARTS as u32).max(1));
         let mut most: Vec<Cores> = self.variants.iter().map(at_most).collect();
@@ -68,7 +69,7 @@ impl Transition {
 }
 
 impl Variant {
-    /// Allocation once it has grown to so many cores, and what starts serves.
+    /// Returns the allocation with `most` cores, once starting replicas serve.
     fn once_grown(&self, most: Cores) -> Allocation {
         if !self.grows() || self.given_up {
             return self.safe();
@@ -88,8 +89,8 @@ mod tests {
         Allocation::ones(&cores.iter().map(|n| Cores::whole(*n)).collect::<Vec<_>>())
     }
 
-    /// Cores that each of three variants is asked to have first, on 12 cores: one of a first stage, two of a second, which
-    /// carry so many requests/s by a core.
+    /// Returns the cores requested first of each of three variants, on 12 cores. The first forms one stage, the
+    /// others a second one; `rates` are requests/s per core.
     fn grown(start: [u32; 3], wanted: [u32; 3], rates: [f64; 3]) -> Vec<(usize, u32)> {
         let carried = |there: &[Allocation]| {
             let each: Vec<f64> = there
@@ -112,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn the_stage_that_carries_the_least_grows_first() {
-        // Six are free, and ten are wanted.
+    fn weakest_stage_grows_first() {
+        // Six are free and ten are wanted.
         assert_eq!(
             grown([3, 3, 0], [8, 8, 0], [10.0, 10.0, 0.0]),
             [(0, 6), (1, 6)]
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_has_its_first_core() {
+    fn new_variant_gets_its_first_core() {
         let grown = grown([6, 3, 0], [8, 4, 2], [10.0, 10.0, 1.0]);
         assert!(grown.iter().any(|(variant, _)| *variant == 2), "{grown:?}");
         let all: u32 = [6, 3, 0]

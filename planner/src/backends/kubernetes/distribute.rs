@@ -1,93 +1,95 @@
-//! A goal over the pods of one workload → who is to have how many cores, who is patched, how many replicas;
-//! and back: pods → what is in force. Pure.
+//! Distributes a target over the pods of one workload: cores of each pod, pods to patch, number of replicas. Also
+//! derives the actual capacity from the pods. Pure.
 //!
-//! Serving pods get `each`, starting ones `start`, once they exist: until then they have what the workload's
-//! template says, and count with that. Those that are unready for a while keep what they have. Nothing is asked for that would make all that the pods may hold, those
-//! that end included, more than the goal costs, nor for more pods than its replicas where what each holds is bounded.
+//! Serving pods get `each`, starting pods `start` once they exist; until then they count with the cores of the
+//! workload's template. Pods that are unready for a while keep what they have. No change is made by which the
+//! reserved cores of all pods, ending ones included, would exceed the target's cores. Nor is one made by which there
+//! would be more pods than the target's replicas, if the resources of replicas are limited.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_api::Cores;
 
+use super::api_failure::ApiFailure;
 use super::patch::{self, Change, NotPatchable};
 use super::pod::PodState;
-use super::refused::Refused;
 use crate::capacity::{Allocation, Goal, InForce, Resize};
 
-/// A workload and its pods, as they were seen.
+/// State of a workload and its pods, as reported by the watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// Replicas it is to have.
+pub struct WorkloadState {
+    /// Replicas in the workload's spec.
     pub replicas: u32,
-    /// Replicas it may have been given by a scaling whose answer never came.
-    pub maybe: Option<u32>,
-    /// Pods that were told to end by a scaling, or may have been, and are not seen to: which of them is the workload's choice.
+    /// Replicas set by a pending write, if there is one.
+    pub pending_replicas: Option<u32>,
+    /// Pods that a scale-down has ended or may have ended and that the watches do not show as ending. The workload's
+    /// controller chooses which.
     pub leaving: u32,
     /// Cores that a new pod starts with.
     pub template: Cores,
-    /// All that are not gone, in the order of their names.
+    /// Pods that still exist, sorted by name.
     pub pods: Vec<PodState>,
 }
 
-/// What a workload's pods may hold together, those that end included.
+/// Upper limit for what a workload's pods may use together, ending pods included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Most {
-    /// All their cores.
+pub struct CapacityLimit {
+    /// Maximum cores of all pods.
     pub cores: Cores,
-    /// So many pods, where what each holds is bounded.
+    /// Maximum number of pods, if the resources of replicas are limited.
     pub replicas: u32,
 }
 
-/// A pod that is to be patched.
+/// Pod to patch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Patched {
-    /// The pod as it was seen.
+pub struct PodPatch {
+    /// The pod as reported.
     pub pod: PodState,
-    /// What is wanted.
+    /// Cores that it is to get.
     pub wanted: Cores,
-    /// What changes.
+    /// The change of its CPU.
     pub change: Change,
 }
 
-impl Patched {
-    /// Whether it is to have more.
+impl PodPatch {
+    /// Whether the pod grows.
     pub fn grows(&self) -> bool {
         self.change.request > self.pod.desired.request
     }
 }
 
-/// What a goal comes to.
+/// Changes of a workload and its pods that lead to a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Dealt {
-    /// By uid of a pod: what it is to have.
+pub struct PodChanges {
+    /// Target cores by pod uid.
     pub wanted: BTreeMap<String, Cores>,
-    /// Who is to be patched.
-    pub patches: Vec<Patched>,
-    /// By uid: who is to have more once others have gone or have less.
+    /// Pods to patch.
+    pub patches: Vec<PodPatch>,
+    /// Uids of pods that grow only once other pods have ended or shrunk.
     pub waiting: BTreeSet<String>,
-    /// The number of replicas to scale to, if it is or may be another.
+    /// Replica count to request, if it differs from the spec or a write of it is pending.
     pub scale: Option<u32>,
-    /// Replicas that the goal's cores do not bear now, or of which nobody knows what they cost.
+    /// Replicas that the target's cores do not cover now, or whose cost is unknown.
     pub unaffordable: u32,
-    /// Pods that cannot be patched, and why.
+    /// Pods that cannot be patched, and why, by uid.
     pub unpatchable: BTreeMap<String, NotPatchable>,
 }
 
-/// Wishes that were refused for good: by uid of the pod, its generation then, what was wanted, and the answer.
+/// Final refusals by pod uid: the pod's generation, the cores requested, and the answer.
 #[derive(Debug, Clone, Default)]
-pub struct Refusals(BTreeMap<String, (i64, Cores, Refused)>);
+pub struct Refusals(BTreeMap<String, (i64, Cores, ApiFailure)>);
 
 impl Refusals {
-    /// Remembers an answer that would be the same again.
-    pub fn remember(&mut self, pod: &PodState, wanted: Cores, refused: &Refused) {
+    /// Remembers a refusal that would be the same again.
+    pub fn remember(&mut self, pod: &PodState, wanted: Cores, refused: &ApiFailure) {
         if refused.is_final() {
             let wish = (pod.generation, patch::step(wanted), refused.clone());
             self.0.insert(pod.uid.clone(), wish);
         }
     }
 
-    /// The answer that the same wish had, as long as the pod's spec is the same too.
-    pub fn of(&self, pod: &PodState, wanted: Cores) -> Option<&Refused> {
+    /// Returns the refusal of the same request, as long as the pod's spec is unchanged.
+    pub fn of(&self, pod: &PodState, wanted: Cores) -> Option<&ApiFailure> {
         let (generation, before, refused) = self.0.get(&pod.uid)?;
         (*generation == pod.generation && *before == patch::step(wanted)).then_some(refused)
     }
@@ -98,18 +100,18 @@ impl Refusals {
     }
 }
 
-impl Seen {
-    /// Pods that are to be.
+impl WorkloadState {
+    /// Returns the number of pods that stay.
     pub fn staying(&self) -> u32 {
         let staying = self.pods.iter().filter(|pod| pod.stays()).count();
         u32::try_from(staying).unwrap_or(u32::MAX)
     }
 
-    /// What of it is in force. Pods beyond the number of replicas are about to go, and do not count.
+    /// Returns the actual capacity. Pods beyond the number of replicas are about to end and do not count.
     pub fn in_force(&self) -> InForce {
         let staying = || self.pods.iter().filter(|pod| pod.stays());
         let ready = least(staying().filter(|pod| pod.ready).map(PodState::cores));
-        let fewest = self.replicas.min(self.maybe.unwrap_or(u32::MAX));
+        let fewest = self.replicas.min(self.pending_replicas.unwrap_or(u32::MAX));
         let ready = Allocation::new(ready.replicas().min(fewest), ready.each());
         let missing = self.replicas.saturating_sub(self.staying());
         let starting = staying().filter(|pod| !pod.ready);
@@ -120,55 +122,55 @@ impl Seen {
         InForce {
             ready,
             starting: Allocation::new(count, starting.each()),
-            at_most: self.at_most(),
-            replicas_at_most: self.replicas_at_most(),
+            at_most: self.reserved(),
+            replicas_at_most: self.reserved_replicas(),
         }
     }
 
-    /// All pods that there may be, those that it is still to have included.
-    fn replicas_at_most(&self) -> u32 {
+    /// Returns the number of pods that may exist, including those still to be created.
+    fn reserved_replicas(&self) -> u32 {
         let there = self.pods.iter().filter(|pod| !pod.ended).count();
         let there = u32::try_from(there).unwrap_or(u32::MAX);
         there.saturating_add(self.missing(self.most_replicas()))
     }
 
-    /// All cores that its pods, and those it is still to have, may hold.
-    pub fn at_most(&self) -> Cores {
-        let pods: Cores = self.pods.iter().map(PodState::at_most).sum();
+    /// Returns the reserved cores: all that existing pods, and pods still to be created, may use.
+    pub fn reserved(&self) -> Cores {
+        let pods: Cores = self.pods.iter().map(PodState::reserved).sum();
         pods + times(self.template, self.missing(self.most_replicas()))
     }
 
-    /// How many new pods there may be to come for so many replicas.
+    /// Returns how many new pods may still be created for this number of replicas.
     fn missing(&self, replicas: u32) -> u32 {
         let stay = self.staying().saturating_sub(self.leaving);
         replicas.saturating_sub(stay)
     }
 
     fn most_replicas(&self) -> u32 {
-        self.replicas.max(self.maybe.unwrap_or(0))
+        self.replicas.max(self.pending_replicas.unwrap_or(0))
     }
 
-    /// What `goal` comes to, where no more than `most` may be held.
-    pub fn deal(&self, goal: Goal, most: Most, refusals: &Refusals) -> Dealt {
-        let mut dealt = Dealt::default();
-        let (mut held, pods) = (self.at_most(), self.replicas_at_most());
-        let Most {
+    /// Distributes `goal`, with no more than `most` reserved.
+    pub fn distribute(&self, goal: Goal, most: CapacityLimit, refusals: &Refusals) -> PodChanges {
+        let mut changes = PodChanges::default();
+        let (mut held, pods) = (self.reserved(), self.reserved_replicas());
+        let CapacityLimit {
             cores: most,
             replicas: most_pods,
         } = most;
         if goal.replicas < self.replicas {
-            dealt.scale = Some(goal.replicas);
+            changes.scale = Some(goal.replicas);
         } else {
-            // Those that there may be already are reckoned with, and asking again costs nothing.
+            // Replicas of a pending write are counted already; requesting them again costs nothing.
             let borne = self.most_replicas().min(goal.replicas);
             let more = goal.replicas - borne;
             let room = most.saturating_sub(held).millis();
             let fit = room.checked_div(self.template.millis()).unwrap_or(0);
             let new = more.min(fit).min(most_pods.saturating_sub(pods));
-            // Asked again, a scaling down that was carried out would be taken back: another pod beside one that ends.
-            let again = self.maybe.is_some() && held <= most && pods <= most_pods;
-            dealt.scale = Some(borne + new).filter(|replicas| *replicas > self.replicas || again);
-            dealt.unaffordable = more - new;
+            // Sent again, an applied scale-down would be undone: a new pod beside one that ends.
+            let again = self.pending_replicas.is_some() && held <= most && pods <= most_pods;
+            changes.scale = Some(borne + new).filter(|replicas| *replicas > self.replicas || again);
+            changes.unaffordable = more - new;
             held = held + times(self.template, new);
         }
         for pod in self.pods.iter().filter(|pod| pod.stays()) {
@@ -176,7 +178,7 @@ impl Seen {
             if wanted == Cores::ZERO {
                 continue;
             }
-            dealt.wanted.insert(pod.uid.clone(), wanted);
+            changes.wanted.insert(pod.uid.clone(), wanted);
             if refusals.of(pod, wanted).is_some() {
                 continue;
             }
@@ -184,11 +186,11 @@ impl Seen {
                 Ok(Some(change)) => change,
                 Ok(None) => continue,
                 Err(why) => {
-                    dealt.unpatchable.insert(pod.uid.clone(), why);
+                    changes.unpatchable.insert(pod.uid.clone(), why);
                     continue;
                 }
             };
-            let before = pod.at_most();
+            let before = pod.reserved();
             let after = PodState {
                 desired: super::pod::Cpu {
                     request: change.request,
@@ -196,26 +198,26 @@ impl Seen {
                 },
                 ..pod.clone()
             };
-            let then = held.saturating_sub(before) + after.at_most();
+            let then = held.saturating_sub(before) + after.reserved();
             if change.request > pod.desired.request && then > held && then > most {
-                dealt.waiting.insert(pod.uid.clone());
+                changes.waiting.insert(pod.uid.clone());
                 continue;
             }
             held = held.max(then);
-            dealt.patches.push(Patched {
+            changes.patches.push(PodPatch {
                 pod: pod.clone(),
                 wanted,
                 change,
             });
         }
-        dealt
+        changes
     }
 }
 
-impl Most {
-    /// What that change may come to.
-    pub fn of(change: &Resize) -> Most {
-        Most {
+impl CapacityLimit {
+    /// Returns the limit that a change sets.
+    pub fn of(change: &Resize) -> CapacityLimit {
+        CapacityLimit {
             cores: change.cores(),
             replicas: if change.bound {
                 change.goal.replicas
@@ -227,8 +229,8 @@ impl Most {
 }
 
 impl Goal {
-    /// What one pod is to have of it. One that has served and does not for now keeps what it has: it would
-    /// come back with the cores of a beginner, and the others be counted as having no more.
+    /// Returns the target cores of one pod. A pod that has served and is unready for now keeps its cores: with the
+    /// cores of a starting pod it would come back too small, and all others would count with no more.
     fn of_pod(self, pod: &PodState) -> Cores {
         if pod.ready || self.start == Cores::ZERO {
             self.each
